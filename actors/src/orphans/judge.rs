@@ -1,7 +1,7 @@
-//! Marked VMs against VsphereAgents: which VM has no record, which record's VM is not there. Pure.
+//! Compares marked VMs with VsphereAgents: which VM has no record, and which recorded VM is missing. Pure.
 //!
-//! Facts: reliability.md: orphans are found. A marker says cluster, VsphereAgent (uid) and attempt. Another cluster's mark is none of
-//! our business, whatever it says (two hubs may share a vCenter).
+//! A marker names cluster, VsphereAgent (uid) and attempt. A VM with the mark of another cluster is ignored: two hubs may
+//! share a vCenter.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -17,12 +17,12 @@ use crate::{
     ports::vcenter::{MarkedVm, PowerState, VmObservation},
 };
 
-/// Why a marked VM is nobody's.
+/// Why a marked VM has no owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// No VsphereAgent has the marker's uid.
     NoRecord,
-    /// Its VsphereAgent is at a later attempt: a create that landed late.
+    /// Its VsphereAgent is at a later attempt: a create took effect late.
     Superseded,
     /// Its VsphereAgent is at an earlier attempt: the record is older than the VM (a hub restored from a backup).
     Ahead,
@@ -45,17 +45,17 @@ impl Why {
     }
 }
 
-/// A marked VM that is nobody's.
+/// A marked VM without an owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
     /// The VM.
     pub vm: MarkedVm,
-    /// Why it is nobody's.
+    /// Why it has no owner.
     pub why: Why,
 }
 
 impl Orphan {
-    /// It was never switched on: the boot order is set before that (reliability.md: one create).
+    /// It was never switched on: the operator sets the boot order before that.
     #[must_use]
     pub fn never_ran(&self) -> bool {
         never_ran(&self.vm)
@@ -72,7 +72,7 @@ fn recorded(child: &VsphereAgent) -> Option<&VmStatus> {
     child.status.as_ref()?.vm.as_ref()
 }
 
-/// The VMs that are nobody's.
+/// The VMs without an owner.
 #[must_use]
 pub fn orphans<'a>(
     vms: &[MarkedVm],
@@ -112,8 +112,8 @@ pub fn orphans<'a>(
     found
 }
 
-/// References of recorded VMs that the list does not show, or not switched on. `children`: as they were before the list
-/// was asked for.
+/// References of recorded VMs that the list does not show, or does not show as running. `children`: as they were before
+/// the list was read.
 #[must_use]
 pub fn missing_in_scan<'a>(
     server: &str,
@@ -125,7 +125,7 @@ pub fn missing_in_scan<'a>(
     children
         .into_iter()
         .filter_map(recorded)
-        // One of the predecessor's that is not taken over yet carries no mark.
+        // A VM of the predecessor has no mark before it is taken over.
         .filter(|vm| vm.attempt.is_some() && vm.server.as_deref() == Some(server))
         .filter(|vm| vm.power_state.as_deref() == Some(PowerState::On.as_str()))
         .filter_map(|vm| vm.moref.clone())
@@ -157,8 +157,8 @@ pub fn may_go<'a>(
     home.peek().is_some() && home.all(removes)
 }
 
-/// A fresh look: the VM is as the scan found it, and our own create made it. One that was taken over from the predecessor has
-/// our mark too, and ran without a boot order; its BIOS uuid does not follow from the mark.
+/// A new look shows the VM as the scan found it, and our own create made it. A VM of the predecessor has our mark too and
+/// may run without a boot order, but its BIOS UUID does not follow from the mark.
 #[must_use]
 pub fn is_unchanged_and_ours(orphan: &Orphan, shown: &VmObservation) -> bool {
     let marker = &orphan.vm.marker;
@@ -169,7 +169,7 @@ pub fn is_unchanged_and_ours(orphan: &Orphan, shown: &VmObservation) -> bool {
         && shown.bios_uuid == Some(made)
 }
 
-/// Live proof: the VsphereAgent of that name, as the API server has it now, is not this VM's.
+/// Live proof: the VsphereAgent that the API server has now under that name is not this VM's owner.
 #[must_use]
 pub fn is_nobodys(orphan: &Orphan, live: Option<&VsphereAgent>) -> bool {
     let Some(live) = live.filter(|c| c.uid().as_deref() == Some(&orphan.vm.marker.uid)) else {

@@ -36,7 +36,7 @@ use crate::{
     ports::cluster::{AgentPatch, Regarding, View},
 };
 
-/// How long a deletion hook may wait for the guest of a VM before the VM is looked at (trap G).
+/// How long a deletion hook may wait for the guest of a VM before the VM is looked at. The guest may be dead.
 pub const STUCK_GRACE: Duration = Duration::from_secs(60);
 
 /// What one decision is made from, gathered once and never changed.
@@ -105,7 +105,7 @@ fn early(child: &ManagedVm, possible: &[Arc<Agent>]) -> Option<String> {
 }
 
 impl Observed {
-    /// Its VsphereAgent, as what an Event is about.
+    /// Its VsphereAgent, for an Event about it.
     #[must_use]
     pub fn regarding(&self) -> Regarding {
         Regarding {
@@ -156,7 +156,7 @@ impl Observed {
         BootSource::read(iso.infra_env_ref.as_ref()?)
     }
 
-    /// A VM that is made now would boot from the ISO of another InfraEnv than the record says.
+    /// A new VM would boot from the ISO of another InfraEnv than the recorded one.
     fn source_changed(&self) -> bool {
         let recorded = self.child.identity.as_ref();
         let recorded = recorded.and_then(|i| i.infra_env.as_ref());
@@ -202,7 +202,7 @@ impl Observed {
         self.paused().unwrap_or_else(|| memory.paused || recorded())
     }
 
-    /// An Agent of the VM was bound once, or is, whatever becomes of it.
+    /// An Agent of the VM is bound, or was bound once.
     #[must_use]
     pub fn has_served(&self, memory: &Memory) -> bool {
         let serves = self.agent.as_ref().is_some_and(|a| a.is_claimed_or_bound());
@@ -215,7 +215,7 @@ impl Observed {
         self.child.guest_may_be_node() || memory.guest_may_be_node
     }
 
-    /// Whether its Machine went and left its Agent bound.
+    /// Whether its Machine disappeared and left its Agent bound.
     #[must_use]
     pub fn vanished(&self, memory: &Memory) -> Vanished {
         let node = self.has_served(memory) || self.guest_may_be_node(memory);
@@ -229,7 +229,7 @@ impl Observed {
         )
     }
 
-    /// What the rest of a life has to know of what is in view now.
+    /// Remembers what this actor has to know later of what is in view now.
     pub fn remember(&self, memory: &mut Memory) {
         memory.note_guest();
         memory.paused = match self.vanished(memory) {
@@ -238,8 +238,8 @@ impl Observed {
         };
     }
 
-    /// What is missing on that Agent to be out of every selection, also of AgentMachines that are made from now on where its VM
-    /// goes; nothing where the pool is gone, and with it the knowledge of its labels.
+    /// What is missing on that Agent so that no selector matches it. If its VM is removed, that includes the selectors of
+    /// future AgentMachines. `None` if the pool is gone: its labels are not known then.
     #[must_use]
     pub fn fencing(&self, context: &Context, agent: &Agent) -> Option<AgentPatch> {
         let stays = self.lifecycle().leaves_to_people();
@@ -252,8 +252,8 @@ impl Observed {
         prepare::seal(&own, &choosers, approved, agent)
     }
 
-    /// What is missing on that Agent to be out of every selection of the AgentMachines that exist. It is enough before the Agent
-    /// is deleted: a claim that comes first makes the deletion's precondition fail.
+    /// What is missing on that Agent so that no AgentMachine that exists selects it. That is enough before the Agent is
+    /// deleted: an earlier claim makes the precondition of the deletion fail.
     #[must_use]
     pub fn label_fence(&self, context: &Context, agent: &Agent) -> Option<AgentPatch> {
         let own = prepare::base_labels(self.pool.as_ref()?);
@@ -269,7 +269,7 @@ impl Observed {
         status.and_then(|s| s.vm.as_ref())
     }
 
-    /// The record is one of the predecessor's that is still to be proven.
+    /// The record is the predecessor's, and its VM is not proven yet.
     #[must_use]
     pub fn is_predecessors(&self) -> bool {
         let unproven = |vm: &VmStatus| vm.bios_uuid.is_some() && vm.attempt.is_none();
@@ -282,7 +282,7 @@ impl Observed {
         self.child.object.status.clone().unwrap_or_default()
     }
 
-    /// Its Machine is leaving, and the deletion hook waits for a guest (trap G).
+    /// Its Machine is being deleted, and the deletion hook waits for the guest.
     #[must_use]
     pub fn waits_for_guest(&self) -> bool {
         let waits =
@@ -305,7 +305,7 @@ impl Observed {
         Policy::Cleanup(self.policy())
     }
 
-    /// How the VM's arrival stands.
+    /// Whether the Agent of the VM is awaited, overdue, or given up.
     #[must_use]
     pub fn arrival(&self, context: &Context, memory: &Memory) -> Arrival {
         let Some(vm) = self.vm() else {
@@ -329,7 +329,7 @@ impl Observed {
         asked.trim().parse().ok()
     }
 
-    /// A person asks for another VM than the one that there is.
+    /// A person asks for another VM.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         let attempt = self.vm().filter(|vm| vm.bios_uuid.is_some());
@@ -344,7 +344,7 @@ impl Observed {
         lost::lost(&self.child, &self.possible, served)
     }
 
-    /// How long a lost Agent is waited for yet: by the record, and by this actor's own clock where it saw that begin.
+    /// How long a lost Agent is still awaited: by the record, and by this actor's own clock if it saw the loss.
     fn lost_left(&self, context: &Context, vm: &VmStatus, memory: &Memory) -> Duration {
         let patience = self.patience(context);
         let since = vm.agent_lost_since.as_ref();
@@ -381,7 +381,7 @@ impl Observed {
         vsphere.is_some_and(|v| !v.vm_tags().is_empty())
     }
 
-    /// Reference under which the pool's tags of now are attached.
+    /// Reference of the VM that has the current tags of the pool.
     #[must_use]
     pub fn tagged_as<'a>(&self, memory: &'a Memory) -> Option<&'a str> {
         let wanted = self.pool.as_ref().map(|p| p.spec.vsphere.vm_tags());

@@ -1,4 +1,4 @@
-//! What becomes of each VsphereAgent: its Agent prepared or fenced, itself kept or released.
+//! What the pool does for each VsphereAgent: prepare or fence its Agent, keep or release it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,22 +26,19 @@ use crate::{
     pool::observed::Observed,
 };
 
-/// How long a VM whose AgentMachine vanished before its Agent was approved is kept for another one: Cluster API makes
-/// the replacement of a Machine 1-2 s after that is gone, and it has to be owned, accepted
-/// and seen waiting before it counts.
+/// How long a VM is kept whose AgentMachine disappeared before its Agent was approved. Cluster API replaces a Machine 1-2 s
+/// after that is gone. The new AgentMachine needs an owner and has to be accepted before it counts as waiting.
 pub const OFFER: Duration = Duration::from_secs(10);
 
-/// How old an AgentMachine may be that asks for a host and can get none of this pool's as things are, for a VM without
-/// demand to be kept for it: time for its Machine to come and for a person to mend provider, pools or labels. Whoever is
-/// never served keeps nothing for ever.
+/// A surplus VM is kept for an AgentMachine that cannot get it now, until that AgentMachine is this old. Its Machine may
+/// still come, and a person may correct provider, pools or labels.
 pub const HOPE: Duration = Duration::from_secs(1800);
 
-/// Of a bound Agent that matches a VM in part.
+/// What to do about a bound Agent that matches a VM only in part.
 const UNPROVEN: &str = "it names this VM and matches it in part only: if it is another host, delete that Agent, or delete the \
      VsphereAgent with the annotation agent-forge.containeroo.ch/force-delete=true";
 
-/// For how long yet a VM without demand is kept for this AgentMachine, which asks for a host or is about to; `None`: it is
-/// not.
+/// How long a surplus VM is still kept for this AgentMachine. `None`: it is not kept for it.
 fn keeps(s: &Observed, demand: &Demand) -> Option<Duration> {
     match &demand.state {
         DemandState::Host | DemandState::HostUnconfirmed | DemandState::InFlight => {
@@ -150,7 +147,7 @@ impl Host<'_> {
         demand.is_some_and(|c| served_by_child(self.s, c, self.child))
     }
 
-    /// No Machine is to get it any more.
+    /// No Machine will get it any more.
     fn is_leaving(&self, surplus: bool) -> bool {
         let ends = matches!(
             self.machine_state,
@@ -165,8 +162,8 @@ impl Host<'_> {
         self.s.agent_on(self.child).filter(|a| !a.is_deleting())
     }
 
-    /// Takes the Agent of a VM that is leaving out of every selection; prepares that of any other. Whether it is fenced now:
-    /// then nothing else is decided about its VM.
+    /// Fences the Agent of a VM that is leaving, and prepares that of any other. Returns whether it fences now: then nothing
+    /// else is decided about the VM in this pass.
     fn fence_or_prepare(&self, surplus: bool, plan: &mut Plan) -> bool {
         let (s, child) = (self.s, self.child);
         let leaving = self.is_leaving(surplus);
@@ -226,7 +223,7 @@ impl Host<'_> {
             pool_deleting: self.pool_deleting,
             serves_elsewhere: self.serves_elsewhere.is_some(),
             is_bound: self.bound.is_some(),
-            // One that only waits for an Agent loses nothing but a VM in the making.
+            // A Machine that only waits for an Agent loses nothing but a VM in the making.
             machine_remains: self.machine_state == MachineState::Leaving || self.serves_its_own(),
             offer_left: offer_left(s, self.child, plan),
             wait_left: wait_left.filter(|_| !moved),
@@ -301,7 +298,7 @@ fn is_unknown(child: &ManagedVm, machine_state: &MachineState, plan: &mut Plan) 
     true
 }
 
-/// It is for a Machine that lives in another control plane than the pool's now: it is neither prepared nor let go.
+/// Its Machine lives in another control plane than the pool's current one: it is neither prepared nor released.
 fn is_elsewhere(
     s: &Observed,
     child: &ManagedVm,
@@ -324,7 +321,7 @@ fn is_elsewhere(
     lives
 }
 
-/// Its Machine went and left its Agent bound: it is neither fenced nor let go, unless a person wants it.
+/// Its Machine disappeared and left its Agent bound: it is neither fenced nor released, unless a person forces that.
 fn has_vanished(
     s: &Observed,
     child: &ManagedVm,
@@ -347,7 +344,7 @@ fn has_vanished(
     held
 }
 
-/// The AgentMachine that it was made for is there, and belongs to another NodePool than the pool's.
+/// The AgentMachine that it was made for exists, and belongs to another NodePool than the pool's.
 fn is_of_another_node_pool(s: &Observed, child: &ManagedVm) -> bool {
     let record = child.agent_machine.as_ref();
     let own = |am: &&Arc<AgentMachine>| record.is_some_and(|r| r.is_object(&am.metadata));
@@ -368,7 +365,7 @@ fn is_doubtful(s: &Observed, child: &ManagedVm, agent: &Agent) -> bool {
     doubtful.any(|(a, _)| a.uid() == agent.uid())
 }
 
-/// Says why no Agent of this VM is approved, where one names it.
+/// Reports why no Agent of this VM is approved, if an Agent names it.
 fn dispute(s: &Observed, child: &ManagedVm, plan: &mut Plan) -> bool {
     let Some(doubt) = s.lineup(child).doubt() else {
         return false;
@@ -377,8 +374,8 @@ fn dispute(s: &Observed, child: &ManagedVm, plan: &mut Plan) -> bool {
     true
 }
 
-/// What is left of the time in which a VM in the making is kept for the next AgentMachine; `None` when it is over, or
-/// the VM is none that could serve another.
+/// How long a VM in the making is still kept for the next AgentMachine. `None`: no longer, or no other AgentMachine can have
+/// it.
 fn offer_left(s: &Observed, child: &ManagedVm, plan: &Plan) -> Option<Duration> {
     if !plan.spare.contains(&child.uid) {
         return None;
@@ -395,7 +392,7 @@ fn prepare_agent(
     agent: &Agent,
     plan: &mut Plan,
 ) {
-    // A late Agent of a VM that was given up: the VM actor fences it, and the VM goes.
+    // The VM was given up, and its Agent comes late: the VM actor fences the Agent and removes the VM.
     if child.given_up {
         return;
     }
@@ -413,12 +410,12 @@ fn prepare_agent(
         return;
     }
     let am = &demand.agent_machine;
-    // The pin must stand in the AgentMachine before its Agent can be chosen.
+    // The pin must be in the AgentMachine before its Agent can be chosen.
     let Some(pin) = prepare::pinned(am) else {
         demand::pin_if_needed(s, am, plan);
         return;
     };
-    // Two Nodes of one name never join: where another Agent was bound under this one, the name gets a suffix.
+    // Two Nodes cannot have one name: if another Agent has this one, the name gets a suffix.
     let name = am.name_any();
     let taken = s.agents.iter().any(|a| {
         a.spec.hostname.as_ref() == Some(&name) && a.uid() != agent.uid() && !a.is_deleting()

@@ -32,7 +32,7 @@ use crate::{
     },
 };
 
-/// Longer than it takes until a first pass has left something on a new VsphereAgent.
+/// Longer than a first pass needs to write something to a new VsphereAgent.
 const FIRST_PASS: Duration = Duration::from_secs(60);
 
 fn is_doubted(context: &Context, vm: &VmStatus) -> bool {
@@ -150,8 +150,8 @@ impl Observed {
         }
     }
 
-    /// Those tags are attached that the pool names now, or it is nobody's business: a host that serves, or did, is left alone, unless its record says that tags
-    /// are missing. That outlives this actor.
+    /// The current tags of the pool are attached, or need not be. A host that serves, or did, is left alone, unless its
+    /// record says that tags are missing.
     fn is_tagged(&self, memory: &Memory) -> bool {
         let recorded = self.vm().and_then(|vm| vm.moref.as_ref());
         let reference = match &memory.seen {
@@ -164,7 +164,7 @@ impl Observed {
         !self.wants_tags() || attached || (serves && !self.lacks_tags())
     }
 
-    /// The record says so; one of an earlier release only by what it waits on.
+    /// The record says that tags are missing. A record of an earlier release says that only in `waitingOn`.
     fn lacks_tags(&self) -> bool {
         let status = self.child.object.status.as_ref();
         let mut waiting = status.into_iter().flat_map(|s| &s.waiting_on);
@@ -172,14 +172,14 @@ impl Observed {
         recorded || waiting.any(|w| w.reason == reason::TAGGING_FAILED)
     }
 
-    /// Whether the record was taken away: a VM of it is in sight, this actor knew it, or no pass has left anything on a
-    /// VsphereAgent that has been there for longer than a first pass takes.
+    /// Whether somebody removed the record. Signs are a VM of it in vCenter, this actor's memory, or an empty status that is
+    /// older than a first pass.
     pub(in crate::vm) fn loss(&self, context: &Context, memory: &Memory) -> Loss {
         let vm = self.vm();
         if self.child.adopted || vm.is_some_and(|vm| vm.bios_uuid.is_some()) {
             return Loss::None;
         }
-        // The number alone stays when a VM was proven absent; whatever leads to a VM goes in the same write.
+        // After a VM is proven absent, one write removes all but the number.
         let numbered = vm.is_some_and(|vm| vm.attempt.is_some());
         let torn = vm.is_some_and(|vm| vm.moref.is_some() || vm.vm_path.is_some());
         let first = BiosUuid::derive(&context.view.cluster_id(), &self.child.uid, 1);
@@ -203,7 +203,7 @@ impl Observed {
         }
     }
 
-    /// An Agent that matches but for its MAC addresses: a network card may have been replaced, which only a look tells.
+    /// An Agent matches in all but its MAC addresses. Somebody may have replaced a network card; a look shows that.
     fn misses_mac(&self) -> bool {
         let identity = self.child.identity.as_ref();
         let differs = |a: &Arc<Agent>| {
@@ -212,7 +212,7 @@ impl Observed {
         self.possible.iter().any(differs)
     }
 
-    /// By the view, its Machine is gone and its Agent still bound to it, and the record does not say so yet.
+    /// The cache shows that its Machine is gone and its Agent still bound to it, and the record does not say so yet.
     fn is_left_bound(&self) -> bool {
         let marked = self
             .vm()
@@ -223,8 +223,8 @@ impl Observed {
             && self.agent.as_ref().is_some_and(bound)
     }
 
-    /// Whether the Agent carries nothing that a selector could match. Every AgentMachine there is has a say, so it is
-    /// looked at only where somebody asks: when the VM is to go.
+    /// No selector matches the Agent. That takes a look at all AgentMachines, so it is checked only for a VM that is to be
+    /// removed.
     fn is_fenced(&self, context: &Context) -> bool {
         let Some(agent) = &self.agent else {
             return true;
@@ -235,7 +235,7 @@ impl Observed {
         self.fencing(context, agent).is_none()
     }
 
-    /// What is to be thought of the recorded place.
+    /// Whether the recorded place is still right.
     pub(in crate::vm) fn site(&self, memory: &Memory, now: Duration) -> PlacementCheck {
         let (Some(vm), Some(pool)) = (self.vm(), &self.pool) else {
             return PlacementCheck::Fits;
