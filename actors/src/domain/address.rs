@@ -1,4 +1,5 @@
-//! Addresses that nobody may send the operator to: neither for an ISO nor as a vCenter. THE rule; both ask it. Pure.
+//! Addresses that the operator must never connect to, neither for an ISO nor as a vCenter. Both checks use this one list.
+//! Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -22,7 +23,7 @@ impl Refused {
         matches!(self, Self::Loopback | Self::LinkLocal)
     }
 
-    /// For people.
+    /// Text for messages.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -34,8 +35,8 @@ impl Refused {
     }
 }
 
-/// The metadata service of most clouds, link-local by its number, those of others, the credential services of ECS and EKS,
-/// and Azure's WireServer; not even labs need them.
+/// Metadata services of the clouds. The first is link-local and serves most clouds. The others are the services of single
+/// clouds, the credential services of ECS and EKS, and Azure's `WireServer`. Not even labs need them.
 const METADATA_V4: [Ipv4Addr; 6] = [
     Ipv4Addr::new(169, 254, 170, 2),
     Ipv4Addr::new(169, 254, 170, 23),
@@ -62,7 +63,7 @@ pub fn refused(ip: IpAddr) -> Option<Refused> {
     }
 }
 
-/// Is this name refused, whoever resolves it, and why?
+/// Is this name refused, whatever it resolves to, and why?
 #[must_use]
 pub fn refused_name(name: &str) -> Option<Refused> {
     let name = name.trim_end_matches('.').to_lowercase();
@@ -121,9 +122,11 @@ fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Why an address of NAT64's prefix for local use (64:ff9b:1::/48, RFC 8215) is refused. How long the prefix is that somebody
-/// took of it, and so where the IPv4 address lies (RFC 6052, 2.2), cannot be seen: any place counts, but for an address of no
-/// host, which is what the zeros of another length look like.
+/// Why an address of NAT64's prefix for local use (64:ff9b:1::/48, RFC 8215) is refused.
+///
+/// A site may use a longer prefix than /48. The length decides where the IPv4 address is (RFC 6052, 2.2), and the address
+/// does not show it. So the function checks every possible place. It ignores results that name no host: the zeros of another
+/// prefix length look like that.
 fn locally_translated(ip: Ipv6Addr) -> Option<Refused> {
     if !matches!(ip.segments(), [0x64, 0xff9b, 1, ..]) {
         return None;

@@ -1,4 +1,4 @@
-//! Failure classes and what people are told: classified once, where the code is known.
+//! Failure classes, and what a condition shows of a failure. The code that knows the failure classifies it, once.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use std::time::Duration;
 pub enum Class {
     /// Try again with exponential backoff and jitter.
     Transient,
-    /// The server said when to come back.
+    /// The server named the time of the next try.
     Throttled(Duration),
-    /// Somebody else wrote first: look again at once, bounded.
+    /// Another writer was first: look again at once, a limited number of times.
     Conflict,
     /// Only a changed input helps: condition, slow probe.
     Blocked,
@@ -18,14 +18,14 @@ pub enum Class {
 }
 
 impl Class {
-    /// Time alone may end it: the same may succeed later.
+    /// Time alone may end the failure: the same call may succeed later.
     #[must_use]
     pub const fn passes(self) -> bool {
         matches!(self, Self::Transient | Self::Throttled(_) | Self::Conflict)
     }
 }
 
-/// Which side a trouble is on; decides the condition that shows it.
+/// The side that a failure is on. It decides which condition shows the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorSource {
     /// vCenter, its credentials, or the names in `spec.vsphere`.
@@ -38,22 +38,22 @@ pub enum ErrorSource {
     Upstream,
 }
 
-/// A failure as a person is told of it: which side, why in a word, what in a sentence, and when it is tried again.
+/// A failure as users see it: its side, a reason, a sentence, and the class that decides when the next try is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ReconcileError {
-    /// ErrorSource.
+    /// The side that the failure is on.
     pub side: ErrorSource,
     /// CamelCase reason.
     pub reason: String,
     /// Sentence, without secrets; names field and value where a field is wrong.
     pub message: String,
-    /// For the next try.
+    /// Decides when the next try is.
     pub class: Class,
 }
 
 impl ReconcileError {
-    /// A trouble that only a changed input ends.
+    /// A failure that only a changed input ends.
     pub fn blocked(
         side: ErrorSource,
         reason: impl Into<String>,
@@ -67,7 +67,7 @@ impl ReconcileError {
         }
     }
 
-    /// A trouble that passes.
+    /// A failure that passes.
     pub fn transient(
         side: ErrorSource,
         reason: impl Into<String>,

@@ -1,13 +1,13 @@
-//! What a namespace or a Secret lets pools of other namespaces do: THE rule for the annotation `allow-pools-from`.
+//! What a Namespace or a Secret allows pools of other namespaces: the one rule for the annotation `allow-pools-from`.
 //!
-//! Guarantee: an annotation that is missing, empty or misspelled admits nobody.
+//! Guarantee: an annotation that is missing, empty or misspelled allows no pool.
 
-/// Entry that admits pools of every namespace.
+/// Entry that allows pools of every namespace.
 const ALL: &str = "*";
 
-/// Whether the value of [`ALLOW_POOLS_FROM_ANNOTATION`](agent_forge_crds::names::ALLOW_POOLS_FROM_ANNOTATION) on a
-/// Namespace or a Secret admits pools of `pool_namespace`. Entries are separated by commas, trimmed, and compared
-/// exactly; `*` admits all.
+/// Whether the value of [`ALLOW_POOLS_FROM_ANNOTATION`](agent_forge_crds::names::ALLOW_POOLS_FROM_ANNOTATION) on a Namespace
+/// or a Secret allows pools of `pool_namespace`. Entries are separated by commas, trimmed, and compared exactly; `*` allows
+/// all.
 #[must_use]
 pub fn allows(annotation: Option<&str>, pool_namespace: &str) -> bool {
     let entries = annotation.into_iter().flat_map(|text| text.split(','));
@@ -30,13 +30,13 @@ mod tests {
             (Some("a,b"), "c", false),
             (Some("*"), "c", true),
             (Some("a, *"), "c", true),
-            // Nothing is a pattern but the star alone, and no case is folded.
+            // Only a lone star is a pattern. Upper and lower case differ.
             (Some("a*"), "ab", false),
             (Some("A"), "a", false),
             (Some("ab"), "a", false),
             (Some("a b"), "a", false),
             (Some("a;b"), "a", false),
-            // A pool without a namespace is admitted by no empty entry.
+            // An empty entry does not allow a pool without a namespace.
             (Some(",,"), "", false),
         ] {
             let said = allows(annotation, namespace);

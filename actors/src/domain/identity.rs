@@ -1,9 +1,9 @@
-//! Identity of machines: BIOS uuids and MAC addresses; THE rule that says whether an Agent runs on a VM of ours
-//! ([`proof`]), and what several Agents of one VM are to each other ([`lineup`]).
+//! Identity of machines: BIOS uuids and MAC addresses. [`proof`] holds the identity rule: whether an Agent runs on one of
+//! our VMs. [`lineup`] decides what several Agents of one VM are to each other.
 //!
-//! Facts: the Agent's name is the guest's SMBIOS product uuid, whose first three groups may be byte-swapped against
-//! vSphere's `config.uuid`; `systemVendor.serialNumber` (`VMware-42 3e ...`) is in vSphere's order. Interfaces include
-//! bridges, in no stable order.
+//! Facts: the Agent's name is the guest's SMBIOS product uuid. Its first three groups may be byte-swapped compared with
+//! vSphere's `config.uuid`. The serial number in `systemVendor.serialNumber` (`VMware-42 3e ...`) has vSphere's order. The
+//! interfaces of an Agent include bridges, in no stable order.
 
 pub mod lineup;
 pub mod proof;
@@ -21,8 +21,8 @@ pub struct BiosUuid(Uuid);
 const NAMESPACE: Uuid = Uuid::from_u128(0x6f0d_5b34_1c5e_4f0a_9e0b_7d1e_a9c4_2f17);
 
 impl BiosUuid {
-    /// The uuid that the VM of one VsphereAgent gets on its n-th attempt: UUIDv5 over (cluster id, uid, attempt), so
-    /// that a repeated create is recognised whoever repeats it (reliability.md: intent before effect).
+    /// The uuid that the VM of one VsphereAgent gets on its n-th attempt: UUIDv5 over (cluster id, uid, attempt). Every
+    /// process computes the same uuid, so that a repeated create is recognised.
     #[must_use]
     pub fn derive(cluster_id: &str, uid: &str, attempt: u32) -> Self {
         Self(Uuid::new_v5(
@@ -37,12 +37,12 @@ impl BiosUuid {
         Uuid::parse_str(text.trim()).ok().map(Self)
     }
 
-    /// Parses a VMware serial number: `VMware-` followed by 32 hex digits with blanks and hyphens. Anything else is
-    /// not a VMware identity (predecessor fault 2: any 32 characters were taken for one).
+    /// Parses a VMware serial number: `VMware-` followed by 32 hex digits with blanks and hyphens. Any other text is no
+    /// VMware identity, even one of 32 characters.
     #[must_use]
     pub fn from_vmware_serial(serial: &str) -> Option<Self> {
         let rest = serial.trim().strip_prefix("VMware-")?;
-        // Every VM is compared with every Agent: no allocation.
+        // Every VM is compared with every Agent, so this allocates nothing.
         let (mut number, mut digits) = (0_u128, 0_u32);
         for c in rest.chars().filter(|c| *c != ' ' && *c != '-') {
             number = number << 4 | u128::from(c.to_digit(16)?);
@@ -60,7 +60,7 @@ impl BiosUuid {
         Self(Uuid::from_bytes(self.0.to_bytes_le()))
     }
 
-    /// Of the two byte orders always the same one: equal for what is the same machine.
+    /// One of the two byte orders, always the same one: two uuids of one machine become equal.
     #[must_use]
     pub fn in_one_order(self) -> Self {
         self.min(self.swapped())
@@ -99,7 +99,7 @@ impl MacAddress {
         parts.next().is_none().then_some(Self(out))
     }
 
-    /// The predecessor's notation in `status.vm.macAddress`: hyphens.
+    /// The notation of the predecessor in `status.vm.macAddress`: with hyphens.
     #[must_use]
     pub fn hyphenated(&self) -> String {
         self.to_string().replace(':', "-")
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn vmware_serial_and_product_uuid_of_one_machine_agree() {
-        // Test vector: upstream-contract.md §3.6.
+        // A uuid and a serial number of the same real VM.
         let config = BiosUuid::parse("423e36c8-723d-2b24-8590-0eb1d9180aa2").expect("uuid");
         let serial =
             BiosUuid::from_vmware_serial("VMware-42 3e 36 c8 72 3d 2b 24-85 90 0e b1 d9 18 0a a2");

@@ -1,9 +1,9 @@
-//! How the Machine behind a VsphereAgent stands: the one answer that the pool and the VM decide from. Pure.
+//! The state of the Machine behind a VsphereAgent. The pool and the VM decide from this one answer. Pure.
 //!
-//! Facts: reliability.md: a Machine is gone only by proof. A Machine counts as gone when neither its uid nor, where no uid is recorded or the record
-//! is older than the object that carries it (a restored hub has new uids), its name is there, and no AgentMachine of the
-//! recorded name. AgentMachine and Machine share their name, and the deletion of either ends the other
-//! (upstream-contract.md §6.5, §8.2 J, K).
+//! A Machine is gone only by proof. The record names it by its uid. The record names it by name only if it has no uid, or if
+//! it is older than the object that carries it (a restored hub has new uids). The Machine is gone if neither it nor an
+//! AgentMachine of the recorded name exists. An AgentMachine and its Machine share their name, and the deletion of one
+//! deletes the other.
 
 use std::{borrow::Borrow, sync::Arc};
 
@@ -13,7 +13,7 @@ use kube::ResourceExt;
 use super::managed_vm::ManagedVm;
 use crate::domain::upstream::MachineFacts;
 
-/// How the recorded Machine and AgentMachine stand.
+/// The state of the recorded Machine and AgentMachine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MachineState {
     /// None was ever recorded.
@@ -24,11 +24,11 @@ pub enum MachineState {
     Leaving,
     /// Both are gone.
     Gone,
-    /// It cannot be told, and this is why.
+    /// It is not known, for this reason.
     Unknown(String),
 }
 
-/// Reads the standing of `child` from what the control plane namespace `namespace` holds.
+/// Reads the state for `child` from what the control plane namespace `namespace` holds.
 #[must_use]
 pub fn machine_state(
     child: &ManagedVm,
@@ -76,7 +76,7 @@ pub fn machine_state(
     }
 }
 
-/// Of a Machine in a namespace that is not watched.
+/// The state of a Machine in a namespace that the operator does not watch.
 #[must_use]
 pub fn unserved(namespace: &str) -> MachineState {
     MachineState::Unknown(format!(

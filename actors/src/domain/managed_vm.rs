@@ -1,4 +1,4 @@
-//! A VsphereAgent read once: whom it is for, which VM it records, which Agent runs there.
+//! A VsphereAgent, parsed once: which AgentMachine it is for, which VM it records, which Agent runs on it.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl Recorded {
         }
     }
 
-    /// The same of an object with this metadata.
+    /// Whether this record means the object with this metadata.
     #[must_use]
     pub fn is_object(&self, metadata: &ObjectMeta) -> bool {
         let name = metadata.name.as_deref().unwrap_or_default();
@@ -48,7 +48,7 @@ impl Recorded {
     }
 }
 
-/// A VsphereAgent read once.
+/// A VsphereAgent, parsed once.
 #[derive(Clone, Debug)]
 pub struct ManagedVm {
     /// The object.
@@ -69,21 +69,22 @@ pub struct ManagedVm {
     pub identity: Option<VmIdentity>,
     /// Where an Agent of its VM was last seen.
     pub agent: Option<ObjectKey>,
-    /// uid of that Agent, where it is on record.
+    /// uid of that Agent, if it is on record.
     pub agent_uid: Option<String>,
-    /// The recorded identity does not come from this object's uid: the record was taken over from the predecessor, or
-    /// the object was restored from a backup under a new uid.
+    /// The recorded identity does not come from this object's uid. Either the record was taken over from the predecessor, or
+    /// the object was restored from a backup with a new uid.
     pub reborn: bool,
-    /// It was made for a VM that existed before, and no person has asked for that to be taken over; or the predecessor only
-    /// saw its VM through an Agent, whatever a person asks: it is never touched.
+    /// The operator never touches its VM. Either it was made for a VM that existed before, and no user asked for a takeover.
+    /// Or the predecessor only saw its VM through an Agent, and then a takeover is not possible.
     pub adopted: bool,
     /// It has a deletionTimestamp.
     pub deleting: bool,
     /// It carries our finalizer.
     pub has_finalizer: bool,
-    /// A person has allowed its deletion although its Agent is bound.
+    /// A user has allowed its deletion although its Agent is bound.
     pub forced: bool,
-    /// Its VM was given up before its Agent registered: whatever registers from it now is never prepared.
+    /// The operator gave its VM up before the Agent registered. It does not prepare an Agent that registers from this VM
+    /// later.
     pub given_up: bool,
 }
 
@@ -95,7 +96,7 @@ pub fn is_given_up(vm: &VmStatus, failure: Option<&Failure>) -> bool {
         && failure.is_some_and(|f| f.attempt == vm.attempt)
 }
 
-/// The predecessor did not make that VM, and only saw it (predecessor.md §6).
+/// The predecessor did not create that VM. It only saw it.
 fn is_discovered(vm: Option<&VmStatus>) -> bool {
     let source = vm.and_then(|vm| vm.source.as_deref());
     source == Some(SOURCE_DISCOVERED_AGENT)
@@ -116,7 +117,7 @@ fn recorded_agent_machine(object: &VsphereAgent) -> Option<Recorded> {
         let same = uid.is_some() && r.uid == uid;
         r.name.clone().filter(|name| same && !name.is_empty())
     };
-    // Anybody may edit a label. The uid decides; a name is needed for live reads alone, and both share it.
+    // Users can edit a label. So the uid decides; the name is only for live reads, and both objects share it.
     let by_machine = || annotation(object, MACHINE_NAME_ANNOTATION).filter(|_| uid.is_some());
     let name = in_status().or(label).or_else(by_machine);
     let name = name.or_else(|| uid.as_ref().map(|_| object.name_any()))?;
@@ -132,7 +133,7 @@ pub fn recorded_machine(object: &VsphereAgent) -> Option<Recorded> {
     });
     let in_status = || {
         let vm = object.status.as_ref()?.vm.as_ref()?;
-        // Beside our own annotations it is only a copy, which lags behind a new assignment.
+        // Beside our own annotations it is only a copy, which is late after a new assignment.
         let is_all = annotation(object, AGENT_MACHINE_UID_ANNOTATION).is_none();
         let r = vm.machine_ref.as_ref().filter(|_| is_all)?;
         Some(Recorded {
@@ -140,7 +141,7 @@ pub fn recorded_machine(object: &VsphereAgent) -> Option<Recorded> {
             uid: r.uid.clone().filter(|u| !u.is_empty()),
         })
     };
-    // AgentMachine and Machine share their name (upstream-contract.md §2); all that old records say.
+    // AgentMachine and Machine share their name. Old records contain nothing else.
     let by_name = || {
         let am = recorded_agent_machine(object)?;
         Some(Recorded { uid: None, ..am })
@@ -148,7 +149,7 @@ pub fn recorded_machine(object: &VsphereAgent) -> Option<Recorded> {
     own.or_else(in_status).or_else(by_name)
 }
 
-/// What a VM's record says of it for the comparison with Agents.
+/// The identity of a VM by its record, for the comparison with Agents.
 #[must_use]
 pub fn recorded_identity(vm: &VmStatus) -> Option<VmIdentity> {
     let bios_uuid = BiosUuid::parse(vm.bios_uuid.as_deref()?)?;
@@ -162,7 +163,7 @@ pub fn recorded_identity(vm: &VmStatus) -> Option<VmIdentity> {
 }
 
 impl ManagedVm {
-    /// Trace of the machine that it is for.
+    /// Trace of the machine that the VM is for.
     #[must_use]
     pub fn trace(&self) -> TraceId {
         let machine = self.agent_machine.as_ref().and_then(|r| r.uid.as_deref());
@@ -180,7 +181,7 @@ impl ManagedVm {
         let mut identity = vm.and_then(recorded_identity);
         let namespace_of = |r: Option<&ObjectReference>| r.and_then(|r| r.namespace.clone());
         let agent_machine_ref = vm.and_then(|v| v.agent_machine_ref.as_ref());
-        // Where the one before it was says nothing of the AgentMachine that it was given to since.
+        // The place of the earlier AgentMachine does not apply to the one that the VM was assigned to later.
         let still = |r: &&ObjectReference, now: &Option<Recorded>| {
             let uid = now.as_ref().and_then(|now| now.uid.as_ref());
             uid.is_none()
@@ -207,7 +208,7 @@ impl ManagedVm {
                 attempt.map(|a| BiosUuid::derive(cluster_id.unwrap_or_default(), &uid, a));
             derived != Some(recorded.bios_uuid)
         });
-        // uids of a hub that was lost say nothing of the objects of this one.
+        // uids of a lost hub mean nothing on this hub.
         let source = identity.as_mut().and_then(|i| i.infra_env.as_mut());
         if let Some(source) = source.filter(|_| reborn) {
             source.uid = None;
@@ -243,8 +244,8 @@ impl ManagedVm {
         }
     }
 
-    /// By the record, or by what is known beyond it (`told`), the Agent of the VM that it has now was bound or installed once.
-    /// The phase does not say so: it is `Released` for whatever VM's Machine went.
+    /// Whether the Agent of the present VM was once bound or installed, by the record or by `told`, the entries beyond it.
+    /// The phase cannot answer this: it is `Released` for each VM whose Machine is gone.
     #[must_use]
     pub fn has_served(&self, told: &[Milestone]) -> bool {
         let Some(status) = self.object.status.as_ref() else {
@@ -256,13 +257,13 @@ impl ManagedVm {
         if vm.served == Some(true) {
             return true;
         }
-        // What an earlier release left, and what is not written yet.
+        // Entries that an earlier release left, and entries that are not written yet.
         let attempt = vm.attempt.unwrap_or(1).max(1);
         let bound = |e: &Milestone| e.event == Milestone::BOUND && e.attempt == attempt;
         vm.iso_ejected == Some(true) || status.timeline.iter().chain(told).any(bound)
     }
 
-    /// Where its AgentMachine and Machine are looked for: where they were recorded, else in the `pool`'s namespace of them.
+    /// The namespace of its AgentMachine and Machine: the recorded one, else the one of the `pool`.
     #[must_use]
     pub fn home<'a>(&'a self, pool: &'a VsphereAgentPool) -> &'a str {
         let recorded = self.control_plane.as_deref();
@@ -275,7 +276,7 @@ impl ManagedVm {
         self.object.status.as_ref()?.vm.as_ref()
     }
 
-    /// By the record, its guest may be a node whose Agent is missing.
+    /// Whether, by the record, its guest may be a node whose Agent is missing.
     #[must_use]
     pub fn guest_may_be_node(&self) -> bool {
         self.vm()
@@ -293,7 +294,7 @@ impl ManagedVm {
             && self.control_plane.as_ref().is_none_or(at_home)
     }
 
-    /// Whether that Agent is on record as this VM's, and serves or did: what it proved then stays proven.
+    /// Whether that Agent is on record as this VM's, and serves or served. Its proof stays valid.
     #[must_use]
     pub fn was_bound_to(&self, agent: &Agent) -> bool {
         let uid = self.agent_uid.as_ref();

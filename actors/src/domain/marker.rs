@@ -1,4 +1,5 @@
-//! The ownership marker: born with the VM in its `extraConfig`, it says whose VM this is (reliability.md: one create, foreign VMs are safe).
+//! The ownership marker. The VM is created with it in its `extraConfig`, and it names the owner. So a repeated create finds
+//! the VM, and foreign VMs are safe.
 
 use std::fmt;
 
@@ -24,8 +25,8 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// Reads the text form back; `None` for anything else. Whoever may edit a VM may write anything there: what is no name of
-    /// Kubernetes' is none of ours.
+    /// Reads the text form back; `None` for anything else. Each user who can edit a VM can write any text there. So names
+    /// that are not valid in Kubernetes are no marker.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() > LONGEST {
@@ -71,17 +72,17 @@ impl Marker {
     }
 }
 
-/// What stands in a VM under [`MARKER_KEY`].
+/// What a VM has under [`MARKER_KEY`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// It is this VsphereAgent's.
     Owned(Marker),
-    /// It was this VsphereAgent's, and was left to people: nobody's business any more. It reads as no marker.
+    /// It was this VsphereAgent's, and the operator left it to users. It no longer counts as a marker.
     Released(Marker),
 }
 
 impl Mark {
-    /// The marker that a reader finds in it.
+    /// The marker, if it still counts.
     #[must_use]
     pub fn read(&self) -> Option<&Marker> {
         match self {

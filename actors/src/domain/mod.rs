@@ -1,5 +1,5 @@
-//! What the things are that agent-forge speaks about: names, identities, hardware, times. Parsed once at the edge, no
-//! strings further in.
+//! The things that agent-forge works with: names, identities, hardware, times. Each is parsed once where it enters, so that
+//! the inner code handles no raw strings.
 
 pub mod address;
 pub mod failure;

@@ -157,8 +157,8 @@ impl DatastorePath {
         Self::new(&self.datastore, &path)
     }
 
-    /// Do both name one file? On vSAN and vVol a directory at the top is an object of its own, which has a name and an id
-    /// (`DatastoreNamespaceManager`): vCenter takes either, and may show the id where it was given the name.
+    /// Do both name one file? On vSAN and vVol a top-level directory is an object with a name and an id
+    /// (`DatastoreNamespaceManager`). vCenter accepts either. It may show the id where the caller gave the name.
     #[must_use]
     pub fn is_same_file(&self, other: &Self) -> bool {
         let (Some((top, below)), Some((other_top, other_below))) =

@@ -1,7 +1,7 @@
-//! A VM's notes in vCenter: whose VM it is, as the predecessor's 1.1.0 and later write and read it (predecessor.md §6).
+//! A VM's notes in vCenter. They name the VM's owner in the format that the predecessor writes and reads from 1.1.0 on.
 //!
-//! They are no mark of ours: anybody may edit them, and a clone carries them too. They prove a record of the
-//! predecessor's, and stand on our own VMs so that it finds them when it takes back over.
+//! They are not our ownership marker: users can edit them, and a clone has them too. They prove a record of the predecessor.
+//! The operator also writes them to its own VMs, so that the predecessor finds these VMs after a rollback to it.
 
 /// What the notes begin with; the uid of the VsphereAgent follows, and nothing else.
 const PREFIX: &str = "agent-forge.containeroo.ch/vsphere-agent-uid=";
@@ -16,7 +16,7 @@ pub enum Notes {
     Empty,
     /// It belongs to the VsphereAgent with this uid.
     OfAgent(String),
-    /// Something that people, or another program, wrote.
+    /// A text of a user or of another program.
     Other,
 }
 

@@ -1,4 +1,4 @@
-//! Label selectors: does a set of labels satisfy one, which labels would make it do so, which keys can it match on.
+//! Label selectors: whether labels satisfy one, which labels would satisfy it, and which keys it can match on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ pub type Labels = BTreeMap<String, String>;
 pub struct Unsatisfiable {
     /// Label key.
     pub key: String,
-    /// In words.
+    /// As a sentence.
     pub why: String,
 }
 
@@ -43,8 +43,8 @@ pub fn matches(selector: Option<&LabelSelector>, labels: &Labels) -> bool {
         })
 }
 
-/// Whether the label is the assisted service's or the provider's to write, never ours (upstream-contract.md §1.2, §3.5):
-/// the claim, the InfraEnv, the inventory, the classification.
+/// Whether only the assisted service or the provider writes the label, and the operator never does. These are the labels for
+/// the claim, the InfraEnv, the inventory and the classification.
 #[must_use]
 pub fn is_service_label(key: &str) -> bool {
     const DOMAIN: &str = "agent-install.openshift.io";
@@ -89,7 +89,7 @@ impl Requirements {
             && !self.denied.contains(value)
     }
 
-    /// A value that meets them all; `None`: the label must not be there.
+    /// A value that meets all requirements; `None`: the label must be absent.
     fn choose(&self) -> Result<Option<String>, String> {
         let wanted = self.exact.is_some() || self.allowed.is_some() || self.exists;
         if self.absent {
@@ -145,9 +145,9 @@ fn per_key(selector: Option<&LabelSelector>) -> BTreeMap<String, Requirements> {
     all
 }
 
-/// The labels to set (`Some`) or take off (`None`) on an object that has `present`, over and above `base`, so that
-/// `base` and the selector both hold. Labels of the service ([`is_service_label`]) are never among them: what is asked
-/// of those is there already, or cannot be met.
+/// The labels to set (`Some`) or remove (`None`) on an object that has the labels `present`. With them, both `base` and the
+/// selector hold. Labels of the service ([`is_service_label`]) are never among them: the object has what the selector asks
+/// of them, or nothing can satisfy it.
 ///
 /// # Errors
 /// [`Unsatisfiable`] names the first label whose requirements contradict `base`, each other, or what the service set.
@@ -190,8 +190,8 @@ pub fn labels_for(
     Ok(out)
 }
 
-/// Whether labels can be found for an object that does not exist yet: what the selector asks of the service's own
-/// labels is not known then, and passes.
+/// Whether labels can be found for an object that does not exist yet. Its service labels are not known yet, so requirements
+/// on them count as met.
 ///
 /// # Errors
 /// As [`labels_for`].
@@ -208,7 +208,7 @@ pub fn satisfiable(selector: Option<&LabelSelector>, base: &Labels) -> Result<()
     labels_for(ours.as_ref(), base, &Labels::new()).map(|_| ())
 }
 
-/// Whether the text may stand as a label value: at most 63 of `[A-Za-z0-9_.-]`, alphanumeric at both ends, or empty.
+/// Whether the text is a valid label value: at most 63 of `[A-Za-z0-9_.-]`, alphanumeric at both ends, or empty.
 #[must_use]
 pub fn is_label_value(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -395,7 +395,8 @@ mod tests {
                     key, operator: ops[op].to_owned(), values: Some(values),
                 }).collect()),
             };
-            // What a search over all values of one label at a time finds: some value, or none, meets all that is asked.
+            // The result of a search over all values of one label at a time: whether some value, or none, meets all
+            // requirements.
             let keys: BTreeSet<&String> = s.match_labels.iter().flatten().map(|(k, _)| k)
                 .chain(s.match_expressions.iter().flatten().map(|e| &e.key)).collect();
             let possible = keys.iter().all(|k| {

@@ -1,7 +1,7 @@
-//! Which vCenters a credentials Secret may name: whoever writes a Secret chooses where the operator connects to. Pure.
+//! Which vCenters a credentials Secret may name. The author of a Secret chooses where the operator connects to. Pure.
 //!
-//! Two moments: what stands in the Secret is judged when it is read ([`ServerRule::parse`]), and what a name resolves to
-//! when a connection is made ([`check_address`]).
+//! There are two checks. [`ServerRule::parse`] judges the text when the operator reads the Secret. [`check_address`] judges
+//! what the name resolves to when the operator connects.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -15,12 +15,12 @@ pub enum BadServer {
     /// It does not name a vCenter.
     #[error("{0}")]
     Malformed(&'static str),
-    /// It names a place where the operator does not go.
+    /// It names a server that the operator must not connect to.
     #[error("{0}")]
     NotAllowed(String),
 }
 
-/// What the operator's flags say of vCenters.
+/// What the operator's flags allow for vCenters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerRule {
     /// Plain http is allowed (`--vsphere-allow-http`, for labs).
@@ -56,7 +56,7 @@ impl ServerRule {
     }
 }
 
-/// `host[:port]` of a server, as people and metrics name it.
+/// `host[:port]` of a server, for messages and metrics.
 #[must_use]
 pub fn server_name(server: &Url) -> String {
     let host = server.host_str().unwrap_or_default();
@@ -65,10 +65,10 @@ pub fn server_name(server: &Url) -> String {
         .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// Whether a vCenter's name may mean that address.
+/// Whether a vCenter's name may resolve to that address.
 ///
 /// # Errors
-/// A sentence that names the address, and why it is refused.
+/// A sentence that names the address and the reason.
 pub fn check_address(name: &str, ip: IpAddr, allow_local: bool) -> Result<(), BadServer> {
     judge(address::refused(ip), allow_local, || {
         format!("{name} resolves to {ip}, which")
@@ -131,7 +131,7 @@ pub struct HostPattern {
 }
 
 impl HostPattern {
-    /// Whether that host of a URL is meant.
+    /// Whether the pattern matches that host of a URL.
     #[must_use]
     pub fn fits(&self, host: &str) -> bool {
         let host = plain(host);
@@ -157,7 +157,7 @@ impl FromStr for HostPattern {
             Some(domain) => (true, domain),
             None => (false, text),
         };
-        // As a URL has it: an address in its one spelling, a name in ASCII.
+        // As in a URL: an address in its one spelling, a name in ASCII.
         let host = Host::parse(name)
             .or_else(|e| name.parse().map(Host::Ipv6).map_err(|_| e))
             .map_err(|_| ())

@@ -17,7 +17,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// What one Agent adds to the count of those that carry `labels`.
+    /// What one Agent adds to the count of Agents with `labels`.
     #[must_use]
     pub fn of(agent: &Agent, labels: &Labels) -> Self {
         let has = |(k, v): (&String, &String)| agent.labels().get(k) == Some(v);

@@ -1,7 +1,7 @@
-//! One trace per machine: ids that follow from what the machine is, so that every process gives the same ones.
+//! One trace per machine. The ids follow from the machine's identity, so that every process computes the same ones.
 //!
-//! Guarantee: equal inputs give equal ids, in whatever process and release (the tests pin values). The uid is hashed
-//! rather than used as it is: samplers take an id's bits for random, and a UUID's are not.
+//! Guarantee: equal inputs give equal ids, in every process and release (the tests pin values). The ids are hashes of the
+//! uid: samplers expect random bits in an id, and the bits of a UUID are not random.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct SpanId(pub [u8; 8]);
 fn digest<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
     let mut hash = Sha256::new();
     for part in parts {
-        // Lengths keep the parts apart.
+        // The lengths separate the parts.
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }

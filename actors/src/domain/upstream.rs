@@ -1,5 +1,5 @@
-//! Composite facts of the upstream contract: what AgentMachine and Agent together tell (upstream-contract.md §0-§4).
-//! Single wire facts are methods of the types in `agent_forge_crds::external`.
+//! Facts about the upstream controllers that need an AgentMachine and an Agent together. Facts about one object are methods
+//! of the types in `agent_forge_crds::external`.
 
 use std::{borrow::Borrow, sync::Arc, time::Duration};
 
@@ -9,12 +9,12 @@ use kube::ResourceExt;
 
 use super::names::ObjectKey;
 
-/// What an AgentMachine's conditions say about waiting.
+/// What an AgentMachine's conditions show about waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitingSign {
-    /// `AgentReserved=False/NoSuitableAgents`, or the legacy `Ready=False/NoSuitableAgents` (§0.1).
+    /// `AgentReserved=False/NoSuitableAgents`, or the older `Ready=False/NoSuitableAgents`.
     NoSuitableAgents,
-    /// No condition at all: generations of provider and CRD may not fit (§0.13), or it is brand new.
+    /// No condition at all: the object is new, or the versions of provider and CRD do not match.
     NoConditions,
     /// Anything else.
     Other,
@@ -52,8 +52,8 @@ pub fn claims(agent: &Agent, am: &AgentMachine) -> bool {
             .is_none_or(|ns| am.metadata.namespace.as_deref() == Some(ns))
 }
 
-/// An AgentMachine that lives, and whose Machine does, has this Agent in its `status.agentRef`: the Agent serves it even
-/// where the claim label was lost, the provider puts that back (upstream-contract.md §1.5, §1.6).
+/// Whether an AgentMachine has this Agent in its `status.agentRef`, and neither it nor its Machine is being deleted. The
+/// Agent then serves it, even without the claim label: the provider restores the label.
 #[must_use]
 pub fn is_reserved(
     agent: &Agent,
@@ -76,13 +76,13 @@ pub fn is_reserved(
     })
 }
 
-/// The provider could claim it now (§1.5).
+/// Whether the provider could claim the Agent now.
 #[must_use]
 pub fn claimable(agent: &Agent) -> bool {
     agent.is_valid_for_claim() && !agent.is_claimed_or_bound() && !agent.is_deleting()
 }
 
-/// States in which the deletion hook waits for a live guest (§1.6, §4): with a dead VM they never end.
+/// Whether the provider's deletion hook waits in this state for a live guest. If the VM is dead, the wait never ends.
 #[must_use]
 pub fn waits_for_guest(state: &str) -> bool {
     matches!(
@@ -91,7 +91,7 @@ pub fn waits_for_guest(state: &str) -> bool {
     )
 }
 
-/// What we know of a CAPI Machine: its metadata. Spec and status differ by API version and are not needed.
+/// What the operator reads of a CAPI Machine: only its metadata. Spec and status differ by API version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineFacts {
     /// Namespace and name.

@@ -1,28 +1,28 @@
-//! A Machine that went and left its Agent bound, as where the provider lets a paused AgentMachine go: "gone" does not mean
-//! "free" then, the VM may be a node of a hub that it was moved to (features.md §C1.6). Pure.
+//! A Machine that is gone while its Agent is still bound. This happens when the provider releases a paused AgentMachine.
+//! "Gone" does not mean "free" then: the cluster may have moved to another hub, and the VM may be a node there. Pure.
 
 use agent_forge_crds::external::agent::Agent;
 
 use super::{machine_state::MachineState, managed_vm::ManagedVm};
 
-/// What is to be thought of a Machine's end.
+/// What the end of a Machine means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vanished {
-    /// Nothing speaks for that.
+    /// The Machine did not end in this way.
     No,
-    /// It went so, and nobody has seen its Agent unbound since.
+    /// It ended in this way, and the operator has not seen its Agent unbound since.
     Held,
-    /// The record speaks for that, and it is out of date: the Agent was set free, or the Machine is there.
+    /// The record shows such an end and is out of date: the Agent was unbound, or the Machine exists.
     Over,
 }
 
-/// Why such a VM stays, for people.
+/// Why the operator keeps such a VM, for messages.
 pub const STAYS: &str = "its Machine went and its Agent was not unbound, as where a paused AgentMachine is deleted: the VM may be \
      a node of another hub, and stays until its Agent is seen unbound. If it may go, set the annotation \
      agent-forge.containeroo.ch/force-delete=true here; to let the record go and keep the VM, set cleanupPolicy Retain in the pool";
 
-/// Reads it from the record of `child` and from how its Machine stands. `own`: the Agent that runs there. `paused`: its
-/// AgentMachine was paused when last seen. `may_be_node`: the VM has served, or its guest may.
+/// Decides from the record of `child` and from the state of its Machine. `own`: the Agent that runs on the VM. `paused`: its
+/// AgentMachine was paused when last seen. `may_be_node`: the VM has served, or its guest may be a node.
 #[must_use]
 pub fn vanished(
     child: &ManagedVm,

@@ -1,9 +1,9 @@
-//! Words: by what an Agent and those whom it may concern find each other without going through all. Pure.
+//! Words: an index from Agents to the objects that they may concern, so that no lookup reads all objects. Pure.
 //!
-//! An Agent says words; a VsphereAgent, an AgentMachine and a pool ask for some. Guarantee: whatever a rule may answer "yes" to
-//! for an Agent, the Agent says a word that is asked for ([`proof`], [`upstream::claims`], a reference by name, a hostname,
-//! [`claims::is_free_for`](crate::demand::claims::is_free_for)). A word is never more than a hint: two facts may share one, and the
-//! rule judges whatever is found.
+//! An Agent has words. A VsphereAgent, an AgentMachine and a pool ask for some. Guarantee: if a rule may answer "yes" for an
+//! Agent, that Agent has a word that is asked for. Those rules are [`proof`], [`upstream::claims`], a reference by name, a
+//! hostname, and [`is_free_for`](crate::demand::classify::is_free_for). A word is only a hint: two facts may share one. The
+//! rule then judges each Agent that was found.
 
 use std::{
     collections::{BTreeSet, hash_map::DefaultHasher},
@@ -24,7 +24,7 @@ use super::{
     selector, upstream,
 };
 
-/// A number that stands for one fact: thousands of Agents say several each.
+/// A number that represents one fact. It is small: thousands of Agents have several each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Word(u64);
 
@@ -40,31 +40,31 @@ enum Fact<'a> {
 
 impl Word {
     fn of(fact: &Fact<'_>) -> Self {
-        // Without a seed: the same in every cache.
+        // Without a seed, so that every cache computes the same number.
         let mut hasher = DefaultHasher::new();
         fact.hash(&mut hasher);
         Self(hasher.finish())
     }
 
-    /// It names that machine, in whichever byte order.
+    /// The Agent names that machine, in either byte order.
     #[must_use]
     pub fn machine(uuid: BiosUuid) -> Self {
         Self::of(&Fact::Machine(uuid.in_one_order()))
     }
 
-    /// It is of that pool.
+    /// The Agent is of that pool.
     #[must_use]
     pub fn pool(key: &ObjectKey) -> Self {
         Self::of(&Fact::Pool(key))
     }
 
-    /// It could be claimed, and has a label that the AgentMachine's selector asks for, where that asks for one.
+    /// The Agent could be claimed. If the AgentMachine's selector asks for labels, the Agent has one of them.
     #[must_use]
     pub fn free_for(am: &AgentMachine) -> Self {
         let selector = am.spec.agent_label_selector.as_ref();
         let exact = selector.and_then(|s| s.match_labels.as_ref());
         let exact = exact.into_iter().flatten();
-        // The pin is the rarest, labels of the service are on all.
+        // The pin is the rarest label. Labels of the service are on all Agents.
         let rank = |key: &str| match key {
             AGENT_MACHINE_LABEL => 0,
             key if selector::is_service_label(key) => 2,
@@ -78,7 +78,7 @@ impl Word {
 /// Words.
 pub type Words = BTreeSet<Word>;
 
-/// What an Agent says of itself and of those who have to do with it.
+/// The words for what an Agent is, and for the objects that it names.
 #[must_use]
 pub fn identities(agent: &Agent) -> Words {
     let named = agent.metadata.name.as_deref().map(Fact::Name);
@@ -90,7 +90,7 @@ pub fn identities(agent: &Agent) -> Words {
     facts.map(|fact| Word::of(&fact)).chain(machines).collect()
 }
 
-/// What an Agent says that could be claimed now.
+/// The words of an Agent that could be claimed now.
 #[must_use]
 pub fn offers(agent: &Agent) -> Words {
     if !upstream::claimable(agent) {
@@ -102,7 +102,7 @@ pub fn offers(agent: &Agent) -> Words {
     all.map(|label| Word::of(&Fact::Free(label))).collect()
 }
 
-/// All that an Agent says.
+/// All words of an Agent.
 #[must_use]
 pub fn said(agent: &Agent) -> Words {
     let mut all = identities(agent);
@@ -110,7 +110,7 @@ pub fn said(agent: &Agent) -> Words {
     all
 }
 
-/// What the Agents say that the decisions about an AgentMachine ask for, but for who is free.
+/// The words that the decisions about an AgentMachine ask for, except for those of free Agents.
 #[must_use]
 pub fn sought_by(am: &AgentMachine) -> Words {
     let name = am.metadata.name.as_deref();
@@ -129,7 +129,7 @@ pub fn asked_by_agent_machine(am: &AgentMachine) -> Words {
     all
 }
 
-/// All that a VsphereAgent asks for: whoever names its VM or has the name on record, and its pool.
+/// All words that a VsphereAgent asks for: Agents that name its VM, the Agent on record, and Agents of its pool.
 #[must_use]
 pub fn asked_by_child(child: &VsphereAgent) -> Words {
     let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());

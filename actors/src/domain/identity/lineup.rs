@@ -1,7 +1,7 @@
-//! What the Agents that name one VM are to each other: which is the VM's own, and which stand in its way. Pure.
+//! What the Agents that name one VM are to each other: which one is the VM's own, and which ones block its approval. Pure.
 //!
-//! Guarantees: of two Agents that match one VM, none is approved anew, whichever came first. One that was bound already
-//! stays the VM's own, whoever comes later. One that matches in part is never the VM's own.
+//! Guarantees: if two Agents match one VM, the operator approves neither, whichever came first. An Agent that was bound
+//! before stays the VM's own when others come later. An Agent that matches only in part is never the VM's own.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::domain::{managed_vm::ManagedVm, names::ObjectKey};
 pub struct Lineup<'a> {
     /// The VM's own.
     pub own: Option<&'a Arc<Agent>>,
-    /// Others that match as well, or may yet; where none is the VM's own, all of them.
+    /// Others that match as well, or may match later. If no Agent is the VM's own, all of them are here.
     pub rivals: Vec<&'a Arc<Agent>>,
-    /// Those that match in part, and what speaks against them.
+    /// Agents that match only in part, each with the fact that differs.
     pub doubtful: Vec<(&'a Arc<Agent>, Misfit)>,
 }
 
-/// Why no Agent of the VM is approved, for people.
+/// Why the operator approves no Agent of the VM, as a reason and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
     /// CamelCase.
@@ -31,7 +31,7 @@ pub struct Doubt {
 }
 
 impl<'a> Lineup<'a> {
-    /// Of the VM of that VsphereAgent.
+    /// The lineup of the VM of that VsphereAgent.
     #[must_use]
     pub fn of(child: &ManagedVm, agents: impl IntoIterator<Item = &'a Arc<Agent>>) -> Self {
         let mut lineup = Self::default();
@@ -48,12 +48,13 @@ impl<'a> Lineup<'a> {
                 AgentMatch::Other => {}
             }
         }
-        // A guest registers a moment before its inventory is there: whoever is quicker is not the VM's own for that.
+        // A guest registers a moment before its inventory arrives. An Agent is not the VM's own only because its inventory
+        // came first.
         lineup.own = own(child, &matching, awaited.is_empty());
         let is_own = |a: &Arc<Agent>| lineup.own.is_some_and(|own| Arc::ptr_eq(own, a));
         matching.extend(awaited);
         if let [_] = matching[..] {
-            // The only one that names the VM is nobody's rival, whether or not all of its evidence is there.
+            // The only Agent that names the VM has no rival, even while evidence is missing.
             matching.clear();
         }
         matching.retain(|a| !is_own(a));
@@ -67,7 +68,7 @@ impl<'a> Lineup<'a> {
         self.own.filter(|_| self.rivals.is_empty())
     }
 
-    /// What keeps the VM's Agent from being approved, in words.
+    /// What blocks the approval of the VM's Agent, in words.
     #[must_use]
     pub fn doubt(&self) -> Option<Doubt> {
         if !self.rivals.is_empty() {
@@ -95,7 +96,7 @@ impl<'a> Lineup<'a> {
     }
 }
 
-/// Of an Agent that matches a VM but for its MAC addresses.
+/// The doubt about an Agent that matches a VM except for its MAC addresses.
 #[must_use]
 pub fn mac_differs(agent: &Agent) -> Doubt {
     Doubt {
@@ -116,7 +117,8 @@ fn names<'a>(agents: impl Iterator<Item = &'a Arc<Agent>>) -> String {
     names.join(" and ")
 }
 
-/// The only one that matches, where it is `alone` in naming the VM; else the one that was bound before the others came.
+/// The VM's own Agent: the only one that matches, if it is `alone` in naming the VM. Else the one that was bound before the
+/// others came.
 fn own<'a>(child: &ManagedVm, matching: &[&'a Arc<Agent>], alone: bool) -> Option<&'a Arc<Agent>> {
     if let [only] = matching
         && alone

@@ -1,9 +1,11 @@
-//! THE rule: whether an Agent runs on a VM of ours, from all that it says against all that is on record. Pure.
+//! The identity rule: whether an Agent runs on one of our VMs. It compares all that the Agent shows with all that is on
+//! record. Pure.
 //!
-//! A guest writes its own inventory and chooses its own host id, so that none of it alone proves anything. An Agent is
-//! the VM's only with the uuid, a MAC, the InfraEnv that the VM boots from, an age that fits, and no BareMetalHost behind
-//! it. Evidence that was never recorded (a VM of an earlier release, or one that was taken over) is not asked for.
-//! Whatever may be the VM's holds back ([`AgentMatch::may_run_there`]); only [`AgentMatch::Same`] is ever acted on.
+//! A guest writes its own inventory and chooses its own host id, so a single fact of it proves nothing. An Agent is the VM's
+//! only if all of this fits: the uuid, a MAC, the InfraEnv that the VM boots from, and the age. And no BareMetalHost may own
+//! it. The rule does not ask for evidence that was never recorded, as for a VM of an earlier release or one that was taken
+//! over. An Agent that may run on the VM makes the operator wait ([`AgentMatch::may_run_there`]). The operator acts only on
+//! [`AgentMatch::Same`].
 
 use std::fmt;
 
@@ -14,7 +16,7 @@ use kube::ResourceExt;
 
 use super::{BiosUuid, MacAddress};
 
-/// How much older than the VM's first start its Agent may look: two clocks tell of the two moments.
+/// How much older than the VM's first start its Agent may look. Two clocks give the two times, and they may differ.
 pub const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// The InfraEnv whose ISO a VM boots from.
@@ -24,7 +26,7 @@ pub struct BootSource {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// uid; `None` where it is not known, or of another hub.
+    /// uid; `None` if it is not known, or if it comes from another hub.
     pub uid: Option<String>,
 }
 
@@ -50,7 +52,7 @@ impl BootSource {
         }
     }
 
-    /// Whether both mean one InfraEnv. A uid that is not known tells nothing apart.
+    /// Whether both mean one InfraEnv. An unknown uid matches every uid.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let uids = self.uid.as_ref().zip(other.uid.as_ref());
@@ -70,7 +72,7 @@ impl fmt::Display for BootSource {
     }
 }
 
-/// What is known of one VM of ours, for the comparison with Agents.
+/// What is known of one of our VMs, for the comparison with Agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VmIdentity {
     /// BIOS uuid, vSphere order.
@@ -83,7 +85,7 @@ pub struct VmIdentity {
     pub first_powered_on: Option<Timestamp>,
 }
 
-/// What an Agent that names the VM says that speaks against it.
+/// The fact that differs, of an Agent that names the VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
     /// Its name is the uuid of another machine.
@@ -113,32 +115,32 @@ impl fmt::Display for Misfit {
     }
 }
 
-/// Answer of the rule.
+/// Answer of the identity rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentMatch {
     /// The Agent runs on that VM.
     Same,
-    /// It names the VM, and something else speaks against it: not to be trusted.
+    /// It names the VM, and another fact differs: the operator does not trust it.
     Partly(Misfit),
-    /// Nothing speaks against it, and not all of the evidence is there yet: wait.
+    /// No fact differs, but some evidence is still missing: wait.
     NotYet,
     /// Another machine.
     Other,
 }
 
 impl AgentMatch {
-    /// Enough to hold back, never enough to act.
+    /// Whether it may run on the VM: enough to wait, never enough to act.
     #[must_use]
     pub fn may_run_there(self) -> bool {
         self != Self::Other
     }
 }
 
-/// What an Agent says of the machine that it runs on.
+/// What an Agent shows of the machine that it runs on.
 struct Words {
-    /// Its name, where that is a uuid.
+    /// Its name, if that is a uuid.
     name: Option<BiosUuid>,
-    /// Its serial number, where that is one of VMware's.
+    /// Its serial number, if that is one of VMware's.
     serial: Option<BiosUuid>,
     /// It has a serial number.
     has_serial: bool,
@@ -162,8 +164,8 @@ impl Words {
     }
 }
 
-/// The machines that an Agent names, each in one byte order or the other: by its own name, and by its serial number. Who
-/// does not name a VM does not run there.
+/// The machines that an Agent names by its name and by its serial number. The byte order of each is not fixed. An Agent that
+/// does not name a VM does not run on it.
 #[must_use]
 pub fn named_machines(agent: &Agent) -> Vec<BiosUuid> {
     let words = Words::of(agent);
@@ -172,7 +174,7 @@ pub fn named_machines(agent: &Agent) -> Vec<BiosUuid> {
     all
 }
 
-/// THE rule. See the module's contract.
+/// The identity rule. See the module's text.
 #[must_use]
 pub fn agent_runs_on(agent: &Agent, vm: &VmIdentity) -> AgentMatch {
     let words = Words::of(agent);
@@ -199,7 +201,7 @@ pub fn agent_runs_on(agent: &Agent, vm: &VmIdentity) -> AgentMatch {
     }
 }
 
-/// What speaks for it and is not there from the beginning: its inventory, and the label of its InfraEnv.
+/// Checks the evidence that arrives later than the Agent: its inventory, and the label of its InfraEnv.
 fn by_what_may_come(agent: &Agent, vm: &VmIdentity) -> AgentMatch {
     let interfaces = agent.inventory().map(|i| i.interfaces.as_slice());
     let seen: Vec<MacAddress> = interfaces
@@ -219,8 +221,8 @@ fn by_what_may_come(agent: &Agent, vm: &VmIdentity) -> AgentMatch {
     }
 }
 
-/// It lives with another InfraEnv, or its label or its owner says so. A missing label says nothing yet; an InfraEnv that was
-/// made anew under the same name is another one, and no guest of the old one's ISO registers there.
+/// Its namespace, its label or its owner names another InfraEnv. A missing label decides nothing yet. An InfraEnv that was
+/// created again under the same name is another one: no guest of the old ISO registers with it.
 fn is_of_another(agent: &Agent, vm: &VmIdentity) -> bool {
     let Some(source) = &vm.infra_env else {
         return false;
@@ -234,7 +236,7 @@ fn is_of_another(agent: &Agent, vm: &VmIdentity) -> bool {
             .is_some_and(|(a, b)| a != b)
 }
 
-/// It was there before the VM ran. Without a time of its creation it is no Agent that the API server made.
+/// It was created before the VM ran. An Agent without a creation time does not come from the API server.
 fn is_too_old(agent: &Agent, vm: &VmIdentity) -> bool {
     let Some(first) = vm.first_powered_on else {
         return false;

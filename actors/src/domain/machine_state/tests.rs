@@ -78,7 +78,7 @@ fn what_only_looks_like_gone_is_unknown() {
         w.agent_machines[0].metadata.uid = Some("other".to_owned());
     });
     assert!(matches!(of(&renewed), MachineState::Unknown(why) if why.contains("AgentMachine")));
-    // A hub restored under new uids: the record's identity does not come from the object's uid.
+    // A hub was restored with new uids: the record's identity does not come from the object's uid.
     let restored = with(World::discovered("a"), |w| {
         w.agent_machines.clear();
         w.machines[0].uid = "new".to_owned();

@@ -1,4 +1,4 @@
-//! Several Agents of one VM: which is its own, and what is said.
+//! Several Agents of one VM: which one is its own, and which message the operator shows.
 
 use agent_forge_crds::{
     agent::{Milestone, VsphereAgent},
@@ -23,7 +23,7 @@ fn rival(agent: &Agent) -> Agent {
     })
 }
 
-/// Records that Agent as the VM's own, which served.
+/// Records that Agent as the VM's own Agent, which has served.
 fn served(child: &mut VsphereAgent, agent: &Agent) {
     let status = child.status.get_or_insert_default();
     status.timeline = vec![Milestone {
@@ -69,7 +69,7 @@ fn one_that_is_quicker_than_the_inventory_of_the_other_is_not_approved() {
     let lineup = read(&child).lineup(&both);
     assert!(lineup.own.is_none() && lineup.approvable().is_none());
     assert_eq!(lineup.doubt().map(|d| d.reason), Some(reason::RIVAL_AGENTS));
-    // The only one there is waits for its inventory, and nobody is told.
+    // The only Agent waits for its inventory, and the operator shows no doubt.
     let alone = [bare];
     let lineup = read(&child).lineup(&alone);
     assert!(lineup.own.is_none() && lineup.doubt().is_none());
@@ -87,7 +87,7 @@ fn one_that_is_bound_already_stays_the_vms_own() {
     assert_eq!(lineup.own.map(|a| a.uid()), Some(claimed.uid()));
     assert!(lineup.approvable().is_none(), "nobody is approved anew");
     assert!(lineup.doubt().is_some());
-    // And when its Machine let it go, by the record, whatever its labels say by then.
+    // And when its Machine let it go, by the record, whatever its labels say then.
     let freed = with(agent_on(&child), |a| {
         let label = (INFRA_ENV_LABEL.to_owned(), "other".to_owned());
         a.labels_mut().extend([label]);
@@ -116,7 +116,7 @@ fn one_that_matches_in_part_is_never_the_vms_own() {
     let doubt = lineup.doubt().expect("a doubt");
     assert_eq!(doubt.reason, reason::AGENT_UNPROVEN);
     assert!(doubt.message.contains("BareMetalHost"), "{doubt:?}");
-    // Beside the VM's own it is in nobody's way.
+    // Beside the VM's own Agent it blocks no approval.
     let both = [metal, ours.clone()];
     let lineup = read(&child).lineup(&both);
     assert_eq!(lineup.approvable().map(|a| a.uid()), Some(ours.uid()));
