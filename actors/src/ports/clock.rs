@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// Where "now" comes from. Waiting is `tokio::time` (virtual under a paused runtime); this port is for what is
-/// written down or compared with what others wrote.
+/// Gives the present time. Waiting uses `tokio::time` (virtual under a paused runtime). This port is for times that are
+/// written down or compared with times of others.
 pub trait Clock: Send + Sync {
     /// Wall clock. May jump; only for display and for comparing with other objects' times.
     fn wall(&self) -> Timestamp;

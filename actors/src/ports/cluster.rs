@@ -1,7 +1,7 @@
 //! The management cluster, as the actors need it: cached reads ([`View`]), live reads and writes ([`Cluster`]).
 //!
-//! A [`View`] is stale by contract: it may wake and plan, it never proves absence. Whatever destroys or releases asks
-//! [`Cluster`] first. Every write carries its precondition (uid, resourceVersion) and its [`Effect`].
+//! A [`View`] may be stale: an actor may wake and plan from it, but it never proves absence. Before an actor destroys or
+//! releases something, it asks [`Cluster`]. Every write carries its precondition (uid, resourceVersion) and its [`Effect`].
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -28,8 +28,8 @@ use crate::{
 
 /// Cached reads. Cheap, synchronous, stale.
 pub trait View: Send + Sync {
-    /// All watches have delivered their first list, and this process is the one to act: before that, nothing may be
-    /// decided.
+    /// All watches have delivered their first list, and this process is the leader. Before that, no actor may decide
+    /// anything.
     fn ready(&self) -> bool;
     /// Identity of the management cluster that goes into markers and uuids.
     fn cluster_id(&self) -> String;
@@ -49,16 +49,16 @@ pub trait View: Send + Sync {
     fn all_agent_machines(&self) -> Vec<Arc<AgentMachine>>;
     /// Machines of a namespace, in name order.
     fn machines(&self, namespace: &str) -> Vec<Arc<MachineFacts>>;
-    /// Agents of a namespace, in name order. There may be ten thousand: who looks for some asks by [`words`].
+    /// Agents of a namespace, in name order. There may be ten thousand: to find some, ask by [`words`].
     fn agents(&self, namespace: &str) -> Vec<Arc<Agent>>;
-    /// Those of them that say one of these words, at one moment and in name order. This is what it means; a cache keeps an
-    /// index for it, and for the ones below.
+    /// The Agents that have one of these words, at one moment and in name order. This default shows the meaning. A cache
+    /// keeps an index for it, and for the methods below.
     fn agents_saying(&self, namespace: &str, words: &Words) -> Vec<Arc<Agent>> {
         let mut all = self.agents(namespace);
         all.retain(|agent| !words::said(agent).is_disjoint(words));
         all
     }
-    /// The first of them, in name order, that says that word and is wanted; `wanted` must not ask the view.
+    /// The first Agent, in name order, that has that word and that `wanted` accepts. `wanted` must not ask the view.
     fn first_agent(
         &self,
         namespace: &str,
@@ -70,7 +70,7 @@ pub trait View: Send + Sync {
             .into_iter();
         all.find(|agent| wanted(agent))
     }
-    /// How many of them carry these labels.
+    /// How many Agents have these labels.
     fn count_agents(&self, namespace: &str, labels: &Labels) -> Tally {
         let all = self.agents(namespace);
         all.iter().map(|agent| Tally::of(agent, labels)).sum()
@@ -93,7 +93,7 @@ pub trait View: Send + Sync {
     fn serves(&self, _namespace: &str) -> bool {
         true
     }
-    /// What a Namespace's annotation `allow-pools-from` says ([`grants`](crate::domain::grants)); `None` where it has none,
+    /// The value of a Namespace's annotation `allow-pools-from` ([`grants`](crate::domain::grants)). `None` if it has none,
     /// or does not exist.
     fn namespace_grant(&self, namespace: &str) -> Option<String>;
 }
@@ -105,7 +105,7 @@ pub enum ClusterErrorKind {
     NotFound,
     /// 409 AlreadyExists.
     AlreadyExists,
-    /// 409 Conflict: precondition failed, somebody wrote first.
+    /// 409 Conflict: the precondition failed, another writer was first.
     Conflict,
     /// 403: a rule is missing in our role.
     Forbidden,
@@ -117,7 +117,7 @@ pub enum ClusterErrorKind {
     Unavailable,
     /// The reply does not decode.
     Undecodable,
-    /// The effect gate said no.
+    /// The effect gate refused the call.
     Held(Held),
 }
 
@@ -180,7 +180,7 @@ pub struct AgentPatch {
     pub uid: String,
     /// Precondition: its resourceVersion.
     pub resource_version: String,
-    /// Labels to set (`Some`) or take off (`None`).
+    /// Labels to set (`Some`) or remove (`None`).
     pub labels: BTreeMap<String, Option<String>>,
     /// Annotations, likewise.
     pub annotations: BTreeMap<String, Option<String>>,
@@ -201,7 +201,7 @@ impl AgentPatch {
     }
 }
 
-/// Identity of an object for a delete or patch: nothing else may be hit.
+/// Identity of an object for a delete or patch, so that the call cannot change another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Precondition {
     /// Namespace and name.
@@ -234,7 +234,7 @@ pub struct MetadataPatch {
     pub finalizers: Option<Vec<String>>,
 }
 
-/// An Event about an object of ours or about the AgentMachine that waits.
+/// An Event about one of our objects or about an AgentMachine that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// About what.
@@ -282,10 +282,10 @@ pub struct SecretRead {
     pub data: BTreeMap<String, SecretString>,
 }
 
-/// Which Agents are wanted: of thousands hardly any.
+/// Selects Agents: few of thousands.
 pub type AgentFilter = Arc<dyn Fn(&Agent) -> bool + Send + Sync>;
 
-/// Which AgentMachines are wanted.
+/// Selects AgentMachines.
 pub type AgentMachineFilter = Arc<dyn Fn(&AgentMachine) -> bool + Send + Sync>;
 
 /// Live reads and writes.
@@ -297,35 +297,35 @@ pub trait Cluster: Send + Sync {
     async fn live_children(&self, pool: &ObjectKey) -> ClusterResult<Vec<VsphereAgent>>;
     /// Reads one Agent; `None` from a typed 404 only.
     async fn live_agent(&self, key: &ObjectKey) -> ClusterResult<Option<Agent>>;
-    /// The Agents of a namespace that `wanted` lets through, from the API server, in a list that begins after this call. They
+    /// The Agents of a namespace that `wanted` accepts, from the API server, in a list that begins after this call. They
     /// come without annotations that no decision reads.
     async fn live_agents(&self, namespace: &str, wanted: AgentFilter) -> ClusterResult<Vec<Agent>>;
     /// Reads one AgentMachine; `None` from a typed 404 only.
     async fn live_agent_machine(&self, key: &ObjectKey) -> ClusterResult<Option<AgentMachine>>;
-    /// The AgentMachines of all namespaces that are served, as far as `wanted` lets them through, from the API server.
+    /// The AgentMachines of all served namespaces that `wanted` accepts, from the API server.
     async fn live_agent_machines(
         &self,
         wanted: AgentMachineFilter,
     ) -> ClusterResult<Vec<AgentMachine>>;
     /// Reads one InfraEnv; `None` from a typed 404 only.
     async fn live_infra_env(&self, key: &ObjectKey) -> ClusterResult<Option<InfraEnv>>;
-    /// Lists the Machines of a namespace in a version that discovery serves. An unserved kind is an error, never an
-    /// empty list (reliability.md: a Machine is gone only by proof).
+    /// Lists the Machines of a namespace in a version that discovery serves. An unserved kind is an error, never an empty
+    /// list: a Machine is gone only by proof.
     async fn live_machines(&self, namespace: &str) -> ClusterResult<Vec<MachineFacts>>;
     /// Reads a Secret; `None` from a typed 404 only.
     async fn secret(&self, key: &ObjectKey) -> ClusterResult<Option<SecretRead>>;
     /// Reads a ConfigMap's `data`; `None` from a typed 404 only.
     async fn config_map(&self, key: &ObjectKey) -> ClusterResult<Option<BTreeMap<String, String>>>;
 
-    /// Puts a finalizer on a Secret, where it is not there yet; `false` where there is no such Secret, or it is being
-    /// deleted without it.
+    /// Adds a finalizer to a Secret, if it is missing. Returns `false` if there is no such Secret, or if it is being deleted
+    /// without this finalizer.
     async fn hold_secret(
         &self,
         effect: &Effect,
         key: &ObjectKey,
         finalizer: &str,
     ) -> ClusterResult<bool>;
-    /// Takes a finalizer off a Secret; fine where either is gone.
+    /// Removes a finalizer from a Secret. It succeeds if either is gone.
     async fn release_secret(
         &self,
         effect: &Effect,
@@ -381,7 +381,7 @@ pub trait Cluster: Send + Sync {
     async fn patch_agent(&self, effect: &Effect, patch: &AgentPatch) -> ClusterResult<()>;
     /// Deletes an Agent.
     async fn delete_agent(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()>;
-    /// Records an Event; failures are logged, never returned: an Event is not worth a retry.
+    /// Records an Event. It logs failures and never returns them: an Event is not worth a retry.
     fn notify(&self, notice: Notice);
 }
 

@@ -1,16 +1,16 @@
-//! The effect gate: every mutating call, to Kubernetes or to vCenter, is one [`Effect`] with the key of the object it
-//! acts for.
+//! The effect gate: every mutating call, to Kubernetes or to vCenter, is one [`Effect`] with the key of the object it is
+//! for.
 //!
-//! Guarantees: an adapter performs a mutating request only after [`Gate::admit`] said yes, and reports what came of it
-//! through [`Gate::settled`]. A later fault injector, the lease fence and the trace recorder all live behind this one
-//! seam. Reads are not effects.
+//! Guarantees: an adapter sends a mutating request only after [`Gate::admit`] allowed it. It reports the result through
+//! [`Gate::settled`]. The fault injector, the lease fence and the trace recorder all use this one interface. Reads are not
+//! effects.
 
 use std::fmt;
 
 use async_trait::async_trait;
 
-/// Which object of ours an effect is for: `namespace/name` of a pool or a VsphereAgent, or the vCenter's name for
-/// session effects.
+/// The object that an effect is for: `namespace/name` of a pool or a VsphereAgent, or the vCenter's name for effects on
+/// sessions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EffectKey(pub String);
 
@@ -114,7 +114,7 @@ impl fmt::Display for Effect {
     }
 }
 
-/// How an admitted effect ended, as far as the caller can know.
+/// How an admitted effect ended, as far as the caller knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
     /// It was carried out, or had already been.
@@ -131,11 +131,11 @@ pub enum Settled {
 pub struct Held {
     /// The effect in question.
     pub effect: Effect,
-    /// Who says so and why, in a sentence.
+    /// Which part refused it and why, in a sentence.
     pub reason: String,
 }
 
-/// The one seam that all mutating calls pass.
+/// The one interface that all mutating calls pass.
 #[async_trait]
 pub trait Gate: Send + Sync {
     /// May this effect run now?

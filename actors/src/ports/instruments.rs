@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::domain::names::ObjectKey;
 
-/// Every operation that [`Instruments::vm_operation`] is told of.
+/// Every operation that [`Instruments::vm_operation`] counts.
 pub const VM_OPERATIONS: [&str; 7] = [
     "create",
     "power_on",
@@ -16,10 +16,10 @@ pub const VM_OPERATIONS: [&str; 7] = [
     "eject",
     "give_up",
 ];
-/// Every operation that [`Instruments::iso_operation`] is told of.
+/// Every operation that [`Instruments::iso_operation`] counts.
 pub const ISO_OPERATIONS: [&str; 4] = ["upload", "reuse", "compare", "prune"];
 
-/// `agent_forge_pool_capacity` and the pool's hardware gauges (predecessor.md §1).
+/// `agent_forge_pool_capacity` and the pool's hardware gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct PoolGauges {
@@ -38,14 +38,14 @@ pub struct PoolGauges {
     pub vm_disk_bytes: i64,
 }
 
-/// What is said of a pool beside its counts.
+/// What the metrics show of a pool beside its counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PoolView {
     /// Creation of the oldest AgentMachine that has no host.
     pub oldest_waiting: Option<Timestamp>,
     /// Creation of the oldest AgentMachine that is not ready.
     pub oldest_unready: Option<Timestamp>,
-    /// The first deletion of a VsphereAgent that is not over.
+    /// Time of the oldest deletion of a VsphereAgent that still runs.
     pub oldest_deleting: Option<Timestamp>,
     /// VsphereAgents by phase.
     pub phases: BTreeMap<String, i64>,
@@ -59,10 +59,10 @@ pub struct PoolView {
 pub trait Instruments: Send + Sync {
     /// A pool's gauges.
     fn pool(&self, pool: &ObjectKey, gauges: &PoolGauges);
-    /// What is said of a pool beside its counts; what is not in it any more disappears.
+    /// Sets what the metrics show of a pool beside its counts. Series that `_view` no longer has disappear.
     fn pool_view(&self, _pool: &ObjectKey, _view: &PoolView) {}
-    /// A pool has work at that vCenter, and its ISO goes through that cache. The series of those that no pool uses any more
-    /// disappear.
+    /// A pool has work at that vCenter, and its ISO uses that cache. The series of vCenters and caches that no pool uses any
+    /// more disappear.
     fn pool_uses(&self, _pool: &ObjectKey, _server: &str, _cache: &str) {}
     /// A pool is gone: its series disappear.
     fn drop_pool(&self, pool: &ObjectKey);
@@ -70,23 +70,25 @@ pub trait Instruments: Send + Sync {
     fn vm_operation(&self, operation: &'static str, success: bool);
     /// One ISO operation ended (`upload`, `reuse`, `prune`, ...).
     fn iso_operation(&self, operation: &'static str, success: bool);
-    /// A machine of that pool reached a moment of its timeline, that many seconds after its demand; once per machine.
+    /// A machine of that pool reached a milestone of its timeline, that many seconds after its demand. Called once per
+    /// machine and milestone.
     fn milestone(&self, _pool: &ObjectKey, _event: &str, _seconds: f64) {}
-    /// A VM of that pool is proven absent, that many seconds after its deletion was asked for.
+    /// A VM of that pool is proven absent, that many seconds after the request to delete it.
     fn destroyed(&self, _pool: &ObjectKey, _seconds: f64) {}
     /// A task was sent to that vCenter.
     fn task_began(&self, _server: &str, _task: &'static str) {}
-    /// That task is over, or nobody waits for it any more, that many seconds later.
+    /// That task is over, or no actor waits for it any more, after that many seconds.
     fn task_ended(&self, _server: &str, _task: &'static str, _seconds: f64) {}
-    /// So many VMs of each of these vCenters carry our mark and are nobody's; others are not scanned any more.
+    /// Number of VMs of each vCenter that have our marker and no owner. The operator no longer scans vCenters that are not
+    /// in the map.
     fn orphans(&self, _by_server: &BTreeMap<String, usize>) {}
-    /// So many sessions are open at each of these vCenters.
+    /// Number of open sessions at each vCenter.
     fn sessions(&self, _by_server: &BTreeMap<String, usize>) {}
     /// A pass of an actor of that kind is over.
     fn pass(&self, _kind: &'static str, _seconds: f64, _success: bool) {}
-    /// An actor of that kind was woken; coalesced: for a pass that was due anyway.
+    /// An actor of that kind was woken. `coalesced`: the wake joined a pass that was due anyway.
     fn woken(&self, _kind: &'static str, _coalesced: bool) {}
-    /// So many more wakes and requests are on their way to actors of that kind.
+    /// The number of queued wakes and requests for actors of that kind changed by that much.
     fn queued(&self, _kind: &'static str, _change: i64) {}
     /// Bytes done and in total of the transfer that an ISO cache runs; `None` when it runs none.
     fn iso_transfer(&self, _cache: &str, _progress: Option<(u64, u64)>) {}
@@ -94,7 +96,7 @@ pub trait Instruments: Send + Sync {
     fn iso_transferred(&self, _cache: &str, _seconds: f64) {}
     /// Number of live actors of a kind.
     fn actors(&self, kind: &'static str, count: i64);
-    /// An actor of that kind was started anew after it died.
+    /// An actor of that kind was restarted after it died.
     fn restarted(&self, kind: &'static str);
 }
 

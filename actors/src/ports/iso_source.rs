@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, PartialEq, Eq)]
 pub struct IsoUrl(url::Url);
 
-/// Why a text is not a usable ISO URL; says nothing of its content.
+/// A text is not a usable ISO URL. The error shows nothing of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an absolute http or https URL")]
 pub struct BadIsoUrl;
@@ -38,8 +38,9 @@ impl IsoUrl {
         &self.0
     }
 
-    /// An image of the assisted service: `byapikey`, `byid` or `bytoken` stands in its path. Its server sends no ETag and
-    /// a `Last-Modified` that moves without a change, so only InfraEnv, URL and `createdTime` tell (upstream-contract.md §5).
+    /// Whether it is an image of the assisted service: `byapikey`, `byid` or `bytoken` is in its path. That server sends no
+    /// `ETag`, and its `Last-Modified` changes without a change of the image. So only InfraEnv, URL and `createdTime` show a
+    /// change.
     #[must_use]
     pub fn is_assisted(&self) -> bool {
         self.0
@@ -49,9 +50,9 @@ impl IsoUrl {
             .any(|s| matches!(s, "byapikey" | "byid" | "bytoken"))
     }
 
-    /// The URL as status and logs may show it. Of an image of the assisted service all but its token, the path segment after
-    /// `byapikey` or `bytoken` (upstream-contract.md §5). Where another server's path may hold one nobody knows: scheme, host
-    /// and last segment, `...` for what is between. Query, fragment and userinfo of neither.
+    /// The URL as status and logs may show it, without query, fragment and userinfo. For an image of the assisted service:
+    /// everything except its token, the path segment after `byapikey` or `bytoken`. The path of another server may hold a
+    /// token anywhere. So only scheme, host and last segment are shown, with `...` between.
     #[must_use]
     pub fn redacted(&self) -> String {
         if self.is_assisted() {
@@ -74,8 +75,8 @@ impl IsoUrl {
         port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
-    /// What tells this source from others, to be digested and not shown: the URL without the token that is known to be one
-    /// (the path segment after `byapikey` or `bytoken`), query, fragment and userinfo.
+    /// Identifies this source, as input of a digest that is not shown: the URL without query, fragment, userinfo and known
+    /// token. The known token is the path segment after `byapikey` or `bytoken`.
     #[must_use]
     pub fn identity(&self) -> String {
         let mut url = self.bare();
@@ -95,7 +96,7 @@ impl IsoUrl {
         url.to_string()
     }
 
-    /// The version in a URL of the assisted service's: `<marker>/<which image>/<version>/...`.
+    /// The version in a URL of the assisted service: `<marker>/<which image>/<version>/...`.
     #[must_use]
     pub fn version(&self) -> Option<String> {
         let mut segments = self.0.path_segments()?;
@@ -104,7 +105,7 @@ impl IsoUrl {
         segments.next().map(|_| version.to_owned())
     }
 
-    /// Without query, fragment and userinfo.
+    /// The URL without query, fragment and userinfo.
     fn bare(&self) -> url::Url {
         let mut url = self.0.clone();
         let _ = url.set_username("");
@@ -132,11 +133,11 @@ impl std::fmt::Display for IsoUrl {
 pub struct IsoRequest {
     /// Where it is.
     pub url: IsoUrl,
-    /// PEM certificates that its server's may be signed by, beside those that are trusted anyway.
+    /// PEM certificates of CAs that may sign the server's certificate, beside those that the operator trusts anyway.
     pub ca_pem: Option<String>,
 }
 
-/// What a server says of its bytes, so that a change shows without a download (RFC 9110, 8.8).
+/// What a server sends about its bytes, so that a change shows without a download (RFC 9110, 8.8).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validators {
     /// `ETag`, as sent.
@@ -153,14 +154,14 @@ impl Validators {
     }
 }
 
-/// Whether bytes that were fetched before are still what the server has.
+/// Whether the server still has the bytes that were fetched before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// They are.
+    /// It has the same bytes.
     Same,
-    /// It says that it has others.
+    /// It has other bytes.
     Changed,
-    /// It says nothing that tells.
+    /// Its answer does not show it.
     Unknown,
 }
 
@@ -168,13 +169,13 @@ pub enum Freshness {
 pub struct IsoDownload {
     /// Declared length in bytes.
     pub length: u64,
-    /// What the server said of these bytes.
+    /// What the server sent about these bytes.
     pub validators: Validators,
     /// The bytes; the adapter enforces stall and overall deadlines and fails the stream.
     pub body: ByteStream,
 }
 
-/// Why the ISO could not be had.
+/// Why the ISO could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct IsoError {
@@ -205,7 +206,7 @@ pub trait IsoSource: Send + Sync {
     /// [`IsoError`]: address not allowed, unreachable, HTTP status, no length, too large.
     async fn open(&self, request: &IsoRequest) -> Result<IsoDownload, IsoError>;
 
-    /// Asks, without a download, whether the server still has the bytes that it said this of.
+    /// Asks, without a download, whether the server still has the bytes that these validators describe.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -215,7 +216,7 @@ pub trait IsoSource: Send + Sync {
         had: &Validators,
     ) -> Result<Freshness, IsoError>;
 
-    /// How long a download may be silent before it fails by itself. It says with an empty chunk that it goes on.
+    /// How long a download may be silent before it fails by itself. An empty chunk shows that it continues.
     fn patience(&self) -> Duration {
         Duration::from_secs(30)
     }

@@ -1,4 +1,4 @@
-//! What the actors need from outside, one small trait per consumer. `src/` implements them over the real thing; the
+//! What the actors need from outside, one small trait per consumer. `src/` implements the traits over the real systems. The
 //! simulation implements them in memory.
 
 pub mod clock;

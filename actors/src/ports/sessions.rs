@@ -1,4 +1,4 @@
-//! Getting at a vCenter: what VM actors, pools and ISO caches ask the session actor for.
+//! Access to a vCenter: what VM actors, pools and ISO caches ask the session actor for.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::domain::{failure::ReconcileError, names::ObjectKey};
 /// Hands out sessions by credentials Secret.
 #[async_trait]
 pub trait Sessions: Send + Sync {
-    /// The session of that Secret's credentials for a pool of that namespace, logging in when needed. A Secret of another
-    /// namespace has to admit it.
+    /// The session with that Secret's credentials for a pool of that namespace. Logs in if needed. A Secret of another
+    /// namespace must allow it.
     ///
     /// # Errors
-    /// [`ReconcileError`] names Secret, server or user and says what to do.
+    /// [`ReconcileError`] names Secret, server or user, and what to do.
     async fn session(
         &self,
         secret: &ObjectKey,
         namespace: &str,
     ) -> Result<Arc<dyn VCenter>, ReconcileError>;
 
-    /// What is to be recorded of that Secret for the next process: that vCenter refused what it holds. `None` where it
-    /// was not refused, or nothing is known of it.
+    /// What the pool records of that Secret for the next process: vCenter refused its content. `None` if it was not refused,
+    /// or if nothing is known of it.
     async fn refusal(&self, secret: &ObjectKey) -> Option<RefusedCredentials>;
 }
 

@@ -1,6 +1,6 @@
-//! Slots for tasks in flight on one vCenter: new ones wait for theirs, those that run already are counted.
+//! Slots for running tasks on one vCenter. New tasks wait for a slot; tasks that already run are counted.
 //!
-//! Who is next is decided in [`turns`]. One slot more than the bound serves removals alone.
+//! [`turns`] decides which task is next. One slot beyond the limit is for removals only.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ pub struct Slots(Arc<Mutex<Office>>);
 #[derive(Debug)]
 struct Office {
     turns: Turns,
-    /// In the order in which they came.
+    /// In order of arrival.
     waiting: BTreeMap<u64, Waiter>,
     came: u64,
 }
@@ -33,7 +33,7 @@ struct Waiter {
     desk: Arc<Desk>,
 }
 
-/// Where a slot is handed over.
+/// The place where a waiter picks up its slot.
 #[derive(Debug, Default)]
 struct Desk {
     slot: Mutex<Option<Slot>>,
@@ -53,14 +53,14 @@ impl fmt::Debug for Slot {
 }
 
 impl Slot {
-    /// Whether it may be used for that.
+    /// Whether the slot may be used for that.
     #[must_use]
     pub fn serves(&self, errand: Errand) -> bool {
         self.kind == Kind::Common || errand == Errand::Remove
     }
 }
 
-/// A place in the line, or a slot that was not fetched yet. Whoever drops it has given up.
+/// A place in the line, or a slot that was not fetched yet. A dropped ticket gives both back.
 #[derive(Debug)]
 pub struct Ticket {
     slots: Slots,
@@ -82,7 +82,7 @@ impl Ticket {
         locked(&self.desk.slot).take()
     }
 
-    /// The slot, as soon as it is there. Cut off anywhere, it keeps its place in the line.
+    /// Waits for the slot. A cancelled wait keeps its place in the line.
     pub async fn granted(&self) -> Slot {
         loop {
             if let Some(slot) = self.fetch() {
@@ -96,7 +96,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.slots.office().waiting.remove(&self.number);
-        // One that came meanwhile goes back with its desk.
+        // A slot that came in the meantime is given back with its desk.
     }
 }
 
@@ -105,7 +105,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Slots {
-    /// Bounds new tasks at `max`, removals at one more.
+    /// Limits new tasks to `max`, and removals to one more.
     #[must_use]
     pub fn new(max: usize) -> Self {
         Self(Arc::new(Mutex::new(Office {
@@ -142,15 +142,15 @@ impl Slots {
         }
     }
 
-    /// The slot of a task that runs already, so that it has to be counted, wait or not: where none is free, no new task
-    /// begins before one more has ended.
+    /// The slot of a task that already runs. It counts at once, even beyond the limit. Then no new task begins before one
+    /// more task has ended.
     #[must_use]
     pub fn count(&self) -> Slot {
         self.office().turns.count();
         self.slot(Kind::Common)
     }
 
-    /// How many tasks may begin now, removals aside.
+    /// How many tasks may begin now, without the removals' extra slot.
     #[must_use]
     pub fn free(&self) -> usize {
         self.office().turns.free()
@@ -167,7 +167,7 @@ impl Slots {
         locked(&self.0)
     }
 
-    /// Gives free slots to those who are next.
+    /// Gives free slots to the next waiters.
     fn give_out(&self) {
         loop {
             let Some((desk, kind)) = self.office().next() else {

@@ -1,5 +1,5 @@
-//! Where spans of known identity go, and how work is put under them. Live spans are `tracing`'s; this port adds what
-//! that cannot say: ids, times that were recorded, a parent that another process may have made.
+//! Takes spans of known identity, and places work under them. Live spans belong to `tracing`. This port adds what `tracing`
+//! cannot express: ids, recorded times, and a parent from another process.
 
 use jiff::Timestamp;
 use tracing::{Instrument as _, Span};
@@ -9,7 +9,7 @@ use crate::domain::{
     trace::{SpanId, TraceId},
 };
 
-/// Target of events that are for traces: logs have them at `debug`.
+/// Target of events for traces. Logs show them at `debug`.
 pub const SPAN_EVENTS: &str = "agent_forge_actors::span";
 
 /// A phase of a machine that is over.
@@ -27,9 +27,9 @@ pub struct PhaseSpan {
     pub start: Timestamp,
     /// Last moment.
     pub end: Timestamp,
-    /// Whom it is about, and what came of it.
+    /// The object that it is about, and the result.
     pub attributes: Vec<(&'static str, String)>,
-    /// It ended without what it was for.
+    /// It ended without a result.
     pub abandoned: bool,
 }
 
@@ -44,17 +44,17 @@ pub struct Under {
 
 /// Takes spans.
 pub trait Tracer: Send + Sync {
-    /// A phase is over. Repeats are told apart by id and dropped: at most one per process leaves.
+    /// A phase is over. The tracer drops repeats by their id, so that each process sends it at most once.
     fn phase(&self, span: PhaseSpan);
-    /// Puts `work`, which has not been entered yet, under a span of a machine's trace, and links it to the span that it
-    /// was made in.
+    /// Places `work`, which has not been entered yet, under a span of a machine's trace. Links it to the span in which it
+    /// was created.
     fn place(&self, work: &Span, under: Under);
-    /// Nothing more comes of that machine.
+    /// No more spans of that machine follow.
     fn forget(&self, trace: TraceId);
 }
 
-/// Carries `work` out in `span`, which has the fields `otel.status_code` and `error.type`: a failure gets the event
-/// `fault`, the next try the event `retry`. `failed`: how many tries of it in a row failed before this one.
+/// Runs `work` in `span`, which has the fields `otel.status_code` and `error.type`. A failure gets the event `fault`, the
+/// next try the event `retry`. `failed`: how many tries in a row failed before this one.
 ///
 /// # Errors
 /// As `work`.
@@ -74,19 +74,19 @@ pub async fn attempt<T>(
     result
 }
 
-/// Says in `span`, which has the fields `otel.status_code` and `error.type`, that its work failed.
+/// Marks `span`, which has the fields `otel.status_code` and `error.type`, as failed.
 pub fn fault(span: &Span, trouble: &ReconcileError) {
     span.record("otel.status_code", "ERROR");
     span.record("error.type", trouble.reason.as_str());
-    // Without the sentence: it may name addresses.
+    // Without the message: it may contain addresses.
     let (side, class) = (trouble.side, trouble.class);
     span.in_scope(
         || tracing::debug!(target: SPAN_EVENTS, reason = %trouble.reason, ?side, ?class, "fault"),
     );
 }
 
-/// Says in `span` that its work was not done: what a live look showed speaks against it. Without a reason it is no more
-/// what it was planned from.
+/// Marks `span`: its work was not done, because a live read spoke against it. Without a reason the object changed since the
+/// plan.
 pub fn held(span: &Span, reason: Option<&str>) {
     let reason = reason.unwrap_or("Outdated");
     span.in_scope(|| tracing::debug!(target: SPAN_EVENTS, reason, "held"));

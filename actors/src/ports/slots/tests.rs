@@ -1,4 +1,4 @@
-//! Slots in use, waited for, given up.
+//! Slots in use, waiters, and dropped tickets.
 
 use futures::FutureExt as _;
 

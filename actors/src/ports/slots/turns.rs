@@ -1,8 +1,10 @@
-//! Who gets the next slot. Pure.
+//! Decides who gets the next slot. Pure.
 //!
-//! Guarantees: while nothing is removed, one slot waits for removals. A VM that is half made goes on before another is begun.
-//! Everything else takes turns, by pool: what a pool begins is one line, what it removes another, and the line that was
-//! served longest ago is next. So nobody waits for a burst of somebody else's, and nobody waits for ever.
+//! Guarantees:
+//! - While no removal runs, one slot is free for removals.
+//! - A half-made VM continues before another VM begins.
+//! - All other work takes turns by pool. A pool has two lines, one for what it begins and one for what it removes. The line
+//!   that was served longest ago is next. So a burst of one pool does not delay another pool, and every request is served.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +13,15 @@ use crate::domain::names::ObjectKey;
 /// What a slot is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Errand {
-    /// A VM is begun, or one that has stood for long is changed.
+    /// Creation of a VM begins, or an older VM is changed.
     Begin,
-    /// A VM that is half made goes on.
+    /// A half-made VM continues.
     GoOn,
-    /// A VM is switched off or destroyed.
+    /// A VM is powered off or destroyed.
     Remove,
 }
 
-/// One that waits for a slot.
+/// A request that waits for a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// What for.
@@ -33,25 +35,25 @@ pub struct Request {
 pub enum Kind {
     /// One of those that `--max-concurrent-vcenter-tasks` counts.
     Common,
-    /// The one beside them, for removals alone.
+    /// The extra one, for removals only.
     Reserve,
 }
 
-/// The slots in use, and who has had a turn.
+/// The slots in use, and which lines were served.
 #[derive(Clone, Debug)]
 pub struct Turns {
     most: usize,
     common: usize,
     reserve: bool,
-    /// By line: number of the slot that it got last.
+    /// By line: the number of the last slot that it got.
     served: BTreeMap<(ObjectKey, bool), u64>,
     given: u64,
-    /// So many in a row went on while others waited.
+    /// How many half-made VMs in a row got a slot while others waited.
     in_a_row: usize,
 }
 
 impl Turns {
-    /// None in use; `most` common ones at once.
+    /// No slot in use; at most `most` common slots at once.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self {
@@ -70,7 +72,7 @@ impl Turns {
         self.most.saturating_sub(self.common)
     }
 
-    /// Who of `waiting`, in the order in which they came, gets a slot now, and which; `None`: nobody.
+    /// Which request of `waiting`, in order of arrival, gets a slot now, and of which kind. `None`: no request gets one.
     #[must_use]
     pub fn next<'a>(
         &self,
@@ -89,18 +91,18 @@ impl Turns {
         let others = self.longest_ago(places().filter(|(_, r)| r.errand != Errand::GoOn));
         let half_made = places().find(|(_, r)| r.errand == Errand::GoOn);
         let half_made = half_made.map(|(at, _)| at);
-        // As many as there are slots: others get at least every second round.
+        // At most as many in a row as there are slots: others get at least every second round.
         let first = half_made.filter(|_| self.in_a_row < self.most || others.is_none());
         first.or(others).map(|at| (at, Kind::Common))
     }
 
     fn longest_ago<'a>(&self, lines: impl Iterator<Item = (usize, &'a Request)>) -> Option<usize> {
-        // Of one line the first that came: the least of equals.
+        // In one line the oldest request is first.
         let last = |r: &Request| self.served.get(&line(r)).copied().unwrap_or_default();
         lines.min_by_key(|(at, r)| (last(r), *at)).map(|(at, _)| at)
     }
 
-    /// `request` got a slot of that kind; whether others wait yet.
+    /// `request` got a slot of that kind. `others`: more requests wait.
     pub fn give(&mut self, request: &Request, kind: Kind, others: bool) {
         self.given += 1;
         match kind {
@@ -117,19 +119,19 @@ impl Turns {
         self.served.insert(line(request), self.given);
     }
 
-    /// One that nobody gave is in use: a task that runs already, beyond the bound where it has to be.
+    /// A task that already runs takes a slot by itself, beyond the limit if needed.
     pub fn count(&mut self) {
         self.common += 1;
     }
 
-    /// One comes back; whether anybody waits.
+    /// A slot comes back. `waited_for`: some request waits.
     pub fn take_back(&mut self, kind: Kind, waited_for: bool) {
         match kind {
             Kind::Common => self.common = self.common.saturating_sub(1),
             Kind::Reserve => self.reserve = false,
         }
         if self.common == 0 && !self.reserve && !waited_for {
-            // After a rest all are equal.
+            // After an idle time all lines are equal.
             self.served.clear();
         }
     }

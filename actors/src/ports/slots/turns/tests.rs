@@ -1,4 +1,4 @@
-//! Who is next: tables, and what holds whatever happens.
+//! Which request is next: tables, and properties that always hold.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -22,7 +22,7 @@ fn told(text: &str) -> Request {
     request(errand, pool)
 }
 
-/// Gives slots to `waiting` as long as there are any for them; who got one, `*` by the reserve.
+/// Gives slots to `waiting` while there are any. Returns who got one; `*` marks the extra slot.
 fn given(turns: &mut Turns, waiting: &mut Vec<Request>) -> Vec<String> {
     let mut all = Vec::new();
     while let Some((at, kind)) = turns.next(waiting.iter()) {
@@ -39,7 +39,7 @@ fn given(turns: &mut Turns, waiting: &mut Vec<Request>) -> Vec<String> {
     all
 }
 
-/// The order in which `waiting` is served by one common slot that comes back each time; nothing comes back of the reserve.
+/// The order in which `waiting` is served by one common slot that comes back each time. The extra slot does not come back.
 fn one_by_one(waiting: &str, most: usize) -> String {
     let mut turns = Turns::new(most);
     (0..most).for_each(|_| turns.count());
@@ -63,7 +63,7 @@ fn pools_take_turns_and_half_made_vms_go_on_first() {
         ("bA rB rB bA", "rB* bA rB bA"),
         // The removals of a pool do not wait behind what it begins.
         ("bA bA bA rA rA rA", "rA* bA rA bA rA bA"),
-        // Nobody goes first for ever: of two slots every third turn is another's.
+        // No pool is always first: of two slots every third turn is another pool's.
         ("bA gA gA gA gA gA", "gA gA bA gA gA gA"),
     ] {
         assert_eq!(one_by_one(waiting, 2), order, "{waiting}");
@@ -104,7 +104,7 @@ fn any_request() -> impl Strategy<Value = Request> {
     (errand, 0..4_usize).prop_map(|(errand, pool)| request(errand, &format!("p{pool}")))
 }
 
-/// What happens, one after the other: somebody comes, or the slot taken that many slots ago comes back.
+/// What happens, step by step: a request comes, or the slot taken that many slots ago comes back.
 #[derive(Clone, Debug)]
 enum Deed {
     Comes(Request),
@@ -146,7 +146,8 @@ proptest! {
         }
     }
 
-    /// Whoever waits is served within a number of turns that follows from those ahead in its own line, whatever comes after it.
+    /// Each request is served within a limited number of turns. The limit depends on the requests ahead in its own line, not
+    /// on later ones.
     #[test]
     fn nobody_waits_for_ever(
         most in 1..4_usize,
@@ -163,7 +164,7 @@ proptest! {
         };
         let before = ahead.iter().filter(|r| same(r)).count();
         waiting.push((whose.clone(), true));
-        // Lines of four pools that begin and remove, and between two of their turns as many that go on as there are slots.
+        // Four pools have two lines each. Between two of their turns, as many half-made VMs continue as there are slots.
         let bound = (before + 1) * 8 * (most + 1) + most + 1;
         let mut later = later.into_iter().cycle();
         for turn in 0.. {
