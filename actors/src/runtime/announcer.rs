@@ -1,20 +1,21 @@
-//! When something that lasts is announced: as an Event, or as a line of the log. Pure.
+//! When a lasting state is announced, as an Event or as a log line. Pure.
 //!
 //! Guarantees
 //! - A state that ends before [`Pace::first`] is never announced.
-//! - A state is announced once, and again only after the times that its [`Pace`] names. Reasons that take turns are no storm.
+//! - A state is announced once, and again only after the times in its [`Pace`]. So changing reasons cause no burst of
+//!   Events.
 
 use std::{collections::BTreeMap, time::Duration};
 
-/// What ends before that is the usual course of things.
+/// A state that ends before this time is normal.
 pub const QUIET: Duration = Duration::from_secs(30);
 
-/// How often a kind of news is announced.
+/// How often a kind of state is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// How long a state must last before it is announced.
     pub first: Duration,
-    /// How long after the last announcement another reason of the same state is announced; `None`: another reason is another
+    /// How long after the last announcement another reason of the same state is announced. `None`: another reason is another
     /// state, which begins with [`Self::first`].
     pub other: Option<Duration>,
     /// How long after the last announcement the same reason is announced again; `None`: never.
@@ -22,9 +23,9 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// News: announced at once, and never again.
+    /// Announced at once, and never again.
     pub const NEWS: Self = Self::once(Duration::ZERO);
-    /// Something in the way that people may have to remove.
+    /// A problem that users may have to remove.
     pub const OBSTACLE: Self = Self {
         first: QUIET,
         other: Some(Duration::from_secs(4 * QUIET.as_secs())),
@@ -47,13 +48,13 @@ impl Pace {
 pub enum Due {
     /// Announce it.
     Now,
-    /// Not before that time is over; at least a second.
+    /// After that time; at least a second.
     In(Duration),
     /// It was announced.
     Never,
 }
 
-/// The states that last, by topic; times are monotonic.
+/// The lasting states, by topic; times are monotonic.
 #[derive(Clone, Debug)]
 pub struct Announcer<T>(BTreeMap<T, State>);
 
@@ -71,7 +72,7 @@ impl<T> Default for Announcer<T> {
 }
 
 impl<T: Ord> Announcer<T> {
-    /// The state of `topic` lasts for `reason`: whether it is to be announced.
+    /// The state of `topic` lasts because of `reason`. Returns whether to announce it.
     pub fn due(&mut self, topic: T, reason: &str, now: Duration, pace: Pace) -> Due {
         let begins = |announced| State {
             reason: reason.to_owned(),
@@ -113,7 +114,7 @@ impl<T: Ord> Announcer<T> {
         due
     }
 
-    /// The state is over: the next one is news.
+    /// The state is over. The next one is a new state.
     pub fn over(&mut self, topic: &T) {
         self.0.remove(topic);
     }
@@ -132,7 +133,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// When (in seconds) what each second's reason says is announced.
+    /// The seconds at which an announcement is made, if each second has this reason.
     fn times(pace: Pace, seconds: u64, reason: impl Fn(u64) -> Option<&'static str>) -> Vec<u64> {
         let mut announcer = Announcer::default();
         let mut said = |second: &u64| match reason(*second) {
@@ -151,10 +152,10 @@ mod tests {
         assert_eq!(times(obstacle, 2000, |_| Some("A")), [30, 930, 1830]);
         let short = |second| (second % 31 < 30).then_some("A");
         assert_eq!(times(obstacle, 2000, short), [0; 0], "each one is short");
-        // Another reason: sooner, and not at once.
+        // Another reason is announced sooner, but not at once.
         let other = |second| Some(if second < 40 { "A" } else { "B" });
         assert_eq!(times(obstacle, 1100, other), [30, 150, 1050]);
-        // A reason that changes before the first announcement begins anew.
+        // A reason that changes before the first announcement starts its time again.
         let early = |second| Some(if second < 20 { "A" } else { "B" });
         assert_eq!(times(obstacle, 100, early), [50]);
         let turns = |second| Some(if second % 2 == 0 { "A" } else { "B" });

@@ -1,4 +1,4 @@
-//! The only backoff there is: how long to wait after the n-th failure in a row.
+//! The only backoff of the operator: how long to wait after the n-th failure in a row.
 
 use std::time::Duration;
 
@@ -6,10 +6,11 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::failure::Class;
 
-/// The tick that replaces any lost message.
+/// Period of the resync, which replaces lost messages.
 pub const RESYNC: Duration = Duration::from_secs(60);
-/// Slow probe while only a changed input can help. A changed object wakes the actor at once; a changed Secret does not
-/// (Secrets are not watched), and yet it is acted upon within 30 s: jitter and a login must fit in.
+/// Period of the slow probe, while only a changed input can help. A changed object wakes the actor at once. A changed Secret
+/// does not, because Secrets are not watched. Its change must still take effect within 30 s, with jitter and a login in that
+/// time.
 pub const SLOW_PROBE: Duration = Duration::from_secs(20);
 const FIRST: Duration = Duration::from_millis(500);
 const CAP: Duration = Duration::from_secs(30);
@@ -17,12 +18,12 @@ const CONFLICT: Duration = Duration::from_millis(50);
 
 /// Delay before the next try.
 ///
-/// `failures` counts failures in a row including this one; `seed` (the actor's key) spreads actors apart: the jitter
-/// of up to a quarter is a hash, so that the same run waits the same times.
+/// `failures` counts failures in a row, this one included. `seed` (the actor's key) spreads the actors: the jitter of up to
+/// a quarter is a hash of it. So the same run waits the same times.
 #[must_use]
 pub fn delay(class: Class, failures: u32, seed: &str) -> Duration {
     match class {
-        // The first look again is almost always the last; a view that lags makes many of them.
+        // The first new look is almost always the last one. A late view causes many conflicts.
         Class::Conflict => doubled(CONFLICT, failures, CAP),
         Class::Transient => {
             let base = doubled(FIRST, failures, CAP);
@@ -67,7 +68,7 @@ mod tests {
                 probe <= Duration::from_secs(25),
                 "a changed Secret waits {probe:?}"
             );
-            // Never before the session table lets the Secret be read again: a look for nothing costs a whole period.
+            // Never before the session table allows another read of the Secret: a look too early wastes a whole period.
             assert!(probe >= crate::sessions::table::FRESH, "{probe:?}");
         }
         assert_eq!(delay(Class::Conflict, 1, "a"), CONFLICT);
@@ -80,7 +81,7 @@ mod tests {
     #[test]
     fn each_class_waits_as_it_is_told() {
         let (s, ms) = (Duration::from_secs, Duration::from_millis);
-        // With up to a quarter, or a sixth, on top.
+        // With up to a quarter, or a sixth, of jitter.
         for (class, failures, least, most) in [
             (Class::Conflict, 0, ms(50), ms(50)),
             (Class::Conflict, 1, ms(50), ms(50)),
@@ -105,7 +106,7 @@ mod tests {
             });
             let what = format!("{class:?} {failures}: {shortest:?} to {longest:?}");
             assert!(least <= shortest && longest <= most, "{what}");
-            // They use the room that they have.
+            // The delays use the whole range.
             assert!((longest - shortest) * 2 >= most - least, "{what}");
         }
     }

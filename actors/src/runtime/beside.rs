@@ -1,4 +1,4 @@
-//! Work beside an actor, whose end the actor is told by a message.
+//! Work beside an actor. A message reports its end to the actor.
 
 use std::panic::AssertUnwindSafe;
 
@@ -7,8 +7,8 @@ use ractor::{ActorRef, Message};
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
-/// Runs `work` in `set`. A panic there would be an end that nobody hears of, and leave its actor waiting for ever: so it stops
-/// the actor, and the supervisor starts another.
+/// Runs `work` in `set`. If `work` panics, no message would report its end, and the actor would wait for ever. So a panic
+/// stops the actor, and the supervisor starts another one.
 pub fn beside<M: Message>(
     set: &mut JoinSet<()>,
     actor: &ActorRef<M>,

@@ -1,4 +1,4 @@
-//! What we rely on in ractor (house.md §3). Its version is pinned exactly; these run on every bump.
+//! What the operator relies on in ractor. Its version is pinned exactly, and these tests check each new version.
 
 use std::{
     sync::{Arc, Mutex},
@@ -59,7 +59,7 @@ impl Actor for Child {
     }
 }
 
-/// Watches over children; `true`: with ractor's own reaction to their end.
+/// Supervises children; `true`: with ractor's own reaction to their end.
 struct Parent(Log, bool);
 
 impl Actor for Parent {

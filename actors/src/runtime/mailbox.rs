@@ -1,5 +1,6 @@
-//! How many wakes and requests are on their way to an actor. ractor's mailboxes are unbounded and do not tell their length;
-//! each of them carries a token that is counted until it is read or lost. What an actor tells itself is not counted.
+//! Counts the wakes and requests in an actor's mailbox. Mailboxes of ractor are unbounded and do not show their length. So
+//! each message carries a token, which counts until the message is read or lost. Messages from an actor to itself do not
+//! count.
 
 use std::sync::{
     Arc,
@@ -28,7 +29,7 @@ impl Mailbox {
         })
     }
 
-    /// Wakes and requests that were sent and not read.
+    /// Wakes and requests that were sent and not read yet.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.depth.load(Ordering::Relaxed)
@@ -53,7 +54,7 @@ impl Drop for Queued {
     }
 }
 
-/// An actor, with the count of what is on its way to it.
+/// An actor, with the count of the messages in its mailbox.
 pub struct Counted<M> {
     /// The actor.
     pub actor: ActorRef<M>,
@@ -73,7 +74,7 @@ impl<M> Counted<M> {
         self.mailbox.send()
     }
 
-    /// Requests that were sent and not read.
+    /// Requests that were sent and not read yet.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.mailbox.depth()

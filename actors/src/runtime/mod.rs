@@ -1,4 +1,4 @@
-//! What all actors run on: the shell that coalesces wakes into passes, backoff, the lease, and the timeline of a machine.
+//! The base of all actors: the shell that gathers wakes into passes, the backoff, the lease, and the timeline of a machine.
 
 pub mod announcer;
 pub mod backoff;

@@ -1,16 +1,16 @@
-//! Wakes in, passes out.
+//! The shell of an actor: it gathers wakes and runs passes.
 //!
 //! Flow: `Wake` (any number) -> one debounced `Tick` -> one pass, spawned -> `Ended` -> next tick by event, deadline,
 //! backoff or resync.
 //!
 //! Guarantees
-//! - A handler never awaits anything outside: while a pass is at vCenter, the mailbox answers.
-//! - At most one pass at a time; wakes during a pass lead to exactly one more.
-//! - The actor's end, however it comes, aborts the pass: nothing works on for a dead actor. A stop (not a kill) is
-//!   over only when the pass is.
+//! - A handler never waits for anything outside. While a pass waits for vCenter, the mailbox answers.
+//! - At most one pass runs at a time. Wakes during a pass lead to exactly one more pass.
+//! - Every end of the actor aborts its pass: no work continues for a dead actor. A stop (not a kill) is complete only when
+//!   the pass has ended.
 //!
-//! Assumptions: a pass starts from what it reads, so that one which was aborted anywhere can be repeated.
-//! Caveat: a pass that panics ends the actor; the supervisor starts a new one.
+//! Assumption: a pass starts from what it reads. So a pass that was aborted anywhere can be repeated. Caveat: a pass that
+//! panics ends the actor. The supervisor starts a new one.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -27,10 +27,10 @@ use crate::{
     runtime::backoff,
 };
 
-/// What a pass tells about itself.
+/// The result of a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Look again after that long at the latest (the resync bounds it).
+    /// Run again after at most that time (the resync limits it).
     pub again: Option<Duration>,
     /// The pass failed in this way.
     pub failure: Option<Class>,
@@ -50,7 +50,7 @@ pub trait Worker: Send + Sync + 'static {
     fn instruments(&self) -> &dyn Instruments {
         &NoInstruments
     }
-    /// How long wakes are gathered before a pass.
+    /// How long the shell gathers wakes before a pass.
     fn debounce(&self) -> Duration;
     /// One pass.
     fn pass(&self, memory: Self::Memory) -> BoxFuture<'static, (Self::Memory, Verdict)>;
@@ -58,7 +58,7 @@ pub trait Worker: Send + Sync + 'static {
 
 /// Messages of a shell.
 pub enum ShellMsg {
-    /// Look again; carries no data but its place in the mailbox.
+    /// Look again. It carries no data except its token of the mailbox.
     Wake(&'static str, Option<Queued>),
     /// A gathered wake, a deadline or the resync is due.
     Tick(u64),
@@ -130,18 +130,18 @@ impl Drop for AbortOnDrop {
 }
 
 impl AbortOnDrop {
-    /// Aborts the task and waits until nothing of it runs any more.
+    /// Aborts the task, and waits until no part of it runs any more.
     async fn ended(mut self) {
         self.0.abort();
-        // Cancelled, or over already: both are what is wanted.
+        // Cancelled or already over: both are fine.
         let _ = (&mut self.0).await;
     }
 }
 
-/// Least time between a failed pass and one that a wake asks for: a wake may be our own status write.
+/// Minimum time between a failed pass and a pass for a wake. The wake may come from the actor's own status write.
 const WAKE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// Wakes that a pass is linked to at most.
+/// The most wakes that a pass is linked to.
 const MAX_LINKS: usize = 16;
 
 impl<W: Worker> ShellState<W> {
@@ -158,7 +158,7 @@ impl<W: Worker> ShellState<W> {
         self.timer = Some((due, AbortOnDrop(task)));
     }
 
-    /// A span from the wake to the pass that answers it.
+    /// Begins a span from the wake to the pass that answers it.
     fn note_wake(&mut self, reason: &'static str) {
         let wake = tracing::debug_span!(
             parent: None,
@@ -196,7 +196,7 @@ impl<W: Worker> ShellState<W> {
             .unwrap_or_default();
         let (pass, slot) = (self.worker.pass(memory), self.memory.clone());
         let (epoch, to) = (self.epoch, myself.clone());
-        // A root of its own: a pass outlives the wake that led to it, and answers many.
+        // A root span of its own: a pass outlives the wake that caused it, and answers many wakes.
         let span = tracing::error_span!(
             parent: None,
             "actor.pass",
@@ -211,7 +211,7 @@ impl<W: Worker> ShellState<W> {
             error.type = tracing::field::Empty,
             waiting_on = tracing::field::Empty,
         );
-        // Linked, not nested: a wake's sender has long gone on.
+        // Linked, not nested: the sender of a wake does not wait for the pass.
         for wake in self.wakes.drain(..) {
             span.follows_from(&wake);
         }

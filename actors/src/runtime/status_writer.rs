@@ -1,13 +1,13 @@
-//! Writes the status of one object. Pure: the caller sends the request.
+//! Decides when the status of one object is written. Pure: the caller sends the request.
 //!
 //! Guarantees
 //! - A status is written only when it changed.
 //! - A written status counts until the watch shows it: a pass never works from an older one.
-//! - A change that can wait is written together with the changes that follow it closely.
-//! - A pass that could not write does not try again. Its successor tries after the backoff.
+//! - A change that can wait is written together with the changes that follow soon.
+//! - A pass that could not write does not try again. The next pass tries after the backoff.
 //!
-//! Assumption: resourceVersions of one resource are numbers that grow (etcd revisions). Where they are not, the watch is
-//! believed.
+//! Assumption: resourceVersions of one resource are growing numbers (etcd revisions). If they are not, the writer trusts the
+//! watch.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
 pub struct StatusWriter<S> {
     /// The last write, until the watch shows it.
     written: Option<Written<S>>,
-    /// Why the last write of this pass failed, where time alone may mend it.
+    /// Why the last write of this pass failed, if time alone may help.
     failed: Option<Class>,
     /// Since when (monotonic) a change waits to be written.
     waiting_since: Option<Duration>,
@@ -47,11 +47,11 @@ impl<S> Written<S> {
 /// What to do with a status that was rendered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Publish {
-    /// Nothing: it did not change.
+    /// Nothing to write: it did not change.
     Unchanged,
-    /// Nothing in this pass: the API server did not take a status a moment ago.
+    /// Nothing in this pass: the API server has just refused a status.
     Failed(Class),
-    /// Nothing yet: it may wait that long for other changes.
+    /// Nothing yet: the change may wait that long for others.
     Later(Duration),
     /// Write it.
     Now,
@@ -68,7 +68,8 @@ impl<S> Default for StatusWriter<S> {
 }
 
 impl<S: Clone> StatusWriter<S> {
-    /// A pass begins with the object that the watch shows: the object as it is known now. Forgets what the watch shows.
+    /// A pass begins with the object that the watch shows. Returns the object as it is known now, and forgets a write that
+    /// the watch shows.
     pub fn begin<K>(&mut self, shown: &Arc<K>) -> Arc<K>
     where
         K: ResourceExt + HasStatus<Status = S> + Clone,
@@ -77,7 +78,7 @@ impl<S: Clone> StatusWriter<S> {
         self.newest(shown)
     }
 
-    /// The object as it is known now. Forgets what the watch shows.
+    /// The object as it is known now. Forgets a write that the watch shows.
     pub fn newest<K>(&mut self, shown: &Arc<K>) -> Arc<K>
     where
         K: ResourceExt + HasStatus<Status = S> + Clone,
@@ -86,7 +87,7 @@ impl<S: Clone> StatusWriter<S> {
         self.over(shown)
     }
 
-    /// `object`, with the written status where that is newer.
+    /// `object`, with the written status if that is newer.
     #[must_use]
     pub fn over<K>(&self, object: &Arc<K>) -> Arc<K>
     where
@@ -100,8 +101,8 @@ impl<S: Clone> StatusWriter<S> {
         with_status(object.as_ref(), written.status.clone(), version)
     }
 
-    /// What to do at monotonic time `now` with a status that was rendered. `window`: how long the change may wait; `None`: it
-    /// may not.
+    /// What to do at monotonic time `now` with a status that was rendered. `window`: how long the change may wait; `None`:
+    /// it must not wait.
     pub fn next(
         &mut self,
         changed: bool,
@@ -127,7 +128,7 @@ impl<S: Clone> StatusWriter<S> {
         }
     }
 
-    /// Takes in what came of writing `status` to `object`: the object as it is then.
+    /// Records the result of writing `status` to `object`. Returns the object after that.
     ///
     /// # Errors
     /// The failure of the write.
@@ -140,7 +141,8 @@ impl<S: Clone> StatusWriter<S> {
     where
         K: ResourceExt + HasStatus<Status = S> + Clone,
     {
-        // A status that the server refuses for its content does not hold back another one, which may say why.
+        // The server may refuse a status because of its content. Another status is then not held back: it may show the
+        // reason.
         let failed = version.as_ref().err().map(ClusterError::class);
         self.failed = failed.filter(|class| class.passes());
         let version = version?;
@@ -153,7 +155,7 @@ impl<S: Clone> StatusWriter<S> {
         Ok(with_status(object.as_ref(), status, version))
     }
 
-    /// What is left of the memory when it is about another VM of the same object: the last write.
+    /// The rest of the memory for another VM of the same object: only the last write.
     #[must_use]
     pub fn with_write_only(&mut self) -> Self {
         Self {
@@ -168,7 +170,7 @@ impl<S: Clone> StatusWriter<S> {
         self.written.as_ref().map(|w| w.resource_version.as_str())
     }
 
-    /// Gives the last write another resourceVersion, or forgets it: a world that renumbers its objects asks for it.
+    /// Gives the last write another resourceVersion, or forgets it. A simulated world that renumbers its objects needs this.
     pub fn renumber(&mut self, version: Option<String>) {
         match (version, &mut self.written) {
             (Some(version), Some(written)) => written.resource_version = version,
@@ -176,7 +178,7 @@ impl<S: Clone> StatusWriter<S> {
         }
     }
 
-    /// Reduces the memory to what decisions depend on, so that two memories can be compared; `bare` does the same to the
+    /// Reduces the memory to what decisions depend on, so that two memories can be compared. `bare` does the same to the
     /// written status.
     pub fn reduce(&mut self, bare: impl FnOnce(&mut S)) {
         *self = self.with_write_only();
@@ -224,7 +226,7 @@ mod tests {
         let window = || Some(s(2));
         for (now, due) in [
             (10, Publish::Later(s(2))),
-            // Another change does not put it off.
+            // Another change does not delay it.
             (11, Publish::Later(s(1))),
             (12, Publish::Now),
             // A write that failed is due at once.

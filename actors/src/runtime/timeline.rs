@@ -1,12 +1,14 @@
 //! The machine's timeline: which moments are recorded, and which phases of its trace follow from them. Pure.
 //!
-//! Each entry ends a phase that began with the entry before it. So every phase that work was put under ends, never lacks
-//! its parent, and is the same whoever works it out, and whenever.
-//! Assumption: entries are only ever appended, and what was written once is never changed.
-//! Caveat: `agent.install` ends with a condition of the Agent and is not recorded: that would be a write for every
-//! machine. The Agent keeps it as long as it serves. One that came to nothing is recorded with the deletion, by a process
-//! that saw the Agent serve without it. `node.ready` ends with a condition of the AgentMachine, for the same reason; once it
-//! is true it stays so (upstream never lowers it), so its time is the same for whoever reads it.
+//! Each entry ends a phase that began with the entry before it. So each phase that has work under it ends, and has its
+//! parent. Every process computes the same phases, at any time.
+//!
+//! Assumption: entries are only appended, and a written entry never changes.
+//!
+//! Caveat: `agent.install` ends with a condition of the Agent and is not recorded, because that would cost a write for every
+//! machine. The Agent keeps the condition while it serves. An installation without success is recorded with the deletion, by
+//! a process that saw the Agent serve without the condition. `node.ready` ends with a condition of the AgentMachine, for the
+//! same reason. Upstream never lowers that condition once it is true, so every process reads the same time.
 
 use agent_forge_crds::{
     WaitingOn,
@@ -36,47 +38,48 @@ const CHART: [(&str, &str); 8] = [
 pub const ROOT: &str = "machine.demand";
 /// Bound Agent to installed Agent.
 pub const INSTALL: &str = "agent.install";
-/// Installed Agent to ready AgentMachine: from there on the Node has its place in the cluster.
+/// Installed Agent to ready AgentMachine: then the Node has its place in the cluster.
 pub const NODE: &str = "node.ready";
-/// From the deletion of the VsphereAgent on.
+/// From the deletion of the VsphereAgent until its VM is absent.
 pub const DESTROY: &str = "vm.destroy";
 /// A reason in `status.waitingOn`, from its first moment to its last, in pieces.
 pub const WAIT: &str = "machine.wait";
-/// A wait is told in pieces of that length, each when it is over: who looks at the trace sees a wait that lasts.
+/// A wait is sent in pieces of that length, each when it is over. So the trace shows a wait while it still lasts.
 const PIECE: SignedDuration = SignedDuration::from_mins(5);
-/// Whole pieces that are told at most, the last ones: what ended more than an hour ago left then, or never will.
+/// The most whole pieces that are sent, the last ones of a wait. A piece that ended more than an hour ago was sent then, or
+/// will never be sent.
 const PIECES: i64 = 12;
 const DEMANDED: &str = "Demanded";
 const ACCEPTED: &str = "Accepted";
 const BOUND: &str = Milestone::BOUND;
 const DELETING: &str = "Deleting";
-/// StepOutcome the deletion: the VM is proven absent.
+/// After the deletion: the VM is proven absent.
 const ABSENT: &str = "Absent";
 /// The deletion came before the Agent was installed.
 const UNFINISHED: &str = "InstallAbandoned";
-/// Another VM is made for the same request.
+/// The operator makes another VM for the same request.
 const REPLACED: &str = "Replaced";
-/// However much came before them, these are noted: that a VM has served is known by its row alone, and keeps it.
+/// These entries are always recorded, even in a full timeline: only its entry shows that a VM has served.
 const KEPT_A_ROW: [&str; 4] = [BOUND, UNFINISHED, DELETING, ABSENT];
 
-/// What is known of a machine, each with its own time where there is one.
+/// What is known of a machine, with times if there are any.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moments<'a> {
     /// The AgentMachine was created.
     pub demanded: Option<Timestamp>,
     /// The VsphereAgent was created.
     pub accepted: Option<Timestamp>,
-    /// The discovery ISO lies ready.
+    /// The discovery ISO is ready.
     pub iso_ready: bool,
     /// The recorded VM.
     pub vm: Option<&'a VmStatus>,
-    /// vCenter shows it as ours, and whether it is on.
+    /// vCenter shows it as ours; the value: whether it is powered on.
     pub shown: Option<bool>,
     /// Its Agent.
     pub agent: Option<&'a Agent>,
     /// The Agent is prepared for its AgentMachine.
     pub prepared: bool,
-    /// Its Agent serves, or did when last seen, and is not installed.
+    /// Its Agent serves, or served when last seen, and is not installed.
     pub installing: bool,
     /// The VsphereAgent's deletionTimestamp.
     pub deleting: Option<Timestamp>,
@@ -84,7 +87,7 @@ pub struct Moments<'a> {
     pub now: Timestamp,
 }
 
-/// The VM that the facts are about, counted from 1.
+/// The attempt that the facts are about, counted from 1.
 fn attempt(vm: Option<&VmStatus>) -> i32 {
     let recorded = vm.and_then(|v| v.attempt).unwrap_or(0);
     let has_identity = vm.is_some_and(|v| v.bios_uuid.is_some());
@@ -100,7 +103,7 @@ fn micro(t: Timestamp) -> Timestamp {
 }
 
 impl Moments<'_> {
-    /// When `event` happened; `None` while it has not. Events without a time of their own happened when they are seen.
+    /// When `event` happened; `None` while it has not. An event without a time of its own gets the time at which it is seen.
     fn at(&self, event: &str) -> Option<Timestamp> {
         let recorded = |holds: fn(&VmStatus) -> bool| self.vm.is_some_and(holds);
         let is_on = |v: &VmStatus| v.power_state.as_deref() == Some("poweredOn");
@@ -124,12 +127,12 @@ impl Moments<'_> {
     }
 }
 
-/// How far along an event is; those that belong to the request or to its end stand outside.
+/// The rank of an event. Events of the request or of its end have none.
 fn rank(event: &str) -> Option<usize> {
     CHART.iter().position(|(e, _)| *e == event)
 }
 
-/// The timeline as it should read now: what was recorded, and what has happened since.
+/// The timeline as it should be now: the recorded entries, and what has happened since.
 #[must_use]
 pub fn extend(recorded: &[Milestone], m: &Moments<'_>) -> Vec<Milestone> {
     let mut all = recorded.to_vec();
@@ -148,7 +151,7 @@ pub fn extend(recorded: &[Milestone], m: &Moments<'_>) -> Vec<Milestone> {
         if all.iter().any(over) || all.len() >= room {
             return;
         }
-        // Clocks differ, and some times are whole seconds: order is kept.
+        // Clocks differ, and some times are whole seconds. So the order is kept.
         let last = all.iter().filter_map(|e| e.at.as_ref()).map(|t| t.0).max();
         let at = micro(at.min(m.now)).max(last.unwrap_or(Timestamp::MIN));
         all.push(Milestone {
@@ -173,8 +176,8 @@ pub fn extend(recorded: &[Milestone], m: &Moments<'_>) -> Vec<Milestone> {
     all
 }
 
-/// The timeline of one that is being deleted, now that its VM is proven absent; `None` where there is nothing to add, or no
-/// room. The end of [`DESTROY`] stands there before it is told, so that whoever tells it tells the same.
+/// The timeline of a VsphereAgent in deletion, now that its VM is proven absent. `None` if there is nothing to add, or no
+/// room. The end of [`DESTROY`] is recorded before its span is sent, so that every process sends the same span.
 #[must_use]
 pub fn ended(noted: &[Milestone], now: Timestamp) -> Option<Vec<Milestone>> {
     let last = noted.last().filter(|e| e.event == DELETING)?;
@@ -190,13 +193,13 @@ pub fn ended(noted: &[Milestone], now: Timestamp) -> Option<Vec<Milestone>> {
     })
 }
 
-/// Whether the end stands there.
+/// Whether the timeline has its end.
 #[must_use]
 pub fn has_ended(timeline: &[Milestone]) -> bool {
     timeline.last().is_some_and(|e| e.event == ABSENT)
 }
 
-/// Whom the spans are about.
+/// The object that the spans are about.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
     /// The machine's trace.
@@ -249,20 +252,20 @@ fn ended_by(event: &str) -> Option<&'static str> {
         .map(|(_, phase)| *phase)
 }
 
-/// The phase that is under way after `event`; `None` where nothing is that gets a span.
+/// The phase that runs after `event`; `None` if that phase gets no span.
 fn begun_by(event: &str) -> Option<&'static str> {
     match event {
         DEMANDED => Some(ROOT),
         REPLACED => Some("vm.place"),
-        // What follows the end is told with it.
+        // What follows the end is sent with it.
         DELETING | ABSENT => Some(DESTROY),
-        // What a host is given while it serves is not worth a span of months.
+        // What a host gets while it serves is not worth a span of months.
         BOUND => None,
         _ => CHART.get(rank(event)? + 1).map(|(_, phase)| *phase),
     }
 }
 
-/// The phases that are over, from what is recorded alone.
+/// The phases that are over, from the record alone.
 #[must_use]
 pub fn phases(about: &About<'_>, timeline: &[Milestone]) -> Vec<PhaseSpan> {
     let moments: Vec<(&Milestone, Timestamp)> = timeline
@@ -275,7 +278,7 @@ pub fn phases(about: &About<'_>, timeline: &[Milestone]) -> Vec<PhaseSpan> {
             continue;
         };
         let (begun, ended) = (begun_by(&before.event), ended_by(&entry.event));
-        // What was under way, and was not what ended: it came to nothing, or nobody saw its end.
+        // The open phase is not the one that ended: it had no result, or no process saw its end.
         if let Some(open) = begun.filter(|b| Some(*b) != ended) {
             spans.push(about.span(open, before.attempt, *start, *end, true));
         }
@@ -289,7 +292,7 @@ pub fn phases(about: &About<'_>, timeline: &[Milestone]) -> Vec<PhaseSpan> {
     spans
 }
 
-/// The phase under way when the VM was given to another machine, whose trace goes on.
+/// The phase that ran when the VM was given to another machine. The trace of that machine continues.
 #[must_use]
 pub fn handed_over(about: &About<'_>, timeline: &[Milestone], end: Timestamp) -> Option<PhaseSpan> {
     let last = timeline.last()?;
@@ -297,7 +300,7 @@ pub fn handed_over(about: &About<'_>, timeline: &[Milestone], end: Timestamp) ->
     Some(about.span(open, last.attempt, last.at.as_ref()?.0, micro(end), true))
 }
 
-/// The installation, once the Agent says that it is complete.
+/// The installation, once the Agent shows that it is complete.
 #[must_use]
 pub fn installation(about: &About<'_>, timeline: &[Milestone], agent: &Agent) -> Option<PhaseSpan> {
     let bound = timeline.iter().rev().find(|e| e.event == BOUND)?;
@@ -319,7 +322,7 @@ pub fn readiness(
     Some(about.span(NODE, bound.attempt, installed, ready, false))
 }
 
-/// The destruction, once it is over, where its end could not be recorded.
+/// The destruction, once it is over, if its end could not be recorded.
 #[must_use]
 pub fn destruction(about: &About<'_>, timeline: &[Milestone], end: Timestamp) -> Option<PhaseSpan> {
     let last = timeline.last().filter(|e| e.event == DELETING)?;
@@ -332,7 +335,7 @@ pub fn destruction(about: &About<'_>, timeline: &[Milestone], end: Timestamp) ->
     ))
 }
 
-/// What was waited for and is not any more: the rows of `old` that `new` lacks, up to `end`.
+/// The waits that are over: the rows of `old` that `new` lacks, up to `end`.
 #[must_use]
 pub fn waits_over(
     about: &About<'_>,
@@ -350,7 +353,7 @@ pub fn waits_over(
         .collect()
 }
 
-/// What is still waited for at `now`, as far as it can be told.
+/// The waits that last at `now`, as far as their pieces are over.
 #[must_use]
 pub fn waits_lasting(
     about: &About<'_>,
@@ -374,12 +377,12 @@ fn wait_of(
     since.map_or_else(Vec::new, |since| wait(about, timeline, what, since, until))
 }
 
-/// How far a wait has come.
+/// The state of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// It goes on at that moment.
+    /// It still lasts at that time.
     Lasts(Timestamp),
-    /// It ended then.
+    /// It ended at that time.
     Over(Timestamp),
 }
 
@@ -390,14 +393,14 @@ pub fn pieces(since: Timestamp, now: Timestamp) -> i64 {
     (lasted / PIECE.as_secs()).max(0)
 }
 
-/// As the API server keeps times: what is recorded and what is remembered begin alike.
+/// The precision of the API server: recorded and remembered times then begin alike.
 fn whole_second(t: Timestamp) -> Timestamp {
     Timestamp::from_second(t.as_second()).unwrap_or(t)
 }
 
-/// A wait for `what` (subject and reason) since `since`, in the pieces that are over, the last ones of them. A piece lies in
-/// the phase that was under way when it began, and its id follows from pool, reason, first moment and number; so whoever
-/// tells a whole one tells the same.
+/// A wait for `what` (subject and reason) since `since`: its last pieces that are over. A piece belongs to the phase that
+/// ran when the piece began. Its id follows from pool, reason, first moment and number. So every process sends the same
+/// whole piece.
 #[must_use]
 pub fn wait(
     about: &About<'_>,
@@ -451,7 +454,7 @@ fn piece(
     span
 }
 
-/// What had happened by `then`; waits begin at whole seconds, moments do not.
+/// What had happened at `then`. Waits begin at whole seconds, moments do not.
 fn known_at(timeline: &[Milestone], then: Timestamp) -> &[Milestone] {
     let happened = |e: &&Milestone| {
         let at = e.at.as_ref();
@@ -461,8 +464,8 @@ fn known_at(timeline: &[Milestone], then: Timestamp) -> &[Milestone] {
     timeline.get(..known).unwrap_or(timeline)
 }
 
-/// The demand of an AgentMachine that never had a VsphereAgent. `served`: it got a host from elsewhere; else it came to
-/// nothing.
+/// The demand of an AgentMachine that never had a VsphereAgent. `served`: it got a host from elsewhere; else its demand
+/// ended without one.
 #[must_use]
 pub fn unanswered(
     about: &About<'_>,
@@ -477,7 +480,7 @@ fn attempt_of(timeline: &[Milestone]) -> i32 {
     timeline.last().map_or(1, |e| e.attempt)
 }
 
-/// Where work belongs that is done now.
+/// The span under which present work belongs.
 #[must_use]
 pub fn under(trace: TraceId, timeline: &[Milestone]) -> Under {
     let open = timeline
@@ -497,7 +500,7 @@ pub struct News<'a> {
     pub event: &'a str,
     /// Seconds from the demand to it.
     pub seconds: f64,
-    /// No earlier VM of the machine had come that far: a machine is counted once, however often its VM is replaced.
+    /// No earlier VM of the machine had reached this. So a machine counts once, however often its VM is replaced.
     pub first: bool,
 }
 

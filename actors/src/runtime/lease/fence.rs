@@ -5,28 +5,28 @@ use std::time::Duration;
 use super::Lost;
 use crate::ports::effect::EffectKind;
 
-/// How this process stands; what the gate asks before each effect. Times are monotonic.
+/// Whether this process leads. The gate asks this before each effect. Times are monotonic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leadership {
-    /// Somebody else leads, or nobody yet.
+    /// Another process leads, or none yet.
     Standby,
-    /// Of our own we would lead; a Lease of the predecessor's is in the way.
+    /// This process would lead, but a Lease of the predecessor is in the way.
     Barred(Barrier),
-    /// We lead until then, unless renewed.
+    /// This process leads until then, unless it renews the lease.
     Leading {
         /// Monotonic.
         until: Duration,
     },
-    /// We led and do not any more.
+    /// This process led and does not lead any more.
     Lost(Lost),
-    /// We let go at the end of the process.
+    /// This process released the lease at its end.
     Released,
 }
 
-/// What keeps a process from acting that holds our own Lease, or needs none.
+/// What blocks a process that holds our own Lease, or needs none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Barrier {
-    /// Somebody else holds it.
+    /// Another process holds it.
     #[error(
         "{holder} holds the predecessor's Lease {lease}: scale the predecessor to zero, and this operator takes over when \
          the Lease is let go or runs out"
@@ -34,7 +34,7 @@ pub enum Barrier {
     Held {
         /// `namespace/name`.
         lease: String,
-        /// Who.
+        /// The holder.
         holder: String,
     },
     /// It cannot be read or written.
@@ -45,7 +45,7 @@ pub enum Barrier {
     Unknown {
         /// `namespace/name`.
         lease: String,
-        /// What the API server said.
+        /// The answer of the API server.
         why: String,
     },
 }
@@ -53,9 +53,9 @@ pub enum Barrier {
 /// How much of the lease an effect needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// None: it is the lease's own.
+    /// None: it is an effect on the lease itself.
     Nothing,
-    /// To lead when it begins. It lasts longer than any lease, and writes only under a name of its own.
+    /// To lead when it begins. It lasts longer than any lease, and writes only under a name of its own process.
     Begin,
     /// All the time that the call may take.
     Whole,
@@ -74,7 +74,8 @@ impl Need {
 }
 
 impl Leadership {
-    /// How a process stands that needs all of these Leases: it leads while it holds each, and has lost when one is lost.
+    /// The state of a process that needs all of these Leases. It leads while it holds each of them, and has lost when one is
+    /// lost.
     #[must_use]
     pub fn joined(all: &[Self]) -> Self {
         let rank = |s: &Self| match s {
@@ -95,7 +96,7 @@ impl Leadership {
     /// May an effect begin at `now`, if its call takes at most `bound`?
     ///
     /// # Errors
-    /// Why not, in a sentence.
+    /// The reason, in a sentence.
     pub fn admits(&self, need: Need, now: Duration, bound: Duration) -> Result<(), String> {
         let left = match self {
             _ if need == Need::Nothing => return Ok(()),
@@ -163,7 +164,7 @@ mod tests {
         assert!(ok(&leading, EffectKind::Destroy, s(14)));
         assert!(!ok(&leading, EffectKind::Destroy, s(15)));
         assert!(!ok(&leading, EffectKind::Destroy, s(100)));
-        // The move is fenced as all others; the upload before it may begin late.
+        // The move is fenced like all other effects. The upload before it may begin late.
         assert!(!ok(&leading, EffectKind::Publish, s(15)));
         assert!(ok(&leading, EffectKind::Upload, s(44)));
         assert!(!ok(&leading, EffectKind::Upload, s(45)));

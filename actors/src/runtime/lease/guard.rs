@@ -1,23 +1,25 @@
-//! The predecessor's Lease: while somebody else renews it we do not act, and while we act nobody else gets it.
+//! The predecessor's Lease. While another process renews it, the operator does not act. While the operator acts, no other
+//! process gets it.
 //!
 //! Guarantees
-//! - It is asked for only by who holds our own Lease, so of our replicas one strives for it.
-//! - A hold of one of our replicas is taken at once: whoever left it there has lost our own Lease, and acts no more.
-//! - Losing it ends leadership as losing our own does.
+//! - Only the process that holds our own Lease asks for it, so at most one of our replicas tries to get it.
+//! - If one of our replicas holds it, the new leader takes it at once. That replica has lost our own Lease, and does not act
+//!   any more.
+//! - Losing it ends leadership, like losing our own Lease.
 //!
-//! Assumption: no process of the predecessor's has a name with [`Kin`]'s mark; its names begin with a host's, which has
-//! no `/`.
+//! Assumption: no process of the predecessor has a name with the mark of [`Kin`]. Its names begin with a host's name, which
+//! has no `/`.
 
 /// Name of the predecessor's Lease.
 pub const LEASE: &str = "agent-forge-operator.containeroo.ch";
 
-/// Who is one of us in the predecessor's Lease: a mark with the namespace of our own Lease. Installations in two
+/// Identifies our own replicas in the predecessor's Lease: a mark with the namespace of our own Lease. Installations in two
 /// namespaces are strangers to each other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kin(String);
 
 impl Kin {
-    /// Those whose own Lease lies in `namespace`.
+    /// The replicas whose own Lease is in `namespace`.
     #[must_use]
     pub fn of(namespace: &str) -> Self {
         Self(format!("agent-forge/{namespace}/"))
@@ -29,30 +31,30 @@ impl Kin {
         format!("{}{me}", self.0)
     }
 
-    /// Whether `holder` is one of us.
+    /// Whether `holder` is one of our replicas.
     #[must_use]
     pub fn includes(&self, holder: &str) -> bool {
         holder.starts_with(&self.0)
     }
 }
 
-/// How a Lease of the predecessor's is treated.
+/// How the operator treats a Lease of the predecessor.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Guard {
-    /// Who is one of us in it.
+    /// Identifies our own replicas in it.
     pub kin: Kin,
-    /// It is held as long as we act; else it is only looked at before the first act.
+    /// Whether the operator holds it while it acts. Else it only looks at it before the first act.
     pub holds: bool,
-    /// Its namespace was named by a person: nobody acts who may not look at it.
+    /// A user named its namespace. A process that may not read it does not act.
     pub required: bool,
 }
 
-/// Why a Lease of the predecessor's that we do not hold is in nobody's way.
+/// Why a Lease of the predecessor that the operator does not hold blocks nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clear {
-    /// Nobody holds it, and it is not to be held.
+    /// It has no holder, and the operator does not need to hold it.
     Free,
-    /// The API server forbade every look for as long as a lease lasts. Nobody asked for it to be looked at.
+    /// The API server forbade every read for the duration of a lease, and no user asked for a look at it.
     Forbidden,
 }
 
@@ -128,7 +130,7 @@ mod tests {
         e.shown(s(10), held_by("predecessor", "7"));
         e.shown(s(24), held_by("predecessor", "7"));
         assert_eq!(e.next(s(24)), Next::Wait(s(2)));
-        // Renewed: its time begins anew.
+        // Renewed: its time starts again.
         e.shown(s(26), held_by("predecessor", "8"));
         e.shown(s(40), held_by("predecessor", "8"));
         assert_eq!(e.next(s(40)), Next::Wait(s(2)));
@@ -149,7 +151,7 @@ mod tests {
         e.shown(s(41), held_by("agent-forge/ours/x_uid", "7"));
         assert_eq!(e.next_beside(s(41), &own), Next::Wait(s(2)));
         assert_eq!(e.next_beside(s(41), &Leadership::Standby), Next::Wait(s(2)));
-        // To look is free.
+        // A look needs no lease.
         assert_eq!(e.next_beside(s(60), &own), Next::Read);
     }
 
@@ -192,7 +194,7 @@ mod tests {
             let next = if required { Next::Wait(s(2)) } else { clear };
             assert_eq!(e.next(s(46)), next, "required: {required}");
         }
-        // Any other answer begins anew.
+        // Any other answer starts the time again.
         for other in [
             (|e: &mut Election| e.failed(s(30))) as fn(&mut Election),
             |e| e.shown(s(30), held_by("predecessor", "7")),

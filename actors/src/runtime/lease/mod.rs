@@ -1,18 +1,18 @@
-//! Who may act: one leader among several processes, decided from one Lease object of our own and from those that a
-//! predecessor may hold ([`guard`]). Pure; `src/lease.rs` asks again and again and carries out what it says.
+//! Who may act: one leader among several processes. It is decided from one Lease object of our own and from the Leases that
+//! a predecessor may hold ([`guard`]). Pure: `src/lease.rs` asks in a loop and carries out the answers.
 //!
 //! Flow: read or written -> [`Election::shown`] / [`Election::written`] / [`Election::failed`] -> [`Election::next`].
 //!
-//! Guarantees (reliability.md: one leader)
-//! - No clock but the caller's own monotonic one: another holder's lease is over when the object has not changed for as
-//!   long as it promises, as seen from here. What it says about the wall clock is for people.
-//! - A leader's time runs from the moment *before* its successful write was sent, so it is over here before it can be
-//!   over for anybody else.
-//! - Each write carries the resourceVersion that it was decided from: of two takers one wins.
-//! - [`Next::Lost`] is final. Whoever lost ends its process and starts anew as a stranger.
+//! Guarantees of one leader:
+//! - Only the process's own monotonic clock counts. The lease of another holder is over when its object has not changed for
+//!   the lease duration, as seen from here. Wall clock times in it are for users.
+//! - A leader's time runs from the moment *before* it sent its successful write. So its lease is over here before it can be
+//!   over for any other process.
+//! - Each write carries the resourceVersion that it was decided from. Of two candidates one wins.
+//! - [`Next::Lost`] is final. A process that lost leadership ends, and its successor starts as a stranger.
 //!
-//! Assumptions: monotonic clocks run at about the same rate; nobody deletes the Lease while its holder lives (its rules
-//! do not allow that to the operator).
+//! Assumptions: monotonic clocks run at about the same rate. No user deletes the Lease while its holder lives; the
+//! operator's own RBAC rules do not allow it.
 
 mod fence;
 pub mod guard;
@@ -28,34 +28,34 @@ pub use self::{
     timing::{BadTiming, Timing},
 };
 
-/// What a Lease says, as far as it matters here.
+/// The content of a Lease that matters here.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     /// resourceVersion.
     pub version: String,
-    /// Who holds it; `None` after a release.
+    /// The holder; `None` after a release.
     pub holder: Option<String>,
-    /// How long after its last change others leave it alone.
+    /// How long after its last change other processes do not take it.
     pub duration: Duration,
 }
 
 /// What to do now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing, for so long.
+    /// Nothing, for that time.
     Wait(Duration),
     /// Read the Lease.
     Read,
-    /// Create it with ourselves as its holder.
+    /// Create it with this process as its holder.
     Create,
-    /// Replace the object of this resourceVersion by one with ourselves as its holder.
+    /// Replace the object of this resourceVersion by one with this process as its holder.
     Replace {
         /// resourceVersion it must still have.
         version: String,
         /// The holder changes: a transition.
         taken: bool,
     },
-    /// A predecessor's Lease is in nobody's way, and is not held: act, as far as this one goes.
+    /// A predecessor's Lease blocks nothing, and need not be held. As far as this Lease matters, the process may act.
     Clear(Clear),
     /// Leadership is over, for good.
     Lost(Lost),
@@ -64,19 +64,19 @@ pub enum Next {
 /// Why leadership ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// No write was acknowledged for the renew deadline.
+    /// No write was acknowledged within the renew deadline.
     #[error(
         "the lease could not be renewed for {} s (is the API server reachable?)",
         .0.as_secs()
     )]
     NotRenewed(Duration),
-    /// Somebody else holds it.
+    /// Another process holds it.
     #[error("{0} holds the lease now")]
     Taken(String),
-    /// The object is gone, or names nobody.
+    /// The object is gone, or has no holder.
     #[error("the lease was taken away: somebody deleted or emptied it")]
     Removed,
-    /// What keeps it died.
+    /// The task that renews it died.
     #[error("what keeps the lease died (see the panic in the log), so nobody renews it")]
     Unkept,
 }
@@ -95,22 +95,22 @@ pub struct Election {
     me: String,
     timing: Timing,
     shown: Shown,
-    /// When the last answer was taken in.
+    /// When the last answer arrived.
     read_at: Duration,
     /// The foreign holder's content, and when it was first seen.
     foreign: Option<(Record, Duration)>,
-    /// When the write that made or kept us leader was sent.
+    /// When the write was sent that made or kept this process the leader.
     renewed_at: Option<Duration>,
     /// No call before that: the last one failed.
     rest_until: Duration,
     /// How a predecessor's Lease is treated; `None` for our own.
     guard: Option<Guard>,
-    /// Since when each call is answered by "forbidden".
+    /// Since when the API server answers each call with "forbidden".
     forbidden_since: Option<Duration>,
 }
 
 impl Election {
-    /// Candidate `me`; the name must be nobody else's.
+    /// Candidate `me`; no other process may have this name.
     #[must_use]
     pub fn new(me: String, timing: Timing) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl Election {
         }
     }
 
-    /// Candidate `me` for a Lease of the predecessor's. Asked only while this process holds its own Lease, where it has
+    /// Candidate `me` for a Lease of the predecessor. The caller asks only while this process holds its own Lease, if it has
     /// one.
     #[must_use]
     pub fn guarding(me: &str, timing: Timing, guard: Guard) -> Self {
@@ -136,21 +136,21 @@ impl Election {
         }
     }
 
-    /// Who holds it, if that is neither us nor one of our own.
+    /// The holder, if it is neither this process nor another of our replicas.
     #[must_use]
     pub fn stranger(&self) -> Option<&str> {
         let (record, _) = self.foreign.as_ref()?;
         record.holder.as_deref()
     }
 
-    /// Whether `holder` must not be taken from before its time is over. One of our own has lost its own Lease to us by
-    /// the time at which we ask, so it acts no more.
+    /// Whether its lease must be over before this process may take it from `holder`. Another of our replicas has already
+    /// lost its own Lease to this process, so it does not act any more.
     fn is_stranger(&self, holder: &str) -> bool {
         let kin = self.guard.as_ref().map(|g| &g.kin);
         holder != self.me && !kin.is_some_and(|kin| kin.includes(holder))
     }
 
-    /// The Lease was read, and the answer came at `now`; `None` where there is none.
+    /// The Lease was read, and the answer arrived at `now`; `None` if there is no Lease.
     pub fn shown(&mut self, now: Duration, lease: Option<Record>) {
         self.read_at = now;
         self.forbidden_since = None;
@@ -168,7 +168,7 @@ impl Election {
         };
     }
 
-    /// A write with ourselves as holder, sent at `sent`, was acknowledged with this resourceVersion.
+    /// A write with this process as holder, sent at `sent`, was acknowledged with this resourceVersion.
     pub fn written(&mut self, sent: Duration, version: String) {
         self.foreign = None;
         self.forbidden_since = None;
@@ -181,13 +181,13 @@ impl Election {
         });
     }
 
-    /// A call failed at `now`, or its end is unknown: nothing is known of the object any more.
+    /// A call failed at `now`, or its result is unknown. Nothing is known of the object any more.
     pub fn failed(&mut self, now: Duration) {
         self.forbidden_since = None;
         self.rests(now);
     }
 
-    /// A call was answered at `now` by "forbidden".
+    /// The API server answered a call at `now` with "forbidden".
     pub fn forbidden(&mut self, now: Duration) {
         self.forbidden_since.get_or_insert(now);
         self.rests(now);
@@ -198,8 +198,8 @@ impl Election {
         self.rest_until = now + self.timing.retry_period();
     }
 
-    /// The same view with other moments and other records in it: how a model checker keeps a view without a clock that grows
-    /// and versions that count. `now` is when it is looked at: a rest that is over by then is forgotten.
+    /// The same view with other times and other records. A model checker uses it to keep a view without growing clocks and
+    /// versions. `now` is when it looks: a rest that is over by then is forgotten.
     #[must_use]
     pub fn retold(
         &self,
@@ -231,19 +231,19 @@ impl Election {
         }
     }
 
-    /// The same view under another name: to a model checker two candidates that have changed places are one state.
+    /// The same view under another name. For a model checker two candidates that changed places are one state.
     #[must_use]
     pub fn renamed(self, me: String) -> Self {
         Self { me, ..self }
     }
 
-    /// Until when we lead; `None` while we do not.
+    /// Until when this process leads; `None` while it does not lead.
     #[must_use]
     pub fn leads_until(&self) -> Option<Duration> {
         self.renewed_at.map(|at| at + self.timing.duration())
     }
 
-    /// The resourceVersion to release, while we hold the Lease as far as is known.
+    /// The resourceVersion to release, while this process holds the Lease as far as it knows.
     #[must_use]
     pub fn to_release(&self) -> Option<&str> {
         match &self.shown {
@@ -261,7 +261,7 @@ impl Election {
         }
     }
 
-    /// What a candidate for a predecessor's Lease does instead of `next`.
+    /// What a candidate for a predecessor's Lease does, instead of `next`.
     fn as_guard(&self, now: Duration, next: Next) -> Next {
         let Some(guard) = &self.guard else {
             return next;
@@ -275,8 +275,9 @@ impl Election {
         }
     }
 
-    /// What to do at `now` where we stand so with our own Lease. Nothing of the predecessor's is written when our own may
-    /// be over before that arrives: whoever slept past it would take from one of ours that acts by now.
+    /// What to do at `now`, given the state of our own Lease. The process does not write to the predecessor's Lease if our
+    /// own Lease may be over before the write arrives. Otherwise a process that slept too long could take it from the
+    /// replica that leads by then.
     #[must_use]
     pub fn next_beside(&self, now: Duration, own: &Leadership) -> Next {
         let next = self.next(now);
@@ -328,9 +329,9 @@ impl Election {
         let again = self.read_at + self.timing.retry_period();
         match &self.shown {
             Shown::Nothing => Next::Read,
-            // A look that is old is no ground to take anything.
+            // An old read is no reason to take a Lease.
             _ if now >= again => Next::Read,
-            // Deleted while a holder that was seen may still act: its time is waited out.
+            // The Lease was deleted while its last known holder may still act: wait until that lease is over.
             Shown::Absent if over => Next::Create,
             Shown::There(record) if over => Next::Replace {
                 version: record.version.clone(),

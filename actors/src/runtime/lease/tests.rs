@@ -1,4 +1,4 @@
-//! The election as a table: what is known, and what follows.
+//! The election as a table: known facts, and the next step.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn a_lease_that_nobody_holds_is_taken_at_once() {
 
 #[test]
 fn our_own_name_in_it_is_taken_up_again() {
-    // The process before us in this Pod is dead.
+    // The process before this one in the Pod is dead.
     let mut e = election();
     e.shown(s(0), held_by(Some("me"), "7"));
     assert_eq!(e.next(s(0)), replace("7", false));
@@ -56,7 +56,7 @@ fn a_foreign_lease_expires_by_what_is_seen_from_here() {
     e.shown(s(10), held_by(Some("other"), "7"));
     assert_eq!(e.next(s(10)), Next::Wait(s(2)));
     assert_eq!(e.next(s(12)), Next::Read);
-    // Unchanged: its time goes on running. Changed: it starts anew.
+    // Unchanged: its time continues. Changed: it starts again.
     e.shown(s(12), held_by(Some("other"), "7"));
     e.shown(s(50), held_by(Some("other"), "8"));
     assert_eq!(e.next(s(50)), Next::Wait(s(2)));
@@ -120,7 +120,7 @@ fn nobody_asks_again_at_once_after_a_call_that_failed() {
     candidate.failed(s(10));
     assert_eq!(candidate.next(s(11)), Next::Wait(s(1)));
     assert_eq!(candidate.next(s(12)), Next::Read);
-    // Nor a leader, who gives up in time all the same.
+    // Nor a leader, which still gives up in time.
     let mut leader = election();
     leader.written(s(0), "1".to_owned());
     leader.failed(s(12));
@@ -143,7 +143,7 @@ fn who_leads_lets_go_of_the_lease_as_it_was_last_seen() {
     assert_eq!(e.to_release(), None, "who knows");
 }
 
-/// With the program's own look every second, whenever between two looks the leader lets go.
+/// With the program's own read every second, whenever between two reads the leader releases it.
 #[test]
 fn a_released_lease_is_taken_within_two_seconds() {
     let ms = Duration::from_millis;

@@ -1,8 +1,8 @@
-//! The three times of a lease, and how they hang together.
+//! The three times of a lease, and the relations between them.
 
 use std::time::Duration;
 
-/// Times that fit together.
+/// Times that satisfy the relations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timing {
     duration: Duration,
@@ -10,7 +10,7 @@ pub struct Timing {
     retry_period: Duration,
 }
 
-/// Times that do not.
+/// A relation that the times do not satisfy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTiming {
     /// See the text.
@@ -30,11 +30,11 @@ pub enum BadTiming {
 }
 
 impl Timing {
-    /// Checks and takes the times: how long others leave a lease alone, after how long without an acknowledged renewal
-    /// its holder gives up, and how often a candidate looks.
+    /// Checks and takes three times: how long other processes leave a lease alone, after how long without an acknowledged
+    /// renewal its holder gives up, and how often a candidate looks.
     ///
     /// # Errors
-    /// [`BadTiming`] says which relation does not hold.
+    /// [`BadTiming`] names the relation that does not hold.
     pub fn new(
         duration: Duration,
         renew_deadline: Duration,
@@ -59,7 +59,7 @@ impl Timing {
         })
     }
 
-    /// How long after its last change others leave the lease alone.
+    /// How long after its last change other processes do not take the lease.
     #[must_use]
     pub fn duration(&self) -> Duration {
         self.duration
@@ -71,7 +71,7 @@ impl Timing {
         self.renew_deadline
     }
 
-    /// How often a candidate looks, and how long anybody rests after a failed call.
+    /// How often a candidate looks, and how long each process waits after a failed call.
     #[must_use]
     pub fn retry_period(&self) -> Duration {
         self.retry_period
@@ -83,8 +83,8 @@ impl Timing {
         self.renew_deadline / 5
     }
 
-    /// Longest mutating call. One that is admitted at the last moment, just before the holder gives up, has ended when
-    /// somebody else may begin.
+    /// Longest mutating call. A call that begins just before the holder gives up has ended before another process may begin
+    /// one.
     #[must_use]
     pub fn call_bound(&self) -> Duration {
         self.duration - self.renew_deadline

@@ -1,8 +1,8 @@
-//! The election against a small world: several candidates, one register with compare-and-swap, calls that take their
-//! time, get lost on either way or are answered late, processes that freeze, crash and end.
+//! The election against a small simulated world. It has several candidates and one register with compare-and-swap. Calls
+//! take time, get lost on either way, or are answered late. Processes freeze, crash and end.
 //!
-//! Oracles: at no instant two candidates may begin a call that ends within their lease, counting the whole call; and
-//! once the faults are over somebody leads.
+//! Checks: at no time two candidates may begin a call that ends within their lease, for the whole duration of the call. And
+//! when the faults are over, one candidate leads.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,19 +15,19 @@ const CANDIDATES: usize = 3;
 
 #[derive(Clone, Debug)]
 enum Fault {
-    /// That candidate's calls are answered so many steps late from here on.
+    /// From now on that candidate's calls are answered this many steps late.
     Slow(usize, u8),
-    /// Its calls do not arrive for so many steps.
+    /// Its calls do not arrive, for this many steps.
     Cut(usize, u8),
-    /// Its calls arrive and no answer comes back for so many steps.
+    /// Its calls arrive but their answers do not, for this many steps.
     Deaf(usize, u8),
-    /// It stands still for so many steps.
+    /// It is frozen for this many steps.
     Freeze(usize, u8),
-    /// It dies and is started anew under another name.
+    /// It dies and restarts under another name.
     Crash(usize),
-    /// It is started anew under its own name, as a container in its Pod.
+    /// It restarts under its own name, like a container in its Pod.
     Restart(usize),
-    /// Somebody touches the object.
+    /// A user changes the object.
     Touch,
 }
 
@@ -133,7 +133,7 @@ impl World {
             Fault::Crash(w) | Fault::Restart(w) => {
                 let timing = self.timing;
                 let c = &mut self.all[*w];
-                // What it had sent may still arrive, and have its effects.
+                // What it sent may still arrive and take effect.
                 if let Some(call) = c.call.take() {
                     self.late.push((c.name.clone(), call));
                 }
@@ -183,7 +183,7 @@ impl World {
         let bound = u64::try_from(self.timing.lease_call_bound().as_millis() / STEP.as_millis())
             .unwrap_or(u64::MAX);
         for c in &mut self.all {
-            // The network works while a process stands still.
+            // The network works while a process is frozen.
             if let Some(call) = &mut c.call
                 && call.arrives <= step
                 && call.answer.is_none()
@@ -200,8 +200,8 @@ impl World {
                 continue;
             }
             let mine = now + c.offset;
-            // It begins a mutating call whenever the fence lets it, also when it has just woken up and
-            // looked at nothing yet; the call may take all its time.
+            // It begins a mutating call whenever the fence allows it, even when it has just woken up and has not looked yet.
+            // The call may take its full time.
             let call_bound = self.timing.call_bound();
             let machine_state = match c.election.leads_until() {
                 Some(until) => Leadership::Leading { until },
@@ -247,7 +247,7 @@ impl World {
                     // Only a predecessor's Lease is cleared.
                     Next::Clear(_) => None,
                     Next::Lost(_) => {
-                        // The process ends and comes back as a stranger.
+                        // The process ends and restarts as a stranger.
                         self.ghosts.push((c.name.clone(), c.effects_until));
                         c.effects_until = Duration::ZERO;
                         c.lives += 1;
@@ -267,7 +267,7 @@ impl World {
         }
     }
 
-    /// Whose mutating calls may have effects now. One name is one Pod: its containers run one after the other.
+    /// The candidates whose mutating calls may take effect now. One name is one Pod: its containers run one after the other.
     fn acting(&self) -> BTreeSet<&str> {
         let now = self.now();
         let living = self.all.iter().map(|c| (&c.name, c.effects_until));
@@ -279,7 +279,7 @@ impl World {
             .collect()
     }
 
-    /// Who may begin a call at this moment, frozen ones too: a frozen process wakes up within one.
+    /// The number of candidates that may begin a call now. Frozen ones count: they may wake up during a call.
     fn leading(&self) -> usize {
         let now = self.now();
         self.all
@@ -314,7 +314,7 @@ proptest! {
             let acting = world.acting();
             prop_assert!(acting.len() <= 1, "at {step}: {acting:?} act at once");
         }
-        // All faults heal, then at most one lease and some looks go by.
+        // All faults end. Then at most one lease duration and some reads pass.
         for c in &mut world.all {
             c.delay = 1;
             c.cut_until = 0;

@@ -1,4 +1,4 @@
-//! The shell on virtual time: what it promises at the head of its module.
+//! The shell on virtual time: the guarantees at the head of its module.
 
 use std::sync::{
     Arc,
@@ -10,18 +10,18 @@ use tokio::sync::Notify;
 
 use super::*;
 
-/// What passes do, and what is seen of them.
+/// Counts what passes do.
 #[derive(Default)]
 struct Seen {
     begun: AtomicUsize,
     ended: AtomicUsize,
-    /// Passes that run now.
+    /// Passes that run at this time.
     running: AtomicUsize,
-    /// Most that ever ran at once.
+    /// The most passes that ran at once.
     most: AtomicUsize,
-    /// A running pass has been dropped before its end.
+    /// Running passes that were dropped before their end.
     dropped: AtomicUsize,
-    /// Lets a pass that waits for it go on.
+    /// Lets a pass continue that waits for it.
     go: Notify,
 }
 
@@ -31,7 +31,7 @@ impl Seen {
     }
 }
 
-/// Counts itself among the running ones as long as it lives.
+/// Counts as a running pass while it lives.
 struct Running(Arc<Seen>, bool);
 
 impl Drop for Running {
@@ -88,7 +88,7 @@ impl Worker for Probe {
             }
             running.1 = true;
             seen.ended.fetch_add(1, Ordering::SeqCst);
-            // What a pass remembers, the next one gets.
+            // The next pass gets the memory of this one.
             assert_eq!(memory + 1, seen.begun());
             (memory + 1, verdict)
         })
@@ -117,7 +117,7 @@ async fn start(does: Does) -> Bench {
 }
 
 impl Bench {
-    /// Lets virtual time pass, and whoever is due run.
+    /// Lets virtual time pass, and runs everything that is due.
     async fn after(&self, time: Duration) {
         tokio::time::sleep(time).await;
         for _ in 0..20 {
@@ -179,7 +179,7 @@ async fn without_any_wake_it_looks_again_once_a_minute_or_when_the_pass_asked() 
     let bench = start(Does::AsksAgain(Duration::from_secs(7))).await;
     bench.after(Duration::from_secs(7)).await;
     assert_eq!(bench.seen.begun(), 2);
-    // What asks for too long a rest is looked at all the same.
+    // A worker that asks for too long a rest is woken by the resync all the same.
     let bench = start(Does::AsksAgain(Duration::from_secs(3600))).await;
     bench.after(backoff::RESYNC).await;
     assert_eq!(bench.seen.begun(), 2);
@@ -192,7 +192,7 @@ async fn one_pass_at_a_time_and_exactly_one_more_for_all_wakes_meanwhile() {
         bench.wake();
         bench.after(Duration::from_secs(1)).await;
     }
-    // It stands still for minutes, and answers.
+    // The pass hangs for minutes, and the actor still answers.
     let about = bench.describe().await;
     assert!(about.running && about.passes == 1 && about.wakes == 100);
     bench.seen.go.notify_one();
@@ -242,7 +242,7 @@ async fn a_pass_that_panics_ends_its_actor_and_so_does_a_handler() {
 async fn after_a_failure_wakes_do_not_make_it_hot_and_it_tries_less_and_less_often() {
     let bench = start(Does::Fails(Class::Transient)).await;
     let failed = bench.seen.begun();
-    // A write of its own wakes it at once, again and again.
+    // Its own write wakes it at once, again and again.
     for _ in 0..10 {
         bench.wake();
         bench.after(Duration::from_millis(50)).await;

@@ -148,7 +148,7 @@ fn a_node_is_ready_after_the_installation_and_not_without() {
     let (timeline, agent) = life();
     let bare = with(agent.clone(), |a| a.status = None);
     assert_eq!(readiness(&about(), &timeline, &bare, at(640)), None);
-    // Two clocks, both of whole seconds: a phase does not end before it begins.
+    // Two clocks with whole seconds: a phase does not end before it begins.
     let early = readiness(&about(), &timeline, &agent, at(599)).expect("a phase");
     assert_eq!((early.start, early.end), (at(600), at(600)));
     let [once, again] = [(); 2].map(|()| readiness(&about(), &timeline, &agent, at(640)));
@@ -231,7 +231,7 @@ fn what_is_recorded_is_never_told_differently() {
         let some = phases(&about(), &timeline[..known]);
         assert_eq!(some, all[..some.len()], "after {known} entries");
     }
-    // Nor does anything that is seen again move a time.
+    // A repeated observation does not change a time either.
     let child = child_with_vm("a");
     let vm = running(&child);
     let again = Moments {
@@ -274,7 +274,7 @@ fn an_installation_that_a_deletion_overtakes_is_told_as_abandoned() {
         destruction(&about(), &over, at(310)).map(|s| s.start),
         Some(at(300))
     );
-    // One that was complete has been told by then.
+    // A complete installation was sent before.
     assert_eq!(told(&extend(&timeline, &end)), []);
 }
 
@@ -350,7 +350,7 @@ fn facts() -> impl Strategy<Value = (i32, bool, bool, Option<bool>, u8)> {
 }
 
 proptest! {
-    /// Whatever is seen in whatever order: work is only ever put under spans that are told in the end, each once.
+    /// For every order of observations: work is only under spans that are sent in the end, each once.
     #[test]
     fn no_work_is_left_without_its_phase(seen in proptest::collection::vec(facts(), 0..12)) {
         let child = child_with_vm("a");
@@ -362,7 +362,7 @@ proptest! {
         let (mut attempts, mut identity) = (0, false);
         for (raise, has_identity, iso_ready, shown, agent_stage) in seen {
             clock += 10;
-            // An attempt begins and gets its identity; it never goes back.
+            // An attempt begins and gets its identity. It never moves back.
             if identity && raise == 2 { attempts += 1; identity = false; }
             identity |= has_identity;
             let vm = VmStatus {
@@ -434,7 +434,7 @@ fn a_wait_that_is_over_lies_in_the_phase_of_that_time() {
             .contains(&("agent_forge.waiting_on", "NoSpace".to_owned()))
     );
     assert!(!format!("{span:?}").contains("https://"), "no sentence");
-    // The same reason since another moment is another wait, and each has its id.
+    // The same reason since another time is another wait with its own id.
     let again = over(std::slice::from_ref(&full), &[row("NoSpace", 36)]);
     assert_eq!(again[0].id, span.id);
     assert_ne!(over(&[scarce], &[])[0].id, span.id);
@@ -456,12 +456,13 @@ fn a_wait_that_lasts_is_told_piece_by_piece_by_whoever_is_there() {
     assert_eq!(lasting(until_placed, 324), [], "nothing is over yet");
     let early = lasting(until_placed, 625);
     assert_eq!(times(&early), [(25, 325), (325, 625)]);
-    // The first began while the VM was placed, the second while it was made; in hours another process tells the same.
+    // The first piece began while the VM was placed, the second while it was created. Hours later another process sends the
+    // same pieces.
     let parents: Vec<_> = early.iter().map(|s| s.parent).collect();
     let phases = ["vm.place", "vm.create"].map(|p| Some(about().trace.phase(p, 1)));
     assert_eq!(parents, phases);
     assert_eq!(lasting(&timeline, 700)[0], early[0]);
-    // At its end the rest follows, with the pieces that may not have been told.
+    // At its end the rest follows, with the pieces that may not have been sent.
     let over = waits_over(&about(), until_placed, &rows, &[], at(700));
     assert_eq!(over[..2], early);
     assert_eq!(times(&over[2..]), [(625, 700)]);
@@ -490,7 +491,7 @@ fn a_wait_begins_at_a_whole_second_however_it_is_remembered() {
     let told = |since| wait(&about(), &[], what, since, Until::Lasts(at(400)));
     assert_eq!(told(moment), told(at(10)));
     assert_eq!(times(&told(moment)), [(10, 310)]);
-    // Two pools wait for each other: each tells its own.
+    // Two pools wait for each other: each sends its own wait.
     let other = About {
         pool: "other",
         ..about()
