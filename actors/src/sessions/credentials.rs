@@ -1,5 +1,5 @@
-//! The credentials Secret, parsed and checked: keys `server`, `username`, `password`, optional `insecure`, `caBundle`,
-//! `thumbprint` (predecessor.md §1).
+//! The credentials Secret, parsed and checked: keys `server`, `username`, `password`, and optionally `insecure`, `caBundle`,
+//! `thumbprint`.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     ports::vcenter::{Credentials, Trust},
 };
 
-/// What is wrong with a credentials Secret. Names keys, never values that could be secret.
+/// What is wrong with a credentials Secret. The error names keys, never values that could be secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadCredentials {
     /// A key is missing or empty.
@@ -27,7 +27,7 @@ pub enum BadCredentials {
 }
 
 impl BadCredentials {
-    /// As condition reason: a key that is not there is told as a Secret that is not there.
+    /// The reason for conditions. A missing key has the same reason as a missing Secret.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl BadCredentials {
     }
 }
 
-/// Reads `data`; `rule` says which servers it may name.
+/// Reads `data`; `rule` decides which servers it may name.
 ///
 /// # Errors
 /// [`BadCredentials`] names the key and what it must be.
@@ -63,7 +63,7 @@ pub fn parse(
     } else {
         Trust::System
     };
-    // The password is taken to the letter: blanks may be part of it.
+    // The password is used exactly as it is: blanks may be part of it.
     let password = data
         .get("password")
         .filter(|p| !p.expose_secret().is_empty());
@@ -77,8 +77,8 @@ pub fn parse(
     })
 }
 
-/// Digest of everything that makes a login: equal digests share one session, and a refused login is not repeated with
-/// the same bytes.
+/// Digest of everything that makes a login. Equal digests share one session, and the operator does not repeat a refused
+/// login with the same bytes.
 #[must_use]
 pub fn digest(credentials: &Credentials) -> [u8; 32] {
     let mut hash = Sha256::new();

@@ -1,7 +1,8 @@
-//! The one book of refused passwords: whoever sends one, to whatever door of a vCenter, does it through here.
+//! The one record of refused passwords. Every part of the operator that sends a password to a vCenter does it through this
+//! ledger.
 //!
-//! Guarantee: for one account at most one password is under way at a time, so that nobody's refusal comes too late for the
-//! next one's decision. The book outlives the session actor and the clients.
+//! Guarantee: for one account at most one password is on its way at a time. So each decision knows all earlier refusals. The
+//! ledger outlives the session actor and the clients.
 
 use std::{
     collections::BTreeMap,
@@ -20,10 +21,10 @@ use crate::ports::{
     vcenter::{Fault, VcError, VcErrorKind, VcResult},
 };
 
-/// Flights by account; none is kept that nobody waits for.
+/// One lock for each account with a password on its way. A lock without a waiter is dropped.
 type Flights = BTreeMap<Account, Arc<tokio::sync::Mutex<()>>>;
 
-/// Refusals, and the time that they are measured by.
+/// Refusals, and the clock that measures them.
 pub struct Ledger {
     clock: Arc<dyn Clock>,
     known: Mutex<Refusals>,
@@ -63,11 +64,11 @@ impl Ledger {
         flights.entry(account.clone()).or_default().clone()
     }
 
-    /// Makes `attempt`, which sends the password to `door`, unless it has to rest.
+    /// Runs `attempt`, which sends the password to `door`, unless the password has to rest.
     ///
     /// # Errors
-    /// Those of `attempt`. `InvalidLogin`: the password is refused, or was lately and nothing was sent.
-    /// [`VcErrorKind::LoginLimited`]: nothing was sent, since others of the account were refused.
+    /// Those of `attempt`. `InvalidLogin`: vCenter refused the password now, or refused it lately and nothing was sent.
+    /// [`VcErrorKind::LoginLimited`]: nothing was sent, because other passwords of the account were refused.
     pub async fn attempt<T>(
         &self,
         login: &Login,
@@ -99,7 +100,7 @@ impl Ledger {
         }
     }
 
-    /// How something failed that the password was sent with: a refusal is named as one, and remembered.
+    /// Judges the failure of a call with the password. A refusal gets its own error, and is remembered.
     #[must_use]
     pub fn judged(&self, login: &Login, door: Door, failure: VcError) -> VcError {
         if !matches!(
@@ -119,20 +120,20 @@ impl Ledger {
         }
     }
 
-    /// How long bytes rest that were refused.
+    /// How long refused bytes rest.
     #[must_use]
     pub fn rest(&self, login: &Login) -> Rest {
         self.known().rest(login, self.now())
     }
 
-    /// When these bytes were refused last at the login.
+    /// When the login last refused these bytes.
     #[must_use]
     pub fn at(&self, digest: &Digest) -> Option<Timestamp> {
         self.known().at(digest)
     }
 
-    /// Takes in what earlier processes were refused for that login's account, by what the pools have on record: all of it once,
-    /// since what is recorded later is this one's own.
+    /// Takes over the refusals of earlier processes for that login's account, from the records of the pools. It does this
+    /// once: later records come from this process.
     pub fn recall(&self, login: &Login, pools: &[Arc<VsphereAgentPool>]) {
         let mut recalled = self.recalled.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.now();

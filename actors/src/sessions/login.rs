@@ -1,4 +1,4 @@
-//! Who logs in where: credentials without what is secret in them. Pure.
+//! The identity of a login: credentials without their secrets. Pure.
 
 use agent_forge_crds::conditions::reason;
 use sha2::{Digest as _, Sha256};
@@ -17,8 +17,9 @@ use crate::{
 /// Digest of credentials.
 pub type Digest = [u8; 32];
 
-/// Whom vCenter locks: the user's name without its domain, and the host. Spellings count as one: vCenter tells neither upper
-/// case nor `DOMAIN\user` from `user@domain`, and which domain a name without one means cannot be known here.
+/// The account that vCenter locks: the user's name without its domain, and the host. All spellings count as one account.
+/// vCenter does not distinguish upper and lower case, or `DOMAIN\user` and `user@domain`. For a name without a domain, the
+/// domain is not known here.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Account(String);
 
@@ -41,7 +42,7 @@ impl Account {
     }
 }
 
-/// What stands for the bytes of a Secret that nobody has read yet.
+/// Represents the bytes of a Secret that was not read yet.
 #[must_use]
 pub fn of_version(version: &SecretVersion) -> Digest {
     let mut hash = Sha256::new();
@@ -52,21 +53,21 @@ pub fn of_version(version: &SecretVersion) -> Digest {
     hash.finalize().into()
 }
 
-/// A login, as far as it may be remembered and spoken of.
+/// The parts of a login that may be remembered and shown.
 #[derive(Clone, Debug)]
 pub struct Login {
-    /// Equal for the same bytes in whatever Secret, and for no others.
+    /// Equal for the same bytes in any Secret, and different for others.
     pub digest: Digest,
-    /// Whom vCenter locks where it is refused too often.
+    /// The account that vCenter locks after too many refusals.
     pub account: Account,
-    /// The state of the Secret that they were read from; of none where only the bytes matter.
+    /// The state of the Secret that they were read from. Not set if only the bytes matter.
     pub version: SecretVersion,
     host: String,
     username: String,
 }
 
 impl Login {
-    /// The login that these credentials make, which that state of a Secret holds.
+    /// The login that these credentials make, read from that state of a Secret.
     #[must_use]
     pub fn of(credentials: &Credentials, version: SecretVersion) -> Self {
         Self {
@@ -78,8 +79,8 @@ impl Login {
         }
     }
 
-    /// What those are told who asked by `secret`: the same words whether vCenter refused the first login or, after a change of
-    /// the password there, a later one.
+    /// The error for a caller that asked with `secret`. It has the same text if vCenter refused the first login, or a later
+    /// one after a password change in vCenter.
     #[must_use]
     pub fn told(&self, secret: &ObjectKey, rest: Rest) -> ReconcileError {
         let reason = match rest {
@@ -90,7 +91,7 @@ impl Login {
         ReconcileError::blocked(ErrorSource::Vsphere, reason, message)
     }
 
-    /// The same, of one door, by somebody who does not know the Secret's name.
+    /// The same text for one door, for callers that do not know the Secret's name.
     #[must_use]
     pub fn said_at(&self, door: Door, rest: Rest) -> String {
         self.said(

@@ -1,11 +1,16 @@
 //! The session actor: hands out vCenter sessions by credentials Secret.
 //!
-//! Guarantees: one login at a time for the same bytes, in however many Secrets they stand (askers wait for it); equal credentials share one session; a
-//! pool never gets a session that its own Secret could not open; a Secret is read again at most every [`table::FRESH`], and
-//! only while somebody asks. A session is closed when the last Secret that held its bytes holds others and nobody works with it
-//! any more; a Secret that cannot be read closes none. Refused bytes rest by the rule in [`refusals`], which the [`ledger`] keeps: also when this actor
-//! dies meanwhile, and in the next process as far as a pool has them on record (`status.refusedCredentials`).
-//! Caveat: a login whose refusal no pool had written down when the process ended is tried once more.
+//! Guarantees
+//! - One login at a time for the same bytes, in any number of Secrets. Callers wait for it. Equal credentials share one
+//!   session.
+//! - A pool never gets a session that its own Secret could not open.
+//! - A Secret is read again at most every [`table::FRESH`], and only while a caller asks.
+//! - A session is closed when no Secret holds its bytes any more and no caller works with it. A Secret that cannot be read
+//!   closes no session.
+//! - Refused bytes rest by the rule in [`refusals`], which the [`ledger`] keeps. This holds after a restart of this actor.
+//!   It also holds in the next process, as far as a pool has recorded the refusals (`status.refusedCredentials`).
+//!
+//! Caveat: if the process ends before a pool records a refusal, the next process tries that login once more.
 
 pub mod credentials;
 pub mod ledger;
@@ -67,7 +72,7 @@ pub struct Seen {
     held: Result<Found, ReconcileError>,
 }
 
-/// Whom a Secret admitted when it was read last.
+/// The pools that a Secret allowed when it was read last.
 struct Look {
     at: Duration,
     pools_from: Option<String>,
@@ -75,15 +80,15 @@ struct Look {
 
 /// Messages of the session actor.
 pub enum SessionMsg {
-    /// The session of that Secret for a pool of that namespace, please.
+    /// Get the session of that Secret for a pool of that namespace.
     Get(ObjectKey, String, Reply, Queued),
-    /// What another process has to know of that Secret, please.
+    /// Get what another process must know of that Secret.
     Refusal(ObjectKey, RpcReplyPort<Option<RefusedCredentials>>, Queued),
     /// That Secret was read (internal).
     Read(ObjectKey, Box<Result<Seen, ReconcileError>>),
     /// The login with these credentials ended (internal).
     LoggedIn(Box<Credentials>, VcResult<Session>),
-    /// The process ends: open nothing more, close every session, whoever opened it, then answer.
+    /// The process ends: open no more sessions, close every open one, then answer.
     LogOut(RpcReplyPort<()>),
     /// Describe yourself.
     Describe(RpcReplyPort<Description>),
@@ -96,7 +101,7 @@ pub enum SessionMsg {
 pub struct SessionArgs {
     /// Reads Secrets.
     pub cluster: Arc<dyn Cluster>,
-    /// Shows what pools have on record of refused credentials.
+    /// Shows which refused credentials the pools have on record.
     pub view: Arc<dyn View>,
     /// Logs in.
     pub connector: Arc<dyn Connector>,
@@ -106,7 +111,7 @@ pub struct SessionArgs {
     pub instruments: Arc<dyn Instruments>,
     /// Which vCenters Secrets may name.
     pub server_rule: ServerRule,
-    /// What was refused; the connector writes it down.
+    /// Refused passwords. The connector records them.
     pub ledger: Arc<Ledger>,
 }
 
@@ -123,7 +128,7 @@ pub struct SessionState {
     closing: JoinSet<()>,
     /// The process ends.
     ends: bool,
-    /// Who waits for the end of all sessions.
+    /// Callers that wait for the end of all sessions.
     leaving: Vec<RpcReplyPort<()>>,
     about: Description,
 }
@@ -238,23 +243,24 @@ impl Actor for VCenterSessions {
     }
 }
 
-/// Ends sessions that are off the books. ErrorSource by side: a vCenter that does not answer keeps no session open at another.
+/// Ends sessions that the table has dropped, in parallel: a vCenter that does not answer keeps no session of another vCenter
+/// open.
 fn close(state: &mut SessionState, sessions: Vec<Session>) {
     for session in sessions {
         let mut logout = Box::pin(async move { log_out(&session).await });
-        // Begun here: whoever connects with the same bytes from now on gets another session, not the end of this one.
+        // The first poll is here: from now on a connect with the same bytes gets another session, not this one at its end.
         if logout.as_mut().now_or_never().is_none() {
             state.closing.spawn(logout);
         }
     }
 }
 
-/// Ends all sessions, and answers once that is done and no login is under way that could open one more.
+/// Ends all sessions. Answers when that is done and no login is under way that could open another one.
 fn leave(state: &mut SessionState) {
     if state.leaving.is_empty() {
         return;
     }
-    // Those of an actor before this one as well.
+    // Also the sessions that an earlier actor opened.
     close(state, state.args.connector.open());
     if !state.logins.is_empty() {
         return;
@@ -269,7 +275,7 @@ fn leave(state: &mut SessionState) {
     });
 }
 
-/// Ends every session, whoever opened it; side by side.
+/// Ends every session in the process, in parallel.
 pub async fn log_out_everywhere(connector: &dyn Connector) {
     let all = connector.open();
     futures::future::join_all(all.iter().map(log_out)).await;
@@ -289,7 +295,7 @@ fn leaving() -> ReconcileError {
     }
 }
 
-/// What is known for a pool of that namespace. What the Secret admits is looked up anew as often as one that was refused.
+/// The answer for a pool of that namespace. What the Secret allows is read again as often as a refused Secret.
 fn answered(
     state: &SessionState,
     secret: &ObjectKey,
@@ -315,7 +321,7 @@ fn admitted(
     secret_ref::admit(secret, pools_from, namespace)
 }
 
-/// Refuses those whom the Secret does not admit; `true`: nobody is left, so nobody logs in for them.
+/// Refuses the callers that the Secret does not allow. `true`: no caller remains, so no login is needed.
 fn turn_away(state: &mut SessionState, secret: &ObjectKey) -> bool {
     let mut left = Vec::new();
     for (namespace, reply) in state.waiting.remove(secret).unwrap_or_default() {
@@ -332,7 +338,7 @@ fn turn_away(state: &mut SessionState, secret: &ObjectKey) -> bool {
 }
 
 fn answer(reply: Reply, result: Result<Session, ReconcileError>) {
-    // Whoever asked may have been aborted meanwhile.
+    // The caller may have been aborted in the meantime.
     let _ = reply.send(result);
 }
 
@@ -379,7 +385,7 @@ async fn read(args: &SessionArgs, secret: &ObjectKey) -> Result<Seen, ReconcileE
     })
 }
 
-/// The same bytes are one login, in however many Secrets they stand: two refusals would be two steps to a lockout.
+/// The same bytes are one login, in any number of Secrets: two refusals would be two steps to a lockout.
 fn log_in(
     state: &mut SessionState,
     myself: ActorRef<SessionMsg>,
@@ -412,7 +418,7 @@ fn log_in(
     });
 }
 
-/// What another process has to know of that Secret: that vCenter refused what it held when it was read last.
+/// What another process must know of that Secret: vCenter refused its content when it was read last.
 fn record(state: &SessionState, secret: &ObjectKey) -> Option<RefusedCredentials> {
     let login = state.table.refused(secret)?;
     Some(RefusedCredentials {
@@ -423,7 +429,7 @@ fn record(state: &SessionState, secret: &ObjectKey) -> Option<RefusedCredentials
     })
 }
 
-/// What the end of a login means for each of the Secrets that have its bytes.
+/// What the end of a login means for each Secret with its bytes.
 fn ended(ledger: &Ledger, login: Login, end: &VcResult<Session>) -> Resolved<Session> {
     match end {
         Ok(session) => Resolved::Session(session.clone(), login),
@@ -470,10 +476,10 @@ fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>
     }
 }
 
-/// [`Sessions`] over the actor, whichever generation of it is alive.
+/// [`Sessions`] over the actor. After a restart it reaches the new actor.
 pub struct SessionClient<F>(pub F);
 
-/// How long to wait for the session actor: a login is bounded by the adapter's call timeout.
+/// How long to wait for the session actor. The adapter's call timeout limits a login.
 const ANSWER_WITHIN: Duration = Duration::from_secs(75);
 
 #[async_trait]
@@ -510,7 +516,7 @@ where
         let ask = |reply| SessionMsg::Refusal(secret, reply, queued);
         match desk.actor.call(ask, Some(ANSWER_WITHIN)).await {
             Ok(ractor::rpc::CallResult::Success(refusal)) => refusal,
-            // Its successor will tell.
+            // The restarted actor will answer.
             _ => None,
         }
     }

@@ -1,12 +1,13 @@
-//! Which passwords vCenter refused, and when one is sent again. THE rule for every place that sends one. Pure.
+//! Which passwords vCenter refused, and when the operator sends one again. This is the one rule for every place that sends a
+//! password. Pure.
 //!
-//! Contract, since wrong passwords lock accounts (a common lockout is 5 failures in 180 s):
-//! - at most [`MOST`] refusals in [`LOCKOUT`] for one account, whatever bytes stand in however many Secrets;
-//! - the same bytes rest for [`LOCKOUT`] at the door that refused them, and are tried again only where nothing else of the
-//!   account was refused in that time: what somebody has just written into a Secret comes first;
-//! - bytes that have opened a session rest by themselves alone: no other Secret keeps them away.
+//! Wrong passwords lock accounts: a common lockout is 5 failures in 180 s. So the rule is:
+//! - One account gets at most [`MOST`] refusals in [`LOCKOUT`], whatever bytes are in any number of Secrets.
+//! - The same bytes rest for [`LOCKOUT`] at the door that refused them. They are tried again only if nothing else of the
+//!   account was refused in that time: new bytes in a Secret come first.
+//! - Bytes that have opened a session rest only for their own refusals: no other Secret blocks them.
 //!
-//! Only digests and times are in here, never a password. What another process has to know stands in the status of the pools.
+//! This module holds only digests and times, never a password. The status of the pools keeps what another process must know.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -16,19 +17,19 @@ use jiff::{SignedDuration, Timestamp};
 use super::login::{Account, Digest, Login, of_version};
 use crate::ports::{clock::Clock, cluster::SecretVersion};
 
-/// For so long a refusal counts.
+/// How long a refusal counts.
 pub const LOCKOUT: Duration = Duration::from_secs(600);
-/// So many refusals of one account may count at a time.
+/// How many refusals of one account may count at a time.
 pub const MOST: usize = 2;
-/// For so long refused bytes are known as such, and not taken for something new.
+/// How long the operator recognises refused bytes, and does not take them for new ones.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
-/// A moment, as both clocks have it.
+/// A moment on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// For this process alone.
     pub monotonic: Duration,
-    /// For people and other processes; whole seconds, as they stand in a status.
+    /// For users and other processes; whole seconds, as in a status.
     pub wall: Timestamp,
 }
 
@@ -42,7 +43,7 @@ impl Moment {
         }
     }
 
-    /// That moment of the own clock, on the wall; whole seconds, and not too early.
+    /// That moment of the monotonic clock, on the wall clock. In whole seconds, and not too early.
     fn wall_of(self, monotonic: Duration) -> Timestamp {
         let ahead = monotonic.saturating_sub(self.monotonic);
         let seconds = ahead.as_secs() + u64::from(ahead.subsec_nanos() > 0);
@@ -51,14 +52,14 @@ impl Moment {
     }
 }
 
-/// Where a password is sent to. vCenter may refuse it at one of them while a session lives.
+/// Where a password is sent to. vCenter may refuse it at one door while a session lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
     /// The login that opens a session.
     Session,
     /// The login of the Automation API.
     Automation,
-    /// `/folder`, where it does not take the session.
+    /// `/folder`, if it does not accept the session.
     Folder,
 }
 
@@ -81,10 +82,10 @@ pub enum Rest {
     Refused {
         /// When the same bytes may be tried again.
         again: Timestamp,
-        /// When other bytes may be tried, where that is not at once.
+        /// When other bytes may be tried, if not at once.
         others: Option<Timestamp>,
     },
-    /// [`MOST`] others of the account were.
+    /// [`MOST`] other passwords of the account were refused.
     Limited {
         /// When these bytes may be tried.
         again: Timestamp,
@@ -98,11 +99,11 @@ struct Refusal {
     digest: Digest,
     door: Door,
     at: Timestamp,
-    /// When it does not count any more (monotonic).
+    /// When it stops to count (monotonic).
     until: Duration,
 }
 
-/// What was refused, and what was taken.
+/// What vCenter refused, and what it accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
     refused: Vec<Refusal>,
@@ -113,7 +114,7 @@ impl Refusals {
     /// Whether the password may be sent there now.
     ///
     /// # Errors
-    /// Why not, and when.
+    /// The reason, and the time of the next try.
     pub fn may_try(&self, login: &Login, door: Door, now: Moment) -> Result<(), Rest> {
         if self
             .counting(login, now)
@@ -130,7 +131,7 @@ impl Refusals {
         }
     }
 
-    /// How long bytes rest that were refused.
+    /// How long refused bytes rest.
     #[must_use]
     pub fn rest(&self, login: &Login, now: Moment) -> Rest {
         let own = self
@@ -145,7 +146,7 @@ impl Refusals {
         }
     }
 
-    /// How many refusals of the account may count at a time, that of these bytes included.
+    /// How many refusals of the account may count at a time, with that of these bytes.
     fn bound(&self, login: &Login) -> usize {
         let known = self.refused.iter().any(|r| r.digest == login.digest);
         if known { 1 } else { MOST }
@@ -185,7 +186,7 @@ impl Refusals {
         self.taken.insert(login.digest);
     }
 
-    /// When these bytes were refused last at the login, as far as that counts or is remembered.
+    /// When the login last refused these bytes, while that counts or is remembered.
     #[must_use]
     pub fn at(&self, digest: &Digest) -> Option<Timestamp> {
         let all = self
@@ -195,16 +196,16 @@ impl Refusals {
         all.map(|r| r.at).max()
     }
 
-    /// What an earlier process was refused for that account, by what the pools have on record; the bytes are not known, but
-    /// the state of the Secret that held them is.
+    /// Takes over the refusals of an earlier process for that account, from the records of the pools. The bytes are not
+    /// known, but the state of the Secret that held them is.
     pub fn recall(&mut self, account: &Account, pools: &[Arc<VsphereAgentPool>], now: Moment) {
         for record in records(pools).filter(|r| r.account.as_deref() == Some(account.as_str())) {
             self.recall_one(account, record, now);
         }
     }
 
-    /// These bytes are what that state of a Secret holds: was it refused? A record without an account is known by its Secret
-    /// alone.
+    /// These bytes are in that state of a Secret. Checks whether it was refused. A record without an account is found by its
+    /// Secret alone.
     pub fn identify(&mut self, login: &Login, pools: &[Arc<VsphereAgentPool>], now: Moment) {
         let stands_in = of_version(&login.version);
         let its_own = |r: &&RefusedCredentials| version(r) == login.version;
@@ -221,7 +222,7 @@ impl Refusals {
         self.merge(&login.digest);
     }
 
-    /// Two Secrets with the same bytes recorded one refusal each: of what turns out to be one, the latest counts.
+    /// Two Secrets with the same bytes recorded one refusal each. They are one login, and the latest refusal counts.
     fn merge(&mut self, digest: &Digest) {
         let (mut same, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.refused)
             .into_iter()
@@ -266,8 +267,8 @@ impl Refusals {
     }
 }
 
-/// How long a refusal still counts; `None` once it is over. The clocks of two machines differ: a refusal that is to come was
-/// just now, so that no clock makes a rest longer than [`LOCKOUT`].
+/// How long a refusal still counts; `None` once it is over. The clocks of two machines differ. A refusal in the future
+/// counts as just now, so that no clock makes a rest longer than [`LOCKOUT`].
 fn rest_left(at: Timestamp, now: Timestamp) -> Option<Duration> {
     let age = Duration::try_from(now.duration_since(at)).unwrap_or_default();
     LOCKOUT.checked_sub(age).filter(|left| !left.is_zero())

@@ -1,4 +1,4 @@
-//! Which Secret a pool's credentials are read from, and whether that Secret admits the pool.
+//! Which Secret holds a pool's credentials, and whether that Secret allows the pool.
 
 use agent_forge_crds::{
     conditions::reason,
@@ -16,8 +16,8 @@ use crate::domain::{
 /// The Secret with the pool's credentials.
 ///
 /// # Errors
-/// `SecretNamespaceRefused` when it lies in another namespace that the operator's flag excludes. Whether the Secret itself
-/// admits the pool is asked when it is read ([`admit`]).
+/// `SecretNamespaceRefused` if it is in another namespace that the operator's flag excludes. [`admit`] checks at the read
+/// whether the Secret itself allows the pool.
 pub fn secret(
     pool: &VsphereAgentPool,
     allowed_namespaces: &[String],
@@ -30,8 +30,8 @@ pub fn secret(
     )
 }
 
-/// Whether pools of that namespace may use this Secret, by its annotation `allow-pools-from`. One that is not there admits
-/// nobody from elsewhere, so that nobody learns from the answer whether it is.
+/// Whether pools of that namespace may use this Secret, by its annotation `allow-pools-from`. A missing Secret allows no
+/// pool of another namespace. So the answer does not show whether it exists.
 ///
 /// # Errors
 /// `SecretNamespaceRefused` names the annotation.

@@ -1,8 +1,8 @@
-//! Which Secret has which session, and when it is read again. Pure. When a password is sent again is not decided here
-//! ([`super::refusals`]).
+//! Which Secret has which session, and when it is read again. Pure. [`super::refusals`] decides when a password is sent
+//! again.
 //!
-//! A session stays on the books until it is closed. It is to be closed once no Secret holds its bytes any more, by what was
-//! read last; a Secret that cannot be read holds what it held.
+//! A session stays in the table until it is closed. It may be closed when no Secret holds its bytes any more, by the last
+//! reads. A Secret that cannot be read still holds its last bytes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,10 +18,11 @@ use crate::{
     runtime::backoff,
 };
 
-/// A session is handed out this long before its Secret is read again.
+/// The table hands a session out for this time before it reads its Secret again.
 pub const FRESH: Duration = Duration::from_secs(20);
-/// A Secret whose bytes were refused, or cannot be used, is read again at most that often: whoever asks every 20 to 24 s
-/// ([`crate::runtime::backoff::SLOW_PROBE`]) then has the answer to a changed Secret within 30 s, whoever asked before him.
+/// Minimum time between two reads of a Secret whose bytes were refused or cannot be used. A caller asks every 20 to 24 s
+/// ([`crate::runtime::backoff::SLOW_PROBE`]). So each caller gets the answer to a changed Secret within 30 s, even if
+/// another caller asked just before.
 pub const REFUSED_LOOK: Duration = Duration::from_secs(5);
 /// First delay after a failure other than a refused login; doubles up to [`FRESH`].
 pub const FIRST_RETRY: Duration = Duration::from_secs(2);
@@ -40,7 +41,7 @@ enum Entry {
         rest: Duration,
         /// The login that vCenter refused, if that is what failed.
         refused: Option<Login>,
-        /// The bytes of an open session that it holds all the same.
+        /// The bytes of an open session that the Secret holds nevertheless.
         holds: Option<Digest>,
     },
 }
@@ -59,11 +60,11 @@ impl Entry {
 pub enum Resolved<S> {
     /// A session.
     Session(S, Login),
-    /// vCenter refused these bytes, now or lately, or too many others of their account.
+    /// vCenter refused these bytes, now or lately, or too many other bytes of their account.
     Refused(Login, Rest),
-    /// What the Secret holds cannot be used as it stands: no login was tried.
+    /// The content of the Secret cannot be used: no login was tried.
     Unusable(ReconcileError),
-    /// The Secret could not be read: what it held before is taken to stand there still.
+    /// The Secret could not be read: the table assumes that it still holds the same bytes.
     Unread(ReconcileError),
     /// Anything else.
     Failed(ReconcileError),
@@ -76,7 +77,7 @@ pub enum Answer<S> {
     Session(S),
     /// Not now, and why.
     ReconcileError(ReconcileError),
-    /// Read the Secret (and log in where its bytes are new), then ask again.
+    /// Read the Secret, log in if its bytes are new, then ask again.
     Resolve,
 }
 
@@ -116,7 +117,7 @@ impl<S: Clone> Table<S> {
         self.open.get(digest).cloned()
     }
 
-    /// The login that is refused with what that Secret held when it was read last.
+    /// The refused login with the bytes that the Secret held when it was read last.
     pub fn refused(&self, secret: &ObjectKey) -> Option<&Login> {
         match self.entries.get(secret) {
             Some(Entry::Failed { refused, .. }) => refused.as_ref(),
@@ -124,7 +125,7 @@ impl<S: Clone> Table<S> {
         }
     }
 
-    /// Takes in a resolution's end; `at` is monotonic.
+    /// Records a resolution's end; `at` is monotonic.
     pub fn resolved(&mut self, secret: &ObjectKey, end: Resolved<S>, at: Duration) {
         let times = match self.entries.get(secret) {
             Some(Entry::Failed { times, .. }) => times.saturating_add(1),
@@ -172,8 +173,8 @@ impl<S: Clone> Table<S> {
         self.entries.insert(secret.clone(), entry);
     }
 
-    /// Turns sessions that `useless` names into refusals of their bytes, each in the words of its own Secret, and takes them
-    /// off the books.
+    /// Turns sessions that `useless` selects into refusals of their bytes, each with the name of its own Secret. Removes
+    /// these sessions from the table.
     pub fn drop_useless(
         &mut self,
         useless: impl Fn(&S) -> bool,
@@ -198,7 +199,7 @@ impl<S: Clone> Table<S> {
         dead.into_values().collect()
     }
 
-    /// Takes off the books what no Secret holds the bytes of any more and nobody works with: it is to be closed.
+    /// Removes and returns sessions whose bytes no Secret holds any more and that no caller uses. The caller closes them.
     pub fn outdated(&mut self, in_use: impl Fn(&S) -> bool) -> Vec<S> {
         let held: BTreeSet<Digest> = self
             .entries
@@ -323,7 +324,7 @@ mod tests {
         }
     }
 
-    /// Many ask for one Secret, each at its own times: what one of them has just been told keeps none of them waiting.
+    /// Many callers ask for one Secret, each at its own times. The answer to one caller does not delay the others.
     #[test]
     fn everybody_has_the_answer_to_a_changed_secret_within_thirty_seconds() {
         let key = ObjectKey::new("ns", "secret");

@@ -1,4 +1,4 @@
-//! The session actor with a vCenter that takes a password or refuses it.
+//! The session actor with a vCenter that accepts or refuses a password.
 
 use std::sync::{
     Mutex,
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// The way to a vCenter; counts who knocks.
+/// The connection to a vCenter; counts the logins.
 struct Door {
     ledger: Mutex<Arc<Ledger>>,
     site: Site,
@@ -35,7 +35,7 @@ struct Door {
     knocks: AtomicUsize,
     /// What it opened.
     opened: Mutex<Vec<Session>>,
-    /// Nobody gets in before it is told to go on.
+    /// No login ends before the test allows it.
     slow: AtomicBool,
     go_on: tokio::sync::Notify,
 }
@@ -58,7 +58,7 @@ impl Connector for Door {
                 return Err(fault(VcErrorKind::Fault(Fault::InvalidLogin)));
             }
             let session = Arc::new(self.site.clone()) as Session;
-            // Another hold on it, as the real one keeps.
+            // Another reference to it, like the real connector keeps one.
             let held = Arc::new(self.site.clone()) as Session;
             self.opened.lock().expect("the list").push(held);
             Ok(session)
@@ -134,14 +134,14 @@ impl Bench {
         self.door.knocks.load(Ordering::Relaxed)
     }
 
-    /// A pool has that on record.
+    /// Puts that on record of a pool.
     fn record(&self, refused: Option<RefusedCredentials>) {
         let mut pool = testing::pool("workers");
         pool.status.get_or_insert_default().refused_credentials = refused;
         self.hub.with(|o| o.pool = Some(pool));
     }
 
-    /// Somebody writes the Secret anew, with the bytes that it has.
+    /// A user writes the Secret again, with the same bytes.
     fn touch(&self, resource_version: &str) {
         self.hub.with(|o| {
             let secret = o.secret.as_mut().expect("a Secret");
@@ -149,7 +149,7 @@ impl Bench {
         });
     }
 
-    /// Somebody changes it in vCenter, and the session that there was has met that.
+    /// A user changes the password in vCenter, and the open session has noticed it.
     fn change_password(&self) {
         self.door.shut.store(true, Ordering::Relaxed);
         self.door.site.with(|i| i.login_refused = true);
@@ -170,7 +170,7 @@ impl Bench {
         });
     }
 
-    /// Another process: of what was refused it knows what is on record.
+    /// Another process: of the refusals it knows only those on record.
     async fn next_process(&mut self) -> ActorRef<SessionMsg> {
         let ledger = Arc::new(Ledger::new(self.clock.clone()));
         *self.door.ledger.lock().expect("the ledger") = ledger.clone();
@@ -206,7 +206,7 @@ async fn ask_from(
     desk(actor).session(&secret, namespace).await
 }
 
-/// What the pool is to record.
+/// What the pool should record.
 async fn refusal(actor: &ActorRef<SessionMsg>, name: &str) -> Option<RefusedCredentials> {
     desk(actor).refusal(&ObjectKey::new("demo", name)).await
 }
@@ -238,7 +238,7 @@ async fn a_password_changed_in_vcenter_is_told_as_one_that_was_wrong_from_the_st
     assert_eq!(bench.knocks(), 1, "the bytes are not tried again");
 }
 
-/// The actor dies, as by the debug endpoint, and another begins with what it left.
+/// The actor dies, as with the debug endpoint, and another one begins with its ledger.
 async fn anew(bench: &Bench, actor: ActorRef<SessionMsg>) -> ActorRef<SessionMsg> {
     actor.kill_and_wait(None).await.expect("dead");
     bench.actor().await
@@ -290,7 +290,7 @@ async fn a_new_process_leaves_recorded_bytes_alone_for_the_rest_of_the_ten_minut
     assert_eq!(record.secret_resource_version, "1");
     assert_eq!(record.refused_at, Some(Time(bench.clock.wall())));
     bench.record(Some(record.clone()));
-    // An operator that crashes every minute: it tries once in ten minutes.
+    // An operator that crashes every minute tries once in ten minutes.
     for minute in 1..10 {
         bench.clock.turn(LOCKOUT / 10);
         let actor = bench.next_process().await;
@@ -319,14 +319,14 @@ async fn a_new_process_tries_a_changed_secret_and_keeps_nothing_of_what_is_taken
     let actor = bench.next_process().await;
     refused(&actor, "one").await;
     assert_eq!(bench.knocks(), 0, "on record");
-    // That only the metadata changed is known to the process that has tried the bytes, and what is recorded follows.
+    // A process that has tried the bytes knows that only the metadata changed. The record follows.
     bench.touch("2");
     bench.clock.turn(table::REFUSED_LOOK);
     refused(&actor, "one").await;
     let record = refusal(&actor, "one").await.expect("a record");
     assert_eq!(record.secret_resource_version, "2");
     assert_eq!(bench.knocks(), 0);
-    // Another process can not know it: it tries what it has no record of.
+    // Another process cannot know it: it tries bytes that it has no record of.
     let actor = bench.next_process().await;
     assert!(ask(&actor, "one").await.is_ok());
     assert_eq!(bench.knocks(), 1);
@@ -355,8 +355,8 @@ async fn a_secret_that_lacks_a_key_is_told_as_missing_and_one_with_a_bad_value_a
     assert_eq!(bench.knocks(), 0);
 }
 
-/// A pool asks every 24 s at most, and a changed Secret is promised to be heard within 30 s: what is left is for the others
-/// who ask for it in between.
+/// A pool asks at least every 24 s, and must notice a changed Secret within 30 s. The rest of that time is for other callers
+/// that ask in between.
 #[tokio::test(start_paused = true)]
 async fn a_secret_that_cannot_be_used_is_looked_at_again_and_again() {
     let bench = Bench::new();
@@ -414,7 +414,7 @@ async fn a_vcenter_that_does_not_answer_keeps_no_session_open_at_another() {
     assert_eq!(bench.door.site.with(|i| i.logouts), 1);
 }
 
-/// Each look finds other bytes, as where somebody guesses, or several Secrets of one user are wrong.
+/// Each read finds other bytes, as when a user guesses, or when several Secrets of one user are wrong.
 #[tokio::test(start_paused = true)]
 async fn other_bytes_in_other_secrets_are_tried_twice_and_told_when_the_next_time_is() {
     let bench = Bench::new();
@@ -440,7 +440,7 @@ async fn other_bytes_in_other_secrets_are_tried_twice_and_told_when_the_next_tim
         None,
         "nothing was refused"
     );
-    // What opened a session before is not kept away, and what is right is taken when its time has come.
+    // Bytes that opened a session before are not blocked. Right bytes are accepted when their time has come.
     bench.door.shut.store(false, Ordering::Relaxed);
     bench.set("password", "p");
     assert!(ask(&actor, "good").await.is_ok());
@@ -486,7 +486,7 @@ async fn a_secret_of_another_namespace_has_to_admit_the_pool() {
         assert!(told.message.contains(named), "{named}: {told}");
     }
     assert_eq!(bench.knocks(), 0, "nobody logs in for it");
-    // The same words where there is none: existence is no news for others.
+    // The same text if the Secret does not exist: other namespaces must not learn that.
     let held = bench.hub.with(|o| o.secret.take());
     bench.clock.turn(table::REFUSED_LOOK);
     assert_eq!(ask_from(&actor, "one", "tenant").await.err(), Some(told));
@@ -497,7 +497,7 @@ async fn a_secret_of_another_namespace_has_to_admit_the_pool() {
     assert!(ask_from(&actor, "one", "tenant").await.is_ok());
     assert!(ask_from(&actor, "one", "other").await.is_err());
     assert!(ask(&actor, "one").await.is_ok());
-    // What is taken back is gone as soon as the Secret is read again; its own namespace goes on.
+    // A withdrawn permission ends with the next read of the Secret. Pools of its own namespace continue.
     admit(None);
     bench.clock.turn(table::FRESH);
     assert!(ask(&actor, "one").await.is_ok());
@@ -533,7 +533,7 @@ async fn other_bytes_in_the_secret_close_the_session_of_the_old_ones_once_nobody
     drop(works);
     assert!(ask(&actor, "one").await.is_ok());
     assert_eq!((bench.knocks(), logouts(&bench)), (2, 1));
-    // What is written back is opened again, and the next one closed.
+    // The old bytes open a session again, and the other one is closed.
     bench.set("password", "p");
     bench.clock.turn(table::FRESH);
     for name in ["one", "two", "one"] {
@@ -561,7 +561,7 @@ async fn a_secret_that_cannot_be_read_keeps_its_session_on_the_books() {
         (1, 0),
         "the same session"
     );
-    // What it holds is known again: it is gone.
+    // Its content is known again: it is gone.
     bench.hub.with(|o| o.secret = None);
     bench.clock.turn(table::FRESH);
     assert!(ask(&actor, "one").await.is_err());

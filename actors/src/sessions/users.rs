@@ -1,4 +1,4 @@
-//! Who uses vCenters: the credentials that pools and records name. Each user may see other folders and VMs.
+//! The users of vCenters: the credentials that pools and records name. Each vCenter user may see other folders and VMs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ impl User {
     }
 }
 
-/// All credentials that pools or records name, in order; those that may not be used are left out.
+/// All credentials that pools or records name, in order, without those that may not be used.
 #[must_use]
 pub fn all(view: &dyn View, allowed: &[String]) -> Vec<User> {
     let mut found: BTreeMap<(ObjectKey, String), BTreeSet<String>> = BTreeMap::new();

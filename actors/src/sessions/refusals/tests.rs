@@ -48,7 +48,7 @@ fn again(refusals: &Refusals, login: &Login, second: u64) -> Option<Timestamp> {
 fn however_many_secrets_there_are_two_refusals_in_ten_minutes_are_all() {
     let mut refusals = Refusals::default();
     let mut told: Vec<u64> = Vec::new();
-    // A hundred Secrets with bytes of their own, each asked for every second of an hour.
+    // A hundred Secrets, each with other bytes, each asked for every second of an hour.
     for second in 0..3600 {
         for secret in 0..100 {
             let login = login(&secret.to_string());
@@ -81,7 +81,7 @@ fn what_somebody_has_just_written_comes_before_what_was_refused_already() {
             others: Some(m(600).wall)
         }
     );
-    // The first refusal does not count any more: there is room for what nobody has tried, not for what was refused.
+    // The first refusal does not count any more. There is room for bytes that were never tried, not for refused ones.
     assert_eq!(again(&refusals, &old, 600), Some(m(700).wall));
     assert_eq!(again(&refusals, &newer, 600), None);
     assert_eq!(again(&refusals, &old, 700), None);
@@ -97,7 +97,7 @@ fn bytes_that_opened_a_session_are_kept_away_by_no_other_secret() {
     }
     assert!(again(&refusals, &login("c"), 1).is_some());
     assert_eq!(again(&refusals, &good, 1), None);
-    // Refused themselves, they rest like any others, and the privilege is gone.
+    // When vCenter refuses them, they rest like all others, and lose their privilege.
     refusals.refused(&good, Door::Session, m(2));
     assert_eq!(again(&refusals, &good, 3), Some(m(602).wall));
     refusals.refused(&login("d"), Door::Session, m(601));
@@ -144,7 +144,7 @@ fn a_door_that_refuses_keeps_no_other_door_shut_but_counts() {
     assert_eq!(again(&refusals, &login("c"), 1), Some(m(600).wall));
 }
 
-/// What a pool has on record of that state of the Secret.
+/// The record of a pool about that state of the Secret.
 fn pool(account: Option<&str>, rv: &str, second: i64) -> Arc<VsphereAgentPool> {
     let record = RefusedCredentials {
         account: account.map(str::to_owned),
@@ -159,11 +159,11 @@ fn pool(account: Option<&str>, rv: &str, second: i64) -> Arc<VsphereAgentPool> {
 
 #[test]
 fn what_an_earlier_process_was_refused_has_the_rest_of_its_rest() {
-    // How old the refusal is when this process reads of it, by the wall clock; for how long the bytes rest then.
+    // The age of the refusal when this process reads it, by the wall clock, and how long the bytes then rest.
     let cases = [(0, 600), (1, 599), (599, 1), (600, 0), (9000, 0), (-5, 600)];
     for (age, rest) in cases {
         for account in [None, Some("u@vc.example")] {
-            // A process that has just begun: its own clock begins with zero.
+            // A process that has just started: its monotonic clock begins with zero.
             let began = Moment {
                 monotonic: Duration::ZERO,
                 wall: testing::at(10_000),
@@ -243,7 +243,7 @@ fn one_refusal_of_bytes_in_two_secrets_counts_once_after_a_restart() {
     let pools = [pool(account, "1", 100), pool(account, "2", 100)];
     let mut refusals = Refusals::default();
     refusals.recall(&one.account, &pools, m(200));
-    // Until both Secrets were read, nobody knows that their bytes are the same.
+    // Before both Secrets were read, it is not known that their bytes are the same.
     assert_eq!(again(&refusals, &mended, 200), Some(m(700).wall));
     refusals.identify(&one, &pools, m(200));
     refusals.identify(&two, &pools, m(200));
