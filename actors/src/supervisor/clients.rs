@@ -1,4 +1,4 @@
-//! How actors reach each other through the supervisor: pools their ISO caches, ISO caches the pools to wake.
+//! How actors reach each other through the supervisor: pools ask their ISO caches, and ISO caches wake pools.
 
 use std::time::Duration;
 

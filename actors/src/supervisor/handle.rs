@@ -1,4 +1,4 @@
-//! A live actor, whatever its kind.
+//! A live actor of any kind.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,14 +39,14 @@ impl Handle {
         }
     }
 
-    /// Tells it to look again; actors without passes ignore it.
+    /// Wakes it. Actors without passes ignore it.
     pub fn wake(&self, reason: &'static str) {
         if let Self::Shell(a, mailbox) = self {
             let _ = a.send_message(ShellMsg::Wake(reason, Some(mailbox.send())));
         }
     }
 
-    /// Wakes and requests on their way to it.
+    /// Wakes and requests in its mailbox.
     #[must_use]
     pub fn mailbox(&self) -> usize {
         match self {

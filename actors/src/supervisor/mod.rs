@@ -1,10 +1,10 @@
-//! The supervisor: finds or spawns the actor for a key, starts dead ones anew, stops those whose object is gone.
+//! The supervisor: finds or spawns the actor for a key, restarts dead ones, stops those whose object is gone.
 //!
-//! The tree is flat: an actor's end kills its linked children in the middle of whatever they do, so nobody but the
-//! supervisor has any (house.md §3).
+//! The tree is flat. The end of an actor kills its linked children in the middle of their work, so only the supervisor has
+//! children.
 //!
-//! Guarantees: one actor per key; a dead one is respawned only after it has stopped, within its own budget
-//! ([`restart`]); VM and pool actors are never given up. Assumption: the view was complete once before the first wake.
+//! Guarantees: there is one actor per key. A dead actor restarts only after it has stopped, within its own budget
+//! ([`restart`]). VM and pool actors always restart. Assumption: the view was complete once before the first wake.
 
 mod clients;
 pub mod exit;
@@ -68,11 +68,11 @@ pub struct Ports {
     pub tracer: Arc<dyn Tracer>,
     /// Settings that decisions depend on.
     pub settings: Settings,
-    /// Refused passwords; the connector's as well.
+    /// Refused passwords; shared with the connector.
     pub ledger: Arc<Ledger>,
     /// Which vCenters credentials Secrets may name.
     pub server_rule: ServerRule,
-    /// The way out.
+    /// The way to end the tree.
     pub exit: Arc<Exit>,
 }
 
@@ -86,26 +86,26 @@ pub enum SupervisorMsg {
     Resync,
     /// The backoff of a dead actor is over.
     Respawn(ActorKey),
-    /// The ISO cache for that key.
+    /// Get the ISO cache for that key.
     IsoCache(IsoKey, RpcReplyPort<Counted<IsoMsg>>),
-    /// That pool is being deleted: the ISO caches that live let go what only it wants.
+    /// That pool is being deleted: the live ISO caches release what only this pool needs.
     LeaveIsoCaches(ObjectKey),
-    /// All actors with their state.
+    /// Get all actors with their state.
     Describe(RpcReplyPort<Vec<Described>>),
     /// Kill the actors whose name starts with the text (debug endpoint only).
     Kill {
         /// Start of the name, e.g. `vm/` or `pool/ns/name`; `*` for all.
         which: String,
-        /// Let a handler fail instead of killing from outside.
+        /// Makes a handler fail instead of a kill from outside.
         panic: bool,
-        /// Names of those hit.
+        /// Names of the killed actors.
         reply: RpcReplyPort<Vec<String>>,
     },
     /// [`Exit::leave`] was called: all actors stop, sessions are closed.
     Shutdown,
 }
 
-/// Says that an actor ended, and whom it was about.
+/// Logs that an actor ended, with the object that it was about.
 fn tell_end(view: &dyn View, key: &ActorKey, why: &str, after: Duration) {
     let child = match key {
         ActorKey::Vm(key) => view.child(key).map(ManagedVm::read),
@@ -133,10 +133,10 @@ fn tell_end(view: &dyn View, key: &ActorKey, why: &str, after: Duration) {
 pub enum Life {
     /// It is.
     Alive,
-    /// It died, and is started anew.
+    /// It died, and restarts.
     #[serde(rename_all = "camelCase")]
     Restarting {
-        /// In so many seconds.
+        /// In this many seconds.
         in_seconds: f64,
     },
 }
@@ -147,15 +147,15 @@ pub enum Life {
 pub struct Described {
     /// `kind/key`.
     pub name: String,
-    /// Who starts it anew: the tree has one level.
+    /// Its supervisor, which restarts it: the tree has one level.
     pub supervisor: &'static str,
-    /// Alive, or on its way back.
+    /// Alive, or about to restart.
     pub life: Life,
-    /// How often it was started anew.
+    /// How often it restarted.
     pub restarts: u64,
-    /// Wakes and requests on their way to it; `null` when it is not alive.
+    /// Wakes and requests in its mailbox; `null` if it is not alive.
     pub mailbox: Option<usize>,
-    /// Its own words; `null` when it did not answer, or is not alive.
+    /// Its description of itself; `null` if it did not answer or is not alive.
     pub state: Option<Description>,
 }
 
@@ -166,7 +166,7 @@ pub struct SupervisorState {
     isos: Arc<dyn IsoCaches>,
     actors: BTreeMap<ActorKey, Handle>,
     by_id: BTreeMap<u64, ActorKey>,
-    /// Dead ones, and when (monotonic) each is started anew.
+    /// Dead actors, and when (monotonic) each restarts.
     pending: BTreeMap<ActorKey, Duration>,
     budgets: BTreeMap<ActorKey, Budget>,
     restarts: BTreeMap<ActorKey, u64>,

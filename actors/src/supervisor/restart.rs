@@ -1,23 +1,23 @@
-//! When a dead actor is started again: each actor has a budget of its own, with exponential backoff and a cap. Pure.
+//! When a dead actor restarts. Each actor has its own budget, with exponential backoff and a cap. Pure.
 
 use std::time::Duration;
 
 use crate::runtime::backoff;
 
-/// Restarts older than this are forgotten.
+/// Restarts older than this do not count.
 pub const WINDOW: Duration = Duration::from_secs(60);
 const FIRST: Duration = Duration::from_millis(100);
 const CAP: Duration = Duration::from_secs(5);
-/// Everybody waits for an infrastructure actor, and starting one costs nothing: it is never away for long.
+/// All actors wait for an infrastructure actor, and a start costs little. So it is never away for long.
 const INFRASTRUCTURE_CAP: Duration = Duration::from_secs(1);
-/// So many restarts of one infrastructure actor within the window end the process: something is wrong that only a new
-/// start, or a person, can mend.
+/// This many restarts of one infrastructure actor within the window end the process. Only a new process, or a user, can then
+/// repair the cause.
 const ESCALATE_AFTER: usize = 25;
 
 /// What to do about a death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Start it anew after that.
+    /// Restart it after that time.
     RestartAfter(Duration),
     /// End the process.
     Escalate,
@@ -30,7 +30,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Notes a death at `now` (monotonic). VM and pool actors are never given up; `infrastructure` ones escalate.
+    /// Records a death at `now` (monotonic). VM and pool actors always restart; `infrastructure` actors escalate.
     pub fn died(&mut self, now: Duration, infrastructure: bool) -> Verdict {
         self.deaths.retain(|at| now.saturating_sub(*at) < WINDOW);
         self.deaths.push(now);

@@ -1,4 +1,4 @@
-//! From what changed to who looks again. Pure; a wake carries no data.
+//! Decides which actors look again after a change. Pure; a wake carries no data.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -84,19 +84,19 @@ impl fmt::Display for ActorKey {
     }
 }
 
-/// What of an Agent's change tells whom it may concern.
+/// The parts of an Agent's change that decide which objects it may concern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentNews {
     /// Which.
     pub key: ObjectKey,
-    /// What it said before or says now; that it is free only where something of that is new.
+    /// Its words before and now. The words of a free Agent are only here if they changed.
     pub words: Words,
-    /// Labels that it had or has, where that makes a difference to who counts it.
+    /// Labels that it had or has, if they change which pools count it.
     pub counted: Vec<Labels>,
 }
 
 impl AgentNews {
-    /// Of an Agent that was so and is so.
+    /// The change of an Agent from `old` to `new`.
     #[must_use]
     pub fn between(key: ObjectKey, old: Option<&Agent>, new: Option<&Agent>) -> Self {
         let both = [old, new];
@@ -120,14 +120,14 @@ impl AgentNews {
         }
     }
 
-    /// A pool that counts Agents with these labels counts others now, or may.
+    /// Whether the count of a pool for Agents with these labels may have changed.
     fn counts_for(&self, wanted: &Labels) -> bool {
         let has = |labels: &Labels| wanted.iter().all(|(k, v)| labels.get(k) == Some(v));
         self.counted.iter().any(has)
     }
 }
 
-/// What a watch saw. `deep` says whether more than counts and rows of the status changed.
+/// What a watch saw. `deep`: more than counts and rows of the status changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A pool.
@@ -143,7 +143,7 @@ pub enum Change {
         key: ObjectKey,
         /// `spec.poolRef`.
         pool: ObjectKey,
-        /// Spec or metadata changed. The status is the VM actor's own writing: it knows it.
+        /// Spec or metadata changed. The VM actor itself writes the status, so it knows that.
         deep: bool,
     },
     /// An AgentMachine or a Machine.
@@ -152,11 +152,11 @@ pub enum Change {
     Agent(AgentNews),
     /// An InfraEnv.
     InfraEnv(ObjectKey),
-    /// What the Namespace of that name lets pools of other namespaces do.
+    /// What the Namespace of that name allows pools of other namespaces.
     Namespace(String),
 }
 
-/// Who looks again, and why.
+/// Which actors look again, and why.
 #[must_use]
 pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> {
     let mut out = Vec::new();
@@ -169,7 +169,7 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
                         .iter()
                         .map(|c| (ActorKey::Vm(ObjectKey::of(c.as_ref())), "pool")),
                 );
-                // A pool that came, went or moved may end or begin a conflict with its neighbours.
+                // A pool that appeared, disappeared or moved may end or begin a conflict with its neighbours.
                 out.extend(
                     view.pools()
                         .iter()
@@ -206,7 +206,7 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
             let of = |p: &VsphereAgentPool| agents_home::candidates(p).contains(key);
             for pool in view.pools().iter().filter(|p| of(p)) {
                 let key = ObjectKey::of(pool.as_ref());
-                // It may keep a VM from being made, or not any more.
+                // It may block the creation of a VM, or stop blocking it.
                 let made = |c: &VsphereAgent| {
                     let status = c.status.as_ref();
                     status.is_some_and(|s| s.vm.as_ref().is_some_and(|vm| vm.moref.is_some()))
@@ -231,8 +231,8 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
     out
 }
 
-/// Those VMs that the Agent names, or is recorded for, their pools, and those that serve an AgentMachine which has to do with it
-/// or that count it.
+/// The VMs that the Agent names or that record it, and their pools. Also the pools that serve an AgentMachine with a
+/// relation to the Agent, or that count the Agent.
 fn concerned_by(news: &AgentNews, view: &dyn View) -> Vec<(ActorKey, &'static str)> {
     let namespace = &news.key.namespace;
     let (mut vms, mut near) = (Vec::new(), BTreeSet::new());
@@ -259,8 +259,8 @@ fn concerned_by(news: &AgentNews, view: &dyn View) -> Vec<(ActorKey, &'static st
     out
 }
 
-/// Agents of the pool's VMs may be in that namespace: one of its InfraEnv, or of the InfraEnv that a VM boots from, whatever
-/// the spec says now.
+/// Whether Agents of the pool's VMs may be in that namespace: the one of its InfraEnv, or of the InfraEnv that a VM boots
+/// from, whatever the spec has now.
 fn has_agents_in(
     view: &dyn View,
     pool: &VsphereAgentPool,
@@ -277,7 +277,7 @@ fn has_agents_in(
         || view.children(key).iter().any(boots_from_there)
 }
 
-/// The pool lies in that namespace, or has to do with what lies there.
+/// Whether the pool is in that namespace, or depends on objects there.
 fn is_near(view: &dyn View, pool: &VsphereAgentPool, name: &str) -> bool {
     let control_plane = &pool.spec.control_plane_namespace;
     let homes = agents_home::candidates(pool);
@@ -298,7 +298,7 @@ mod tests {
         vm::testing::hub::Hub,
     };
 
-    /// The pool's spec names another InfraEnv by now.
+    /// The pool's spec now names another InfraEnv.
     #[test]
     fn an_agent_where_a_vm_boots_from_is_told_to_that_vm() {
         let child = with(child_with_vm("a"), |c| {

@@ -1,4 +1,4 @@
-//! The supervisor on virtual time: who lives, who comes back, who stays away.
+//! The supervisor on virtual time: which actors live, restart or stay away.
 
 use std::{
     sync::{
@@ -52,7 +52,7 @@ impl Connector for Void {
     }
 }
 
-/// A vCenter that refuses everybody; counts them.
+/// A vCenter that refuses every login, and counts them.
 struct Refusing(AtomicUsize, Ledger);
 
 #[async_trait]
@@ -80,7 +80,7 @@ impl IsoSource for Void {
     }
 }
 
-/// What was said of pools, in order, and who was started anew; the most VM actors that there were.
+/// The calls about pools in order, and the actors that restarted; also the highest number of VM actors.
 #[derive(Default)]
 struct Log(Mutex<Vec<String>>, AtomicI64);
 
@@ -127,7 +127,7 @@ impl Tree {
         Self::before(Arc::new(Void)).await
     }
 
-    /// The tree with the way to this vCenter.
+    /// The tree, connected to this vCenter.
     async fn before(connector: Arc<dyn Connector>) -> Self {
         let hub = Arc::new(Hub::default());
         hub.with(|o| {
@@ -199,7 +199,7 @@ impl Tree {
         }
     }
 
-    /// Those that are alive.
+    /// The live actors.
     async fn names(&self) -> Vec<String> {
         let all = self.all().await.into_iter();
         let alive = all.filter(|d| d.life == Life::Alive);
@@ -218,7 +218,7 @@ impl Tree {
         }
     }
 
-    /// Secrets that the session actor, as it lives now, has looked at.
+    /// Secrets that the present session actor has looked at.
     async fn looks(&self) -> u64 {
         let all = self.all().await;
         let sessions = all.into_iter().find(|d| d.name == "sessions");
@@ -246,7 +246,7 @@ async fn objects_get_their_actors_and_those_go_with_them() {
         mailboxes.into_iter().all(|m| m.is_some()),
         "each is counted"
     );
-    // Nobody tells that it went: the resync finds out.
+    // No event reports that it is gone: the resync finds out.
     tree.hub.with(|o| o.child = None);
     tree.after(backoff::RESYNC + Duration::from_secs(1)).await;
     assert!(!tree.names().await.contains(&VM.to_owned()));
@@ -275,7 +275,7 @@ async fn a_dead_actor_comes_back_after_its_own_backoff_and_no_other_notices() {
         tree.after(Duration::from_millis(400)).await;
         assert_eq!(tree.restarts(VM).await, n);
     }
-    // However often: a VM is never given up, and never tried hot.
+    // A VM actor always restarts, however often it dies, and never in a hot loop.
     for _ in 0..100 {
         tree.kill(VM, false).await;
         tree.after(Duration::from_secs(6)).await;
@@ -386,7 +386,7 @@ async fn a_dead_session_actor_leaves_to_the_next_what_vcenter_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_pools_series_go_only_when_its_pass_is_over() {
     let tree = Tree::start().await;
-    // Its pass waits for vCenter just now; it would set the gauges when that is over.
+    // Its pass now waits for vCenter, and would set the gauges after that.
     let running = tree
         .all()
         .await
@@ -456,7 +456,7 @@ async fn a_pool_that_is_being_deleted_lets_its_iso_go() {
         deep: true,
     };
     let _ = tree.supervisor.send_message(SupervisorMsg::Changed(change));
-    // A pass that was under way waits for its login as long as it may.
+    // A running pass waits for its login as long as it may.
     tree.after(Duration::from_secs(10)).await;
     assert!(!flies().await, "nobody wants it");
 }

@@ -1,4 +1,4 @@
-//! The supervisor's hands: spawning, stopping and describing the actors of its map.
+//! The actions of the supervisor: spawn, stop and describe the actors of its map.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -63,7 +63,7 @@ impl SupervisorState {
         }
     }
 
-    /// The actor is over and stays away. Its series go only now: a pass that still ran would have set them once more.
+    /// The actor has ended and stays away. Its series are dropped only now: a pass that still ran would have set them again.
     pub(super) fn forget(&mut self, key: &ActorKey) {
         self.budgets.remove(key);
         if let ActorKey::Pool(pool) = key {
@@ -71,7 +71,7 @@ impl SupervisorState {
         }
     }
 
-    /// The actor for that key, spawned if it is not there; `None` while a dead one waits out its backoff.
+    /// The actor for that key, spawned if it does not exist. `None` while a dead one waits for its backoff.
     pub(super) async fn ensure(
         &mut self,
         myself: &ActorRef<SupervisorMsg>,
@@ -172,7 +172,7 @@ impl SupervisorState {
         Counted::new(actor, self.mailbox(key))
     }
 
-    /// Tells the desks which session and placement actor is alive.
+    /// Publishes which session and placement actor is alive.
     pub(super) fn publish(&self, key: &ActorKey, handle: Option<&Handle>) {
         match (key, handle) {
             (ActorKey::Sessions, Some(Handle::Sessions(a))) => {
@@ -291,7 +291,7 @@ impl SupervisorState {
                 None => None,
             };
             if !matches!(asked, Some(CallResult::Success(()))) {
-                // It is dead, or a login keeps it waiting: what is open is closed all the same.
+                // The session actor is dead or waits for a login: the open sessions are closed nevertheless.
                 let closing = log_out_everywhere(connector.as_ref());
                 let _ = tokio::time::timeout(within, closing).await;
             }
