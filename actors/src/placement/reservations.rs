@@ -168,7 +168,7 @@ mod tests {
             .answered(key("a"), DATASTORE.to_owned(), 70, Duration::ZERO);
         assert_eq!(desk.reserved("x", &[child("a")], s(119)), 70);
         assert_eq!(desk.reserved("x", &[making("a")], s(119)), 100);
-        // One that nothing came of.
+        // A reservation whose VM was never created.
         let mut desk = Desk(Reservations::default());
         desk.0
             .answered(key("a"), DATASTORE.to_owned(), 70, Duration::ZERO);
@@ -203,7 +203,7 @@ mod tests {
         });
         assert_eq!(desk.reserved("x", &[elsewhere], s(0)), 0);
         assert_eq!(desk.reserved("x", &[making("a")], s(1)), 100);
-        // Its pool is gone, or asks for what cannot be.
+        // Its pool is gone, or asks for impossible values.
         desk.0.look(SERVER, &[making("a")], |_| None, s(2));
         assert_eq!(desk.0.beside(&key("x"))[DATASTORE], 100);
     }

@@ -66,7 +66,7 @@ impl Desk {
             .await
     }
 
-    /// That is what its status says of the VM.
+    /// Records this in its status.
     fn record(&self, name: &str, vm: impl FnOnce(&VsphereAgent) -> VmStatus) {
         self.hub.with(|o| {
             let mut all = o.others.iter_mut();
@@ -140,7 +140,7 @@ async fn what_is_asked_of_vcenter_stands_in_the_span_of_who_is_placed() {
     }
 }
 
-/// Who waited for too long asks again: a search for nobody would only keep others waiting.
+/// A VM actor that waited too long asks again: a search for its first request would only delay the others.
 #[tokio::test]
 async fn whoever_has_given_up_is_passed_over() {
     let told = Told::default();
@@ -183,7 +183,7 @@ async fn a_slow_create_holds_its_space_and_a_vm_that_is_there_gives_it_back() {
     let mut desk = Desk::new(300, 290).await;
     assert_eq!(desk.place("a").await.as_deref(), Ok("datastore-1"));
     desk.record("a", |c| intent(c, 1));
-    // Its create waits for its turn, and this actor's successor was told nothing.
+    // Its create waits for its turn, and a restarted actor knows nothing of the reservation.
     desk.clock.turn(10 * LAG);
     assert_eq!(desk.place("b").await.as_deref(), Ok("datastore-2"));
     desk.actor.stop(None);
@@ -191,7 +191,7 @@ async fn a_slow_create_holds_its_space_and_a_vm_that_is_there_gives_it_back() {
     assert_eq!(desk.place("b").await.as_deref(), Ok("datastore-2"));
     desk.record("a", running);
     assert_eq!(desk.place("b").await.as_deref(), Ok("datastore-2"));
-    // By now the figures would say what it takes.
+    // By now the datastore's figures would include the VM.
     desk.clock.turn(LAG);
     assert_eq!(desk.place("b").await.as_deref(), Ok("datastore-1"));
 }

@@ -107,7 +107,7 @@ fn the_field_to_blame_is_named() {
             on("h1"),
             Some("network"),
         ),
-        // Each is there somewhere, but never together.
+        // Each exists somewhere, but never together.
         (hosts(), on("h1"), on("h2"), Some("isoDatastore")),
         (
             hosts().into_iter().map(cut_off).collect(),
@@ -223,7 +223,7 @@ fn hosts_take_turns_only_where_no_drs_chooses() {
     };
     let picks = [0, 1, 2, 3].map(|turn| named(&all, turn).expect("a host"));
     assert_eq!(picks, ["h1", "h2", "h1", "h2"]);
-    // The other hosts of that cluster are in maintenance, say.
+    // For example, the other hosts of that cluster are in maintenance.
     let single = on_one_host(vec![store("d", 1, &["h1"])]);
     assert_eq!(named(&single, 7).as_deref(), Some("h1"));
     let mut compute = (*all.compute).clone();
