@@ -55,7 +55,7 @@ pub struct Orphan {
 }
 
 impl Orphan {
-    /// It was never switched on: the operator sets the boot order before that.
+    /// It was never powered on: the operator sets the boot order before that.
     #[must_use]
     pub fn never_ran(&self) -> bool {
         never_ran(&self.vm)
@@ -133,8 +133,8 @@ pub fn missing_in_scan<'a>(
         .collect()
 }
 
-/// Whether an orphan is removed without asking a person. All pools that could have made it have to agree, and live proof is
-/// still needed.
+/// Whether an orphan is removed without asking a user. All pools that could have made it must agree. Live proof is still
+/// needed.
 #[must_use]
 pub fn may_go<'a>(
     orphan: &Orphan,
@@ -157,8 +157,8 @@ pub fn may_go<'a>(
     home.peek().is_some() && home.all(removes)
 }
 
-/// A new look shows the VM as the scan found it, and our own create made it. A VM of the predecessor has our mark too and
-/// may run without a boot order, but its BIOS UUID does not follow from the mark.
+/// Whether a new look shows the VM as the scan found it, and our own create made it. A VM of the predecessor also has our
+/// marker after a takeover, and may run without a boot order. But its BIOS uuid does not follow from the marker.
 #[must_use]
 pub fn is_unchanged_and_ours(orphan: &Orphan, shown: &VmObservation) -> bool {
     let marker = &orphan.vm.marker;

@@ -1,16 +1,23 @@
-//! The orphan scan: marked VMs minus VsphereAgents, and VsphereAgents whose VM is not there (reliability.md: orphans are found).
+//! The orphan scan finds marked VMs without a VsphereAgent, and VsphereAgents whose VM is missing.
 //!
-//! Flow of a pass: every `--orphan-scan-interval`, per vCenter -> list of marked VMs, page by page -> pure [`judge`] -> what is
-//! nobody's is counted and said, again every [`SAID`]; recorded VMs that are gone or off are handed to their VM actors as doubts,
-//! which look for themselves. All vCenters are asked side by side, each for at most [`SCAN_WITHIN`].
+//! Flow of a pass: every `--orphan-scan-interval`, for each vCenter:
+//! - The scan lists the marked VMs page by page, and the pure [`judge`] compares them with the VsphereAgents.
+//! - It counts and announces the orphans, again every [`SAID`].
+//! - It passes recorded VMs that are missing or powered off to their VM actors as suspects. The VM actors look for
+//!   themselves.
 //!
-//! What a vCenter says is not trusted: an Event goes only into a namespace whose pools or VsphereAgents use that vCenter
-//! anyway, at most [`SAID_AT_ONCE`] a scan, and quotes what it was told.
+//! The scan asks all vCenters in parallel, each for at most [`SCAN_WITHIN`].
 //!
-//! Guarantees: nothing is destroyed but what our own create made, never ran, was nobody's in two scans, and is proven
-//! nobody's by a live read and a fresh look at the VM. No task is awaited for ever, and a VM counts as gone only when
-//! vCenter says that the task succeeded, or does not have the VM any more. A vCenter that does not answer, and a VM that
-//! cannot be destroyed, change nothing of what was known.
+//! The operator does not trust names from a vCenter. An Event is written only in a namespace whose pools or VsphereAgents
+//! use that vCenter. One scan writes at most [`SAID_AT_ONCE`] Events, and each Event quotes such names.
+//!
+//! Guarantees: the scan destroys a VM only if all of this holds:
+//! - Our own create made the VM, and it never ran.
+//! - It was an orphan in two scans.
+//! - A live read and a fresh look at the VM prove that it has no owner.
+//!
+//! The scan waits for each task only a limited time. A VM counts as gone only if vCenter reports that the task succeeded, or
+//! does not have the VM any more. If a vCenter does not answer, or a VM cannot be destroyed, the earlier knowledge stays.
 
 pub mod judge;
 #[cfg(test)]
@@ -48,27 +55,28 @@ use crate::{
     sessions::users,
 };
 
-/// The first scan waits that long, or an interval where that is shorter: a start has better things to do.
+/// The first scan waits this long after the start, or one interval if that is shorter: other work is more urgent then.
 pub const FIRST: Duration = Duration::from_secs(60);
 
-/// How long it counts as said that a VM is nobody's: then it is said again, for as long as it is true. API servers keep an
-/// Event for an hour by default (`--event-ttl`): with a scan every ten minutes there is always one to be seen.
+/// How long an announcement of an orphan counts. After that the scan announces it again, while it is still an orphan. API
+/// servers keep an Event for an hour by default (`--event-ttl`). So with a scan every ten minutes one Event is always
+/// visible.
 pub const SAID: Duration = Duration::from_secs(3000);
 const PACE: Pace = Pace {
     again: Some(SAID),
     ..Pace::NEWS
 };
 
-/// A scan of one vCenter that takes longer is given up; what was known of it stays.
+/// A scan of one vCenter that takes longer is stopped. The earlier knowledge of that vCenter stays.
 pub const SCAN_WITHIN: Duration = Duration::from_secs(300);
 
-/// So many VMs of one vCenter are said to be nobody's in one scan; the others in the next ones.
+/// How many orphans of one vCenter a scan announces. The next scans announce the others.
 pub const SAID_AT_ONCE: usize = 20;
 
-/// So much of a name that vCenter gave is repeated.
+/// The most characters of a name from vCenter that a message repeats.
 const QUOTED: usize = 80;
-/// Most marked VMs of one vCenter that are listed and judged, those that all its Secrets show together: more than all clusters
-/// on a vCenter make.
+/// The most marked VMs of one vCenter that the scan lists and judges, over all its Secrets together. All clusters of a
+/// vCenter together have fewer.
 pub const MOST_MARKED: usize = 20_000;
 
 /// What the scan remembers: a cache.
@@ -83,7 +91,7 @@ pub struct Memory {
 /// What is remembered of one vCenter.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// VMs that were nobody's in the last scan.
+    /// Orphans of the last scan.
     vms: BTreeSet<MoRef>,
     /// Which of them were announced.
     announcer: Announcer<MoRef>,
@@ -99,7 +107,7 @@ struct Place<'a> {
 pub struct OrphanScan {
     /// Ports.
     pub context: Context,
-    /// Where doubts are published.
+    /// Publishes the suspect VMs.
     pub doubts: Arc<watch::Sender<SuspectVms>>,
 }
 
@@ -143,7 +151,7 @@ async fn run(
     memory.due = Some(now + interval);
     let within = SCAN_WITHIN.min(interval.max(FIRST));
     let reached = sessions(&context, within, &mut verdict).await;
-    // Only who reached all of them knows that one is not named any more.
+    // Only a scan that reached all vCenters knows that one is not named any more.
     if verdict.waiting_on.is_empty() {
         let named: BTreeSet<&str> = reached.keys().map(String::as_str).collect();
         forget_others(&named, &doubts, &mut memory);
@@ -185,7 +193,7 @@ fn unending(server: &str, within: Duration) -> ReconcileError {
     ReconcileError::transient(ErrorSource::Vsphere, reason::VCENTER_UNREACHABLE, message)
 }
 
-/// What was known of vCenters that no pool and no record names any more.
+/// Forgets vCenters that no pool and no record names any more.
 fn forget_others(named: &BTreeSet<&str>, doubts: &watch::Sender<SuspectVms>, memory: &mut Memory) {
     memory
         .known
@@ -197,7 +205,7 @@ fn forget_others(named: &BTreeSet<&str>, doubts: &watch::Sender<SuspectVms>, mem
     });
 }
 
-/// The users of one vCenter, each of whom may see other folders, and the namespaces whose pools or records name them.
+/// The users of one vCenter, and the namespaces whose pools or records name them. Each user may see other folders.
 #[derive(Default)]
 struct Users {
     sessions: Vec<Arc<dyn VCenter>>,
@@ -235,7 +243,7 @@ async fn sessions(
     found
 }
 
-/// All that carries a mark, with the users that see it.
+/// All VMs with a marker, with the users that see them.
 struct Marked {
     vms: Vec<MarkedVm>,
     seen_by: BTreeMap<MoRef, Vec<Arc<dyn VCenter>>>,
@@ -294,7 +302,7 @@ async fn scan(
     let before = context.view.all_children();
     let marked = Marked::list(&users.sessions).await?;
     let vms = &marked.vms;
-    // A VM that was made meanwhile has its record by now: intent comes before effect.
+    // A VM that was created in the meantime already has its record: the record is written before the create.
     let children = context.view.all_children();
     let missing_in_scan = judge::missing_in_scan(server, vms, before.iter().map(AsRef::as_ref));
     doubts.send_if_modified(|all| {
@@ -320,14 +328,14 @@ async fn scan(
         let fate = match removed {
             Ok(true) => continue,
             Ok(false) => "it is left alone".to_owned(),
-            // The others may go all the same.
+            // The other VMs may still be removed.
             Err(trouble) => {
                 let fate = format!("it could not be destroyed: {trouble}");
                 about(&orphan).in_scope(|| tell(server, trouble, verdict));
                 fate
             }
         };
-        // The first time it may be one whose record the view does not show yet.
+        // At the first scan the view may not show its record yet.
         if known.vms.contains(&orphan.vm.moref) && quota > 0 {
             let said = || announce(context, &place, &orphan, &fate, known);
             quota -= usize::from(about(&orphan).in_scope(said));
@@ -339,8 +347,7 @@ async fn scan(
     Ok(())
 }
 
-/// A span in which every line says whom it is about: the VsphereAgent that was. Its machine, and with it the trace, is not
-/// known any more.
+/// A span that adds the former VsphereAgent to every log line. Its machine, and so the trace, is no longer known.
 fn about(orphan: &Orphan) -> tracing::Span {
     let marker = &orphan.vm.marker;
     tracing::error_span!(
@@ -350,7 +357,8 @@ fn about(orphan: &Orphan) -> tracing::Span {
     )
 }
 
-/// Live proof, a fresh look, and the end of a VM that never ran, by whichever user may; `true`: it is gone.
+/// Proves by live reads that a VM has no owner, and destroys a VM that never ran, as any user that may do so. `true`: it is
+/// gone.
 async fn remove(
     context: &Context,
     users: &[Arc<dyn VCenter>],
@@ -376,7 +384,8 @@ async fn remove_as(
 ) -> Result<bool, ReconcileError> {
     let marker = &orphan.vm.marker;
     let key = ObjectKey::new(&marker.namespace, &marker.name);
-    // The wait for a slot comes before the looks, which are of no worth after it. Its pool is not known: these share a line.
+    // The wait for a slot comes before the looks, because the looks would be out of date after it. The VM's pool is not
+    // known, so all these VMs share one line.
     let ticket = session
         .slots()
         .ask(Errand::Remove, &ObjectKey::new("", "orphans"));
@@ -414,8 +423,8 @@ async fn remove_as(
     Ok(true)
 }
 
-/// One task, awaited no longer than any other; `true`: the VM is gone. Where nobody knows how the task ended, the VM
-/// itself tells.
+/// Runs one task, with the same time limit as other tasks. `true`: the VM is gone. If the end of the task is unknown, a look
+/// at the VM decides.
 async fn destroy(
     context: &Context,
     session: &dyn VCenter,
@@ -443,7 +452,7 @@ async fn destroy(
     }
     let gone = session.observe(moref).await?.is_none();
     match ended {
-        // It goes on without us, and the next scan finds what became of it.
+        // The task continues in vCenter, and the next scan finds its result.
         Err(_) if !gone => Err(endless(orphan)),
         _ => Ok(gone),
     }
@@ -459,13 +468,13 @@ fn endless(orphan: &Orphan) -> ReconcileError {
     ReconcileError::transient(ErrorSource::Vsphere, reason::VM_BUSY, message)
 }
 
-/// What vCenter calls something, as a quotation: nothing of it can be taken for our own words.
+/// A name from vCenter as a quotation, so that no part of it looks like the operator's own text.
 fn quoted(text: &str) -> String {
     let short: String = text.chars().take(QUOTED).collect();
     format!("{short:?}")
 }
 
-/// `fate`: what became of it in this scan, as a clause. `true`: it was said now.
+/// `fate`: what happened to it in this scan, as a clause. `true`: it was announced now.
 fn announce(
     context: &Context,
     place: &Place<'_>,
@@ -493,7 +502,8 @@ fn announce(
     true
 }
 
-/// An Event about the VsphereAgent in the mark; only where its namespace uses that vCenter: it is the vCenter's word.
+/// Writes an Event about the VsphereAgent in the marker. It does so only if its namespace uses that vCenter, because the
+/// name comes from the vCenter.
 fn notify(
     context: &Context,
     place: &Place<'_>,

@@ -21,10 +21,10 @@ use crate::{
     },
 };
 
-/// What the bench's settings say.
+/// The interval in the bench's settings.
 const INTERVAL: Duration = Duration::from_secs(600);
 
-/// A VM of another VsphereAgent that nobody knows, made and never switched on.
+/// A VM of an unknown VsphereAgent, created and never powered on.
 fn lost(id: &str) -> VmObservation {
     with(shown(&child("a"), PowerState::Off), |v| {
         v.moref = MoRef::new("VirtualMachine", id);
@@ -88,7 +88,7 @@ async fn what_never_ran_goes_at_the_second_look() {
     let mut scans = Scans::of(vec![lost("vm-7")]).await;
     scans.next().await;
     assert_eq!(scans.destroyed(), 0, "it may be in the making");
-    // Between two scans nothing is asked.
+    // Between two scans vCenter gets no request.
     let due = scans.pass().await.again;
     assert_eq!(due, Some(INTERVAL));
     scans.next().await;
@@ -182,7 +182,7 @@ async fn a_destroy_task_that_does_not_end_holds_up_neither_the_scan_nor_the_othe
     assert!(scans.said(event::ORPHAN_VM_DESTROYED).is_empty());
     let said = scans.said(event::ORPHAN_VM);
     assert!(said[0].contains("has not ended"), "{said:?}");
-    // vCenter goes on with it. It is known all the while, and so is another that comes.
+    // vCenter continues the task. The VM stays known all the time, and so does another one that appears.
     scans.bench.site.with(|i| i.vms.push(lost("vm-8")));
     let verdict = scans.next().await;
     assert_eq!(verdict.waiting_on[0].0, "TaskInProgress");
@@ -248,7 +248,7 @@ async fn what_ran_is_said_once_and_left_alone() {
 
 #[tokio::test]
 async fn the_api_server_and_a_fresh_look_have_the_last_word() {
-    // The view does not show the VsphereAgent any more (or yet); the API server has it.
+    // The view does not show the VsphereAgent any more, or not yet. The API server has it.
     let mut scans = Scans::of(vec![lost("vm-7")]).await;
     scans.next().await;
     let its_own = with(child("a"), |c| c.metadata.uid = Some("nobodys".to_owned()));
@@ -276,7 +276,7 @@ async fn a_vcenter_that_nobody_names_any_more_is_forgotten() {
     assert!(scans.bench.doubts.borrow().is_empty());
 }
 
-/// Two users of one vCenter, each of whom sees a folder of his own.
+/// Two users of one vCenter. Each sees only a folder of its own.
 struct Users {
     first: Site,
     others: Site,
@@ -371,13 +371,13 @@ async fn a_recorded_vm_that_is_gone_is_looked_for_by_its_actor() {
     scans.bench.site.with(|i| i.vms.clear());
     scans.next().await;
     assert!(scans.bench.doubts.borrow()["vc.example"].contains(&at));
-    // Its Agent never came, so that it is made anew, after proof; one that serves is only said.
+    // Its Agent never came, so the operator proves that and makes the VM again. A VM that serves is only announced.
     scans.bench.until(|b| b.vm().attempt == Some(2)).await;
     assert_eq!(running(&scans.bench.child()).attempt, Some(1));
     assert_eq!(scans.bench.child().name_any(), "a");
 }
 
-/// A mark is whatever somebody wrote there: it names neither a namespace for an Event, nor its words.
+/// A user can write any text as a marker. It must not choose the namespace of an Event, nor its words.
 #[tokio::test]
 async fn an_event_goes_only_where_the_vcenter_is_used_and_quotes_it() {
     let foreign = with(lost("vm-7"), |v| {
@@ -404,7 +404,7 @@ async fn an_event_goes_only_where_the_vcenter_is_used_and_quotes_it() {
     assert!(one.note.len() < 1000 && !one.note.contains('\n'), "{one:?}");
 }
 
-/// Answers at once by one Secret, never by the others.
+/// Answers at once with one Secret, and never with the others.
 struct Half {
     good: Site,
 }

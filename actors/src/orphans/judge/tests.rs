@@ -40,7 +40,7 @@ fn a_marked_vm_is_somebodys_by_uid_and_attempt() {
     let ours = child_with_vm("a");
     let is = |why: Why| vec![("vm-a".to_owned(), why)];
     assert_eq!(why(&[on("vm-a")], std::slice::from_ref(&ours)), []);
-    // Registered anew: another reference, and the recorded one is not there.
+    // Registered again in vCenter: it has another reference, and the recorded one does not exist.
     assert_eq!(why(&[on("vm-9")], std::slice::from_ref(&ours)), []);
     let copied = why(&[on("vm-a"), on("vm-9")], std::slice::from_ref(&ours));
     assert_eq!(copied, [("vm-9".to_owned(), Why::Copy)]);
@@ -49,7 +49,7 @@ fn a_marked_vm_is_somebodys_by_uid_and_attempt() {
     assert_eq!(why(&[on("vm-a")], &[at_attempt(2)]), is(Why::Superseded));
     let later = vm("vm-a", marker(&child("a"), 2), PowerState::On);
     assert_eq!(why(&[later], std::slice::from_ref(&ours)), is(Why::Ahead));
-    // A record that was lost is older than any VM.
+    // A lost record is older than any VM.
     assert_eq!(why(&[on("vm-a")], &[child("a")]), is(Why::Ahead));
 }
 
