@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// References of recorded VMs that the last scan did not show, or not switched on, by vCenter.
+/// References of recorded VMs that the last scan did not show, or showed as not powered on, by vCenter.
 pub type SuspectVms = BTreeMap<String, BTreeSet<String>>;
 
 /// Settings of the operator that decisions depend on.
@@ -28,10 +28,10 @@ pub type SuspectVms = BTreeMap<String, BTreeSet<String>>;
 pub struct Settings {
     /// How long a powered-on VM may take to register its Agent (`--agent-discovery-timeout`).
     pub discovery_timeout: Duration,
-    /// How often each vCenter is scanned for VMs that are nobody's (`--orphan-scan-interval`).
+    /// How often the operator scans each vCenter for orphan VMs (`--orphan-scan-interval`).
     pub orphan_scan_interval: Duration,
-    /// The only namespaces beside the pool's own from which credentials may be read (`--secret-namespaces`); empty: any whose
-    /// Secret admits the pool.
+    /// The only namespaces, besides the pool's own, from which credentials may be read (`--secret-namespaces`). Empty: any
+    /// namespace whose Secret allows the pool.
     pub secret_namespaces: Vec<String>,
 }
 
@@ -52,14 +52,14 @@ pub struct Context {
     pub instruments: Arc<dyn Instruments>,
     /// Machines' traces.
     pub tracer: Arc<dyn Tracer>,
-    /// What the last scan of a vCenter did not show as it is recorded.
+    /// Recorded VMs that the last scan of a vCenter did not show as recorded.
     pub doubts: watch::Receiver<SuspectVms>,
     /// Settings.
     pub settings: Settings,
 }
 
 impl Context {
-    /// Counts a task that is submitted to `server` now, for as long as the answer lives.
+    /// Counts a task that is now submitted to `server`, while the returned guard lives.
     #[must_use]
     pub fn in_flight(&self, server: &str, kind: EffectKind) -> InFlight<'_> {
         self.instruments.task_began(server, kind.name());
@@ -72,7 +72,7 @@ impl Context {
     }
 }
 
-/// A task that counts as long as somebody waits for it, however that ends.
+/// A task that counts while its actor waits for it. Every end of the wait drops it.
 pub struct InFlight<'a> {
     context: &'a Context,
     server: String,

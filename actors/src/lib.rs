@@ -1,12 +1,14 @@
 //! Decisions and actors of agent-forge.
 //!
-//! This crate decides; it never talks to a cluster or a vCenter itself. It knows ports (traits, [`ports`]) that
-//! `src/` implements over kube and reqwest, and that tests implement in memory. Time, randomness and the
-//! environment enter as values.
+//! This crate decides. It never talks to a cluster or a vCenter itself. It knows ports (traits, [`ports`]). `src/`
+//! implements them over kube and reqwest, and tests implement them in memory. Time, randomness and the environment enter as
+//! values.
 //!
-//! Reading order: [`domain`] (what things are), [`demand`] and [`lifecycle`] (who needs a host, and what becomes of a VM that
-//! no Machine needs), [`pool`] and [`vm`] (the pure decisions and the actors that carry
-//! them out), [`iso`], [`sessions`], [`supervisor`].
+//! Reading order:
+//! - [`domain`]: what things are.
+//! - [`demand`] and [`lifecycle`]: who needs a host, and what happens to a VM that no Machine needs.
+//! - [`pool`] and [`vm`]: the pure decisions, and the actors that carry them out.
+//! - [`iso`], [`sessions`], [`supervisor`]: the ISO caches, the vCenter sessions, and the tree of actors.
 
 pub mod context;
 pub mod demand;

@@ -1,4 +1,4 @@
-//! What becomes of a VM that no Machine needs: the one place that decides it. Pure.
+//! The one place that decides what happens to a VM that no Machine needs. Pure.
 //!
 //! Flow: the pool actor asks for each VM that it may release. The VM actor asks when the VsphereAgent is being deleted, and
 //! when the Agent of the VM does not come. The orphan scan asks for a VM that no VsphereAgent records.
@@ -21,7 +21,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// What becomes of a VM in the end.
+    /// What happens to a VM in the end.
     const fn end(self) -> Fate {
         match self {
             Self::Cleanup(Some(CleanupPolicy::Retain)) => Fate::LeaveToPeople,
@@ -29,7 +29,7 @@ impl Policy {
         }
     }
 
-    /// People get the VM in the end. It keeps its Agent, and does not wait for its Machine.
+    /// Users get the VM in the end. It keeps its Agent, and does not wait for its Machine.
     #[must_use]
     pub fn leaves_to_people(self) -> bool {
         self.end() == Fate::LeaveToPeople
@@ -86,18 +86,18 @@ pub enum Why {
 pub struct OrphanVm {
     /// No VsphereAgent can need it: its own is gone, or has a later attempt.
     pub is_ownerless: bool,
-    /// It was never switched on.
+    /// It was never powered on.
     pub never_ran: bool,
     /// The scan before found the same.
     pub is_confirmed: bool,
 }
 
-/// What becomes of the VM.
+/// What happens to the VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It stays for now.
     Stay(Stay),
-    /// It stays for good: people decide about it.
+    /// It stays for good: users decide about it.
     LeaveToPeople,
     /// It is removed with its Agent.
     Remove,
@@ -143,7 +143,7 @@ impl FreeVm {
             return Fate::Stay(Stay::MachineRemains);
         }
         let end = policy.end();
-        // The records of a deleted pool are released, whatever becomes of the VMs.
+        // The records of a deleted pool are released, whatever happens to the VMs.
         if end == Fate::LeaveToPeople && !self.pool_deleting {
             return end;
         }
