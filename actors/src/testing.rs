@@ -160,7 +160,7 @@ pub fn infra_env() -> InfraEnv {
     born(infra, NAMESPACE, "infra".to_owned())
 }
 
-/// A condition of somebody else's.
+/// A condition on an object of another controller.
 pub fn condition(type_: &str, status: &str, reason: &str) -> ForeignCondition {
     ForeignCondition {
         type_: type_.to_owned(),
@@ -199,7 +199,7 @@ pub fn agent_machine(name: &str) -> AgentMachine {
     born(am, CONTROL_PLANE, format!("am-{name}"))
 }
 
-/// Makes an AgentMachine one that has its Agent.
+/// Gives an AgentMachine its Agent.
 pub fn reserve(am: &mut AgentMachine, agent: &Agent) {
     let status = am.status.get_or_insert_default();
     status.agent_ref = Some(NamespacedName {
@@ -236,7 +236,7 @@ pub fn mac(name: &str) -> String {
     format!("00:50:56:00:{hi:02x}:{lo:02x}")
 }
 
-/// Recorded identity and place of the VM of a VsphereAgent, before anything was done in vCenter.
+/// Recorded identity and place of the VM of a VsphereAgent, before the first call to vCenter.
 pub fn intent(child: &VsphereAgent, attempt: u32) -> VmStatus {
     let uid = child.uid().unwrap_or_default();
     VmStatus {

@@ -1,4 +1,4 @@
-//! A layer that keeps what spans and their events say, and a tracer that keeps phases.
+//! A tracing layer that records spans and their events, and a tracer that records phases.
 
 use std::{
     collections::BTreeMap,
@@ -23,19 +23,19 @@ use crate::{
     ports::tracer::{PhaseSpan, Tracer, Under},
 };
 
-/// What is not asked for one subscriber is not asked at all: while only one has ever been registered, a callsite goes by the
-/// thread that comes there first, and that of another test has none. So there is always another one.
+/// Keeps a second subscriber alive. While only one subscriber was ever registered, the first thread at a callsite decides
+/// whether the callsite is enabled. That may be a thread of another test, without a subscriber.
 fn never_alone() {
     static ANOTHER: std::sync::OnceLock<tracing::Dispatch> = std::sync::OnceLock::new();
     ANOTHER.get_or_init(|| tracing::Dispatch::new(tracing_subscriber::registry()));
 }
 
-/// Fields with their values as text; an event's words are its field `message`.
+/// Fields with their values as text. An event's text is its field `message`.
 #[derive(Clone, Debug, Default)]
 pub struct Fields(BTreeMap<&'static str, String>);
 
 impl Fields {
-    /// What a field says.
+    /// The value of a field.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
@@ -57,19 +57,19 @@ pub struct Span {
     name: &'static str,
     /// Its fields.
     pub fields: Fields,
-    /// What was said in it, in order.
+    /// Its events, in order.
     pub events: Vec<Fields>,
 }
 
 impl Span {
-    /// The words of its events, in order.
+    /// The messages of its events, in order.
     pub fn said(&self) -> Vec<&str> {
         let words = self.events.iter().filter_map(|e| e.get("message"));
         words.collect()
     }
 }
 
-/// All spans, and all that was said in them or outside; clones keep the same.
+/// All spans, and all events in them or outside. Clones share them.
 #[derive(Clone, Default)]
 pub struct Told {
     spans: Arc<Mutex<Vec<Span>>>,
@@ -77,20 +77,20 @@ pub struct Told {
 }
 
 impl Told {
-    /// Keeps what this thread says until the guard goes.
+    /// Records the spans and events of this thread until the guard is dropped.
     pub fn here(&self) -> DefaultGuard {
         never_alone();
         let all = tracing_subscriber::registry().with(self.clone());
         tracing::subscriber::set_default(all)
     }
 
-    /// The spans of that name, in the order in which they began.
+    /// The spans of that name, in order of their begin.
     pub fn spans(&self, name: &str) -> Vec<Span> {
         let all = self.all();
         all.iter().filter(|s| s.name == name).cloned().collect()
     }
 
-    /// What was said, in order, in whatever span.
+    /// All events, in order, in any span or outside.
     pub fn lines(&self) -> Vec<Fields> {
         self.lines.lock().expect("lock").clone()
     }
@@ -99,7 +99,7 @@ impl Told {
         self.spans.lock().expect("lock")
     }
 
-    /// Ids are given anew once a span is over: the last one is meant.
+    /// Span ids are used again after a span has ended: this means the last one.
     fn change(&self, id: &Id, change: impl FnOnce(&mut Span)) {
         if let Some(span) = self.all().iter_mut().rev().find(|s| s.id == *id) {
             change(span);
@@ -133,12 +133,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Told {
     }
 }
 
-/// The phases of machines that were told, in order, each once, as long as nobody forgets; clones keep the same.
+/// The recorded phases of machines, in order, each once, until they are forgotten. Clones share them.
 #[derive(Clone, Default)]
 pub struct Phases(Arc<Mutex<Vec<PhaseSpan>>>);
 
 impl Phases {
-    /// Those of that name.
+    /// The phases of that name.
     pub fn named(&self, name: &str) -> Vec<PhaseSpan> {
         let all = self.0.lock().expect("lock");
         all.iter().filter(|s| s.name == name).cloned().collect()
