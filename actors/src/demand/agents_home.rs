@@ -1,5 +1,5 @@
-//! Where a pool's InfraEnv is, and with it its Agents: they live in the InfraEnv's namespace, which need not be the
-//! pool's (upstream-contract.md §6.1, §8.2 L).
+//! Finds the namespace of a pool's InfraEnv, and of its Agents. Agents are in the InfraEnv's namespace, which may differ
+//! from the pool's.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ use crate::{
     ports::cluster::View,
 };
 
-/// Namespaces in which the InfraEnv may be, in order of preference: the one that the spec names; else the pool's own,
+/// Namespaces in which the InfraEnv may be, in order of preference. If the spec names one, only that. Else the pool's own,
 /// then the control plane's.
 #[must_use]
 pub fn candidates(pool: &VsphereAgentPool) -> Vec<ObjectKey> {
@@ -42,9 +42,10 @@ pub fn candidates(pool: &VsphereAgentPool) -> Vec<ObjectKey> {
     }
 }
 
-/// The Agents that name the VM of that VsphereAgent; no other may run there. They are looked for in every namespace in which
-/// the InfraEnv may be (it may have gone, or moved, while its Agents serve), in that of the one that the VM boots from, and
-/// in that where its Agent was seen before. In key order.
+/// The Agents that name the VM of that VsphereAgent, in key order. No other Agent may run there. The search covers:
+/// - Each namespace in which the InfraEnv may be. It may have been deleted or moved while its Agents serve.
+/// - The namespace of the InfraEnv that the VM boots from.
+/// - The namespace where its Agent was seen before.
 #[must_use]
 pub fn naming(
     view: &dyn View,
@@ -61,9 +62,12 @@ pub fn naming(
         .collect()
 }
 
-/// The Agents that a decision about the pool may go by: those that name a VM of its VsphereAgents, those that one of these
-/// AgentMachines names, or that name it, and for each of them the first of the namespace `home` that it could be given now.
-/// In key order. Each question about all Agents has the same answer for these.
+/// The Agents that a decision about the pool may use, in key order:
+/// - Those that name a VM of its VsphereAgents.
+/// - Those that one of these AgentMachines names, or that name it.
+/// - For each of these AgentMachines, the first Agent of the namespace `home` that it could get now.
+///
+/// A question about all Agents has the same answer for these.
 #[must_use]
 pub fn of_pool(
     view: &dyn View,
@@ -90,7 +94,7 @@ pub fn of_pool(
     all.into_values().collect()
 }
 
-/// Namespaces in which Agents of these may be.
+/// Namespaces in which Agents of these VsphereAgents may be.
 #[must_use]
 pub fn namespaces<'a>(
     pool: Option<&VsphereAgentPool>,
@@ -106,8 +110,8 @@ pub fn namespaces<'a>(
     all
 }
 
-/// Where an Agent of that VM is, whether or not it is in view: its name is the uuid that its firmware shows, which is
-/// the VM's in either byte order.
+/// Keys that an Agent of that VM can have, in view or not. Its name is the uuid that its firmware shows: the VM's, in either
+/// byte order.
 #[must_use]
 pub fn names(pool: Option<&VsphereAgentPool>, child: &ManagedVm) -> Vec<ObjectKey> {
     let Some(identity) = &child.identity else {
@@ -119,8 +123,8 @@ pub fn names(pool: Option<&VsphereAgentPool>, child: &ManagedVm) -> Vec<ObjectKe
     namespaces.flat_map(each).collect()
 }
 
-/// Those of them that an Agent can have which the VM's own has to be told from: where the InfraEnv that the VM boots from
-/// is on record, in its namespace alone.
+/// The keys among them of Agents that could be confused with the VM's own. If the InfraEnv that the VM boots from is on
+/// record, only the keys in its namespace.
 #[must_use]
 pub fn own_names(pool: Option<&VsphereAgentPool>, child: &ManagedVm) -> Vec<ObjectKey> {
     let identity = child.identity.as_ref();
@@ -130,7 +134,7 @@ pub fn own_names(pool: Option<&VsphereAgentPool>, child: &ManagedVm) -> Vec<Obje
     all
 }
 
-/// The InfraEnv, and where it is or would be looked for first; in namespaces that admit the pool alone.
+/// The InfraEnv, and its key or the key that is tried first. The search covers only namespaces that allow the pool.
 #[must_use]
 pub fn find(
     view: &dyn View,

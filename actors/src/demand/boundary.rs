@@ -1,13 +1,16 @@
-//! What a pool may use outside its own namespace: THE rule, asked wherever a pool, its own or another, is about to count.
+//! What a pool may use outside its own namespace. This is the one rule, used wherever a decision includes this pool or
+//! another one.
 //!
-//! A namespace admits pools of another one by its annotation `allow-pools-from` ([`grants`]). Asked of a pool are
-//! - the namespace of the NodePool that an AgentMachine names; of an AgentMachine that names none, its own namespace;
-//! - each namespace in which the InfraEnv may be. One that is refused is not looked into.
+//! A namespace allows pools of another one by its annotation `allow-pools-from` ([`grants`]). The rule checks two kinds of
+//! namespaces:
+//! - The namespace of the NodePool that an AgentMachine names. If it names none, its own namespace.
+//! - Each namespace in which the InfraEnv may be. The operator does not look into one that refuses the pool.
 //!
-//! Guarantees: what lies in the pool's own namespace needs no grant. A pool that is refused serves nobody and is in
-//! nobody's way. Its recorded hosts are still recognised, fenced and removed: no grant is asked for that.
-//! A namespace that the operator does not serve (`--namespaces`) admits nobody, whatever its annotation says.
-//! Assumption: whoever may edit a Namespace answers for all that lies in it.
+//! Guarantees: objects in the pool's own namespace need no grant. A pool that is refused serves no AgentMachine and blocks
+//! no other pool. Its recorded hosts are still recognised, fenced and removed: that needs no grant. A namespace that the
+//! operator does not serve (`--namespaces`) allows no pool, whatever its annotation contains.
+//!
+//! Assumption: a user who may edit a Namespace is responsible for all objects in it.
 
 use std::{
     borrow::Borrow,
@@ -25,7 +28,7 @@ use crate::{
     ports::cluster::View,
 };
 
-/// The annotations of the Namespaces that were asked for.
+/// The annotations of the Namespaces that a decision needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
     annotations: BTreeMap<String, Option<String>>,
@@ -43,7 +46,7 @@ impl FromIterator<(String, Option<String>)> for Grants {
 }
 
 impl Grants {
-    /// Reads what a decision about these pools and AgentMachines goes by.
+    /// Reads what a decision about these pools and AgentMachines needs.
     #[must_use]
     pub fn read<'a>(
         view: &dyn View,
@@ -74,7 +77,7 @@ impl Grants {
         }
     }
 
-    /// Whether the pool may use what lies in `namespace`.
+    /// Whether the pool may use objects in `namespace`.
     #[must_use]
     pub fn admit(&self, namespace: &str, pool: &VsphereAgentPool) -> bool {
         let own = pool.metadata.namespace.as_deref().unwrap_or_default();
@@ -93,7 +96,7 @@ impl Grants {
         all
     }
 
-    /// Those that refuse the pool.
+    /// The namespaces that refuse the pool.
     #[must_use]
     pub fn refused_homes(&self, pool: &VsphereAgentPool) -> Vec<String> {
         let all = agents_home::candidates(pool).into_iter();
@@ -105,8 +108,8 @@ impl Grants {
         refused
     }
 
-    /// The namespace whose grant the pool lacks to serve this AgentMachine: that of its NodePool, else that of the
-    /// InfraEnv, where none in which it may be admits the pool.
+    /// The namespace whose grant the pool lacks to serve this AgentMachine. It is that of its NodePool. Else it is that of
+    /// the InfraEnv, if no namespace in which it may be allows the pool.
     #[must_use]
     pub fn lacking(&self, pool: &VsphereAgentPool, am: &AgentMachine) -> Option<String> {
         let owner = owner(am);
@@ -123,26 +126,26 @@ impl Grants {
         refused.filter(|_| self.homes(pool).is_empty())
     }
 
-    /// The pool's control plane namespace, where the operator does not serve it.
+    /// The pool's control plane namespace, if the operator does not serve it.
     #[must_use]
     pub fn unserved_control_plane(&self, pool: &VsphereAgentPool) -> Option<String> {
         let namespace = &pool.spec.control_plane_namespace;
         self.unserved.get(namespace).cloned()
     }
 
-    /// Whether the AgentMachine's owner lets the pool see it.
+    /// Whether the owner of the AgentMachine allows the pool to see it.
     #[must_use]
     pub fn shows(&self, pool: &VsphereAgentPool, am: &AgentMachine) -> bool {
         self.admit(owner(am), pool)
     }
 
-    /// Whether the pool serves this AgentMachine, and may.
+    /// Whether the pool serves this AgentMachine, and is allowed to.
     #[must_use]
     pub fn serves(&self, pool: &VsphereAgentPool, am: &AgentMachine) -> bool {
         classify::belongs(pool, am) && self.lacking(pool, am).is_none()
     }
 
-    /// What a pool of namespace `own` is told of namespaces that it may not use, and who can change that.
+    /// The message for a pool of namespace `own` about namespaces that it may not use, and who can change that.
     #[must_use]
     pub fn sentence(&self, namespaces: &[String], own: &str) -> String {
         let (unserved, refusing): (Vec<&str>, Vec<&str>) = namespaces
@@ -156,7 +159,7 @@ impl Grants {
     }
 }
 
-/// The namespace that says who may serve the AgentMachine: that of the NodePool that it names, else its own.
+/// The namespace that decides who may serve the AgentMachine: that of the NodePool that it names, else its own.
 fn owner(am: &AgentMachine) -> &str {
     let named = am.node_pool().map(|(namespace, _)| namespace);
     let own = am.metadata.namespace.as_deref().unwrap_or_default();

@@ -30,12 +30,12 @@ use crate::{
 /// How long an AgentMachine must wait before a VM is made for it: the provider claims a free Agent that fits within tens of
 /// milliseconds.
 pub const DEBOUNCE: Duration = Duration::from_millis(500);
-/// How long the provider may leave a fitting free Agent unclaimed before a VM is made all the same.
+/// How long the provider may leave a fitting free Agent unclaimed. After that the operator makes a VM.
 pub const FREE_AGENT_GRACE: Duration = Duration::from_secs(60);
 /// How long an AgentMachine may lack conditions or the provider's finalizer before the pool reports it and acts.
 pub const PROVIDER_GRACE: Duration = Duration::from_secs(60);
 
-/// Characters of a provider's error that are repeated.
+/// The most characters of a provider's error that a message repeats.
 const LONGEST_ERROR: usize = 300;
 
 /// Whether one AgentMachine asks for a host.
@@ -45,7 +45,7 @@ pub enum DemandState {
     Host,
     /// Needs a host, but the provider writes no conditions: only one VM until one such AgentMachine is served.
     HostUnconfirmed,
-    /// A VsphereAgent of ours is for it already.
+    /// One of our VsphereAgents is for it already.
     InFlight,
     /// Has, or is just getting, an Agent.
     Served,
@@ -71,17 +71,17 @@ pub enum DemandReason {
     MachinePending,
     /// It does not report `NoSuitableAgents`.
     NotWaiting,
-    /// Its provider cannot look for an Agent, and reports why.
+    /// The provider cannot look for an Agent, and reports why.
     SearchFailed(String),
-    /// Seen waiting only just now.
+    /// It has just begun to wait.
     Debouncing,
-    /// A free Agent fits: the provider's to bind.
+    /// A free Agent fits: the provider should bind it.
     FreeAgentFits(String),
     /// No conditions yet.
     ConditionsMissing,
     /// The provider's finalizer is missing.
     ProviderNotAccepting,
-    /// A namespace does not admit the pool: the sentence that names it.
+    /// A namespace does not allow the pool: the sentence that names it.
     NamespaceNotAllowed(String),
     /// `spec.agent.labels` of the pool has this key, which another service uses.
     LabelRefused(String),
@@ -100,11 +100,11 @@ pub enum DemandReason {
 pub struct Demand {
     /// The AgentMachine.
     pub agent_machine: Arc<AgentMachine>,
-    /// Its owner Machine, where it is there.
+    /// Its owner Machine, if it exists.
     pub machine: Option<MachineFacts>,
-    /// Whether it asks, and for what reason not.
+    /// Whether it asks, and if not, why.
     pub state: DemandState,
-    /// What its conditions say, without regard to anything else.
+    /// What its conditions show, without regard to other facts.
     pub sign: WaitingSign,
 }
 
@@ -126,7 +126,7 @@ impl Demand {
 pub struct Facts<'a> {
     /// The pool.
     pub pool: &'a VsphereAgentPool,
-    /// What namespaces admit.
+    /// What namespaces allow.
     pub grants: &'a Grants,
     /// Other pools of the same control plane namespace that are not being deleted.
     pub other_pools: &'a [Arc<VsphereAgentPool>],
@@ -140,11 +140,11 @@ pub struct Facts<'a> {
     pub agent_namespace: &'a str,
     /// uids of AgentMachines that a VsphereAgent of ours is for.
     pub in_flight: &'a dyn Fn(&AgentMachine) -> bool,
-    /// Whether a VM is on record for it. Anybody may make a VsphereAgent; its record only the operator writes.
+    /// Whether a VM is on record for it. Users can create a VsphereAgent, but only the operator writes its record.
     pub on_record: &'a dyn Fn(&AgentMachine) -> bool,
     /// VsphereAgents of other pools, by the uid of the AgentMachine that they are for.
     pub made_by_others: &'a BTreeMap<String, ObjectKey>,
-    /// What keeps VMs from being made from the pool's InfraEnv.
+    /// Why no VM may be made from the pool's InfraEnv.
     pub guard: Option<&'a Guard>,
     /// Since when (monotonic) each AgentMachine was seen waiting, by uid.
     pub waiting_since: &'a BTreeMap<String, Duration>,
@@ -154,9 +154,10 @@ pub struct Facts<'a> {
     pub wall: Timestamp,
 }
 
-/// Does this pool mean to serve this AgentMachine? Whether it may is another question ([`Grants::serves`]). By HyperShift's NodePool annotation (`namespace/name`; the control plane
-/// namespace belongs to one HostedCluster, so the name decides); without the annotation, by its selector, every label
-/// of which the pool must offer on its Agents.
+/// Whether this pool is meant to serve this AgentMachine. Whether it may is another question ([`Grants::serves`]).
+///
+/// HyperShift's NodePool annotation (`namespace/name`) decides. The control plane namespace belongs to one HostedCluster, so
+/// the name is enough. Without the annotation the selector decides: the pool must offer each of its labels on its Agents.
 #[must_use]
 pub fn belongs(pool: &VsphereAgentPool, agent_machine: &AgentMachine) -> bool {
     if agent_machine.namespace().as_deref() != Some(pool.spec.control_plane_namespace.as_str()) {
@@ -186,7 +187,7 @@ pub fn classify(facts: &Facts<'_>) -> Vec<Demand> {
     facts
         .agent_machines
         .iter()
-        // Of one that is not shown to it the pool learns nothing but what its own VM is on record for.
+        // Of an AgentMachine that the pool may not see, it learns only that its own VM is on record for it.
         .filter(|am| belongs(facts.pool, am))
         .filter(|am| facts.grants.shows(facts.pool, am) || (facts.on_record)(am))
         .map(|am| {
@@ -361,7 +362,7 @@ fn refused(facts: &Facts<'_>, am: &AgentMachine) -> Option<DemandReason> {
         .map(|key| DemandReason::LabelRefused(key.to_owned()))
 }
 
-/// Why an AgentMachine that reports something else than that it waits does not ask.
+/// Why an AgentMachine does not ask, if it does not report that it waits.
 fn not_asking(am: &AgentMachine) -> DemandReason {
     let Some(error) = am.search_error() else {
         return DemandReason::NotWaiting;
@@ -370,7 +371,7 @@ fn not_asking(am: &AgentMachine) -> DemandReason {
     DemandReason::SearchFailed(first.chars().take(LONGEST_ERROR).collect())
 }
 
-/// The provider could bind this Agent to that AgentMachine, and it is not promised to another one by our pin.
+/// Whether the provider could bind this Agent to that AgentMachine, and our pin does not promise it to another one.
 #[must_use]
 pub fn is_free_for(agent: &Agent, am: &AgentMachine) -> bool {
     let promised = agent

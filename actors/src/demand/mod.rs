@@ -1,4 +1,4 @@
-//! Who needs a host, where its Agents live, and what a pool may use in other namespaces.
+//! Which AgentMachines need a host, where their Agents are, and what a pool may use in other namespaces.
 
 pub mod agents_home;
 pub mod boundary;

@@ -1,7 +1,7 @@
-//! Preparing and fencing: the two patches an Agent ever gets from us. Pure.
+//! Prepare and fence: the only two patches that the operator writes to an Agent. Pure.
 //!
-//! Prepare: ONE patch that makes exactly the right AgentMachine bind exactly this Agent. Fence: the Agent can no longer
-//! be claimed by anybody, from the moment its Machine is being deleted (upstream-contract.md §0.15).
+//! Prepare: ONE patch with which exactly the right AgentMachine binds exactly this Agent. Fence: no AgentMachine can claim
+//! the Agent any more, from the moment its Machine is being deleted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,11 +25,11 @@ use crate::{
     ports::cluster::AgentPatch,
 };
 
-/// Roles that the Assisted Installer knows (upstream-contract.md §3.1). The pool's role is a NodePool role and may be
-/// any word; the Agent's is `worker` then.
+/// Roles that the Assisted Installer knows. The pool's role is a NodePool role and may be any word. For other words the
+/// Agent's role is `worker`.
 const INSTALLER_ROLES: [&str; 5] = ["auto-assign", "master", "arbiter", "worker", "bootstrap"];
 
-/// Labels that the pool puts on every Agent of its own.
+/// Labels that the pool sets on each of its Agents.
 #[must_use]
 pub fn base_labels(pool: &VsphereAgentPool) -> Labels {
     let mut labels = pool.spec.agent.labels.clone();
@@ -39,14 +39,14 @@ pub fn base_labels(pool: &VsphereAgentPool) -> Labels {
     labels
 }
 
-/// Start of keys that OSAC goes by.
+/// Start of the keys that OSAC uses.
 const OSAC: &str = "osac.openshift.io/";
 /// Start of our own keys.
 const OWN: &str = "agent-forge.containeroo.ch/";
 
-/// The first key of `spec.agent.labels` that a service reads more from than that the Agent is this pool's: the claim and
-/// what else is the assisted service's or the provider's, what OSAC goes by, and our own. The label `nodepool` of ours is
-/// a pool's to set: it tells pools of one selection apart, and nothing else is read from it.
+/// The first key of `spec.agent.labels` that a pool may not set, because a service reads more from it than the Agent's pool.
+/// Such keys are the claim, the labels of the assisted service and the provider, those that OSAC uses, and our own. A pool
+/// may set our label `nodepool`: it separates pools with one selection, and has no other use.
 #[must_use]
 pub fn refused_label(pool: &VsphereAgentPool) -> Option<&str> {
     let is_refused = |key: &&String| {
@@ -57,7 +57,7 @@ pub fn refused_label(pool: &VsphereAgentPool) -> Option<&str> {
     keys.find(is_refused).map(String::as_str)
 }
 
-/// What is said of [`refused_label`].
+/// The message for [`refused_label`].
 #[must_use]
 pub fn refused_label_sentence(key: &str) -> String {
     format!(
@@ -66,8 +66,8 @@ pub fn refused_label_sentence(key: &str) -> String {
     )
 }
 
-/// Value of the selection pin: the AgentMachine's bare name; where another AgentMachine of that name exists in another
-/// namespace, the name and 8 characters of its uid (predecessor.md §1). Shortened to a label value.
+/// Value of the selection pin: the AgentMachine's bare name. If another namespace has an AgentMachine of that name: the name
+/// and 8 characters of its uid. Shortened to a label value.
 #[must_use]
 pub fn pin_value(agent_machine: &AgentMachine, name_is_ambiguous: bool) -> String {
     let name = agent_machine.name_any();
@@ -83,7 +83,7 @@ pub fn pin_value(agent_machine: &AgentMachine, name_is_ambiguous: bool) -> Strin
     format!("{head}-{short}")
 }
 
-/// The pin that the AgentMachine carries, if any.
+/// The AgentMachine's pin, if it has one.
 #[must_use]
 pub fn pinned(agent_machine: &AgentMachine) -> Option<&String> {
     agent_machine
@@ -139,7 +139,7 @@ pub fn prepare_as(
         uid: agent.uid().unwrap_or_default(),
         resource_version: agent.resource_version().unwrap_or_default(),
         labels,
-        // The predecessor had decided to delete its VM, and that was taken back.
+        // The predecessor had decided to delete its VM, and that was withdrawn.
         annotations: is_let_go(agent)
             .then(|| (CLEANUP_VM_ANNOTATION.to_owned(), None))
             .into_iter()
@@ -151,8 +151,8 @@ pub fn prepare_as(
     Ok((!is_empty(&patch)).then_some(patch))
 }
 
-/// Whether the VsphereAgent as it is now still wants the Agent that was to be prepared for it as it was `planned`: its VM
-/// may be given up, let go, or another one since.
+/// Whether the present VsphereAgent still wants the Agent that the operator planned to prepare. Since the plan, the VM may
+/// have been given up, released or replaced.
 #[must_use]
 pub fn is_wanted_by(planned: &ManagedVm, live: &ManagedVm) -> bool {
     let uuid = |child: &ManagedVm| child.identity.as_ref().map(|i| i.bios_uuid);
@@ -160,17 +160,18 @@ pub fn is_wanted_by(planned: &ManagedVm, live: &ManagedVm) -> bool {
     same && !live.given_up && !live.deleting
 }
 
-/// Whether a prepared Agent still waits for a person's approval.
+/// Whether a prepared Agent still waits for the approval of a user.
 #[must_use]
 pub fn awaits_approval(pool: &VsphereAgentPool, agent: &Agent) -> bool {
     !pool.spec.agent.approve() && !agent.spec.approved
 }
 
-/// The patch that takes `agent` out of every selection; `None` when it is out already.
+/// The patch that removes `agent` from every selection; `None` if it is already out of all.
 ///
-/// Takes off every label that the selector of one of `choosers` (the AgentMachines of all hosted clusters: they may share
-/// the Agents' namespace) or the pool's own labels could match on, the pin and what the assisted service and the provider write excepted; where some selector would still
-/// match what is left, the approval goes as well, unless the service would give it again (`auto_approved`).
+/// It removes each label that the selector of one of `choosers` or the pool's own labels could match on. `choosers` are the
+/// AgentMachines of all hosted clusters: they may share the Agents' namespace. It keeps the pin, and labels that the
+/// assisted service and the provider write. If some selector would still match the rest, it also withdraws the approval. It
+/// does not do that if the service would approve the Agent again (`auto_approved`).
 #[must_use]
 pub fn fence(
     own_labels: &Labels,
@@ -181,9 +182,9 @@ pub fn fence(
     fenced(own_labels, choosers, auto_approved, false, agent)
 }
 
-/// As [`fence`], for an Agent whose VM goes: the approval goes whatever anybody asks for now, for the provider takes approved
-/// ones alone, and an AgentMachine may be made at any moment (upstream-contract.md §1.5). Where the service would give it
-/// again, the labels have to do.
+/// As [`fence`], for an Agent whose VM is being removed. It always withdraws the approval: the provider takes only approved
+/// Agents, and a new AgentMachine may appear at any time. If the service would approve the Agent again, removing the labels
+/// must be enough.
 #[must_use]
 pub fn seal(
     own_labels: &Labels,
@@ -201,7 +202,7 @@ fn fenced(
     whatever: bool,
     agent: &Agent,
 ) -> Option<AgentPatch> {
-    // Unapproved it is chosen by nobody; where the service approves it again, its labels go.
+    // No AgentMachine chooses an unapproved Agent. If the service approves it again, its labels are removed.
     let out = is_let_go(agent) && !agent.spec.approved && !auto_approved;
     if out {
         return None;
@@ -236,7 +237,7 @@ fn fenced(
     (!is_empty(&patch)).then_some(patch)
 }
 
-/// The predecessor has decided to delete the VM that runs it (predecessor.md §6).
+/// Whether the predecessor has decided to delete the VM of this Agent.
 #[must_use]
 pub fn is_let_go(agent: &Agent) -> bool {
     agent.annotations().contains_key(CLEANUP_VM_ANNOTATION)

@@ -1,4 +1,4 @@
-//! Who admits whom, and what a pool that is not admitted still does.
+//! Which namespaces allow which pools, and what a refused pool still does.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn grants(all: &[(&str, &str)]) -> Grants {
     all.iter().map(entry).collect()
 }
 
-/// A world that a pool of another namespace looks at, as these annotations have it.
+/// What a pool of another namespace sees of this world, with these annotations.
 fn seen_from_outside(mut world: World, granted: &[(&str, &str)]) -> World {
     world.pool = foreign();
     world.grants = granted
@@ -71,7 +71,7 @@ fn the_owner_of_the_node_pool_says_who_may_serve_it() {
         (Some(theirs.as_str()), &[][..], Some(NAMESPACE)),
         (Some(&theirs), &[(NAMESPACE, ATTACKER)], None),
         (Some(&theirs), &[(NAMESPACE, "other")], Some(NAMESPACE)),
-        // The control plane's grant is not the NodePool's, where that is named.
+        // If a NodePool is named, its grant counts and not the control plane's.
         (Some(&theirs), &[(CONTROL_PLANE, ATTACKER)], Some(NAMESPACE)),
         (None, &[(NAMESPACE, ATTACKER)], Some(CONTROL_PLANE)),
         (None, &[(NAMESPACE, ATTACKER), (CONTROL_PLANE, "*")], None),
@@ -168,7 +168,7 @@ fn a_grant_lets_it_serve_and_its_end_stops_pins_creates_and_approvals() {
     assert!(prepares(given).actions.iter().any(is_approval));
     let stopped = prepares(&[]);
     assert!(stopped.actions.is_empty(), "{:?}", stopped.actions);
-    // Its own host is still on its books, and it says what that waits for.
+    // Its own host is still on record, and the pool shows what that host waits for.
     let needs: Vec<_> = stopped.demands.iter().map(|c| &c.state).collect();
     assert!(
         matches!(
@@ -220,7 +220,7 @@ fn a_pool_that_is_not_admitted_is_in_nobodys_way() {
 
 #[test]
 fn what_a_pool_gathers_of_a_namespace_that_refuses_it_is_its_own_hosts_alone() {
-    // It has a name that one of the pool's AgentMachines has.
+    // Its name is also the name of one of the pool's AgentMachines.
     let metal = with(foreign_agent("metal"), |a| {
         a.spec.hostname = Some("x".to_owned())
     });
@@ -262,7 +262,7 @@ fn a_namespace_that_is_not_served_admits_nobody_and_is_told_apart() {
     .observed();
     assert!(s.refusing().is_empty(), "{:?}", s.refusing());
     s.grants.unserved.insert(CONTROL_PLANE.to_owned());
-    // Nothing of a namespace that is not served is in view.
+    // The view shows nothing of a namespace that is not served.
     s.agent_machines.clear();
     assert_eq!(s.refusing(), [CONTROL_PLANE]);
     assert!(!s.grants.admit(CONTROL_PLANE, &s.pool));

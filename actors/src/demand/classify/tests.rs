@@ -1,4 +1,4 @@
-//! Demand as a table: one AgentMachine that needs a host, one fact changed, and what it is given.
+//! Demand as a table: one AgentMachine that needs a host, one changed fact, and the result.
 
 use super::{DemandReason, DemandState, classify};
 use crate::{
@@ -41,7 +41,7 @@ fn classified(s: &Observed) -> Vec<classify::Demand> {
     })
 }
 
-/// The need of the only AgentMachine, `None` where it is none of this pool's.
+/// The demand of the only AgentMachine; `None` if it is not this pool's.
 fn need(change: impl FnOnce(&mut World)) -> Option<DemandState> {
     let mut world = World::waiting(&["a"]);
     change(&mut world);
@@ -120,7 +120,7 @@ fn who_does_not_ask_is_left_in_peace() {
     assert_eq!(need(other_trouble), quiet(DemandReason::NotWaiting));
     let failed = |error: &str| quiet(DemandReason::SearchFailed(error.to_owned()));
     assert_eq!(need(says("AgentNotYetFound", None)), failed(""));
-    // However much its provider says of it.
+    // However long the text of its provider is.
     let long = says("AgentNotYetFound", Some("é".repeat(1000)));
     assert_eq!(need(long), failed(&"é".repeat(300)));
 }
@@ -179,7 +179,7 @@ fn two_pools_that_claim_the_same_one_both_stand_still() {
     };
     let other = ObjectKey::new(NAMESPACE, "other");
     assert_eq!(need(rival), later(DemandReason::PoolConflict(other), None));
-    // One of another NodePool is no rival.
+    // A pool of another NodePool is no rival.
     assert_eq!(
         need(|w| w.other_pools.push(pool("other"))),
         Some(DemandState::Host)
@@ -214,7 +214,7 @@ fn a_silent_provider_is_waited_for_then_taken_at_its_silence() {
         need(refused(60)),
         later(DemandReason::ProviderNotAccepting, None)
     );
-    // Both at once: no trial for one that the provider does not accept.
+    // Both at once: no trial VM for an AgentMachine that the provider does not accept.
     let both = |w: &mut World| {
         w.agent_machines[0].status = None;
         w.agent_machines[0].metadata.finalizers = None;
@@ -312,7 +312,7 @@ fn an_agent_machine_belongs_by_node_pool_and_else_by_what_it_selects() {
         need(by_labels(&[("customer", "example"), ("zone", "x")])),
         None
     );
-    // The pin and what the service writes are not the pool's to offer, and alone say nothing of a pool.
+    // A pool cannot offer the pin or labels of the service. These labels alone do not assign an AgentMachine to a pool.
     const SERVICE: (&str, &str) = ("inventory.agent-install.openshift.io/cpu-vendor", "x");
     let beside = by_labels(&[("customer", "example"), (AGENT_MACHINE_LABEL, "a")]);
     assert_eq!(need(beside), Some(DemandState::Host));

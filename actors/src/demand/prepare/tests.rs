@@ -1,4 +1,4 @@
-//! The two patches as tables: what an Agent is given, and what is taken from it.
+//! The two patches as tables: what an Agent gets, and what it loses.
 
 use super::{awaits_approval, fence, pin_value, prepare, prepare_as, seal};
 use crate::{
@@ -109,7 +109,7 @@ fn the_role_is_one_that_the_installer_knows() {
             .expect("satisfiable")
             .expect("a patch");
         assert_eq!(patch.role.as_deref(), Some(given), "{role}");
-        // The NodePool's word stands in the label all the same.
+        // The label has the NodePool's word nevertheless.
         assert_eq!(patch.labels[NODE_POOL_ROLE_LABEL].as_deref(), Some(role));
     }
 }
@@ -159,7 +159,7 @@ fn another_hostname_changes_nothing_else() {
     );
 }
 
-/// The predecessor takes the approval and writes which VM is to go (predecessor.md §6).
+/// The predecessor withdraws the approval and records which VM it deletes.
 #[test]
 fn an_agent_that_the_predecessor_let_go_is_fenced_until_it_is_prepared_again() {
     let (mut agent, am) = discovered();
@@ -185,7 +185,7 @@ fn an_agent_that_the_predecessor_let_go_is_fenced_until_it_is_prepared_again() {
     apply(&mut agent, &patch);
     assert!(agent.spec.approved && agent.annotations().is_empty());
     assert_eq!(prepare(&pool, &am, "a", &agent), Ok(None));
-    // Without that word an unapproved Agent is not taken for fenced.
+    // Without that record an unapproved Agent does not count as fenced.
     agent.spec.approved = false;
     assert!(fence(&own, &choosers, false, &agent).is_some());
 }
@@ -201,7 +201,7 @@ fn a_pin_is_the_name_unless_that_is_ambiguous_or_no_label_value() {
     let pin = pin_value(&long, false);
     assert_eq!(pin, format!("{}-12345678", "x".repeat(54)));
     assert!(pin.len() <= 63);
-    // A cut never ends in what a label value may not end in.
+    // A shortened value never ends with a character that a label value may not end with.
     let dotted = with(
         agent_machine(&format!("{}.{}", "y".repeat(53), "z".repeat(20))),
         |am| {
@@ -283,7 +283,7 @@ fn where_no_label_keeps_somebody_away_the_approval_goes_too() {
         let choosers = [Arc::new(chooser)];
         let patch = fence(&base_labels(&pool(POOL)), &choosers, false, &agent);
         assert_eq!(patch.and_then(|p| p.approved), Some(false), "{name}");
-        // The service would give it again, and so on for ever.
+        // The service would approve it again, and so on for ever.
         let labels = base_labels(&pool(POOL));
         let patch = fence(&labels, &choosers, true, &agent);
         assert_eq!(patch.and_then(|p| p.approved), None, "{name}");
@@ -349,7 +349,7 @@ fn an_agent_whose_vm_goes_loses_its_approval_whoever_asks_today() {
     assert_eq!(fenced.and_then(|p| p.approved), None);
     let sealed = seal(&none, &nobodys, false, &agent).expect("a patch");
     assert_eq!(sealed.approved, Some(false));
-    // The service would give it again.
+    // The service would approve it again.
     let again = seal(&none, &nobodys, true, &agent);
     assert_eq!(again.and_then(|p| p.approved), None);
     apply(&mut agent, &sealed);
