@@ -160,8 +160,9 @@ impl Client {
             .await
     }
 
-    /// An object below a datacenter: by its path in the datacenter's folder, by inventory path, or by its bare name at
-    /// any depth (a datastore may be part of a cluster). `field` is the field of the spec with the name.
+    /// An object below a datacenter, found by its path in the datacenter's folder, by inventory path, or by its bare name.
+    /// The bare name may be at any depth: a datastore may be part of a cluster. `field` is the field of the spec with the
+    /// name.
     pub(crate) async fn find_below(
         &self,
         datacenter: &MoRef,

@@ -3,9 +3,9 @@
 //! [`TaskHub`] gives each waiter to the watcher. The watcher is a task of its own that starts with the first waiter. It
 //! keeps the long poll and at most one `ModifyListView` in flight. Tasks that come and go meanwhile share the next one.
 //!
-//! Every waiter learns an end: success, the task's fault, `Vanished` for a task that vCenter does not know, or an error
-//! after vCenter was silent for the patience of the options. A lost session or reply ends no wait: the watcher makes a
-//! new view and filter, and vCenter reports the current state of each task. A reported end is known to callers that ask
+//! Every waiter gets a result: success, the task's fault, or `Vanished` for a task that vCenter does not know. If vCenter is
+//! silent for the patience of the options, the waiter gets an error. A lost session or reply ends no wait: the watcher makes
+//! a new view and filter, and vCenter reports the current state of each task. A reported end is known to callers that ask
 //! again. Without tasks there are no requests.
 
 mod ends;

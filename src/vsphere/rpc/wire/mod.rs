@@ -1,5 +1,7 @@
-//! Shapes on the wire. What we send is typed, with `_typeName` first in every data object, as the vendor's schema wants
-//! it; what comes is read leniently: unknown fields are ignored, `_typeName` may stand anywhere.
+//! Shapes on the wire.
+//!
+//! Requests are typed. They have `_typeName` first in every data object, because the vendor's schema wants it. Replies are
+//! read leniently: unknown fields are ignored, and `_typeName` may be anywhere.
 
 pub(crate) mod collector;
 pub(crate) mod device;
