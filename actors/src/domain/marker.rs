@@ -65,7 +65,7 @@ impl Marker {
             && self.cluster_id.chars().all(id)
     }
 
-    /// Same VsphereAgent of the same cluster, whatever the attempt.
+    /// Whether both name the same VsphereAgent of the same cluster, at any attempt.
     #[must_use]
     pub fn same_owner(&self, other: &Self) -> bool {
         self.cluster_id == other.cluster_id && self.uid == other.uid

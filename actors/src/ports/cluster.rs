@@ -31,7 +31,7 @@ pub trait View: Send + Sync {
     /// All watches have delivered their first list, and this process is the leader. Before that, no actor may decide
     /// anything.
     fn ready(&self) -> bool;
-    /// Identity of the management cluster that goes into markers and uuids.
+    /// Identity of the management cluster, which is part of markers and uuids.
     fn cluster_id(&self) -> String;
     /// All pools.
     fn pools(&self) -> Vec<Arc<VsphereAgentPool>>;

@@ -59,7 +59,7 @@ pub struct PoolView {
 pub trait Instruments: Send + Sync {
     /// A pool's gauges.
     fn pool(&self, pool: &ObjectKey, gauges: &PoolGauges);
-    /// Sets what the metrics show of a pool beside its counts. Series that `_view` no longer has disappear.
+    /// Sets what the metrics show of a pool beside its counts. A series that is not in the view any more disappears.
     fn pool_view(&self, _pool: &ObjectKey, _view: &PoolView) {}
     /// A pool has work at that vCenter, and its ISO uses that cache. The series of vCenters and caches that no pool uses any
     /// more disappear.

@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, PartialEq, Eq)]
 pub struct IsoUrl(url::Url);
 
-/// A text is not a usable ISO URL. The error shows nothing of its content.
+/// A text is not a usable ISO URL. The error does not show its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an absolute http or https URL")]
 pub struct BadIsoUrl;

@@ -396,7 +396,7 @@ mod tests {
             };
             given.insert(error.reason());
         }
-        // The type name of a fault that is none of ours.
+        // The type name of an unknown fault.
         given.remove("");
         let listed: BTreeSet<String> = REASONS.map(str::to_owned).into();
         assert_eq!(given, listed);

@@ -45,7 +45,7 @@ pub struct PlaceCandidates {
     pub store: MoRef,
     /// The datastores of `store`, whatever their state.
     pub datastores: Arc<Vec<Datastore>>,
-    /// The ISO datastore; empty where vCenter shows nothing of it.
+    /// The ISO datastore; empty if vCenter does not show it.
     pub iso_datastores: Arc<Vec<Datastore>>,
 }
 

@@ -151,7 +151,7 @@ pub trait Machines: Send + Sync {
         disk_keys: &[i32],
     ) -> VcResult<TaskRef>;
 
-    /// Writes the ownership marker to a VM that the predecessor created (after proof), or releases a VM of ours. With
+    /// Writes the ownership marker to a VM that the predecessor created (after proof), or releases one of our VMs. With
     /// `notes`, it also writes the notes that name the owner to the predecessor.
     async fn stamp_marker(
         &self,

@@ -88,8 +88,8 @@ pub trait VCenter: Machines + Inventory + Datastores + Tasks {
     /// Whether vCenter has refused to renew this session's login. The session is then useless and does not try again.
     fn login_refused(&self) -> bool;
 
-    /// Whether vCenter answers. While a session of ours has heard from it lately, the call sends nothing. Otherwise it sends
-    /// one small read, so that the operator notices the begin and the end of an outage without other work there.
+    /// Whether vCenter answers. If one of our sessions got an answer lately, the call sends nothing. Otherwise it sends one
+    /// small read, so that the operator notices the begin and the end of an outage without other work there.
     ///
     /// # Errors
     /// It cannot be reached or gives no proper answer. Other contents of the answer are not checked.

@@ -11,7 +11,7 @@ fn request(errand: Errand, pool: &str) -> Request {
     }
 }
 
-/// `b` begins, `g` goes on, `r` removes; then the pool.
+/// `b` begins, `g` continues, `r` removes; then the pool.
 fn told(text: &str) -> Request {
     let (errand, pool) = text.split_at(1);
     let errand = match errand {
