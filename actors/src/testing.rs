@@ -362,7 +362,7 @@ pub fn agent_on(child: &VsphereAgent) -> Agent {
     agent
 }
 
-/// The approval of an Agent as it is.
+/// The approval of an Agent in its present state.
 pub fn approval(agent: &Agent) -> AgentPatch {
     AgentPatch {
         key: ObjectKey::of(agent),

@@ -138,7 +138,7 @@ pub struct Facts<'a> {
     pub agents: &'a [Arc<Agent>],
     /// The InfraEnv's namespace: the provider chooses among its Agents.
     pub agent_namespace: &'a str,
-    /// uids of AgentMachines that a VsphereAgent of ours is for.
+    /// Whether one of our VsphereAgents is for that AgentMachine.
     pub in_flight: &'a dyn Fn(&AgentMachine) -> bool,
     /// Whether a VM is on record for it. Users can create a VsphereAgent, but only the operator writes its record.
     pub on_record: &'a dyn Fn(&AgentMachine) -> bool,

@@ -26,7 +26,7 @@ pub enum Why {
     Superseded,
     /// Its VsphereAgent is at an earlier attempt: the record is older than the VM (a hub restored from a backup).
     Ahead,
-    /// Its VsphereAgent's VM is another one: somebody cloned it.
+    /// Its VsphereAgent's VM is another one: a user cloned it.
     Copy,
 }
 

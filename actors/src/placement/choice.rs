@@ -1,7 +1,7 @@
 //! Chooses datastore and host among the candidates. Pure.
 //!
-//! Network, datastore and ISO datastore must meet on at least one usable host of the compute resource. The check is here,
-//! so that a pool hears which field is wrong before vCenter refuses a creation.
+//! Network, datastore and ISO datastore must meet on at least one usable host of the compute resource. The check is here, so
+//! that a pool reports which field is wrong before vCenter refuses a creation.
 
 #[cfg(test)]
 mod tests;

@@ -99,7 +99,7 @@ struct Refusal {
     digest: Digest,
     door: Door,
     at: Timestamp,
-    /// When it stops to count (monotonic).
+    /// When it stops counting (monotonic).
     until: Duration,
 }
 

@@ -55,7 +55,7 @@ pub enum Barrier {
 pub enum Need {
     /// None: it is an effect on the lease itself.
     Nothing,
-    /// To lead when it begins. It lasts longer than any lease, and writes only under a name of its own process.
+    /// To lead when it begins. It lasts longer than any lease, and writes only under a name of its own.
     Begin,
     /// All the time that the call may take.
     Whole,

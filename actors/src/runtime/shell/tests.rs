@@ -179,7 +179,7 @@ async fn without_any_wake_it_looks_again_once_a_minute_or_when_the_pass_asked() 
     let bench = start(Does::AsksAgain(Duration::from_secs(7))).await;
     bench.after(Duration::from_secs(7)).await;
     assert_eq!(bench.seen.begun(), 2);
-    // A worker that asks for too long a rest is woken by the resync all the same.
+    // A worker asks for a very long rest. The resync wakes it nevertheless.
     let bench = start(Does::AsksAgain(Duration::from_secs(3600))).await;
     bench.after(backoff::RESYNC).await;
     assert_eq!(bench.seen.begun(), 2);
