@@ -101,7 +101,7 @@ impl Datastores for Client {
         match self.mutate::<Value>(effect, call).await {
             Err(e) if matches!(e.fault(), Some(Fault::AlreadyExists(_))) => Ok(()),
             Err(e) if matches!(e.fault(), Some(Fault::InvalidArgument { .. })) => {
-                // The fault says no more. Whether the datastore exists shows people what to correct.
+                // The fault shows no more. So check whether the datastore exists: that shows users what to correct.
                 self.datastore(datacenter, &path.datastore).await?;
                 Err(e)
             }

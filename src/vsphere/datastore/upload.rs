@@ -26,7 +26,7 @@ use crate::vsphere::rpc::{
 pub(crate) const UPLOAD_LIMIT: Duration = Duration::from_secs(13 * 3600);
 
 impl Client {
-    /// Uploads `length` bytes. Who feeds it sees to it that the body has exactly so many, and that something moves.
+    /// Uploads `length` bytes. The caller must provide exactly that many, and must watch that the transfer advances.
     pub(super) async fn put(
         &self,
         effect: &Effect,

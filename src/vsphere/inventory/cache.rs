@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::networks::Network;
 use crate::vsphere::rpc::locked;
 
-/// For names and structure. People change them, and seldom.
+/// For names and structure. Users change them seldom.
 pub(crate) const STRUCTURE: Duration = Duration::from_secs(300);
 /// For free space. It changes all the time.
 pub(crate) const SPACE: Duration = Duration::from_secs(10);

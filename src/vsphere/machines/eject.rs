@@ -116,7 +116,7 @@ impl Client {
         }
     }
 
-    /// Answers this question if it is about a locked tray. Any other question is for people.
+    /// Answers this question if it is about a locked tray. A user must answer any other question.
     async fn answer(&self, effect: &Effect, vm: &MoRef, question: &Value) -> VcResult<()> {
         let text = |key: &str| {
             question
@@ -143,7 +143,7 @@ impl Client {
             .mutate::<Value>(effect, Call::new(vm, "AnswerVM", &answer))
             .await;
         match answered {
-            // Somebody was faster, or the outcome is unknown: the next look shows it.
+            // Another answer was first, or the outcome is unknown: the next look shows it.
             Err(e)
                 if e.class() == Class::Transient
                     || matches!(e.fault(), Some(Fault::InvalidArgument { .. })) =>

@@ -114,7 +114,8 @@ mod tests {
     const GOOD: &str = "urn:good";
     const WRONG: &str = "urn:wrong";
 
-    /// What comes of attaching both, where all at once ends so, and each by itself as it should.
+    /// The result of attaching both tags: the call for all ends with `together`, and the calls for each tag end as they
+    /// should.
     async fn attached(together: (u16, Value)) -> VcResult<()> {
         let client = played::client(move |last, _| match last {
             "tag-association" => together.clone(),

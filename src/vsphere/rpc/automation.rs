@@ -265,7 +265,7 @@ mod tests {
         vsphere::{Options, Transport, TransportFailure, VsphereConnector},
     };
 
-    /// A vCenter of the first release: another session for tags, whose login it refuses.
+    /// A vCenter of the first release. It needs another session for tags, and refuses that login.
     #[derive(Default)]
     struct Refuses {
         vim: AtomicUsize,
@@ -373,7 +373,7 @@ mod tests {
             site.rest.load(Ordering::Relaxed)
         };
         assert_eq!(attach().await, 1);
-        // Another session of the other interface says nothing of this one.
+        // A new session of the other interface does not show anything about this one.
         site.lost.store(true, Ordering::Relaxed);
         let looked = vcenter.observe(&vm).await;
         looked.expect_err("there is nothing to see");

@@ -1,8 +1,8 @@
 //! The session of one client, and its single login at a time.
 //!
-//! At most one login runs per client. Callers that come meanwhile share its outcome. A login runs to its end even when
-//! its caller stops, so that no session is opened and forgotten. After a refused login the client sends nothing until
-//! somebody asks for a new login explicitly: wrong passwords lock accounts.
+//! At most one login runs per client. Callers that come meanwhile share its outcome. A login runs to its end even when its
+//! caller stops, so that no session is opened and forgotten. After a refused login the client sends nothing until an actor
+//! asks for a new login explicitly: wrong passwords lock accounts.
 
 use std::{
     sync::{

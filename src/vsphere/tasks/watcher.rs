@@ -388,7 +388,7 @@ mod tests {
         watcher
             .members
             .extend(["task-1".to_owned(), "task-2".to_owned()]);
-        // The first asker of task-2 went away before its end.
+        // The first waiter of task-2 stopped before its end.
         let mut first = asks(&mut watcher, "task-1");
         drop(asks(&mut watcher, "task-2"));
         for task in ["task-1", "task-2"] {
@@ -400,7 +400,7 @@ mod tests {
             assert_eq!(again.try_recv(), Ok(Ok(Outcome::Success(None))), "{task}");
         }
         assert!(watcher.waiting.is_empty());
-        // One that has left the view, or that never was in it as far as is known here, counts as well.
+        // A task that has left the view, or that the watcher never saw in it, counts as well.
         watcher.members.clear();
         watcher.tell("task-3", Ok(Outcome::Vanished));
         for task in ["task-2", "task-3"] {

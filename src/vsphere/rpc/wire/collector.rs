@@ -217,7 +217,7 @@ pub(crate) struct WaitForUpdatesEx {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UpdateSet {
-    /// Version to go on from.
+    /// Version to continue from.
     #[serde(default)]
     pub(crate) version: String,
     /// Per filter.

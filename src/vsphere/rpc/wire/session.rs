@@ -34,7 +34,7 @@ pub(crate) struct Login<'a> {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct About {
-    /// Stays the same whatever the vCenter is called.
+    /// Stays the same when the vCenter is renamed.
     #[serde(default)]
     pub(crate) instance_uuid: Option<String>,
 }
@@ -43,7 +43,7 @@ pub(crate) struct About {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ServiceContent {
-    /// What the vCenter says of itself.
+    /// The vCenter's description of itself.
     #[serde(default)]
     pub(crate) about: About,
     /// Root of the inventory.
