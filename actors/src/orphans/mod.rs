@@ -9,7 +9,8 @@
 //! The scan asks all vCenters in parallel, each for at most [`SCAN_WITHIN`].
 //!
 //! The operator does not trust names from a vCenter. An Event is written only in a namespace whose pools or VsphereAgents
-//! use that vCenter. One scan writes at most [`SAID_AT_ONCE`] Events, and each Event quotes such names.
+//! use that vCenter. A scan writes at most [`SAID_AT_ONCE`] Events for one vCenter, and each Event
+//! quotes such names.
 //!
 //! Guarantees: the scan destroys a VM only if all of this holds:
 //! - Our own create made the VM, and it never ran.
