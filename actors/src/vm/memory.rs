@@ -305,8 +305,8 @@ impl Memory {
         }
     }
 
-    /// Forgets the view of a VM on hold (`held`). A request whose reply was lost may have reached vCenter since, or a
-    /// person may have solved the problem.
+    /// Forgets the view of the VM if the actor holds because of that view (`held`). A request whose reply was lost may
+    /// have reached vCenter since, or a person may have solved the problem.
     pub fn look_again_at(&mut self, held: bool) {
         if held && matches!(self.seen, Ownership::Ours(_)) {
             self.seen = Ownership::NotAsked;

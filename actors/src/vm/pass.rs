@@ -141,7 +141,7 @@ fn decide(context: &Context, observed: &Observed, memory: &mut Memory) -> Step {
     step
 }
 
-/// Whether the pass ends before `step`, because the step does nothing or rests. A hold is noted.
+/// Whether the pass ends before `step`, because that step does nothing. A hold is noted.
 fn rests(
     context: &Context,
     observed: &Observed,

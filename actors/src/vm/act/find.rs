@@ -164,8 +164,7 @@ impl Executor<'_> {
         Ok(StepOutcome::Same)
     }
 
-    /// Proves the VM of a predecessor's record ([`ownership::prove`](crate::vm::ownership::prove)), then writes mark
-    /// and notes.
+    /// Proves the VM of a predecessor's record ([`ownership::prove`]), then writes mark and notes.
     pub(super) async fn take_over(&self, memory: &mut Memory) -> Done {
         let now = self.context.clock.monotonic();
         if let Some(left) = rest_of_proof(memory, now) {

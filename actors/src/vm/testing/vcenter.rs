@@ -103,7 +103,7 @@ pub struct Inventory {
     pub power_off_fails: bool,
     /// vCenter does not switch a suspended VM off.
     pub suspended_stays: bool,
-    /// The user may not destroy the VM with that name.
+    /// The user may not destroy the VM with that reference.
     pub destroy_refused: Option<&'static str>,
     /// Secrets whose login is refused.
     pub refused_secrets: Vec<ObjectKey>,
