@@ -1,8 +1,8 @@
 //! The live check before an Agent is prepared and approved: the identity rule again, on the objects as the API server
 //! has them.
 //!
-//! Guarantee: a late cache never leads to a wrong approval. The check stops it for a VsphereAgent that no longer wants
-//! the Agent, for an older version of the Agent, and beside another Agent of the same identity.
+//! Guarantee: a late cache never leads to a wrong approval. The check refuses an Agent that its VsphereAgent no longer
+//! wants. It also refuses an older version of the Agent, and an Agent with a rival of the same identity.
 //! Assumption: a host registers under a uuid. A rival that no cache shows yet has the VM's uuid as its name, in one
 //! byte order or the other. An Agent with any other name was written by hand, and the cache shows it.
 

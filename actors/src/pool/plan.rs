@@ -261,8 +261,8 @@ fn possible_agents<'a>(
     })
 }
 
-/// Agents to read live before the child's VM may be removed. These are the Agents that may run there, the Agent that
-/// was last seen there, and the Agents with a name that an Agent of this VM would have.
+/// Agents to read live before the child's VM may be removed. They are those that may run there, the one that was last
+/// seen there, and those with a name of the VM's Agents.
 #[must_use]
 pub fn agents_to_ask(s: &Observed, child: &ManagedVm) -> BTreeSet<ObjectKey> {
     possible_agents(s, child)

@@ -40,7 +40,7 @@ impl Passes {
         }
     }
 
-    /// The Secret's login is refused, and `known` is known of it; or vCenter accepts it.
+    /// `yes`: vCenter refuses the Secret's login, and `known` is known of that. Otherwise vCenter accepts the login.
     fn refuse(&self, yes: bool, known: Option<&RefusedCredentials>) {
         let secret = ObjectKey::new(NAMESPACE, "vcenter");
         self.bench.site.with(|i| {

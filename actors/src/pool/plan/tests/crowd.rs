@@ -20,8 +20,8 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 struct Stray {
     of: usize,
-    /// How it names that machine's VM: 1 as its guest does, 2 in the other byte order, 3 by its serial number alone, 4
-    /// as its guest with another serial number.
+    /// How it names that machine's VM. 1: as its guest does. 2: in the other byte order. 3: by its serial number alone.
+    /// 4: as its guest, with another serial number.
     names: u8,
     has_hostname: bool,
     /// Claimed by that AgentMachine, or by one of that name in another namespace.

@@ -1,5 +1,5 @@
-//! Both sides of each edge in the plan: a pool that is deleted, the machine that a VM serves, the free name, the Agents
-//! to ask.
+//! Both sides of each edge in the plan. The edges are about deleted pools, the machine that a VM serves, free names,
+//! and the Agents to ask.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
