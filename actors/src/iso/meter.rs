@@ -3,9 +3,9 @@
 //!
 //! Guarantees
 //! - The meter keeps at most two chunks.
-//! - The stream ends with an error unless exactly the declared length of an ISO 9660 image passed, and that is no less
-//!   than the image declares in its descriptor. The reason is kept here as a [`ReconcileError`], because an uploader
-//!   may report it in other words.
+//! - The stream ends with an error unless exactly the declared length passed. It also ends with an error if the bytes
+//!   are no ISO 9660 image, or fewer than its descriptor declares. The reason is kept here as a [`ReconcileError`],
+//!   because an uploader may report it in other words.
 //! - Texts of the source's transport errors are not repeated: they may contain the URL, which is a credential.
 //!
 //! Facts: an ISO 9660 image has its first volume descriptor in sector 16 (2048 bytes each): one type byte, then `CD001`

@@ -1,6 +1,8 @@
-//! The pool's side of the discovery ISO: what it wants ([`want`]), what other pools' statuses record of it ([`kept`]),
-//! and how its own status records what it got ([`record`]). Pure, except for reads of a ConfigMap ([`ca`]) and an
-//! InfraEnv ([`fresh`]).
+//! The pool's side of the discovery ISO. Pure, except for reads of a ConfigMap ([`ca`]) and an InfraEnv ([`fresh`]).
+//!
+//! - What the pool wants: [`want`].
+//! - What other pools' statuses record of its files: [`kept`].
+//! - How its own status records what it got: [`record`].
 
 pub mod ca;
 pub mod fresh;

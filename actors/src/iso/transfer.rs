@@ -258,8 +258,8 @@ impl Site {
             .upload(&upload, &self.datacenter, partial, size, body)
             .await;
         meter.moved();
-        // The result of the meter comes first: an uploader that got an error from the source may report it in other
-        // words, or not at all.
+        // The result of the meter comes first. If the source failed, the uploader may report that in other words, or
+        // not at all.
         let sha256 = match (meter.verdict(), sent) {
             (Some(Err(trouble)), _) => return Err(trouble),
             (_, Err(e)) => return Err(e.into()),

@@ -1,6 +1,6 @@
-//! Retention that waits. Old versions of the ISO stay while a VM of ours is in the making, because it is unknown which
-//! ISO it gets into its drive. If that lasts (a create that vCenter rejects for days), an Event names the VsphereAgent
-//! and the number of files.
+//! Retention that waits. Old versions of the ISO stay while a VM of ours is in the making. Meanwhile it is unknown
+//! which ISO it gets into its drive. If that lasts (a create that vCenter rejects for days), an Event names the
+//! VsphereAgent and the number of files.
 
 use std::time::Duration;
 

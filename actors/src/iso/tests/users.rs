@@ -1,4 +1,4 @@
-//! The users that are asked about the drives of VMs before an old ISO is removed, and the effect of one VM that cannot
+//! Before an old ISO is removed, users are asked about the drives of their VMs. Also: the effect of one VM that cannot
 //! be read.
 
 use std::{collections::BTreeSet, sync::Arc};
