@@ -1,6 +1,6 @@
-//! What an InfraEnv lacks that offers no ISO, for an Event. Pure.
+//! What is missing in an InfraEnv that offers no ISO, for an Event. Pure.
 //!
-//! An InfraEnv that was made just now is given time to get its URL.
+//! A new InfraEnv is given time to get its URL.
 
 use agent_forge_crds::conditions::reason;
 
@@ -10,7 +10,8 @@ use crate::{
     runtime::announcer::{Pace, QUIET},
 };
 
-/// What the InfraEnv lacks: the reason, when it is announced, and a sentence. `None` where the InfraEnv is not to blame.
+/// What is missing in the InfraEnv: the reason, when it is announced, and a sentence. `None` if the cause is not in the
+/// InfraEnv.
 #[must_use]
 pub fn lack<'a>(infra_env: &ObjectKey, no: &'a NoSource) -> Option<(&'a str, Pace, String)> {
     match no {
@@ -78,7 +79,7 @@ mod tests {
             let due = announcer.announce((), why, Duration::from_secs(second), pace);
             (due == Due::Now).then_some(note)
         };
-        // When, what is lacking then, and words of what is said.
+        // The time, what is missing then, and words of the Event.
         let steps = [
             (0, None, None),
             (
@@ -98,7 +99,7 @@ mod tests {
                 Some("no status.isoDownloadURL"),
             ),
             (904 + quiet, Some(&pending), None),
-            // A URL that comes and goes again begins anew.
+            // If a URL comes and disappears again, the wait starts again.
             (1000, None, None),
             (1001, Some(&pending), None),
             (1002, None, None),

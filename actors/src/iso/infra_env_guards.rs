@@ -1,6 +1,6 @@
-//! What about an InfraEnv keeps new VMs from being made, although it may offer an ISO. Pure.
+//! Why an InfraEnv prevents new VMs, although it may offer an ISO. Pure.
 //!
-//! Guarantee: hosts that already have a VM are not concerned; only what does not exist yet is not made.
+//! Guarantee: a guard only prevents VMs that do not exist yet. Hosts that have a VM are not affected.
 
 use std::sync::Arc;
 
@@ -30,12 +30,12 @@ use crate::{
 pub struct Guard {
     /// CamelCase.
     pub reason: &'static str,
-    /// Sentence, with what to do.
+    /// Sentence, with what a person can do.
     pub message: String,
 }
 
-/// What keeps the pool from making VMs from that InfraEnv; `choosers` are the AgentMachines of all hosted clusters, of which
-/// it is told the names of those that `shown` lets through.
+/// Why the pool must make no VMs from that InfraEnv. `choosers`: the AgentMachines of all hosted clusters. The message
+/// names only those that `shown` allows.
 #[must_use]
 pub fn guard(
     pool: &VsphereAgentPool,
@@ -68,7 +68,7 @@ fn late_binding(infra_env: &InfraEnv) -> Option<Guard> {
     })
 }
 
-/// The guard where the InfraEnv `key`, whose ISO may still lie there, does not exist.
+/// The guard if the InfraEnv `key` does not exist. Its ISO may still be on the datastore.
 #[must_use]
 pub fn gone(key: &ObjectKey) -> Guard {
     Guard {
@@ -77,7 +77,7 @@ pub fn gone(key: &ObjectKey) -> Guard {
     }
 }
 
-/// The ISO that lies there is of another InfraEnv, or of one of that name that was deleted since: an Agent of its guest
+/// The ISO on the datastore is of another InfraEnv, or of a deleted one with the same name. The Agent of its guest
 /// would register with that one.
 fn of_another(pool: &VsphereAgentPool, infra_env: &InfraEnv) -> Option<Guard> {
     let iso = pool.status.as_ref().and_then(|s| s.iso.as_ref())?;
@@ -109,7 +109,7 @@ pub fn image_failed(infra_env: &InfraEnv, why: &str) -> String {
     )
 }
 
-/// The InfraEnv asks for another version than its ISO has: the one that it offers, or the one that new VMs would boot.
+/// The InfraEnv asks for another version than the ISO that it offers, or than the ISO that new VMs would boot.
 fn stale(pool: &VsphereAgentPool, infra_env: &InfraEnv) -> Option<Guard> {
     let wanted = infra_env.spec.os_image_version.as_deref();
     let wanted = wanted.map(str::trim).filter(|w| !w.is_empty())?;
@@ -129,13 +129,13 @@ fn stale(pool: &VsphereAgentPool, infra_env: &InfraEnv) -> Option<Guard> {
     })
 }
 
-/// The version in an address of the assisted service's: the path segment behind the one that names the image.
+/// The version in an address of the Assisted Service: the path segment after the one that names the image.
 fn version(url: &str) -> Option<String> {
     let url = IsoUrl::parse(url).ok().filter(IsoUrl::is_assisted)?;
     url.version()
 }
 
-/// One may be given more exactly than the other: `4.19` and `4.19.3`.
+/// One version may be more exact than the other: `4.19` and `4.19.3`.
 fn fits(a: &str, b: &str) -> bool {
     let begins = |long: &str, short: &str| {
         let rest = long.strip_prefix(short);
@@ -144,8 +144,9 @@ fn fits(a: &str, b: &str) -> bool {
     begins(a, b) || begins(b, a)
 }
 
-/// The service approves its Agents by itself, and again whenever the approval is taken back; only labels keep one from being
-/// chosen then. Somebody's selector asks for none, our pin aside: that comes after the AgentMachine.
+/// The service approves its Agents by itself, and again after each withdrawal. Then only labels prevent an Agent from
+/// being chosen. This guard applies if the selector of an AgentMachine asks for no label of its own. Our pin does not
+/// count, because it is set only after the AgentMachine appears.
 fn defeated(
     infra_env: &InfraEnv,
     choosers: &[Arc<AgentMachine>],
@@ -179,8 +180,8 @@ fn defeated(
     })
 }
 
-/// Whether the service approves that Agent by itself: its approval is not taken back then, for it would come again, and so on
-/// for ever.
+/// Whether the service approves that Agent by itself. Then the operator does not withdraw the approval, because the
+/// service would approve again, without end.
 #[must_use]
 pub fn approves(infra_env: Option<&InfraEnv>, agent: &Agent) -> bool {
     infra_env.is_some_and(|env| {
@@ -190,7 +191,7 @@ pub fn approves(infra_env: Option<&InfraEnv>, agent: &Agent) -> bool {
     })
 }
 
-/// The same, by the Agent's own InfraEnv as the view shows it.
+/// The same, by the Agent's own InfraEnv as the cache shows it.
 #[must_use]
 pub fn is_auto_approved(view: &dyn View, agent: &Agent) -> bool {
     let namespace = agent.namespace().unwrap_or_default();

@@ -1,16 +1,16 @@
-//! What is known of a transfer while its bytes pass: how many, their digest, whether they are an ISO 9660 image, and
-//! when anything last moved.
+//! Measures a transfer while its bytes pass: their number, their digest, whether they are an ISO 9660 image, and when
+//! anything last moved.
 //!
 //! Guarantees
-//! - Nothing is kept but two chunks.
-//! - The stream ends with an error unless exactly the declared length of an ISO 9660 image passed, and that is no less than
-//!   what the image says of itself. The reason is kept here as a [`ReconcileError`]: an uploader may report it in its own
-//!   words.
-//! - Texts of the source's transport errors are not repeated: they may hold the URL, which is a credential.
+//! - The meter keeps at most two chunks.
+//! - The stream ends with an error unless exactly the declared length passed. It also ends with an error if the bytes
+//!   are no ISO 9660 image, or fewer than its descriptor declares. The reason is kept here as a [`ReconcileError`],
+//!   because an uploader may report it in other words.
+//! - Texts of the source's transport errors are not repeated: they may contain the URL, which is a credential.
 //!
 //! Facts: an ISO 9660 image has its first volume descriptor in sector 16 (2048 bytes each): one type byte, then `CD001`
-//! (ECMA-119, 8.1). Type 1 is the primary one: it says how many logical blocks the volume has and how long they are
-//! (8.4.8, 8.4.12). Data behind the volume is usual, less than the volume is an image that was cut off.
+//! (ECMA-119, 8.1). Type 1 is the primary one. It gives the number and the length of the logical blocks (8.4.8,
+//! 8.4.12). Data after the volume is usual. Less data than the volume means that the image was cut off.
 
 use std::{
     io,
@@ -28,11 +28,12 @@ use crate::{
     ports::{iso_source::IsoError, vcenter::ByteStream},
 };
 
-/// A flight in which nothing moves for that long is given up; later where its source may be silent for longer
-/// (`--iso-stall-timeout`): that it is, its own bound says first, and it may go on where it stopped.
+/// A flight in which nothing moves for that long is ended. If its source may be silent for longer
+/// (`--iso-stall-timeout`), the flight waits longer. The source then fails by its own limit first, and the download may
+/// continue where it stopped.
 pub(super) const STALL: Duration = Duration::from_secs(60);
-/// After the last byte a datastore may be busy for longer: it flushes, is searched, moves a file. Half of the time in which
-/// everything is to be well again after a lost answer, so that a second try fits in.
+/// After the last byte a datastore may be busy for longer: it flushes, is searched, moves a file. This is half of the
+/// time in which all must work again after a lost reply, so that a second try fits in.
 pub(super) const FLUSH: Duration = Duration::from_secs(300);
 /// Least time between two reports of progress.
 pub(super) const REPORT: Duration = Duration::from_millis(250);
@@ -40,14 +41,14 @@ pub(super) const REPORT: Duration = Duration::from_millis(250);
 const MAGIC: &[u8; 5] = b"CD001";
 const DESCRIPTOR: u64 = 16 * 2048;
 const MAGIC_AT: u64 = DESCRIPTOR + 1;
-/// The shortest image whose magic can be seen.
+/// The shortest image whose magic bytes can be checked.
 pub(super) const SHORTEST: u64 = MAGIC_AT + MAGIC.len() as u64;
 /// Type of the primary volume descriptor.
 const PRIMARY: u8 = 1;
-/// Offsets of the number of logical blocks and of their length; little-endian first.
+/// Offsets of the number of logical blocks and of their length. Little-endian first.
 const BLOCKS: usize = 80;
 const BLOCK_SIZE: usize = 128;
-/// So much of the descriptor is looked at.
+/// How many bytes of the descriptor are checked.
 const SEEN: usize = BLOCK_SIZE + 2;
 const SEEN_TO: u64 = DESCRIPTOR + SEEN as u64;
 
@@ -71,7 +72,7 @@ struct Notes {
     length: u64,
     done: u64,
     hash: Sha256,
-    /// Begin of the first volume descriptor.
+    /// The start of the first volume descriptor.
     window: [u8; SEEN],
     verdict: Option<Result<String, ReconcileError>>,
 }
@@ -97,7 +98,7 @@ impl Meter {
     }
 
     fn notes(&self) -> MutexGuard<'_, Notes> {
-        // A panic while noting leaves at worst a wrong count, which the size checks catch.
+        // A panic while noting leaves at most a wrong count, which the size checks find.
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,7 +107,7 @@ impl Meter {
         self.notes().moved = Instant::now();
     }
 
-    /// SHA-256 of the whole image, or why there is none; `None` while bytes are still to come.
+    /// SHA-256 of the whole image, or why there is none. `None` while bytes are still to come.
     pub(super) fn verdict(&self) -> Option<Result<String, ReconcileError>> {
         self.notes().verdict.clone()
     }
@@ -116,7 +117,7 @@ impl Meter {
         self.notes().done
     }
 
-    /// Returns once nothing moved for too long, with the trouble that it is.
+    /// Returns once nothing moved for too long, with the failure to report.
     pub(super) async fn stalled(&self) -> ReconcileError {
         loop {
             let (bound, deadline) = {
@@ -151,7 +152,7 @@ impl Meter {
         }
     }
 
-    /// The body with the meter on it. `length` is what the source declared.
+    /// The body, measured by this meter. `length`: the size that the source declared.
     pub(super) fn watch(self: &Arc<Self>, body: ByteStream, length: u64) -> ByteStream {
         {
             let mut notes = self.notes();
@@ -168,7 +169,8 @@ impl Meter {
         .boxed()
     }
 
-    /// The next chunk to pass on. It is one behind the source: the last one is passed on only when the source has nothing more.
+    /// The next chunk to pass on. It is one behind the source: the last chunk is passed on only when the source has no
+    /// more.
     async fn next(
         meter: Arc<Self>,
         mut body: ByteStream,
@@ -260,7 +262,7 @@ impl Notes {
         Ok(())
     }
 
-    /// Does the declared length hold the volume?
+    /// Whether the declared length holds the volume.
     fn whole(&self) -> Result<(), ReconcileError> {
         match volume(&self.window) {
             Some(volume) if volume > self.length => Err(wrong_length(format!(
@@ -272,7 +274,7 @@ impl Notes {
     }
 }
 
-/// Bytes of the volume by its descriptor; `None` where that does not say.
+/// Bytes of the volume by its descriptor. `None` if the descriptor does not give them.
 fn volume(descriptor: &[u8; SEEN]) -> Option<u64> {
     let blocks = descriptor[BLOCKS..].first_chunk().copied();
     let size = descriptor[BLOCK_SIZE..].first_chunk().copied();
@@ -316,7 +318,7 @@ mod tests {
 
     const CHUNK: usize = 1000;
 
-    /// Passes `chunks` chunks of an image, one each `pace`; returns what was told.
+    /// Passes `chunks` chunks of an image, one each `pace`. Returns what was reported.
     async fn told(chunks: u64, pace: Duration) -> Vec<(u64, u64)> {
         let told = Arc::new(Mutex::new(Vec::new()));
         let to = told.clone();
@@ -356,7 +358,8 @@ mod tests {
         assert_eq!(told(1000, Duration::ZERO).await.len(), 1);
     }
 
-    /// What comes of an image of `length` bytes, in chunks of that size, whose descriptor says this of its volume.
+    /// The verdict on an image of `length` bytes, in chunks of `chunk` bytes, whose descriptor gives these values for
+    /// its volume.
     async fn verdict(
         length: u64,
         chunk: usize,

@@ -1,20 +1,24 @@
 //! The ISO cache: one actor for each (vCenter, datacenter, datastore) uploads ISOs and removes old ones.
 //!
-//! Flow: a pool asks ([`ensure`]) -> the pure table ([`flight`]) answers at once and says what to start -> a flight runs
-//! beside the mailbox and reports -> the pools that wait are woken and ask again.
+//! Flow:
+//! 1. A pool asks ([`ensure`]).
+//! 2. The pure table ([`flight`]) answers at once, and lists the flights to start.
+//! 3. A flight runs beside the mailbox and reports.
+//! 4. The actor wakes the pools that wait, and they ask again.
 //!
 //! Guarantees
-//! - A handler never awaits anything outside. An ask is answered while an upload runs.
+//! - A handler never awaits anything outside. A request is answered while an upload runs.
 //! - One transfer fetches a content, and one transfer runs at a time. A pool whose file is there waits for no upload.
-//! - The actor's end, however it comes, aborts its flights.
+//! - The end of the actor, for whatever reason, aborts its flights.
 //! - No message holds the source's URL.
 //!
-//! Assumptions: pools ask again when woken, every two seconds while they wait, and at each resync, with a fresh URL. The
-//! pool's status records the file.
-//! Caveat: two caches of one datastore (two vCenters, two operators) do not know of each other. Their transfers cannot harm
-//! each other: partial names are unique, final names are digests, and a move does not overwrite. Retention can. Two management
-//! clusters with one directory and equal bytes have one file. The one deletes it while the other's pools rely on it, unless a
-//! VM of its vCenter has it mounted. They need different directories.
+//! Assumptions: pools ask again when woken, every two seconds while they wait, and at each resync, with a fresh URL.
+//! The pool's status records the file.
+//!
+//! Caveat: two caches of one datastore (two vCenters, two operators) do not know of each other. Their transfers cannot
+//! harm each other: partial names are unique, final names are digests, and a move does not overwrite. Retention can do
+//! harm. Two management clusters with one directory and equal bytes have one file. One cluster deletes it while the
+//! other's pools need it, unless a VM of its vCenter has it mounted. So they need different directories.
 
 pub mod flight;
 pub mod infra_env;
@@ -67,7 +71,7 @@ use crate::{
     },
 };
 
-/// How long an answer of the cache may take. It does nothing but look at its table.
+/// How long an answer of the cache may take. The cache only looks at its table.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// Least time between two lines in the log about a transfer's progress.
@@ -96,7 +100,7 @@ pub struct IsoCacheArgs {
 pub struct Ports {
     /// Which cache it is.
     pub key: IsoKey,
-    /// Whose partial files are whose.
+    /// Which partial files belong to this cache.
     pub origin: Origin,
     /// vCenter sessions by Secret.
     pub sessions: Arc<dyn Sessions>,
@@ -108,7 +112,7 @@ pub struct Ports {
     pub instruments: Arc<dyn Instruments>,
     /// Reports to the actor.
     pub tell: Arc<dyn Fn(u64, FlightNews) + Send + Sync>,
-    /// What the actor says of the transfer under way; it says so before that flight starts.
+    /// The state of the transfer under way. The actor sets it before that flight starts.
     pub lane: watch::Receiver<Lane>,
 }
 
@@ -116,7 +120,7 @@ pub struct Ports {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IsoCache;
 
-/// Its state: a cache, all of it.
+/// The state of the actor. All of it is a cache.
 pub struct IsoCacheState {
     /// Aborted when it is dropped.
     flights: JoinSet<()>,
@@ -126,15 +130,15 @@ pub struct IsoCacheState {
     table: FlightTable,
     /// When progress was last logged.
     logged: Option<Duration>,
-    /// The pool whose transfer began last, and its uid, for the lines about progress.
+    /// The pool whose transfer began last, and its uid, for the log lines about progress.
     carried_for: Option<(ObjectKey, String)>,
     about: Description,
 }
 
-/// Asks a cache for an ISO: how far it is, at once. The pool is woken when that changes.
+/// Asks a cache for an ISO. Answers at once how far the ISO is. The pool is woken when that changes.
 ///
 /// # Errors
-/// `ISOCacheUnavailable` when the actor is gone or does not answer within 10 s; it is being restarted, so ask again.
+/// `ISOCacheUnavailable` if the actor is gone or does not answer within 10 s. It is being restarted, so ask again.
 pub async fn ensure(cache: &Counted<IsoMsg>, want: IsoWant) -> Result<IsoState, ReconcileError> {
     call(cache, |reply, queued| {
         IsoMsg::Ensure(Box::new(want), reply, queued)
@@ -142,8 +146,8 @@ pub async fn ensure(cache: &Counted<IsoMsg>, want: IsoWant) -> Result<IsoState, 
     .await
 }
 
-/// Asks a cache to remove what a pool has left on its datastore (`left.prunable`). The answer is what is gone by now, and what
-/// stays for which reason that it did not say before. The pool is woken when that changes.
+/// Asks a cache to remove what a pool has left on its datastore (`left.prunable`). The answer names the files that are
+/// gone by now, and the files that stay for a reason that was not reported before. The pool is woken when that changes.
 ///
 /// # Errors
 /// As [`ensure`].
@@ -175,10 +179,10 @@ async fn call<T: Send + 'static>(
     }
 }
 
-/// Lets a cache know that this pool is being deleted.
+/// Informs a cache that this pool is being deleted.
 pub fn leave(cache: &Counted<IsoMsg>, pool: &ObjectKey) {
     let left = IsoMsg::Leave(pool.clone(), cache.send());
-    // A cache that is gone has nothing of the pool's left.
+    // A cache that is gone has nothing of the pool left.
     let _ = cache.actor.send_message(left);
 }
 
@@ -195,7 +199,7 @@ impl IsoCacheState {
             let message = format!("{directory} was asked of the cache of datastore {datastore}");
             return IsoState::Failed(defect(message));
         }
-        // A record of another datastore (the pool's spec changed) says nothing about this one.
+        // A record of another datastore (the pool's spec changed) does not count for this one.
         want.known = want
             .known
             .filter(|file| file.path.datastore == self.ports.key.datastore);
@@ -211,7 +215,7 @@ impl IsoCacheState {
         news
     }
 
-    /// Wakes and starts.
+    /// Wakes pools and starts flights.
     fn settle(&mut self, wake: BTreeSet<ObjectKey>, start: Vec<Start>) {
         for pool in wake {
             self.waker.wake_pool(&pool, "iso");
@@ -226,7 +230,7 @@ impl IsoCacheState {
         }
     }
 
-    /// Progress for the log and the metrics.
+    /// Reports progress to the log and the metrics.
     fn report(&mut self, news: &FlightNews) {
         let cache = self.ports.key.to_string();
         let FlightNews::Progress(done, Some(total)) = *news else {
@@ -300,7 +304,7 @@ fn defect(message: String) -> ReconcileError {
     }
 }
 
-/// Flies; the answer is how it ended.
+/// Runs a flight. The result is how it ended.
 pub async fn fly(ports: &Ports, start: Start) -> FlightNews {
     let Start { id, want, task } = start;
     let news = match task {
@@ -356,7 +360,7 @@ impl Actor for IsoCache {
             instruments,
         } = args;
         let origin = Origin::new(&cluster_id, &key, clock.wall());
-        // A life that ended amid a transfer has left its bytes there.
+        // An earlier actor that ended during a transfer has left its bytes in this metric.
         instruments.iso_transfer(&key.to_string(), None);
         let (lane, _) = watch::channel(Lane::default());
         let about = Description {
@@ -372,7 +376,7 @@ impl Actor for IsoCache {
                 source,
                 clock,
                 instruments,
-                // The actor may be gone: what flies ends with it.
+                // The actor may be gone: then this flight ends with it.
                 tell: Arc::new(move |id, news| drop(myself.send_message(IsoMsg::Flight(id, news)))),
                 lane: lane.subscribe(),
             },

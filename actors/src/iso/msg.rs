@@ -38,7 +38,7 @@ impl fmt::Display for IsoKey {
 pub struct IsoFile {
     /// SHA-256 of its bytes, lower-case hex.
     pub sha256: String,
-    /// Where, `<prefix>/<sha256>.iso`.
+    /// Its path: `<prefix>/<sha256>.iso`.
     pub path: DatastorePath,
     /// Size in bytes.
     pub size: u64,
@@ -46,16 +46,17 @@ pub struct IsoFile {
     pub uploaded_at: Timestamp,
     /// The source's validators of the bytes.
     pub validators: Validators,
-    /// The source was seen to say something else right after: what it says does not tell whether it has other bytes.
+    /// The source reported other validators right after the download. So its validators do not show whether its bytes
+    /// changed.
     pub volatile: bool,
 }
 
-/// Pools that share files of equal content although each has a directory of its own.
+/// Pools that share files of equal content, although each has a directory of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShareGroup {
     /// Those with the default directory.
     Default,
-    /// Those whose directory has these segments; `None` is a segment that is the pool's own name or namespace.
+    /// Pools whose directory has these segments. `None` means a segment that is the pool's own name or namespace.
     Alike(Vec<Option<String>>),
 }
 
@@ -64,14 +65,14 @@ pub enum ShareGroup {
 pub struct IsoPlace {
     /// SHA-256 of its bytes, lower-case hex.
     pub sha256: String,
-    /// Where, `<prefix>/<sha256>.iso`.
+    /// Its path: `<prefix>/<sha256>.iso`.
     pub path: DatastorePath,
 }
 
-/// What flights hear about the transfer under way.
+/// The state of the transfer under way, for all flights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Lane {
-    /// Its number; only that flight may write.
+    /// Its number. Only that flight may write.
     pub transfer: Option<u64>,
     /// Some pool still wants it.
     pub wanted: bool,
@@ -82,7 +83,8 @@ pub struct Lane {
 /// Work for a flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Is this file there, with this size? And, if asked for, does the source still have these bytes?
+    /// Checks whether this file is there, with this size. If the flag is set, also checks whether the source still has
+    /// these bytes.
     Check(IsoFile, bool),
     /// Fetch and publish.
     Transfer,
@@ -107,13 +109,13 @@ impl Task {
 pub struct Start {
     /// Its number.
     pub id: u64,
-    /// What the pool wants for which it flies.
+    /// The want of the pool that the flight is for.
     pub want: IsoWant,
     /// What it does.
     pub task: Task,
 }
 
-/// What a pool wants there.
+/// What a pool wants on a datastore.
 #[derive(Clone, Debug)]
 pub struct IsoWant {
     /// The pool that asks.
@@ -124,33 +126,33 @@ pub struct IsoWant {
     pub secret: ObjectKey,
     /// Directory on the datastore (`spec.iso.pathPrefix` or its default).
     pub directory: DatastorePath,
-    /// A file of the same content in the directory of another pool of this group will do.
+    /// A file of the same content in the directory of another pool of this group serves as well.
     pub shareable: Option<ShareGroup>,
     /// Where the bytes come from.
     pub source: IsoUrl,
-    /// Certificates that the source's may be signed by, beside those that are trusted anyway; or why they cannot be had:
-    /// that is in the way of a transfer, not of an ISO that is there.
+    /// Certificates that may sign the source's certificate, beside those that are trusted anyway. Or why they are not
+    /// available: this blocks a transfer, not an ISO that is there.
     pub ca_pem: Result<Option<String>, ReconcileError>,
-    /// What identifies the source without its token; equal keys mean equal content.
+    /// What identifies the source without its token. Equal keys mean equal content.
     pub source_key: String,
-    /// Value of the force-refresh annotation that was not fetched for yet: it asks for one more transfer.
+    /// Value of the force-refresh annotation that no fetch has served yet: it asks for one more transfer.
     pub force_token: Option<String>,
-    /// How often the source is asked whether it has other bytes under this source key; `None` where its answer tells
-    /// nothing (the assisted service's image server, volatile sources).
+    /// How often the source is asked whether it has other bytes under this source key. `None` if its answer proves
+    /// nothing (the Assisted Service's image server, volatile sources).
     pub check_every: Option<Duration>,
-    /// What a pool's status says is there for this very source key, if anything.
+    /// The file for this source key by the pool's status, if any.
     pub known: Option<IsoFile>,
-    /// Directories in which files of this pool are, or were: partial ones of dead processes are looked for there too.
+    /// Directories in which files of this pool are, or were. Partial files of dead processes are looked for there too.
     pub directories: BTreeSet<DatastorePath>,
-    /// Older files of this pool that retention allows to go, oldest first; never the wanted one.
+    /// Older files of this pool that retention allows to remove, oldest first. Never the wanted one.
     pub prunable: Vec<DatastorePath>,
-    /// Who uses vCenters, to be asked what their VMs have in their drives; empty where nothing is to go.
+    /// The users of vCenters, who are asked what their VMs have in their drives. Empty if nothing is to be removed.
     pub users: Vec<User>,
-    /// Places that the pool's record lists, as far as its writes were acknowledged.
+    /// Places that the pool's record lists, as far as its writes were confirmed.
     pub listed: BTreeSet<DatastorePath>,
     /// Where its VMs get their ISO from, by that record.
     pub used: Option<DatastorePath>,
-    /// A file that was not looked at for so long is looked at now; `None`: there is time for it.
+    /// A file that was not looked at for that long is looked at now. `None`: there is no hurry.
     pub look_within: Option<Duration>,
 }
 
@@ -158,7 +160,7 @@ impl IsoWant {
     /// The request for the bytes.
     ///
     /// # Errors
-    /// Certificates that the pool names are not to be had.
+    /// The certificates that the pool names are not available.
     pub fn request(&self) -> Result<IsoRequest, ReconcileError> {
         Ok(IsoRequest {
             url: self.source.clone(),
@@ -167,7 +169,7 @@ impl IsoWant {
     }
 }
 
-/// How far it is.
+/// How far an ISO is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IsoState {
     /// On its way.
@@ -176,38 +178,40 @@ pub enum IsoState {
         done: u64,
         /// Bytes in total; `None` before the source answered.
         total: Option<u64>,
-        /// Bytes per second so far; `None` while it is too early to tell.
+        /// Bytes per second so far. `None` while it is too early to know.
         rate: Option<u64>,
     },
-    /// It is to come: the datastore takes one upload at a time, and that of this pool is under way.
+    /// It will be fetched later: the datastore takes one upload at a time, and the upload of this pool is under way.
     Queued(ObjectKey),
-    /// What [`IsoWant::used`] names is not there, whole; it is fetched. It stays the answer until the pool's record names it no more.
+    /// The file that [`IsoWant::used`] names is missing or incomplete. It is fetched again. This stays the answer until
+    /// the pool's record no longer names the file.
     Lost(DatastorePath),
-    /// All of it has come. It gets this name once the pool's record lists it: a crash would leave a file that no record names.
+    /// All bytes have come. The file gets this name once the pool's record lists it. Otherwise a crash would leave a
+    /// file that no record names.
     Publishing(IsoPlace),
     /// There, complete.
     Ready {
         /// The file.
         file: IsoFile,
-        /// Found, or uploaded for another pool, rather than for this one.
+        /// It was found, or uploaded for another pool.
         reused: bool,
         /// Files of the pool's list that retention removed.
         pruned: Vec<DatastorePath>,
         /// Files that could not be removed, and why.
         prune_failures: Vec<(DatastorePath, String)>,
     },
-    /// Failed; tried again after a backoff.
+    /// It failed, and is tried again after a backoff.
     Failed(ReconcileError),
 }
 
 /// Messages of the ISO cache actor.
 pub enum IsoMsg {
-    /// Make it so; answers at once with how far it is. The pool is woken when that changes.
+    /// Provide the ISO. Answers at once how far it is. The pool is woken when that changes.
     Ensure(Box<IsoWant>, RpcReplyPort<IsoState>, Queued),
-    /// The pool wants nothing here any more but that its `prunable` files go; answers at once with what is gone, and with
-    /// what stays and why. The pool is woken when that changes.
+    /// The pool only wants its `prunable` files removed here. Answers at once with the files that are gone, and with
+    /// the files that stay and why. The pool is woken when that changes.
     Clear(Box<IsoWant>, RpcReplyPort<PruneNews>, Queued),
-    /// That pool is being deleted: what only it wants is let go.
+    /// That pool is being deleted: the cache drops what only this pool wants.
     Leave(ObjectKey, Queued),
     /// A flight made progress or ended (internal).
     Flight(u64, FlightNews),
@@ -222,18 +226,18 @@ pub enum IsoMsg {
 pub enum FlightNews {
     /// Bytes so far and in total.
     Progress(u64, Option<u64>),
-    /// All bytes have come, and are to get that name.
+    /// All bytes have come, and the file is to get that name.
     Publishing(IsoPlace),
-    /// A check found that the file is not there, or not whole: it must be transferred.
+    /// A check found the file missing or incomplete: it must be transferred.
     Missing,
     /// A check found that the source has other bytes by now: they must be transferred.
     Outdated,
-    /// The file is there, complete; `true` when it was found rather than uploaded.
+    /// The file is there, complete. `true`: it was found rather than uploaded.
     Arrived(IsoFile, bool),
-    /// It did not work.
+    /// The flight failed.
     Failed(ReconcileError),
-    /// No pool wanted it any more: it ended and left nothing.
+    /// No pool wanted it any more. It ended and left nothing.
     Recalled,
-    /// Retention ran: files removed, files kept and why.
+    /// Retention ran: files removed, and files kept with the reason.
     Pruned(Vec<DatastorePath>, Vec<(DatastorePath, String)>),
 }

@@ -1,6 +1,8 @@
-//! The pool's side of the discovery ISO: what it wants ([`want`]), what other pools' statuses say of it ([`kept`]), and
-//! what its own status says of what it got ([`record`]). Pure, but for reads of a ConfigMap ([`ca`]) and an InfraEnv
-//! ([`fresh`]).
+//! The pool's side of the discovery ISO. Pure, except for reads of a ConfigMap ([`ca`]) and an InfraEnv ([`fresh`]).
+//!
+//! - What the pool wants: [`want`].
+//! - What other pools' statuses record of its files: [`kept`].
+//! - How its own status records what it got: [`record`].
 
 pub mod ca;
 pub mod fresh;
@@ -53,20 +55,20 @@ pub fn iso_path(pool: &VsphereAgentPool) -> Option<DatastorePath> {
 /// Asks the ISO cache of a datastore.
 #[async_trait]
 pub trait IsoCaches: Send + Sync {
-    /// How far the wanted ISO is; starts what is missing.
+    /// How far the wanted ISO is. Starts what is missing.
     ///
     /// # Errors
     /// The cache is being restarted.
     async fn ensure(&self, key: IsoKey, want: IsoWant) -> Result<IsoState, ReconcileError>;
 
-    /// Removes `left.prunable` from a datastore that the pool has left, unless a VM or another pool needs it; what is
-    /// gone by now, and what stays for which reason that is new.
+    /// Removes `left.prunable` from a datastore that the pool has left, unless a VM or another pool needs it. Returns
+    /// the files that are gone by now, and the files that stay for a new reason.
     ///
     /// # Errors
     /// The cache is being restarted.
     async fn clear(&self, key: IsoKey, left: IsoWant) -> Result<PruneNews, ReconcileError>;
 
-    /// The pool is being deleted: no cache continues what only it wants. It may be called more than once.
+    /// The pool is being deleted: no cache continues what only it wants. This may be called more than once.
     fn leave(&self, pool: &ObjectKey);
 }
 
@@ -75,17 +77,18 @@ pub trait IsoCaches: Send + Sync {
 pub enum NoSource {
     /// The InfraEnv does not exist.
     InfraEnvNotFound,
-    /// It is looked for nowhere: these namespaces do not admit the pool.
+    /// There is no namespace to look in: these namespaces do not admit the pool.
     NotAllowed(Vec<String>),
     /// It has no URL yet.
     UrlPending,
-    /// The service could not make its image; the sentence that says so.
+    /// The service could not make its image. The value is the sentence for people.
     ImageFailed(String),
-    /// A field cannot be used.
+    /// A field has an invalid value.
     Invalid(ReconcileError),
 }
 
-/// Directory on the ISO datastore: `spec.iso.pathPrefix`, else `agent-forge/<namespace>/<pool>` (predecessor.md §1).
+/// Directory on the ISO datastore: `spec.iso.pathPrefix`, else `agent-forge/<namespace>/<pool>`, which is also the
+/// predecessor's default.
 ///
 /// # Errors
 /// A [`ReconcileError`] that names the field.
@@ -111,10 +114,10 @@ fn default_directory(pool: &VsphereAgentPool) -> Result<DatastorePath, BadDatast
     DatastorePath::new(&pool.spec.vsphere.iso_datastore, &own)
 }
 
-/// With whom the pool shares a file of equal content, wherever among their directories it is. Pools whose directory is
-/// the default one share, also where it is written out, as the predecessor's objects do; so do pools whose directories
-/// are alike but for segments that are their own name or namespace. A directory without the pool's name as a segment was
-/// chosen to hold the pool's ISO: `None`.
+/// The pools with which this pool shares a file of equal content, in any of their directories. Pools with the default
+/// directory share, also if the spec writes it out, as the predecessor's objects do. Pools share as well if their
+/// directories differ only in segments that are their own name or namespace. A directory without the pool's name as a
+/// segment was chosen to hold the pool's ISO: `None`.
 #[must_use]
 pub fn shares(pool: &VsphereAgentPool) -> Option<ShareGroup> {
     let directory = directory(pool).ok()?;
@@ -129,7 +132,7 @@ pub fn shares(pool: &VsphereAgentPool) -> Option<ShareGroup> {
     named.then(|| ShareGroup::Alike(segments().map(common).collect()))
 }
 
-/// How often the source is asked for changes: `spec.iso.checkInterval`, 10 minutes unless that can be used.
+/// How often the source is asked for changes: `spec.iso.checkInterval`. 10 minutes if that is missing or invalid.
 #[must_use]
 pub fn check_interval(pool: &VsphereAgentPool) -> Duration {
     let text = pool
@@ -153,9 +156,9 @@ pub fn cache_key(pool: &VsphereAgentPool, server: &str) -> IsoKey {
     }
 }
 
-/// What identifies the source without its token: InfraEnv, URL without token, `createdTime` (upstream-contract.md §5:
-/// the bytes and `Last-Modified` may differ on every download). Of a server other than the assisted service's the whole
-/// path counts, which only this digest leaves here.
+/// What identifies the source without its token: InfraEnv, URL without token, `createdTime`. The bytes and
+/// `Last-Modified` do not count, because with the Assisted Service they may differ on every download. For any other
+/// server the whole path counts. It leaves this function only as part of the digest.
 #[must_use]
 pub fn source_key(infra_env: &InfraEnv, url: &IsoUrl) -> String {
     let created = infra_env
@@ -171,7 +174,7 @@ pub fn source_key(infra_env: &InfraEnv, url: &IsoUrl) -> String {
     hex::encode(Sha256::digest(parts.join("\n").as_bytes()))
 }
 
-/// The InfraEnv as what offered an ISO.
+/// A reference to the InfraEnv that offered an ISO.
 #[must_use]
 pub fn reference(infra_env: &InfraEnv) -> ObjectReference {
     ObjectReference {
@@ -184,7 +187,7 @@ pub fn reference(infra_env: &InfraEnv) -> ObjectReference {
     }
 }
 
-/// The InfraEnv and where it offers its ISO.
+/// The InfraEnv and the URL of its ISO.
 ///
 /// # Errors
 /// [`NoSource`].
@@ -208,7 +211,8 @@ pub fn source(infra_env: Option<&InfraEnv>) -> Result<(&InfraEnv, IsoUrl), NoSou
     Ok((infra_env, source))
 }
 
-/// Value of the force-refresh annotation that was not fetched for yet. Each value counts once; to take it off asks for nothing.
+/// Value of the force-refresh annotation that no fetch has served yet. Each value counts once. Removing the annotation
+/// asks for nothing.
 fn force_token(pool: &VsphereAgentPool, status: Option<&IsoStatus>) -> Option<String> {
     let value = pool.annotations().get(FORCE_ISO_REFRESH_ANNOTATION);
     let value = value.filter(|v| !v.is_empty())?;
@@ -216,8 +220,8 @@ fn force_token(pool: &VsphereAgentPool, status: Option<&IsoStatus>) -> Option<St
     (spent != Some(value)).then(|| value.clone())
 }
 
-/// What the pool wants on its ISO datastore; `others` are the other pools. What retention lets go, and how soon the file is to
-/// be looked at ([`look`]), is not asked here.
+/// What the pool wants on its ISO datastore. `others`: the other pools. The files that retention releases, and how soon
+/// to look at the file ([`look`]), are added by the caller.
 ///
 /// # Errors
 /// [`NoSource`].
@@ -266,8 +270,8 @@ pub fn want(
     })
 }
 
-/// What is to go from datastores that the pool has left, by the cache to ask: of `want`, what its retention lets go there.
-/// `want` keeps the rest.
+/// The files to remove from datastores that the pool has left, by the cache to ask. They are taken out of `want`, which
+/// keeps the rest.
 #[must_use]
 pub fn left_behind(key: &IsoKey, want: &mut IsoWant) -> BTreeMap<IsoKey, IsoWant> {
     let all = std::mem::take(&mut want.prunable);

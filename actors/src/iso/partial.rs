@@ -1,9 +1,10 @@
 //! Names of files that are on their way, and the proof that no flight writes to one any more.
 //!
-//! A name says whose it is: `<source>.partial-<owner>-<run>-<flight>`. The owner is this cache of this management cluster, of
-//! which only one lives at a time. The run is one life of it. So a file of our own from another life is dead. Of those from
-//! this life all are dead but the one of the flight that writes. No number of a flight is used twice. A file of another owner
-//! is left alone, unless nothing was written to it for [`ABANDONED`], many times longer than a transfer may take.
+//! A name shows its writer: `<source>.partial-<owner>-<run>-<flight>`. The owner is this cache of this management
+//! cluster, of which only one runs at a time. The run is one life of that actor. So a file of our own from another run
+//! is dead. Of this run, all files are dead except that of the flight that writes. No flight number is used twice. A
+//! file of another owner is left alone, unless it was not written for [`ABANDONED`], many times longer than a transfer
+//! may take.
 
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use sha2::{Digest, Sha256};
 
 use super::msg::IsoKey;
 
-/// A partial file of another cluster that did not change for so long has no writer; wide, because the datastore's clock
-/// is not ours.
+/// A partial file of another cluster that did not change for that long has no writer. The time is long because the
+/// datastore's clock is not ours.
 pub(super) const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
 const INFIX: &str = ".partial-";
@@ -26,7 +27,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The cache `key` of the cluster `cluster_id`, in the life that began at `born`.
+    /// The cache `key` of the cluster `cluster_id`, in the run that began at `born`.
     #[must_use]
     pub fn new(cluster_id: &str, key: &IsoKey, born: Timestamp) -> Self {
         Self {
@@ -42,8 +43,8 @@ impl Origin {
         format!("{source}{INFIX}{}-{}-{flight}", self.owner, self.run)
     }
 
-    /// Is a file of this name, last changed then, proven to have no writer? `writes`: the flight of this life that may
-    /// write, as it was known after the file was seen.
+    /// Whether a file of this name, last changed at `modified`, is proven to have no writer. `writes`: the flight of
+    /// this run that may write, as it was known after the file was seen.
     pub(super) fn is_dead(
         &self,
         name: &str,

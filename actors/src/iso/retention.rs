@@ -1,10 +1,11 @@
-//! Which files of a pool's retention list are tried, and what the pool hears of it.
+//! Which files of a pool's retention list are tried, and what is reported to the pool.
 //!
 //! Guarantees
-//! - Only files with the cache's own kind of name (`<sha256>.iso`) are tried, none that a pool relies on.
-//! - Each is tried once per [`AGAIN`] at most.
-//! - A reason that did not change is reported once: an ISO that stays mounted for months is no stream of Events.
-//! - That a file is gone is reported until the pool lists it no more: the write that takes it off the list may fail.
+//! - Only files with the cache's own kind of name (`<sha256>.iso`) are tried, and none that a pool needs.
+//! - Each is tried at most once per [`AGAIN`].
+//! - A reason that did not change is reported once: an ISO that stays mounted for months causes no stream of Events.
+//! - A removed file is reported until the pool no longer lists it, because the write that removes it from the list may
+//!   fail.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,28 +17,28 @@ pub(super) const AGAIN: Duration = Duration::from_secs(600);
 /// Files that are gone, and files kept with the reason.
 pub type PruneNews = (Vec<DatastorePath>, Vec<(DatastorePath, String)>);
 
-/// What came of the last try.
+/// The result of the last try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// Not known yet; the reason for which it stayed before, and whether the pool has heard it.
+    /// Not known yet. With the earlier reason why it stayed, and whether that was reported.
     Tried(Option<(String, bool)>),
     /// Removed, and still on the pool's list.
     Gone,
-    /// Kept for that reason; whether the pool has heard it.
+    /// Kept for that reason. The flag says whether that was reported.
     Kept(String, bool),
 }
 
-/// One pool's retention: when each listed file was tried last, and what came of it.
+/// One pool's retention: when each listed file was last tried, and the result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PruneLog(BTreeMap<DatastorePath, (Duration, Outcome)>);
 
 impl PruneLog {
-    /// Takes in what the pool lists: what it lists no more is forgotten.
+    /// Takes in the pool's list, and forgets files that are no longer on it.
     pub(super) fn listed(&mut self, prunable: &[DatastorePath]) {
         self.0.retain(|path, _| prunable.contains(path));
     }
 
-    /// The files to try now; those that must stay are noted with the reason.
+    /// The files to try now. Files that must stay are noted with the reason.
     pub(super) fn begin(
         &mut self,
         prunable: &[DatastorePath],
@@ -64,7 +65,7 @@ impl PruneLog {
         tries
     }
 
-    /// Takes in a result; `true` when the pool has something to hear.
+    /// Takes in a result. `true`: there is something to report to the pool.
     pub(super) fn ended(
         &mut self,
         gone: Vec<DatastorePath>,
@@ -90,14 +91,14 @@ impl PruneLog {
         self.ended(Vec::new(), kept, now)
     }
 
-    /// Other moments.
+    /// The same with other moments.
     pub(super) fn map(&mut self, moment: &impl Fn(Duration) -> Duration) {
         for (at, _) in self.0.values_mut() {
             *at = moment(*at);
         }
     }
 
-    /// Why it stayed the last time, and whether the pool has heard that.
+    /// Why it stayed the last time, and whether that was reported.
     fn reason(&self, path: &DatastorePath) -> Option<(String, bool)> {
         match &self.0.get(path)?.1 {
             Outcome::Tried(before) => before.clone(),
@@ -112,7 +113,7 @@ impl PruneLog {
         self.0.insert(path, (now, Outcome::Kept(reason, heard)));
     }
 
-    /// What is gone of the pool's list, and what it has not heard yet of the rest.
+    /// The removed files of the pool's list, and what was not reported yet of the others.
     pub(super) fn news(&mut self) -> PruneNews {
         let (mut gone, mut kept) = PruneNews::default();
         for (path, (_, outcome)) in &mut self.0 {
@@ -129,7 +130,7 @@ impl PruneLog {
     }
 }
 
-/// Does the name look like one that the cache gives (`<sha256>.iso`)?
+/// Whether the name looks like one that the cache gives (`<sha256>.iso`).
 pub(crate) fn is_ours(path: &DatastorePath) -> bool {
     path.file_name().strip_suffix(".iso").is_some_and(|stem| {
         stem.len() == 64 && stem.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
@@ -167,7 +168,7 @@ mod tests {
         let left = [b];
         log.listed(&left);
         assert_eq!(log.news(), (vec![], vec![]));
-        // Listed once more, it is looked for once more.
+        // If it is listed once more, it is looked for once more.
         log.listed(&list);
         assert_eq!(log.begin(&list, &BTreeMap::new(), now), list[..1]);
     }

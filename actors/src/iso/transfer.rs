@@ -3,12 +3,13 @@
 //! Guarantees
 //! - A file under its final name `<directory>/<sha256>.iso` is complete. It got there by a move, after its size on the
 //!   datastore was seen to be right. A move overwrites nothing.
-//! - Whatever fails, the partial file is deleted (best effort). What that misses is deleted by a later look at the directory: a
-//!   partial name says which flight wrote it ([`super::partial`]).
+//! - After any failure, the partial file is deleted (best effort). If that fails, a later look at the directory deletes
+//!   it: a partial name shows which flight wrote it ([`super::partial`]).
 //! - A file gets its final name only after the record of a pool that wants it lists that name ([`Lane`]).
-//! - A lost reply is settled by a look at both names (reliability.md: unknown is a state).
-//! - When no pool wants it any more it ends, unless it is about to get its final name: that ends soon by itself.
-//! - Nothing moves for [`super::meter::STALL`], or for [`super::meter::FLUSH`] after the last byte: the flight ends.
+//! - After a lost reply the outcome is unknown. A look at both names settles it.
+//! - A transfer ends when no pool wants it any more, unless it is about to get its final name, which ends soon by
+//!   itself.
+//! - A flight ends if nothing moves for [`super::meter::STALL`], or for [`super::meter::FLUSH`] after the last byte.
 //!
 //! Assumptions: the adapter bounds each call in time. Dropping the future drops the upload and the download.
 
@@ -35,16 +36,18 @@ use crate::{
 
 /// How long the deletion of a partial file may take before the failure is reported without it.
 const DISCARD: Duration = Duration::from_secs(30);
-/// How long the move may take before both names are looked at; below [`super::meter::FLUSH`], so that there is time to.
+/// How long the move may take before both names are looked at. It is below [`super::meter::FLUSH`], so that there is
+/// time for the look.
 const MOVE: Duration = Duration::from_secs(270);
 
-/// A pool records within seconds what is about to be published; while the API server is away it cannot.
+/// How long to wait for the record of a name. A pool records within seconds what is about to be published, but not
+/// while the API server is away.
 const LISTED: Duration = Duration::from_secs(600);
 /// Less than what counts as a stall.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Fetches the ISO and publishes it. The flag says that a file of this content was there already; `None`: no pool wanted it
-/// any more, and nothing of it stays.
+/// Fetches the ISO and publishes it. The flag says that a file of this content was there already. `None`: no pool
+/// wanted it any more, and nothing of it stays.
 pub(super) async fn transfer(
     ports: &Ports,
     id: u64,
@@ -109,7 +112,7 @@ async fn fetch(
     delivered
 }
 
-/// What one transfer hears from the actor.
+/// What the actor reports to one transfer.
 struct Watch {
     id: u64,
     lane: watch::Receiver<Lane>,
@@ -134,8 +137,8 @@ impl Watch {
         }
     }
 
-    /// Waits until a pool's record lists `place`. Without that a crash after the move would leave a file that no record
-    /// names (reliability.md: intent before effect).
+    /// Waits until a pool's record lists `place`. The record comes before the move: otherwise a crash after the move
+    /// would leave a file that no record names.
     async fn listed(&self, place: &IsoPlace) -> Result<(), ReconcileError> {
         let mut lane = self.lane.clone();
         match tokio::time::timeout(LISTED, lane.wait_for(|l| l.listed)).await {
@@ -149,7 +152,7 @@ impl Watch {
     }
 }
 
-/// Runs what has a bound of its own: however long it takes, it is no stall.
+/// Runs work that has a time limit of its own. It never counts as a stall.
 async fn unhurried<T>(meter: &Meter, work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     loop {
@@ -255,7 +258,8 @@ impl Site {
             .upload(&upload, &self.datacenter, partial, size, body)
             .await;
         meter.moved();
-        // What the meter saw comes first: an uploader that was fed an error may report it in its own words, or not.
+        // The result of the meter comes first. If the source failed, the uploader may report that in other words, or
+        // not at all.
         let sha256 = match (meter.verdict(), sent) {
             (Some(Err(trouble)), _) => return Err(trouble),
             (_, Err(e)) => return Err(e.into()),
@@ -292,7 +296,7 @@ impl Site {
         })
     }
 
-    /// Gives it its final name; the flag says that an equal file had that already.
+    /// Gives it its final name. The flag says that an equal file had that name already.
     async fn publish(
         &self,
         ports: &Ports,
@@ -321,7 +325,7 @@ impl Site {
         ))
     }
 
-    /// Moves the partial file to its final name; `true` when that was taken by an equal file.
+    /// Moves the partial file to its final name. `true`: an equal file had that name already.
     async fn rename(
         &self,
         partial: &DatastorePath,
@@ -341,7 +345,7 @@ impl Site {
         let there = self.vc.stat(&self.datacenter, path).await?;
         meter.moved();
         match there {
-            // The move is atomic: when the partial file is gone, it is the one that is there.
+            // The move is atomic: if the partial file is gone, it is the one that is there.
             Some(there) if there == size => {
                 Ok(self.vc.stat(&self.datacenter, partial).await?.is_some())
             }
@@ -383,8 +387,8 @@ fn no_answer(partial: &DatastorePath) -> VcError {
     }
 }
 
-/// May the move have happened although it failed? `FileNotFound` too: a move whose reply was lost and that was repeated
-/// does not find its source any more.
+/// Whether the move may have happened although it failed. `FileNotFound` counts too: if the reply was lost and the move
+/// was repeated, it does not find its source any more.
 fn outcome_is_to_be_seen(e: &VcError) -> bool {
     e.outcome_unknown()
         || matches!(
@@ -393,7 +397,7 @@ fn outcome_is_to_be_seen(e: &VcError) -> bool {
         )
 }
 
-/// Does the source change its validators right after the download? Then they are no sign of a change, and what is there
+/// Whether the source changes its validators right after the download. Then they do not show a change, and the file
 /// stays until InfraEnv, URL or `createdTime` change.
 async fn is_volatile(ports: &Ports, want: &IsoWant, said: &Validators) -> bool {
     if want.check_every.is_none() || said.is_empty() {
@@ -419,7 +423,7 @@ pub(super) fn bad_path(e: crate::domain::names::BadDatastorePath) -> ReconcileEr
     }
 }
 
-/// The URL is a credential: should an adapter have put it into a message, it is replaced here.
+/// The URL is a credential: if an adapter put it into a message, it is replaced here.
 fn scrubbed(mut trouble: ReconcileError, url: &IsoUrl) -> ReconcileError {
     let (full, path) = (url.expose().as_str(), url.expose().path());
     for secret in [full, path] {

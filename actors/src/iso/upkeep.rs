@@ -1,7 +1,9 @@
-//! Work on files that are on the datastore: is the recorded one still whole, what may go, what did a crash leave.
+//! Work on files that are on the datastore: whether the recorded one is still complete, which files may be removed, and
+//! what a crash left.
 //!
-//! Guarantees: only two kinds of file are deleted here. What a pool's retention lists and no VM has in its drive, and partial
-//! files that are proven to have no writer ([`super::partial`]). Anything else is not ours.
+//! Guarantees: only two kinds of file are deleted here. One kind is what a pool's retention lists and no VM has in its
+//! drive. The other kind is partial files that are proven to have no writer ([`super::partial`]). Anything else is not
+//! ours.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -25,17 +27,17 @@ use crate::{
     },
 };
 
-/// Bound of one step; the adapter's own bounds are shorter.
+/// Limit of one step. The adapter's own limits are shorter.
 const STEP: Duration = Duration::from_secs(60);
 
 /// What a look at a recorded file found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It is there with its size.
+    /// The file is there with its size.
     Whole,
-    /// It does not.
+    /// The file is missing or incomplete.
     NotThere,
-    /// It does, and its source has other bytes by now.
+    /// The file is there, and its source has other bytes by now.
     Outdated,
 }
 
@@ -68,7 +70,7 @@ pub(super) async fn check(
         match answer {
             Ok(Freshness::Changed) => return Ok(Found::Outdated),
             Ok(Freshness::Same | Freshness::Unknown) => {}
-            // The file is whole: a server that does not answer is no reason to do without it.
+            // The file is complete. It can be used although the source does not answer.
             Err(e) => tracing::warn!(error = %e, "the ISO's source could not be asked for changes"),
         }
     }
@@ -77,8 +79,8 @@ pub(super) async fn check(
 }
 
 impl Site {
-    /// Deletes partial files of dead flights in all directories of the pools that share this want. A failure is no reason to do
-    /// without the ISO.
+    /// Deletes partial files of dead flights in all directories of the pools that share this want. A failure does not
+    /// prevent the use of the ISO.
     pub(super) async fn sweep(&self, ports: &Ports, want: &IsoWant) {
         let others = want
             .directories
@@ -119,8 +121,8 @@ impl Site {
         Ok(())
     }
 
-    /// Deletes what no VM has in its drive, by the word of every user of this vCenter. They are asked again after each deletion,
-    /// which took its time.
+    /// Deletes what no VM has in its drive, by the answers of all users of this vCenter. They are asked again after
+    /// each deletion, because it took some time.
     async fn remove(
         &self,
         ports: &Ports,
@@ -161,8 +163,8 @@ impl Site {
         Ok((gone, kept))
     }
 
-    /// The sessions of all users of this vCenter: each may see other VMs. One with VMs there has to be asked; any other whose
-    /// login does not work may be one of another vCenter.
+    /// The sessions of all users of this vCenter, because each may see other VMs. A user with VMs there has to be
+    /// asked. Any other user whose login does not work may belong to another vCenter.
     async fn users(
         &self,
         ports: &Ports,
@@ -192,7 +194,7 @@ impl Site {
     }
 }
 
-/// What VMs have in their drives, by each user. That is bounded by pages, not as a whole.
+/// What VMs have in their drives, by each user. The limit applies to each page, not to the whole.
 async fn drives(users: &[Arc<dyn VCenter>]) -> Result<Vec<Drives>, ReconcileError> {
     let mut all = Vec::new();
     for user in users {
@@ -201,8 +203,8 @@ async fn drives(users: &[Arc<dyn VCenter>]) -> Result<Vec<Drives>, ReconcileErro
     Ok(all)
 }
 
-/// Deletes the files that no VM has in its drive, and says of each of the others why it stays. Also deletes what dead flights
-/// left: on a datastore that its pools have left, no other flight comes.
+/// Deletes the files that no VM has in its drive, and reports for each of the others why it stays. Also deletes what
+/// dead flights left, because on a datastore that its pools have left no other flight runs.
 pub(super) async fn prune(
     ports: &Ports,
     want: &IsoWant,

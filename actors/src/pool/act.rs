@@ -1,6 +1,7 @@
-//! Carries a plan out, action by action. It chooses nothing.
+//! Carries a plan out, action by action. It decides nothing.
 //!
-//! Before it releases a VsphereAgent, and before it approves or fences an Agent, live reads prove what the plan saw in the cache.
+//! Before it releases a VsphereAgent, and before it approves or fences an Agent, live reads prove what the plan saw in
+//! the cache.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -41,10 +42,10 @@ use crate::{
     },
 };
 
-/// The pass looks again after that time at what a live read held back.
+/// How long until the pass looks again at what a live read held back.
 const HELD: Duration = Duration::from_secs(5);
 
-/// How it went.
+/// The result of carrying a plan out.
 pub struct Acted {
     /// VsphereAgents created.
     pub created: usize,
@@ -54,15 +55,15 @@ pub struct Acted {
     pub released: usize,
     /// The pool object is released: its status is not written any more.
     pub gone: bool,
-    /// Look again after that.
+    /// Look again after that time.
     pub again: Option<Duration>,
     /// What a live read held back.
     pub held: Vec<Waiting>,
-    /// The first failure; the actions after it were tried all the same.
+    /// The first failure. The later actions were tried all the same.
     pub result: Result<(), ReconcileError>,
 }
 
-/// Carries the plan out: first the Secrets, which machines need, then the machines. Only the cluster is needed for that.
+/// Carries the plan out: first the Secrets, because machines need them, then the machines. This needs only the cluster.
 pub async fn execute(
     context: &Context,
     isos: &dyn IsoCaches,
@@ -79,7 +80,7 @@ pub async fn execute(
     acted
 }
 
-/// Carries the plan of the ISO out: how far the ISO is, where one is wanted.
+/// Carries out the plan for the ISO. Returns how far the ISO is, if one is wanted.
 pub async fn execute_iso(
     isos: &dyn IsoCaches,
     plan: &IsoPlan,
@@ -113,8 +114,8 @@ pub async fn execute_iso(
 
 /// Carries all actions on machines out, in order. Actions that provision different AgentMachines run side by side.
 ///
-/// An action that fails does not hold the others back: they are for different machines. An Agent that still changes is prepared
-/// a moment later.
+/// An action that fails does not hold the others back, because they are for different machines. An Agent that still
+/// changes is prepared a moment later.
 pub async fn perform_all(
     context: &Context,
     s: &Observed,
@@ -161,10 +162,10 @@ pub async fn perform_all(
 }
 
 impl Acted {
-    /// Says in the log what failed.
+    /// Logs what failed.
     pub fn log(&self, pool: &ObjectKey) {
         match &self.result {
-            // The next pass looks again at once after a lost race: it is not worth a warning.
+            // After a write conflict the next pass looks again at once: it is not worth a warning.
             Err(trouble) if trouble.class == Class::Conflict => {
                 tracing::debug!(object = %pool, reason = %trouble.reason, "{trouble}");
             }
@@ -210,22 +211,23 @@ impl Acted {
     }
 }
 
-/// What came of an action that did not fail.
+/// The result of an action that did not fail.
 pub enum ActionOutcome {
-    /// It.
+    /// It was carried out.
     It,
-    /// It is a change of the pool's status, which is to be written.
+    /// It was carried out, and it changes the pool's status, which is to be written.
     Record(fn(&mut VsphereAgentPoolStatus)),
-    /// It, and the pool object is another one now, or none.
+    /// It was carried out. The pool object has changed by it, or is gone.
     Gone,
-    /// Not now. The words for it, where the plan has none.
+    /// It is not possible now. With the message, if the plan has none.
     Held(Option<Waiting>),
 }
 
-/// The Machines of the control plane namespace, read live when the first action of a pass asks: after its plan was made.
+/// The Machines of the control plane namespace, read live when the first action of a pass needs them, so after its plan
+/// was made.
 ///
-/// The other actions of the pass use the same list, so that a hundred machines that are deleted together cost one list. Machines
-/// of another namespace, where a VsphereAgent has its Machine on record, are read for each action.
+/// The other actions of the pass use the same list. So a hundred machines that are deleted together cost one list. If a
+/// VsphereAgent has its Machine in another namespace on record, that Machine is read for each action.
 #[derive(Default)]
 pub struct LiveMachines(OnceCell<Vec<MachineFacts>>);
 
@@ -275,7 +277,7 @@ pub async fn perform(
 ) -> Result<ActionOutcome, ReconcileError> {
     let cluster = context.cluster.as_ref();
     let effect = |kind| Effect::new(kind, &s.key);
-    // Only without records of Secrets are finalizers of the pool changed: no status was written in this pass before.
+    // The pool's finalizers change only if no Secret is on record: so this pass has written no status before.
     let at = || Precondition::of(s.pool.as_ref());
     match action {
         Action::AddFinalizer => {
@@ -288,7 +290,7 @@ pub async fn perform(
             cluster
                 .patch_pool(&effect(EffectKind::AddFinalizer), &at(), &patch)
                 .await?;
-            // The patch moved the resourceVersion: the status is written in the next pass.
+            // The patch changed the resourceVersion: the next pass writes the status.
             Ok(ActionOutcome::Gone)
         }
         Action::Close => Ok(ActionOutcome::Record(|status| status.closed = Some(true))),
@@ -334,7 +336,7 @@ pub async fn perform(
             let Some(agent) = agent.filter(|a| patch.is_made_from(a)) else {
                 return Ok(ActionOutcome::Held(None));
             };
-            // A watch that lags must not take the labels off a host that serves.
+            // The cache may be late: the labels must stay on a host that serves.
             if agent.is_claimed_or_bound() {
                 let (machine_state, _) = machines.machine_state(context, s, child).await?;
                 if !matches!(machine_state, MachineState::Leaving | MachineState::Gone) {
@@ -389,7 +391,8 @@ pub async fn perform(
     }
 }
 
-/// The patch that makes a VsphereAgent one for another AgentMachine. Without a Machine it removes the record of the old one.
+/// The patch that assigns a VsphereAgent to another AgentMachine. Without a Machine it removes the record of the old
+/// one.
 #[must_use]
 pub fn reassignment(am: &AgentMachine, machine: Option<&MachineFacts>) -> MetadataPatch {
     let known = annotations(am, machine);
@@ -464,9 +467,9 @@ pub fn child_object(
     child
 }
 
-/// Proves by live reads that a VsphereAgent may be deleted. `Some` says what holds it.
+/// Proves by live reads that a VsphereAgent may be deleted. `Some` says what holds it back.
 ///
-/// A Machine counts as gone only by proof, and an Agent that is bound or reserved keeps its VM.
+/// A Machine counts as gone only by proof. An Agent that is bound or reserved keeps its VM.
 async fn prove_released(
     context: &Context,
     s: &Observed,
@@ -503,7 +506,7 @@ async fn prove_released(
     Ok(None)
 }
 
-/// What holds an action back whose Machine is not in the state that the plan saw.
+/// The message for an action that waits because its Machine is not in the state that the plan saw.
 fn shown_otherwise(child: &ManagedVm, machine_state: &MachineState) -> Waiting {
     Waiting {
         subject: child.key.name.clone(),

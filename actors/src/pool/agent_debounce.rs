@@ -1,8 +1,8 @@
-//! Waits until an Agent has stopped changing before it is prepared. Pure, but for its own memory.
+//! Waits until an Agent has stopped changing before it is prepared. Pure, except for its own memory.
 //!
-//! The controllers of an Agent write it several times within a second when it registers. The API server refuses a patch that is
-//! made from a version in between, and that costs a write all the same. So an Agent is prepared once it has not changed for
-//! [`STILL`], and after [`MOST`] at the latest. Nothing else waits: a fence never does.
+//! The controllers of an Agent write it several times within a second when it registers. The API server refuses a patch
+//! that is made from a version in between, and that costs a write all the same. So an Agent is prepared once it has not
+//! changed for [`STILL`], and after [`MOST`] at the latest. No other action waits, and a fence never does.
 //!
 //! Assumption: an Agent that exists when the actor starts has not changed for long enough.
 
@@ -10,18 +10,18 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::plan::Action;
 
-/// An Agent that has not changed for that long is prepared. It is more than the pause between two writes of one registration,
-/// and too short to be noticed.
+/// An Agent that has not changed for that long is prepared. The time is longer than the pause between two writes of one
+/// registration, and too short to be noticed.
 pub const STILL: Duration = Duration::from_millis(300);
-/// An Agent that does not stop changing is prepared after that time.
+/// An Agent that keeps changing is prepared after that time.
 pub const MOST: Duration = Duration::from_secs(2);
 
-/// Agents that are to be prepared; times are monotonic.
+/// Agents that are to be prepared. All times are monotonic.
 #[derive(Debug, Default)]
 pub struct Settling {
     /// By uid.
     agents: BTreeMap<String, Seen>,
-    /// Not for the first time.
+    /// `false` at the first look.
     looked: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct Settling {
 #[derive(Debug)]
 struct Seen {
     version: String,
-    /// Since when it has stood still.
+    /// Since when it has not changed.
     since: Duration,
     /// Since when it is to be prepared.
     first: Duration,
@@ -43,7 +43,7 @@ impl Seen {
 }
 
 impl Settling {
-    /// What of `actions` is to be carried out at `now`, and when to look at the rest.
+    /// The part of `actions` that is to be carried out at `now`, and when to look at the rest.
     pub fn due(&mut self, actions: &[Action], now: Duration) -> (Vec<Action>, Option<Duration>) {
         let first_look = !std::mem::replace(&mut self.looked, true);
         let mut known = std::mem::take(&mut self.agents);
@@ -106,7 +106,7 @@ mod tests {
 
     /// Versions of the Agents that are prepared, and in how many milliseconds the next one may be.
     fn due(settling: &mut Settling, actions: &[Action], ms: u64) -> (Vec<String>, Option<u64>) {
-        // A process that began a while ago.
+        // A process that started some time ago.
         let now = Duration::from_secs(1000) + Duration::from_millis(ms);
         let (due, again) = settling.due(actions, now);
         let versions = due.iter().filter_map(|a| match a {
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(due(&mut s, &both, 600), held(50));
         let a = vec!["2".to_owned()];
         assert_eq!(due(&mut s, &both, 650), (a, Some(250)));
-        // It was prepared, and is to be prepared again later on.
+        // It was prepared, and is to be prepared again later.
         assert_eq!(due(&mut s, &[], 700), (vec![], None));
         assert_eq!(due(&mut s, &[prepare("a", 9)], 5000), held(300));
     }
@@ -191,7 +191,7 @@ mod tests {
         }];
         let mut memory = Memory::default();
         let began = world.observed();
-        // When, what is planned then, how often it was prepared by then, and when to look again.
+        // The time, what is planned then, how often it was prepared by then, and when to look again.
         let steps = [
             (Duration::ZERO, &[][..], 0, None),
             (STILL, &registered[..], 0, Some(STILL)),

@@ -22,7 +22,7 @@ use crate::{
 pub enum Topic {
     /// The ISO that is on the datastore.
     Iso,
-    /// Old versions of the ISO that stay.
+    /// Old versions of the ISO that are kept.
     OldIsos,
     /// The InfraEnv offers no ISO.
     InfraEnv,
@@ -32,7 +32,7 @@ pub enum Topic {
     Wait(String),
 }
 
-/// Sends the Events that are due. Returns when the next one is.
+/// Sends the Events that are due. Returns when the next one is due.
 pub fn announce(
     context: &Context,
     s: &Observed,
@@ -95,7 +95,7 @@ impl Events<'_> {
 
     fn iso(&self, outcome: &Outcome, memory: &mut Memory) {
         if matches!(outcome.iso, Some(IsoState::Lost(_))) {
-            // When it is back, that is news.
+            // If it comes back, that is a new Event.
             memory.announcer.over(&Topic::Iso);
         }
         let Some(IsoState::Ready {
@@ -137,7 +137,7 @@ impl Events<'_> {
         }
     }
 
-    /// What was done with VsphereAgents. Returns when the Event is due.
+    /// Announces what was done with VsphereAgents. Returns when the Event is due.
     fn applied(&self, acted: &Acted, memory: &mut Memory) -> Option<Duration> {
         memory.applied.add(acted, self.s.now);
         // A pool that is gone has no later pass.

@@ -1,13 +1,13 @@
-//! Gathers what was done with VsphereAgents into one Event. Pure, but for its own memory.
+//! Gathers what was done with VsphereAgents into one Event. Pure, except for its own memory.
 //!
-//! A NodePool that grows by ten takes several passes, and is one piece of news.
+//! A NodePool that grows by ten takes several passes, and gets one Event.
 //! Caveat: what was done within [`GATHER`] before the actor ends is not announced.
 
 use std::time::Duration;
 
 use super::act::Acted;
 
-/// The Event waits that long for more.
+/// How long the Event waits for more.
 pub const GATHER: Duration = Duration::from_secs(2);
 
 /// What was done and is not announced yet.
@@ -21,7 +21,7 @@ pub struct Applied {
 }
 
 impl Applied {
-    /// That was done by `now`, which is monotonic.
+    /// Adds what was done by `now`, which is monotonic.
     pub fn add(&mut self, acted: &Acted, now: Duration) {
         self.created += acted.created;
         self.reassigned += acted.reassigned;
@@ -31,10 +31,10 @@ impl Applied {
         }
     }
 
-    /// The note that is due, which counts as announced. `Err`: the time that is left, where something waits.
+    /// The note that is due. It counts as announced from then on.
     ///
     /// # Errors
-    /// Nothing is due.
+    /// Nothing is due. The value is the time that is left, if something waits.
     pub fn due(&mut self, now: Duration) -> Result<String, Option<Duration>> {
         let Some(since) = self.since else {
             return Err(None);
@@ -80,7 +80,7 @@ mod tests {
         applied.add(&acted(3, 0), ms(5000));
         assert_eq!(applied.due(ms(5000)), Err(Some(GATHER)));
         applied.add(&acted(7, 1), ms(6500));
-        // What comes later does not put it off.
+        // Later actions do not delay the Event.
         assert_eq!(applied.due(ms(6500)), Err(Some(ms(500))));
         let all = "VsphereAgents: 10 created, 0 reassigned, 1 released";
         assert_eq!(applied.due(ms(7000)), Ok(all.to_owned()));

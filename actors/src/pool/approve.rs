@@ -1,9 +1,10 @@
-//! The live check before an Agent is prepared and approved: the identity rule again, on the objects as the API server has them.
+//! The live check before an Agent is prepared and approved: the identity rule again, on the objects as the API server
+//! has them.
 //!
-//! Guarantee: a watch that lags never leads to an approval. Not for a VsphereAgent that does not want it any more, not for an
-//! older version of the Agent, and not beside another Agent of the same identity.
-//! Assumption: a host registers under a uuid. A rival that no watch shows yet has the VM's uuid as its name, in one byte order or
-//! the other. An Agent with any other name was written by hand, and the view shows it.
+//! Guarantee: a late cache never leads to a wrong approval. The check refuses an Agent that its VsphereAgent no longer
+//! wants. It also refuses an older version of the Agent, and an Agent with a rival of the same identity.
+//! Assumption: a host registers under a uuid. A rival that no cache shows yet has the VM's uuid as its name, in one
+//! byte order or the other. An Agent with any other name was written by hand, and the cache shows it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -20,7 +21,7 @@ use crate::{
     },
 };
 
-/// Looks, and prepares the Agent.
+/// Checks the Agent live, and prepares it.
 ///
 /// # Errors
 /// The [`ReconcileError`] of a read or of the write.
@@ -36,7 +37,7 @@ pub(super) async fn approve(
     let Some(live) = live.filter(|live| prepare::is_wanted_by(child, live)) else {
         return Ok(ActionOutcome::Held(None));
     };
-    // A watch that lags shows one old version after the other: the API server would refuse each write.
+    // A late cache shows old versions one after the other. The API server would refuse a write for each of them.
     let agent = cluster.live_agent(&patch.key).await?;
     let Some(agent) = agent.filter(|a| patch.is_made_from(a)) else {
         return Ok(ActionOutcome::Held(None));
@@ -57,7 +58,8 @@ pub(super) async fn approve(
     Ok(ActionOutcome::It)
 }
 
-/// That Agent, and all others that may have its VM's identity: live by the names that such a host has, the rest from the view.
+/// That Agent, and all others that may have its VM's identity. Agents with a name that such a host has are read live;
+/// the rest comes from the cache.
 async fn with_rivals(
     context: &Context,
     s: &Observed,

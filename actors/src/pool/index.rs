@@ -1,9 +1,10 @@
 //! Which objects of one [`Observed`] belong together.
 //!
-//! A pool asks that for each of its machines in each pass. Without tables, a pass with a thousand machines would cost ten thousand
-//! times as much as a pass with ten.
+//! A pool asks that for each of its machines in each pass. Without these tables, the cost would grow with the square of
+//! the number of machines. A pass with a thousand machines would cost ten thousand times as much as a pass with ten.
 //!
-//! Guarantee: a table finds what a search through all objects would find, in the same order (`plan/tests/properties.rs`).
+//! Guarantee: a table finds what a search through all objects would find, in the same order
+//! (`plan/tests/properties.rs`).
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -48,7 +49,7 @@ impl Known {
         note(&mut self.uids, uid.cloned(), at);
     }
 
-    /// All that a record may mean: those of its uid, and those of its name.
+    /// All objects that a record may mean: those with its uid, and those with its name.
     fn meant_by(&self, record: &Recorded) -> BTreeSet<usize> {
         let uid = record.uid.as_deref();
         let by_uid = uid.map_or(&[][..], |uid| at(&self.uids, uid));
@@ -65,13 +66,13 @@ struct Tables {
     /// Agents by the machines that they name.
     machines_of_agents: HashMap<BiosUuid, Places>,
     agent_names: HashMap<String, Places>,
-    /// Agents by the name that their claim label has.
+    /// Agents by the name in their claim label.
     claims: HashMap<String, Places>,
     machines: Known,
     agent_machines: Known,
     /// AgentMachines by the name of the Agent that their status names.
     reservations: HashMap<String, Places>,
-    /// VsphereAgents by the uid on record of the AgentMachine that they are for, or its name where there is no uid.
+    /// VsphereAgents by the recorded uid of their AgentMachine, or by its name if no uid is recorded.
     children: Known,
 }
 
@@ -117,7 +118,7 @@ impl Observed {
         self.index.0.get_or_init(|| Tables::of(self))
     }
 
-    /// Agents that name the machine that is the child's VM; no other may run there.
+    /// Agents that name the child's VM as their machine. No other Agent may run there.
     pub fn agents_naming(&self, child: &ManagedVm) -> impl Iterator<Item = &Arc<Agent>> {
         let tables = self.tables();
         let vm = child.identity.as_ref().map(|vm| vm.bios_uuid);
@@ -131,7 +132,7 @@ impl Observed {
         places.iter().filter_map(|at| self.agents.get(*at))
     }
 
-    /// The Agents that name the child's VM, and what they are to each other.
+    /// The Agents that name the child's VM, compared with each other.
     #[must_use]
     pub fn lineup(&self, child: &ManagedVm) -> Lineup<'_> {
         child.lineup(self.agents_naming(child))
@@ -143,7 +144,7 @@ impl Observed {
         self.lineup(child).own
     }
 
-    /// Whether an Agent of that name, or one that this AgentMachine claims, is in sight.
+    /// Whether the cache shows an Agent of that name, or one that this AgentMachine claims.
     #[must_use]
     pub fn sees_agent_of(&self, name: Option<&str>, am: &AgentMachine) -> bool {
         let tables = self.tables();
@@ -157,7 +158,7 @@ impl Observed {
             })
     }
 
-    /// The first VsphereAgent that is for this AgentMachine, and whose Agent does not serve another control plane.
+    /// The first VsphereAgent that is for this AgentMachine and whose Agent does not serve another control plane.
     #[must_use]
     pub fn child_for(&self, am: &AgentMachine) -> Option<&ManagedVm> {
         let children = &self.tables().children;

@@ -1,6 +1,6 @@
-//! The pool: demand in, VsphereAgents out.
+//! The pool actor: it reads the demand for hosts, and creates and deletes VsphereAgents.
 //!
-//! Flow of a pass: [`observed`] -> pure [`plan`] -> [`act`] -> pure [`status`] -> [`publish`] if it changed.
+//! Flow of a pass: [`observed`] -> pure [`plan`] -> [`act`] -> pure [`status`] -> [`publish`] if the status changed.
 
 pub mod act;
 pub mod agent_debounce;
@@ -52,15 +52,15 @@ pub struct Memory {
     pub waiting_since: BTreeMap<String, Duration>,
     /// Since when (monotonic) each VsphereAgent's VM is offered to another AgentMachine, by uid.
     pub spare_since: BTreeMap<String, Duration>,
-    /// What was begun lately for AgentMachines, until the watch shows it.
+    /// The writes for AgentMachines that the watch does not show yet.
     pub pending: provision::PendingWrites,
-    /// Agents that are to be prepared once they stand still.
+    /// Agents that are to be prepared once they no longer change.
     pub settling: agent_debounce::Settling,
     /// What failed and is tried again, for the traces of their machines.
     pub failures: traced::Failures,
     /// Writes the status.
     pub status: StatusWriter<VsphereAgentPoolStatus>,
-    /// Passes in a row that found vCenter or its credentials in trouble.
+    /// Passes in a row in which vCenter or its credentials failed.
     pub vsphere_failures: u32,
     /// Waits of AgentMachines, for their traces.
     pub watched: waits::Watched,
@@ -68,11 +68,11 @@ pub struct Memory {
     pub unanswered: unanswered::Unanswered,
     /// What was announced in Events.
     pub announcer: Announcer<announce::Topic>,
-    /// When (monotonic) the Secrets on record were last seen to be held.
+    /// When (monotonic) the recorded Secrets were last confirmed as held.
     pub secrets_checked: Option<Duration>,
     /// The image service's certificates, as they were read last.
     pub iso_ca: Option<of_pool::ca::Known>,
-    /// The InfraEnv, where the API server has a newer one than the watch shows.
+    /// The InfraEnv, if the API server has a newer one than the watch shows.
     pub infra_env: of_pool::fresh::Known,
     /// What was done with VsphereAgents and is not announced in an Event yet.
     pub applied: applied::Applied,

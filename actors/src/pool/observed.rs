@@ -1,4 +1,4 @@
-//! All that one pool decision is made from. It is observed once per pass, and never changed afterwards.
+//! All facts for one decision about a pool. They are observed once per pass, and never changed afterwards.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -72,38 +72,38 @@ pub struct Observed {
     pub choosers: Vec<Arc<AgentMachine>>,
     /// Machines of the control plane namespace.
     pub machines: Vec<MachineFacts>,
-    /// AgentMachines and Machines of other namespaces in which VsphereAgents of the pool have theirs on record; only namespaces
-    /// that the operator serves.
+    /// AgentMachines and Machines of other namespaces, if VsphereAgents of the pool have theirs there on record. Only
+    /// namespaces that the operator serves.
     pub recorded_homes: BTreeMap<String, Home>,
     /// The pool's VsphereAgents.
     pub children: Vec<ManagedVm>,
     /// VsphereAgents of other pools, by the uid of the AgentMachine that they are for.
     pub made_by_others: BTreeMap<String, ObjectKey>,
-    /// Agents that a decision may go by ([`agents_home::of_pool`]); of namespaces that do not admit the pool, only those that
-    /// may run on a VM on record.
+    /// Agents that a decision may use ([`agents_home::of_pool`]). In namespaces that do not admit the pool, only those
+    /// that may run on a recorded VM.
     pub agents: Vec<Arc<Agent>>,
-    /// How many Agents carry the pool's labels; of namespaces that do not admit the pool, only those that may run on a VM on
-    /// record count.
+    /// How many Agents carry the pool's labels. In namespaces that do not admit the pool, only those that may run on a
+    /// recorded VM count.
     pub matching: Tally,
-    /// Where the InfraEnv is or is looked for.
+    /// The key of the InfraEnv, whether or not it exists.
     pub infra_env_key: ObjectKey,
     /// The InfraEnv.
     pub infra_env: Option<Arc<InfraEnv>>,
-    /// What the namespaces that the pool and its neighbours name admit.
+    /// Which pools are admitted by the namespaces that the pool and its neighbours name.
     pub grants: Grants,
-    /// AgentMachine names that exist in more than one control plane namespace (the pin needs the uid then).
+    /// AgentMachine names that exist in more than one control plane namespace. For them the pin must contain the uid.
     pub ambiguous_names: BTreeSet<String>,
     /// Since when (monotonic) each AgentMachine was seen waiting, by uid.
     pub waiting_since: BTreeMap<String, Duration>,
     /// Since when (monotonic) each VsphereAgent's VM is offered to another AgentMachine, by uid.
     pub spare_since: BTreeMap<String, Duration>,
-    /// uids of AgentMachines that were pinned, which is not in sight yet.
+    /// uids of AgentMachines that were pinned, while the cache does not show the pin yet.
     pub pinned: BTreeSet<String>,
-    /// uids of AgentMachines whose VsphereAgent was made and is not in sight yet.
+    /// uids of AgentMachines whose VsphereAgent was created, while the cache does not show it yet.
     pub made: BTreeSet<String>,
-    /// The only namespaces beside the pool's own from which credentials may be read; empty: any.
+    /// The only other namespaces from which credentials may be read. Empty: any.
     pub secret_namespaces: Vec<String>,
-    /// The Secrets that are held are to be looked at again.
+    /// The held Secrets are to be checked again.
     pub secrets_due: bool,
     /// Monotonic now.
     pub now: Duration,
@@ -114,7 +114,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Why there is no InfraEnv to fetch from, where none of the namespaces in which it may be admits the pool.
+    /// Why there is no InfraEnv to fetch from, if no namespace where it may be admits the pool.
     #[must_use]
     pub fn refused_source(&self) -> Option<NoSource> {
         self.grants.lacking_home(&self.pool)?;
@@ -122,14 +122,14 @@ impl Observed {
         Some(NoSource::NotAllowed(refused))
     }
 
-    /// The pool may have lost its InfraEnv with a grant.
+    /// The pool may have lost its InfraEnv because a grant was removed.
     #[must_use]
     pub fn may_have_lost_source(&self) -> bool {
         self.infra_env.is_none() && !self.grants.refused_homes(&self.pool).is_empty()
     }
 
-    /// Namespaces with AgentMachines that the pool means to serve and that do not admit it; also the control plane's,
-    /// where the operator does not serve that and so sees no AgentMachine in it.
+    /// Namespaces with AgentMachines that the pool is to serve, and that do not admit the pool. Also the control
+    /// plane's namespace if the operator does not serve it, because it then sees no AgentMachine there.
     #[must_use]
     pub fn refusing(&self) -> Vec<String> {
         let all = self.agent_machines.iter();
@@ -141,7 +141,7 @@ impl Observed {
         refused.into_iter().collect()
     }
 
-    /// What keeps VMs from being made from the InfraEnv.
+    /// What prevents new VMs from the InfraEnv.
     #[must_use]
     pub fn guard(&self) -> Option<Guard> {
         let infra_env = self.infra_env.as_deref()?;
@@ -149,7 +149,7 @@ impl Observed {
         infra_env_guards::guard(&self.pool, infra_env, &self.choosers, &shown)
     }
 
-    /// Those of the Agents that are in the InfraEnv's namespace: the provider chooses from what is there.
+    /// The Agents in the InfraEnv's namespace: the provider chooses from these.
     pub fn home_agents(&self) -> impl Iterator<Item = &Arc<Agent>> {
         self.agents
             .iter()
@@ -157,9 +157,9 @@ impl Observed {
     }
 }
 
-/// Observes the cluster: all facts of a pass, from the cached view, the memory and the clocks. `None`: the pool is gone.
+/// Observes the cluster: all facts of a pass, from the cache, the memory and the clocks. `None`: the pool is gone.
 ///
-/// The memory forgets what the view shows by now.
+/// The memory forgets what the cache shows by now.
 #[must_use]
 pub fn observe(
     view: &dyn View,
@@ -238,8 +238,8 @@ pub fn observe(
     Some(observed)
 }
 
-/// VsphereAgents of other pools that are for one of these AgentMachines. Those of a tenant that the AgentMachine's namespaces do
-/// not admit do not count: such a tenant could keep a pool from serving.
+/// VsphereAgents of other pools that are for one of these AgentMachines. A pool that the AgentMachine's namespaces do
+/// not admit does not count: otherwise a foreign tenant could keep a pool from serving.
 fn made_by_others(
     view: &dyn View,
     grants: &Grants,
@@ -272,7 +272,7 @@ fn made_by_others(
     found
 }
 
-/// Names of `here` that an AgentMachine elsewhere has as well, which another pool may serve.
+/// Names in `here` that an AgentMachine in another namespace has as well, which another pool may serve.
 fn ambiguous(
     grants: &Grants,
     pools: &[Arc<VsphereAgentPool>],
@@ -293,7 +293,7 @@ fn ambiguous(
         .collect()
 }
 
-/// See [`Observed::matching`]; `shown` are all that count of namespaces that do not admit the pool.
+/// See [`Observed::matching`]. `shown`: all Agents that count in namespaces that do not admit the pool.
 fn matching(
     view: &dyn View,
     grants: &Grants,
@@ -313,7 +313,8 @@ fn matching(
     namespaces.iter().map(of).sum()
 }
 
-/// A pool does not see Agents of a namespace that does not admit it, except those of its own VMs: they have to be removed.
+/// A pool does not see Agents in a namespace that does not admit it, except those of its own VMs: they have to be
+/// removed.
 fn is_shown(
     agent: &Agent,
     grants: &Grants,

@@ -1,7 +1,7 @@
 //! One pass of a pool actor: observe, plan, execute, announce, publish.
 //!
-//! The pass plans and executes twice. First the Secrets and the machines, for which the cluster is enough; then the ISO, which needs
-//! an answer of vCenter.
+//! The pass plans and executes twice. The first time is for the Secrets and the machines, and needs only the cluster.
+//! The second time is for the ISO, and needs an answer of vCenter.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::{
     runtime::{backoff, shell::Verdict},
 };
 
-/// While an ISO is on its way, or vCenter is in trouble, the pass looks again after that.
+/// How soon the pass looks again while an ISO is on its way, or vCenter fails.
 const PROGRESS: Duration = Duration::from_secs(2);
 
 /// Runs one pass.
@@ -42,7 +42,7 @@ pub async fn run(
     let plan = plan::plan(&s);
     super::keep_clocks(&mut memory.spare_since, &plan.spare, s.now);
     let acted = act::execute(&context, isos.as_ref(), &s, &plan, &mut memory).await;
-    // vCenter comes second: one that does not answer must not hold back a fence. The plan of the ISO needs its answer.
+    // vCenter comes second: if it does not answer, it must not hold back a fence. The plan of the ISO needs its answer.
     acted.log(&key);
     let seen = vcenter::observe_vcenter(&context, &s, &mut memory).await;
     let iso_plan = plan_iso(&s, &seen);
@@ -80,8 +80,8 @@ fn verdict(
         )
     );
     let probe = |t: &ReconcileError| backoff::delay(t.class, vsphere_failures, &key.to_string());
-    // What is wrong with vCenter, or what only a changed input mends, must not put off the next pass: it may be for
-    // another machine. Only what the next pass can mend counts as its failure.
+    // A failure of vCenter, or one that only a changed input solves, must not delay the next pass: it may be for
+    // another machine. Only a failure that the next pass can solve counts as its failure.
     let vsphere = outcome.vsphere.as_ref().map(probe);
     let acting = acted.result.as_ref().err().map(|t| t.class);
     let blocked = acting.filter(|c| matches!(c, Class::Blocked | Class::Defect));

@@ -1,11 +1,11 @@
-//! The pool's decision: from one [`Observed`] to one [`Plan`]. Pure; the same facts give the same plan.
+//! The pool's decision: from one [`Observed`] to one [`Plan`]. Pure: the same facts give the same plan.
 //!
 //! Guarantees
-//! - At most one VsphereAgent per AgentMachine: one that exists or is being deleted holds back the next.
-//! - An Agent is prepared only when the identity rule says that it runs on a VM of ours, and its AgentMachine waits.
+//! - An AgentMachine has at most one VsphereAgent: one that exists or is being deleted holds back the next.
+//! - An Agent is prepared only if the identity rule says that it runs on a VM of ours, and its AgentMachine waits.
 //! - An Agent whose Machine is being deleted is fenced before anything else is decided about its VM.
-//! - A VsphereAgent is released only when its Agent is fenced and unbound. The executor first proves by live reads that the
-//!   Machine is gone.
+//! - A VsphereAgent is released only if its Agent is fenced and unbound. The executor first proves by live reads that
+//!   the Machine is gone.
 
 mod demand;
 pub mod iso;
@@ -46,7 +46,7 @@ use crate::{
 
 pub use crate::lifecycle::Why as ReleaseWhy;
 
-/// One thing to do for a machine, or with the pool. It leaves nothing to choose for the executor.
+/// One action on a machine or on the pool. The executor does not decide anything more about it.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Put our finalizer on the pool.
@@ -75,7 +75,7 @@ pub enum Action {
         child: ManagedVm,
         /// AgentMachine.
         agent_machine: Arc<AgentMachine>,
-        /// Its Machine, where known.
+        /// Its Machine, if known.
         machine: Option<MachineFacts>,
     },
     /// Prepare an Agent, after a live look at the VsphereAgent whose VM it runs on.
@@ -85,9 +85,9 @@ pub enum Action {
         /// VsphereAgent.
         child: ManagedVm,
     },
-    /// Fence an Agent. A bound one only after a live look at the Machine that it serves.
+    /// Fence an Agent. If it is bound, only after a live look at the Machine that it serves.
     Fence {
-        /// What is taken off the Agent.
+        /// What is removed from the Agent.
         patch: AgentPatch,
         /// VsphereAgent.
         child: ManagedVm,
@@ -114,22 +114,22 @@ pub struct Waiting {
     pub message: String,
 }
 
-/// What to do, what not, and when to look again.
+/// What to do, what to leave, and when to look again.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Every AgentMachine of the pool, and whether it asks for a host.
     pub demands: Vec<Demand>,
     /// To be carried out in this order.
     pub actions: Vec<Action>,
-    /// Why nothing happens for these.
+    /// What does not happen, and why.
     pub waiting: Vec<Waiting>,
-    /// When time alone changes the answer.
+    /// When the answer changes by time alone.
     pub again: Option<Duration>,
     /// uids of the VsphereAgents whose VMs are offered to the next AgentMachine that waits.
     pub spare: BTreeSet<String>,
     /// What is done with the Secrets of the pool.
     pub secrets: SecretPlan,
-    /// The pool asks for no ISO any more: a transfer for it ends.
+    /// The pool no longer asks for an ISO: a transfer for it ends.
     pub leave_iso: bool,
 }
 
@@ -247,7 +247,8 @@ fn is_for(child: &ManagedVm, am: &AgentMachine) -> bool {
         .is_some_and(|r| r.is_object(&am.metadata))
 }
 
-/// Agents that may run on the child's VM, for they name it: enough to hold back, never enough to act.
+/// Agents that may run on the child's VM, because they name it. This is enough to hold an action back, and never enough
+/// to act.
 fn possible_agents<'a>(
     s: &'a Observed,
     child: &'a ManagedVm,
@@ -260,8 +261,8 @@ fn possible_agents<'a>(
     })
 }
 
-/// Agents to read live before the child's VM may be removed: those that may run there, the one that was last seen there, and
-/// those that have a name which an Agent of this VM would have.
+/// Agents to read live before the child's VM may be removed. They are those that may run there, the one that was last
+/// seen there, and those with a name of the VM's Agents.
 #[must_use]
 pub fn agents_to_ask(s: &Observed, child: &ManagedVm) -> BTreeSet<ObjectKey> {
     possible_agents(s, child)
@@ -271,26 +272,26 @@ pub fn agents_to_ask(s: &Observed, child: &ManagedVm) -> BTreeSet<ObjectKey> {
         .collect()
 }
 
-/// An Agent that runs on the child's VM, or may, and serves somebody.
+/// An Agent that runs on the child's VM, or may, and that serves a Machine.
 fn serving_agent<'a>(s: &'a Observed, child: &'a ManagedVm) -> Option<&'a Arc<Agent>> {
     possible_agents(s, child).find(|a| a.is_claimed_or_bound() || s.is_reserved(a))
 }
 
-/// The AgentMachine's Agent is, or may be, the one on this child's VM.
+/// The Agent of the AgentMachine is the one on this child's VM, or may be.
 fn served_by_child(s: &Observed, demand: &Demand, child: &ManagedVm) -> bool {
     let am = demand.agent_machine.as_ref();
     let reference = am.agent_ref().map(|r| r.name.as_str());
     let serves = |a: &Arc<Agent>| {
         reference.is_some_and(|name| a.name_any() == name) || upstream::claims(a, am)
     };
-    // An Agent that the view does not show may be the child's.
+    // An Agent that the cache does not show may be the child's.
     !s.sees_agent_of(reference, am)
         || possible_agents(s, child).any(serves)
         || child.identity.is_none() && s.agents.iter().any(|a| serves(a) && is_nobodys(s, a))
 }
 
-/// It was prepared for the VM of a VsphereAgent, and runs on that of none on record: it may be the VM of one whose record
-/// is lost (a hub restored without status).
+/// The Agent was prepared for the VM of a VsphereAgent, and matches no recorded VM. The record of its VM may be lost,
+/// for example on a hub that was restored without status.
 fn is_nobodys(s: &Observed, agent: &Agent) -> bool {
     let is_its_own = |child: &ManagedVm| s.agent_on(child).is_some_and(|a| a.uid() == agent.uid());
     agent.labels().contains_key(AGENT_MACHINE_LABEL) && !s.children.iter().any(is_its_own)

@@ -30,16 +30,16 @@ use crate::{
     },
 };
 
-/// How many AgentMachines are provisioned at once. It is not a setting: each costs two writes, and the API server has its own
-/// priority and fairness.
+/// How many AgentMachines are provisioned at once. This is no setting: each costs two writes, and the API server has
+/// its own priority and fairness.
 const SIDE_BY_SIDE: usize = 8;
 
-/// A write that the watch does not show yet counts as done for that long: watches lag by seconds. If somebody undoes it in that
-/// time, the pool does it again afterwards.
+/// How long a write that the watch does not show yet counts as done: watches are late by seconds. If somebody undoes it
+/// in that time, the pool does it again afterwards.
 const PENDING_FOR: Duration = Duration::from_secs(60);
 
-/// The writes for AgentMachines that the watch does not show yet, by uid, and when (monotonic) they were sent. Without this
-/// memory each pass would decide them again, and the API server refuses neither.
+/// The writes for AgentMachines that the watch does not show yet, by uid, and when (monotonic) they were sent. Without
+/// this memory each pass would send them again, and the API server would accept them.
 #[derive(Debug, Default)]
 pub struct PendingWrites {
     /// The version that was pinned.
@@ -63,8 +63,8 @@ impl PendingWrites {
         }
     }
 
-    /// The uids of AgentMachines that were pinned, and of those that got a VsphereAgent, which is not in sight yet. Forgets what
-    /// is in sight, and what should be.
+    /// The uids of AgentMachines that were pinned, and of those that got a VsphereAgent, while the cache does not show
+    /// it yet. Forgets what the cache shows, and what is older than `PENDING_FOR`.
     pub fn recall(&mut self, s: &Observed) -> (BTreeSet<String>, BTreeSet<String>) {
         let recent = |at: &Duration| s.now.saturating_sub(*at) < PENDING_FOR;
         self.pinned.retain(|uid, (version, at)| {
@@ -106,8 +106,8 @@ fn lanes(run: &[Action]) -> Vec<(&str, Vec<&Action>)> {
 /// AgentMachines for which an action failed: the rest of their actions are left out.
 pub type Failed = BTreeSet<String>;
 
-/// Carries out actions that all provision machines: different AgentMachines side by side, the actions of one in order, up to
-/// the first that fails. Returns the outcomes in the order of the AgentMachines.
+/// Carries out actions that all provision machines. Different AgentMachines run side by side; the actions of one run in
+/// order, up to the first that fails. Returns the outcomes in the order of the AgentMachines.
 pub async fn side_by_side<'a>(
     context: &Context,
     s: &Observed,
@@ -161,7 +161,7 @@ pub async fn create(
     let effect = Effect::new(EffectKind::CreateChild, &key);
     match context.cluster.create_child(&effect, &child).await {
         Ok(_) => Ok(()),
-        // It was created before, and the view lags: right if it is for this AgentMachine.
+        // It was created before, and the cache is late. That is right if it is for this AgentMachine.
         Err(e) if e.kind == ClusterErrorKind::AlreadyExists => {
             let there = context.cluster.live_child(&key).await?;
             let mine = there

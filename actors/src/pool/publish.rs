@@ -24,13 +24,15 @@ use crate::{
     runtime::{shell::Verdict, status_writer::Publish},
 };
 
-/// A change of counts and rows alone waits that long for other changes. What [`urgent`] names is written at once.
+/// How long a change of counts and rows alone waits for other changes. A change that [`urgent`] names is written at
+/// once.
 pub(super) const QUIET_WRITES: Duration = Duration::from_secs(2);
-/// It waits longer the more VsphereAgents there are, since counts change all the time while they come: for each of the first ten.
+/// The wait grows with the number of VsphereAgents, since counts change all the time while they appear. For each of the
+/// first ten.
 const QUIET_PER_CHILD: Duration = Duration::from_millis(500);
-/// Beyond fifty the status is large as well: for each VsphereAgent.
+/// Above fifty the status is large as well: for each VsphereAgent.
 const QUIET_IN_LARGE: Duration = Duration::from_millis(100);
-/// The progress of an ISO is written that often at most.
+/// The progress of an ISO is written at most this often.
 pub(super) const PROGRESS_WRITES: Duration = Duration::from_secs(5);
 
 /// How long counts and rows wait in a pool with that many VsphereAgents.
@@ -41,19 +43,19 @@ pub(super) fn window(children: usize) -> Duration {
     growing.max(large).clamp(QUIET_WRITES, QUIET_WRITES * 5)
 }
 
-/// Whether the difference is written at once: conditions, the ISO, refused credentials, closing. Not counts and rows, and not
-/// that the capacity suffices, which the counts show too. That it does not suffice is written at once.
+/// Whether the change is written at once: conditions, the ISO, refused credentials, closing. Counts and rows wait. That
+/// the capacity suffices waits too, because the counts show it; that it does not suffice is written at once.
 pub(super) fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus) -> bool {
     let condition = |s: &VsphereAgentPoolStatus, t: &str| {
         find_condition(&s.conditions, t).map(|c| (c.status.clone(), c.reason.clone()))
     };
-    // VM actors and other pools decide by the place of the ISO.
+    // VM actors and other pools use the place of the ISO in their decisions.
     let stored = |s: &VsphereAgentPoolStatus| {
         let iso = s.iso.as_ref();
         iso.map(|i| (i.stored_path.clone(), i.history.clone()))
     };
     stored(old) != stored(new)
-        // The next process has to know it, whenever this one dies.
+        // The next process must know it, even if this one dies now.
         || old.refused_credentials != new.refused_credentials
         || old.observed_generation != new.observed_generation
         || POOL_CONDITIONS
@@ -62,7 +64,7 @@ pub(super) fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus)
             .any(|t| condition(old, t) != condition(new, t))
 }
 
-/// Renders the status and writes it where it is due.
+/// Renders the status, and writes it if it is due.
 pub async fn publish(
     context: &Context,
     s: &Observed,
@@ -71,7 +73,7 @@ pub async fn publish(
     memory: &mut Memory,
     verdict: &mut Verdict,
 ) {
-    // A record that was written while acting (`closed`, `heldSecrets`) is part of it.
+    // It contains the records that were written while acting (`closed`, `heldSecrets`).
     let old = memory.status.over(&s.pool).status.clone();
     let old = old.unwrap_or_default();
     let new = status::render(&old, s, plan, outcome);
@@ -111,7 +113,7 @@ pub async fn publish(
     verdict.failure = verdict.failure.or(failed);
 }
 
-/// Writes a record into the status before the effect that needs it. Nothing is written where the status has it already.
+/// Writes a record into the status before the effect that needs it. Writes nothing if the status already has it.
 ///
 /// # Errors
 /// The [`ReconcileError`] of the write.

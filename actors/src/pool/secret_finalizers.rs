@@ -1,8 +1,9 @@
 //! Finalizers on Secrets: the credentials that a pool's VsphereAgents need stay as long as the VsphereAgents do.
 //!
-//! Each pool has a finalizer of its own, named after its uid, so that pools which share a Secret need not agree on the last user.
-//! `status.heldSecrets` lists a Secret *before* its finalizer is put on, and until the finalizer is proven off. So no finalizer is
-//! unknown, whenever the process dies. A VM actor writes nothing to vCenter before the Secret is confirmed as held.
+//! Each pool has a finalizer of its own, named after its uid. So pools that share a Secret need not agree on the last
+//! user. `status.heldSecrets` lists a Secret *before* its finalizer is added, and until the finalizer is proven to be
+//! removed. So every finalizer is on record, whenever the process dies. A VM actor writes nothing to vCenter before the
+//! Secret is confirmed as held.
 //!
 //! Assumption: the pool has our finalizer, which stays until this list is empty.
 
@@ -24,7 +25,7 @@ use crate::{
     sessions::secret_ref,
 };
 
-/// Confirmed finalizers are checked again after that time: a person may have taken one off.
+/// How often confirmed finalizers are checked: a person may have removed one.
 const RECHECK: Duration = Duration::from_secs(300);
 
 /// The Secret that a VsphereAgent's record names.
@@ -34,8 +35,8 @@ fn recorded(child: &VsphereAgent, allowed: &[String]) -> Option<ObjectKey> {
     secret_ref::secret_at(vm.credentials_ref.as_ref()?, &own, allowed).ok()
 }
 
-/// The Secrets that the pool's VsphereAgents need: what each one has on record, and what the spec names while there is any
-/// VsphereAgent, or one is about to be made.
+/// The Secrets that the pool's VsphereAgents need. Each VsphereAgent needs the one on its record. The Secret in the
+/// spec is needed while there is any VsphereAgent, or one is about to be created.
 #[must_use]
 pub fn needed<'a>(
     pool: &VsphereAgentPool,
@@ -60,25 +61,25 @@ pub fn needed<'a>(
 pub enum SecretAction {
     /// Nothing: it is needed, and held.
     Keep,
-    /// Put the pool's finalizer on it. `recorded`: it was on record before.
+    /// Add the pool's finalizer to it.
     Hold {
         /// It was on record before.
         recorded: bool,
     },
-    /// Take the finalizer off, after a live list of the pool's VsphereAgents shows that none needs it.
+    /// Remove the finalizer, after a live list of the pool's VsphereAgents shows that none needs it.
     Release,
 }
 
 /// The Secrets of a pool, in the order of the record, and what is done with each.
 pub type SecretPlan = Vec<(HeldSecret, SecretAction)>;
 
-/// Whether the held Secrets are to be looked at again.
+/// Whether the held Secrets are to be checked again.
 #[must_use]
 pub fn is_check_due(checked: Option<Duration>, now: Duration) -> bool {
     checked.is_none_or(|at| now.saturating_sub(at) >= RECHECK)
 }
 
-/// Decides what to hold and what to let go. Pure. `creating`: a VsphereAgent is about to be made.
+/// Decides which Secrets to hold and which to release. Pure. `creating`: a VsphereAgent is about to be created.
 #[must_use]
 pub fn plan(s: &Observed, creating: bool) -> SecretPlan {
     if !s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER) {
@@ -118,7 +119,7 @@ pub fn plan(s: &Observed, creating: bool) -> SecretPlan {
 /// Carries the plan out. The record in the status is written before the first finalizer, and again with the outcome.
 ///
 /// # Errors
-/// The first failure; the other Secrets were seen to all the same.
+/// The first failure. The other Secrets are handled all the same.
 pub async fn execute(
     context: &Context,
     s: &Observed,
@@ -141,8 +142,8 @@ pub async fn execute(
                     Ok(held) => entry.held = held,
                     Err(t) => {
                         if t.reason == reason::SECRET_NAMESPACE_REFUSED && *recorded {
-                            // Its owner does not admit the pool any more: the pool cannot log in with it, so it need not stay. The
-                            // entry does, until the pool needs the Secret no more.
+                            // Its owner no longer admits the pool. The pool cannot log in with it, so it need not stay.
+                            // The entry stays until the pool no longer needs the Secret.
                             release(context, s, &secret).await?;
                             entry.held = false;
                         }
@@ -174,7 +175,8 @@ pub async fn execute(
 async fn hold(context: &Context, s: &Observed, secret: &ObjectKey) -> Result<bool, ReconcileError> {
     let namespace = &s.key.namespace;
     if secret.namespace != *namespace {
-        // A finalizer is a write: the Secret has to admit the pool first. It does not matter whether vCenter answers.
+        // A finalizer is a write, so the Secret has to admit the pool first. It does not matter whether vCenter
+        // answers.
         let asked = context.sessions.session(secret, namespace);
         match tokio::time::timeout(SESSION_PATIENCE, asked).await {
             Ok(Err(t)) if t.reason == reason::SECRET_NAMESPACE_REFUSED => return Err(t),
@@ -190,7 +192,7 @@ async fn hold(context: &Context, s: &Observed, secret: &ObjectKey) -> Result<boo
     Ok(held)
 }
 
-/// Takes the finalizer off a Secret, unless a live list shows a VsphereAgent that needs it.
+/// Removes the finalizer from a Secret, unless a live list shows a VsphereAgent that needs it.
 async fn let_go(
     context: &Context,
     s: &Observed,

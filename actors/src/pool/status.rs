@@ -33,10 +33,10 @@ use crate::{
     },
 };
 
-/// What a pass found at vCenter, and what came of its plan.
+/// What a pass found at vCenter, and the results of its plan.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// vCenter or its credentials: what is wrong.
+    /// What is wrong with vCenter or its credentials.
     pub vsphere: Option<ReconcileError>,
     /// `status.refusedCredentials` as it should be.
     pub refused: Option<RefusedCredentials>,
@@ -48,9 +48,9 @@ pub struct Outcome {
     pub iso: Option<IsoState>,
     /// `status.iso` as it should be.
     pub iso_status: Option<IsoStatus>,
-    /// The ISO that is wanted is the one that the record names, and is only looked for.
+    /// The wanted ISO is the one that the record names, and the cache only checks that it is there.
     pub iso_known: bool,
-    /// Old versions of the ISO that stay; the outer `None`: no ISO is wanted.
+    /// Old versions of the ISO that are kept. The outer `None`: no ISO is wanted.
     pub held_back: Option<Option<HeldBack>>,
     /// What failed while acting.
     pub failed: Option<ReconcileError>,
@@ -59,7 +59,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Puts a pass together.
+    /// Puts the outcome of a pass together.
     #[must_use]
     pub fn of(
         s: &Observed,
@@ -75,7 +75,7 @@ impl Outcome {
             insecure: seen.insecure,
             no_source: plan.no_source,
             held_back: plan.held_back,
-            // The next pass looks again at once after a lost race: it is not worth a condition.
+            // After a write conflict the next pass looks again at once: it is not worth a condition.
             failed: failed.filter(|t| t.class != Class::Conflict).cloned(),
             held: acted.held.clone(),
             ..Self::default()
@@ -166,7 +166,7 @@ fn release_words(why: ReleaseWhy) -> &'static str {
     }
 }
 
-/// The status as it should read now.
+/// The status as it should be now.
 #[must_use]
 pub fn render(
     record: &VsphereAgentPoolStatus,

@@ -22,10 +22,10 @@ use crate::{
     runtime::timeline::{self, About},
 };
 
-/// What is done, and the uid of whom it is done to.
+/// The action, and the uid of its object.
 type Key = (&'static str, String);
 
-/// `None`: it is the pool's own, and no machine's.
+/// `None`: the action belongs to the pool itself, and to no machine.
 fn key(action: &Action) -> Option<Key> {
     let (name, uid) = match action {
         Action::Pin { agent_machine, .. } => ("machine.pin", agent_machine.uid()),
@@ -52,7 +52,7 @@ impl Failures {
         }
     }
 
-    /// It was tried.
+    /// Notes a try of the action.
     pub fn note(&mut self, action: &Action, failed: bool) {
         let Some(key) = key(action) else { return };
         if failed {
@@ -74,7 +74,7 @@ fn under(child: &ManagedVm) -> Under {
     timeline::under(child.trace(), timeline)
 }
 
-/// Puts the pool's uid on every line of the pass.
+/// Adds the pool's uid to every line of the pass.
 pub fn name_pass(pool: &VsphereAgentPool) {
     let uid = pool.uid().unwrap_or_default();
     Span::current().record("uid", uid.as_str());
@@ -82,9 +82,9 @@ pub fn name_pass(pool: &VsphereAgentPool) {
 
 /// The machine that an action is for.
 struct Machine {
-    /// Its AgentMachine; its VsphereAgent where no AgentMachine's uid is recorded.
+    /// Its AgentMachine, or its VsphereAgent if no uid of an AgentMachine is recorded.
     object: ObjectKey,
-    /// uid of the same.
+    /// uid of that object.
     uid: String,
     /// Where in its trace the action belongs.
     under: Under,
@@ -116,7 +116,7 @@ impl Machine {
     }
 }
 
-/// The machine that an action is for; `None` where it is for no machine.
+/// The machine that an action is for. `None`: it is for no machine.
 fn whose(s: &Observed, action: &Action) -> Option<Machine> {
     let on_agent = |uid: &str| {
         let runs = |c: &&ManagedVm| {
@@ -135,8 +135,8 @@ fn whose(s: &Observed, action: &Action) -> Option<Machine> {
     }
 }
 
-/// Exports what AgentMachines wait for until the pool can act, under the roots of their traces; and the roots of those that ended
-/// without a VsphereAgent. Returns when the next root is due.
+/// Exports what AgentMachines wait for until the pool can act, under the roots of their traces. Also exports the roots
+/// of AgentMachines that ended without a VsphereAgent. Returns when the next root is due.
 pub fn export_waits(
     context: &Context,
     s: &Observed,

@@ -1,8 +1,8 @@
-//! AgentMachines that end without a VsphereAgent. The pool exports the root of their traces: no VM actor does.
+//! AgentMachines that end without a VsphereAgent. The pool exports the roots of their traces, because no VM actor does.
 //!
 //! Assumption: the watch shows a VsphereAgent within [`GRACE`] after it was created.
-//! Caveats: a process that first sees an AgentMachine while it is being deleted does not know whether it ever had a VsphereAgent,
-//! and exports nothing. The root is missing as well where the pool is deleted before its AgentMachine.
+//! Caveats: if a process first sees an AgentMachine while it is being deleted, it does not know whether there was a
+//! VsphereAgent, and exports nothing. The root is missing as well if the pool is deleted before its AgentMachine.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,11 +16,11 @@ use kube::ResourceExt;
 use super::{observed::Observed, plan::Plan, waits::Wait};
 use crate::{demand::classify::DemandState, domain::names::ObjectKey};
 
-/// The time between the end of a demand and its export, and again until it is forgotten. So another pool with the same demand
-/// does not export it again.
+/// The time between the end of a demand and its export, and again until it is forgotten. So another pool with the same
+/// demand does not export it again.
 pub const GRACE: Duration = Duration::from_secs(60);
 
-/// The demand of an AgentMachine that went without a VsphereAgent.
+/// The end of a demand that never got a VsphereAgent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// The AgentMachine.
@@ -31,26 +31,26 @@ pub struct Ended {
     pub demanded: Timestamp,
     /// It was deleted, or seen to have a host.
     pub end: Timestamp,
-    /// It has a host that is none of ours.
+    /// It has a host that is not ours.
     pub served: bool,
 }
 
-/// What came of a look.
+/// The result of a look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// To be exported, each once.
+    /// To be exported, each one once.
     pub ended: Vec<Ended>,
-    /// uids of which nothing more comes.
+    /// uids for which nothing more will be exported.
     pub forgotten: Vec<String>,
     /// When the next one is due.
     pub again: Option<Duration>,
 }
 
-/// Those that are without, by uid.
+/// The demands without a VsphereAgent, by uid.
 #[derive(Clone, Debug, Default)]
 pub struct Unanswered {
     demands: BTreeMap<String, Unmet>,
-    /// Those that have had a VsphereAgent, as long as they exist: its VM actor exports their traces.
+    /// AgentMachines that have had a VsphereAgent, as long as they exist. The VM actor exports their traces.
     answered: BTreeSet<String>,
 }
 
@@ -61,7 +61,7 @@ struct Unmet {
     over: Option<Over>,
 }
 
-/// It waits no more.
+/// The AgentMachine no longer waits.
 #[derive(Clone, Debug)]
 struct Over {
     /// Wall clock.
@@ -77,12 +77,12 @@ enum Stands {
     Waits,
     /// Gone, being deleted, or served: when, and whether it is served.
     Over(Timestamp, bool),
-    /// Somebody else's.
+    /// Another pool's.
     NotOurs,
 }
 
 impl Unanswered {
-    /// Takes in who waits, and what became of those that did.
+    /// Updates the demands: which AgentMachines wait, and what happened to the earlier ones.
     pub fn look(&mut self, s: &Observed, plan: &Plan, waits: &[Wait]) -> Look {
         let existing = s.agent_machines.iter().filter_map(|am| am.uid());
         let existing: BTreeSet<String> = existing.collect();
@@ -116,7 +116,7 @@ impl Unanswered {
 }
 
 impl Unmet {
-    /// Whether it is kept.
+    /// Whether the demand is kept.
     fn goes_on(&mut self, uid: &str, stands: &Stands, s: &Observed, look: &mut Look) -> bool {
         let told = self.over.as_ref().is_some_and(|over| over.told);
         let (at, served) = match stands {
@@ -157,14 +157,14 @@ impl Unmet {
     }
 }
 
-/// A VsphereAgent of ours is for it, or was made for it just now.
+/// A VsphereAgent of ours is for it, or was just created for it.
 fn has_child(s: &Observed, am: &AgentMachine) -> bool {
     let (name, uid) = (am.name_any(), am.uid().unwrap_or_default());
     let mut recorded = s.children.iter().filter_map(|c| c.agent_machine.as_ref());
     s.made.contains(&uid) || recorded.any(|r| r.is(&name, &uid))
 }
 
-/// The same of an AgentMachine that may be gone.
+/// The same for an AgentMachine that may be gone.
 fn made_late(s: &Observed, uid: &str) -> bool {
     let mut recorded = s.children.iter().filter_map(|c| c.agent_machine.as_ref());
     recorded.any(|r| r.uid.as_deref() == Some(uid))

@@ -23,7 +23,7 @@ use crate::{
     sessions::{secret_ref, users},
 };
 
-/// A pass waits that long for a login, which itself goes on, and for a sign that vCenter is there.
+/// How long a pass waits for a login, and for a sign that vCenter answers. The login itself continues.
 pub(super) const SESSION_PATIENCE: Duration = Duration::from_secs(5);
 
 /// vCenter as a pass finds it.
@@ -35,24 +35,24 @@ pub struct VcenterObserved {
     pub refused: Option<RefusedCredentials>,
     /// The certificate is not checked.
     pub insecure: bool,
-    /// The server, where the credentials open it.
+    /// The server, if the credentials give access to it.
     pub server: Option<String>,
-    /// What the ISO is made from; `None`: the spec names no usable Secret or hardware.
+    /// What the ISO is made from. `None`: the spec names no usable Secret or hardware.
     pub iso: Option<IsoFacts>,
 }
 
-/// What the plan of the ISO is made from.
+/// The facts for the plan of the ISO.
 #[derive(Clone, Debug)]
 pub struct IsoFacts {
-    /// What to ask the cache for, or why nothing.
+    /// What to ask the cache for, or why there is nothing to ask.
     pub want: Result<IsoWant, NoSource>,
     /// The InfraEnv that it is made from.
     pub infra_env: Option<Arc<InfraEnv>>,
-    /// Old versions that retention lets go.
+    /// Old versions that retention removes.
     pub old: Vec<DatastorePath>,
-    /// The VsphereAgent whose VM may be about to get an ISO into its drive that vCenter does not show there yet.
+    /// The VsphereAgent whose VM may be about to get an ISO into its drive, while vCenter does not show that yet.
     pub making: Option<ObjectKey>,
-    /// All that may use a file of the cache; only where there are old versions.
+    /// All that may use a file of the cache. Filled only if there are old versions.
     pub users: Vec<users::User>,
 }
 
@@ -96,7 +96,7 @@ pub async fn observe_vcenter(
     let cache = of_pool::cache_key(&s.pool, server).to_string();
     context.instruments.pool_uses(&s.key, server, &cache);
     seen.server = Some(server.to_owned());
-    // No VM may have work there: an outage is shown all the same.
+    // Even if no VM needs vCenter now, the status shows an outage.
     let answered = tokio::time::timeout(SESSION_PATIENCE, session.reachable()).await;
     seen.failure = match answered {
         Ok(answered) => answered.err().map(ReconcileError::from),
@@ -105,8 +105,8 @@ pub async fn observe_vcenter(
     seen
 }
 
-/// Retention goes by the pool as the view shows it, since VM actors take their ISO from there. The VsphereAgents are read
-/// before it: one that comes later takes its ISO from a pool that is at least as new.
+/// Retention uses the pool as the cache shows it, because VM actors take their ISO from there. The VsphereAgents are
+/// read before the pool: a later one takes its ISO from a pool that is at least as new.
 async fn iso_facts(
     context: &Context,
     s: &Observed,
@@ -145,7 +145,7 @@ async fn iso_facts(
     facts
 }
 
-/// The login goes on. Until it ends, the condition keeps what was wrong before.
+/// The login continues. Until it ends, the condition keeps the earlier failure.
 fn no_answer_yet(s: &Observed) -> ReconcileError {
     let conditions = s.pool.status.as_ref().map(|st| st.conditions.as_slice());
     let known = find_condition(conditions.unwrap_or_default(), conditions::VSPHERE_READY)

@@ -1,7 +1,7 @@
-//! Which AgentMachines wait and why, for their Events and traces. Pure, but for its own memory.
+//! Which AgentMachines wait and why, for their Events and traces. Pure, except for its own memory.
 //!
-//! Guarantees: a wait is announced at the pace of an obstacle ([`Pace::OBSTACLE`]), so a scale-up that succeeds announces
-//! nothing; at most [`AT_ONCE`] Events in one pass.
+//! Guarantees: a wait is announced at the pace of an obstacle ([`Pace::OBSTACLE`]). So a scale-up that succeeds
+//! announces nothing. One pass sends at most [`AT_ONCE`] Events.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -26,7 +26,7 @@ use crate::{
 
 /// Shorter waits are the debounce; no trace needs them.
 const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
-/// Most Events of one pass; the rest follow in the next ones.
+/// Most Events of one pass. The rest follows in the next passes.
 pub const AT_ONCE: usize = 10;
 
 /// An AgentMachine that waits, and why.
@@ -57,7 +57,7 @@ pub struct Lasted {
     pub until: Until,
 }
 
-/// Which waits are under way.
+/// The current waits.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
     /// By uid of the AgentMachine.
@@ -70,7 +70,7 @@ struct UnderWay {
     agent_machine: ObjectKey,
     reason: String,
     since: Timestamp,
-    /// Whole pieces that were sent.
+    /// Complete pieces that were sent.
     told: i64,
 }
 
@@ -87,10 +87,11 @@ impl UnderWay {
 }
 
 impl Watched {
-    /// Takes in who waits at `now`. Returns the waits that are over, and those of which another piece is over.
+    /// Updates the waits with those at `now`. Returns the waits that are over, and those of which another piece is
+    /// over.
     ///
-    /// A wait that is under way at the first look began when `recorded` says. Later a newer record counts, as it will for the
-    /// next process.
+    /// A wait that exists at the first look began when `recorded` says. A record that becomes newer later counts from
+    /// then on, as it will for the next process.
     pub fn look(
         &mut self,
         waits: &[Wait],
@@ -120,7 +121,7 @@ impl Watched {
         told
     }
 
-    /// Lets go of what is over.
+    /// Removes the waits that are over.
     fn end(&mut self, waits: &[Wait], now: Timestamp) -> Vec<Lasted> {
         let mut reasons: BTreeMap<&str, &str> = BTreeMap::new();
         for wait in waits.iter().filter(|w| !w.of_vm) {
@@ -143,12 +144,13 @@ impl Watched {
     }
 }
 
-/// It is without a host, whether it asks for one or its provider cannot even look.
+/// It has no host, whether it asks for one or its provider cannot even look.
 fn lacks_a_host(demand: &Demand) -> bool {
     let lacks = match &demand.state {
         DemandState::Served => false,
         DemandState::NotRequested(why) => matches!(why, DemandReason::SearchFailed(_)),
-        // Nothing is written where the pool is not admitted, not even an Event: its own conditions say it.
+        // If the pool is not admitted, the operator writes nothing there, not even an Event. The pool's own conditions
+        // report it.
         DemandState::NotNow {
             why: DemandReason::NamespaceNotAllowed(_),
             ..
@@ -158,7 +160,7 @@ fn lacks_a_host(demand: &Demand) -> bool {
     lacks && !demand.agent_machine.is_deleting()
 }
 
-/// Who waits: for want of a decision of the pool, or of progress of its VM.
+/// All that wait: for a decision of the pool, or for progress of their VM.
 #[must_use]
 pub fn waits(s: &Observed, plan: &Plan) -> Vec<Wait> {
     let live = plan.demands.iter().filter(|c| lacks_a_host(c));
@@ -295,7 +297,7 @@ mod tests {
             (row.subject.as_str(), row.reason),
             ("a", "AgentSearchFailed")
         );
-        // Of one that is paused nothing is expected.
+        // Nothing is expected from a paused one.
         let paused = (PAUSED_ANNOTATION.to_owned(), "true".to_owned());
         world.agent_machines[0].annotations_mut().extend([paused]);
         let (waits, rows) = told(&world);
@@ -322,12 +324,12 @@ mod tests {
             );
         }
         assert_eq!(events(&mut said, &waits, s(930)).0.len(), 1);
-        // Served, and waiting once more: another wait.
+        // It was served, and waits once more: this is another wait.
         events(&mut said, &[], s(940));
         assert_eq!(events(&mut said, &waits, s(941)).0, vec![]);
     }
 
-    /// Reason, first and last second of what is told, and whether it is over.
+    /// Reason, first and last second of what is exported, and whether it is over.
     type Row = (String, i64, i64, bool);
 
     fn rows(told: Vec<Lasted>) -> Vec<Row> {
@@ -357,7 +359,7 @@ mod tests {
         assert_eq!(changed, over("FreeAgentFits", 0, 9));
         assert_eq!(look(&[], 9), [], "too short");
         assert_eq!(look(&[], 10), []);
-        // What a VM waits for is its own to tell.
+        // The VM's own actor exports what the VM waits for.
         let of_vm = Wait {
             of_vm: true,
             ..wait("a", "IsoNotReady")
@@ -398,7 +400,7 @@ mod tests {
         let over = |since, end| vec![("PoolConflict".to_owned(), since, end, true)];
         assert_eq!(look(&[wait("a", "PoolConflict")], 60), []);
         assert_eq!(look(&[], 70), over(3, 70));
-        // The row is still there when it waits once more: that is another wait.
+        // The row still exists when it waits once more: this is another wait.
         assert_eq!(look(&[wait("a", "PoolConflict")], 71), []);
         assert_eq!(look(&[], 80), over(71, 80));
     }

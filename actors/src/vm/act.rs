@@ -1,4 +1,4 @@
-//! Carrying one step out: the effects of a VM pass. Chooses nothing; reports what came of it into [`Memory`].
+//! Carries out one step: the effects of a VM pass. This module decides nothing. It reports the result into [`Memory`].
 
 mod create;
 mod eject;
@@ -66,7 +66,7 @@ type Done = Result<StepOutcome, ReconcileError>;
 /// Carries `step` out.
 ///
 /// # Errors
-/// The [`ReconcileError`] that stopped it; `memory` says what is unknown now.
+/// The [`ReconcileError`] that stopped the step. `memory` then says what is unknown.
 pub async fn perform(
     context: &Context,
     observed: &Observed,
@@ -208,8 +208,9 @@ impl Executor<'_> {
             .ok_or_else(|| defect("the pool is gone"))
     }
 
-    /// The session by the recorded credentials; where those do not work any more, by the pool's, if they lead to the same
-    /// vCenter. Nothing of the pool is needed as long as the record suffices (reliability.md: deletion needs no pool).
+    /// The session by the recorded credentials. If those fail, the session by the pool's credentials, provided that
+    /// they lead to the same vCenter. While the recorded credentials work, the pool is not needed, so a VM can be
+    /// deleted without its pool.
     async fn session(&self) -> Result<Arc<dyn VCenter>, ReconcileError> {
         let vm = self.vm();
         let settings = &self.context.settings;
@@ -232,7 +233,7 @@ impl Executor<'_> {
                 }
             }
             (Some(Ok(recorded)), _) => (sessions.session(&recorded, own).await?, true),
-            // What is on record may not be read any more.
+            // The recorded Secret cannot be read any more.
             (Some(Err(_)) | None, Some(current)) => {
                 (sessions.session(&current?, own).await?, false)
             }
@@ -243,12 +244,13 @@ impl Executor<'_> {
         reached
             .judged(&vm, by_record)
             .map_err(|why| ReconcileError::blocked(ErrorSource::Vsphere, "ServerMismatch", why))?;
-        // A step that asks twice is led to the same one.
+        // A step that asks twice gets the same vCenter.
         let _ = self.reached.set(reached);
         Ok(session)
     }
 
-    /// The VM runs and needs nothing: a vCenter that is away is no trouble of its own, and is asked by the next process.
+    /// Records the vCenter of a VM that runs and needs nothing else. If that vCenter does not answer, this is no
+    /// failure: the next process asks again.
     async fn name_vcenter(&self, memory: &mut Memory) -> Done {
         let mut vm = self.vm();
         let Ok(session) = self.session().await else {

@@ -1,15 +1,17 @@
 //! Dead on arrival: a VM whose Agent does not register by its deadline is given up and replaced. Pure.
 //!
-//! Flow: deadline over -> a fresh look at the VM -> [`class`] and evidence recorded, which gives the VM up for good (its
-//! late Agent is never approved from then on) -> fenced, powered off, destroyed, proven absent -> a rest -> the next
-//! attempt, with another uuid.
+//! Flow:
+//! 1. The deadline is over, and the actor takes a fresh look at the VM.
+//! 2. The record gets [`class`] and evidence. This is final: a late Agent of the VM is never approved.
+//! 3. The Agent is fenced. The VM is powered off, destroyed and proven absent.
+//! 4. After a rest the next attempt starts, with another uuid.
 //!
-//! An Agent that registered, serves nobody, and is disconnected or gone for as long as that counts as well ([`lost`]); and a
-//! person may ask for another VM at any time before it serves.
+//! An Agent that registered and serves no Machine counts as well, if it is disconnected or gone for as long ([`lost`]).
+//! A person may ask for another VM at any time before it serves.
 //!
-//! Guarantees: only a VM whose Agent never served is given up. One whose guest may be a node (the hub may have been
-//! restored from a backup that is older than the Agent) is given up only by a person, or by an actor that switched it on
-//! itself and has seen no Agent since. StepOutcome [`REPLACEMENTS`] of them a person decides.
+//! Guarantees: only a VM whose Agent never served is given up. After a restore of the hub from a backup that is older
+//! than the Agent, the guest may be a node. Such a VM is given up only by a person, or by an actor that switched it on
+//! itself and has seen no Agent since. After [`REPLACEMENTS`] of them a person decides.
 
 use std::time::Duration;
 
@@ -23,30 +25,30 @@ use crate::{
     vm::lost::Lost,
 };
 
-/// So many VMs in a row are replaced for one AgentMachine; then something is wrong that another VM does not mend.
+/// How many VMs in a row are replaced for one AgentMachine. After that, another VM does not help.
 pub const REPLACEMENTS: i32 = 4;
-/// Rest after the first one that was given up; doubles up to [`LONGEST_REST`].
+/// Rest after the first VM that was given up. It doubles up to [`LONGEST_REST`].
 pub const FIRST_REST: Duration = Duration::from_secs(60);
 /// Longest rest between two attempts.
 pub const LONGEST_REST: Duration = Duration::from_secs(1800);
 
-/// How a VM's arrival stands.
+/// Whether the Agent of a VM is awaited, overdue, or given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// There is time left, its Agent is known, or there is no VM yet.
+    /// There is time left, the Agent is known, or there is no VM yet.
     Awaited,
-    /// Its Agent has not registered by the deadline, was lost for as long, or a person asks for another VM.
+    /// The Agent has not registered by the deadline, was lost for as long, or a person asks for another VM.
     Overdue {
         /// Why.
         cause: Cause,
-        /// So many were replaced before it that a person has to decide.
+        /// So many were replaced before that a person has to decide.
         exhausted: bool,
         /// A person has allowed its replacement.
         allowed: bool,
     },
-    /// It was given up: it goes, whatever its Agent does.
+    /// The VM was given up: it is removed, whatever its Agent does.
     GivenUp,
-    /// The one before it was given up lately: the next one waits.
+    /// The VM before it was given up a short time ago: the next one waits.
     Resting(Duration),
 }
 
@@ -62,7 +64,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// What happened, for people.
+    /// What happened, as a sentence for people.
     #[must_use]
     pub const fn explain(self) -> &'static str {
         match self {
@@ -73,20 +75,20 @@ impl Cause {
     }
 }
 
-/// What is in sight of the VM's Agent.
+/// What the cache shows of the VM's Agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
     /// Nothing, and none was ever recorded.
     Unseen,
-    /// One that runs there, or may.
+    /// An Agent that runs on the VM, or may.
     There,
-    /// It cannot be claimed any more, and how long it is waited for yet.
+    /// The Agent cannot be claimed any more. The duration says how much longer the actor waits for it.
     Lost(Lost, Duration),
 }
 
-/// Reads the arrival from the record. `agent`: what is in sight of it. `allowed`: the attempt whose replacement a person
-/// asks for. With the failure comes the InfraEnv whose ISO the next VM boots from: after a change of it the replacements are
-/// counted anew.
+/// Reads the arrival from the record. `agent`: what the cache shows of the Agent. `allowed`: the attempt whose
+/// replacement a person asks for. `next`: what the next VM boots from. If its InfraEnv changed, the replacements are
+/// counted from zero again.
 #[must_use]
 pub fn arrival(
     vm: &VmStatus,
@@ -111,7 +113,7 @@ pub fn arrival(
     let allowed = allowed.is_some() && allowed == vm.attempt;
     let cause = match agent {
         Sight::Lost(lost, Duration::ZERO) => Some(Cause::Lost(lost)),
-        // One that had an Agent once may be a node, even where the Agent is gone.
+        // A VM that had an Agent once may be a node, even if the Agent is gone.
         Sight::Unseen if over && vm.agent_ref.is_none() => Some(Cause::NotRegistered),
         _ => allowed.then_some(Cause::Asked),
     };
@@ -125,7 +127,7 @@ pub fn arrival(
     }
 }
 
-/// How many VMs were given up in a row that booted from the ISO of that InfraEnv.
+/// How many VMs in a row were given up that booted from the ISO of that InfraEnv.
 fn counted(failure: &Failure, source: Option<&BootSource>) -> i32 {
     let then = failure.infra_env_ref.as_ref().and_then(BootSource::read);
     let changed = then
@@ -139,7 +141,7 @@ fn counted(failure: &Failure, source: Option<&BootSource>) -> i32 {
     }
 }
 
-/// What is left of the rest after a VM was given up. A clock that was set back does not make it longer.
+/// The time left of the rest after a VM was given up. A clock that was set back does not make it longer.
 fn rest_of(failure: &Failure, next: Option<&BootSource>, now: Timestamp) -> Duration {
     let doublings = counted(failure, next).clamp(1, 16) - 1;
     let rest = FIRST_REST.saturating_mul(1 << doublings).min(LONGEST_REST);
@@ -150,8 +152,8 @@ fn rest_of(failure: &Failure, next: Option<&BootSource>, now: Timestamp) -> Dura
     }
 }
 
-/// Whether the guest may be an installed node. One that waits to be discovered has no name of its own: the Assisted
-/// Installer accepts no host called localhost, so that no node ever is.
+/// Whether the guest may be an installed node. A guest that waits to be discovered has no name of its own. The Assisted
+/// Installer accepts no host called localhost, so no node has that name.
 #[must_use]
 pub fn may_serve(shown: &VmObservation) -> bool {
     let runs_tools = shown.tools.as_deref() == Some("guestToolsRunning");
@@ -162,7 +164,7 @@ pub fn may_serve(shown: &VmObservation) -> bool {
     shown.power != PowerState::Off && runs_tools && shown.guest_address.is_some() && named
 }
 
-/// How far the VM came, in one word.
+/// How far the VM got, in one word.
 #[must_use]
 pub fn class(shown: &VmObservation) -> &'static str {
     match (shown.power, shown.tools.as_deref(), &shown.guest_address) {
@@ -173,7 +175,7 @@ pub fn class(shown: &VmObservation) -> &'static str {
     }
 }
 
-/// What to look at, by class.
+/// What a person should look at, by class.
 #[must_use]
 pub fn advice(class: &str) -> &'static str {
     match class {
@@ -187,7 +189,7 @@ pub fn advice(class: &str) -> &'static str {
     }
 }
 
-/// How far a VM came that is given up for that cause, in one word.
+/// How far a VM got that is given up for that cause, in one word.
 #[must_use]
 pub fn class_of(cause: Cause, shown: &VmObservation) -> &'static str {
     match cause {

@@ -1,4 +1,4 @@
-//! What keeps a VM from becoming or staying a node although no step failed, in words. Pure.
+//! Reasons in words why a VM does not become or stay a node, although no step failed. Pure.
 
 use std::time::Duration;
 
@@ -22,8 +22,7 @@ use crate::domain::{
     machine_state::MachineState,
 };
 
-/// Concerns that people are told of in an Event on the VsphereAgent. Those of an AgentMachine that waits are told there
-/// as well.
+/// Concerns that are sent as an Event on the VsphereAgent. If an AgentMachine waits, it gets the Event as well.
 pub const TOLD: [&str; 6] = [
     reason::MAC_DIFFERS,
     reason::AGENT_MISSING,
@@ -105,7 +104,7 @@ pub fn concern(known: &Known<'_>, vm: &VmStatus) -> Option<Obstacle> {
     }
 }
 
-/// When time alone changes the answer.
+/// When the answer changes by time alone.
 #[must_use]
 pub fn wakes(known: &Known<'_>, vm: &VmStatus) -> Option<Duration> {
     let lost = known.lost.and(vm.agent_lost_since.as_ref());
@@ -118,7 +117,7 @@ pub fn wakes(known: &Known<'_>, vm: &VmStatus) -> Option<Duration> {
         }
     });
     let agent = agent.flatten().and_then(|d| Duration::try_from(d).ok());
-    // A network card that was replaced is looked for again.
+    // A replaced network card is looked for again.
     let differs = concern(known, vm).is_some_and(|o| o.reason == reason::MAC_DIFFERS);
     let card = differs.then_some(MISSING_PROBE);
     let due = lost
@@ -129,7 +128,7 @@ pub fn wakes(known: &Known<'_>, vm: &VmStatus) -> Option<Duration> {
     due.min().map(|d| d + Duration::from_secs(1))
 }
 
-/// What becomes of a VM whose Agent is lost.
+/// What happens to a VM whose Agent is lost.
 fn replaced(known: &Known<'_>, vm: &VmStatus) -> String {
     let at = vm.agent_lost_since.as_ref().map_or(known.now, |t| t.0);
     let patience = SignedDuration::try_from(known.patience).unwrap_or_default();
@@ -139,7 +138,7 @@ fn replaced(known: &Known<'_>, vm: &VmStatus) -> String {
     }
 }
 
-/// Of a free Agent that nobody can claim.
+/// The concern for a free Agent that no Machine can claim.
 fn unclaimable(known: &Known<'_>, vm: &VmStatus, agent: &Agent) -> Option<Obstacle> {
     let said = |reason: &str, message: String| {
         Some(Obstacle {
@@ -182,10 +181,10 @@ fn unclaimable(known: &Known<'_>, vm: &VmStatus, agent: &Agent) -> Option<Obstac
     )
 }
 
-/// Why a reserved Agent gets no further by itself.
+/// Why a reserved Agent makes no progress by itself.
 ///
 /// # Errors
-/// How long until that is so; `None`: it gets on.
+/// How long until that is so. `None`: it makes progress.
 fn stuck(agent: &Agent, now: Timestamp) -> Result<String, Option<SignedDuration>> {
     let state = agent.state();
     let detail = match state {
@@ -202,7 +201,7 @@ fn stuck(agent: &Agent, now: Timestamp) -> Result<String, Option<SignedDuration>
             }
             "its guest does not answer".to_owned()
         }
-        // A node that runs does not answer the service, and is not expected to.
+        // A running node does not answer the service, and does not have to.
         _ if lost::is_silent(agent) && !agent.is_installed() => {
             "the service does not hear from its guest any more".to_owned()
         }

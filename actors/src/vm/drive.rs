@@ -1,4 +1,4 @@
-//! When is the CD-ROM drive of a VM emptied, and of what? Pure.
+//! When the CD-ROM drive of a VM is emptied, and which ISO is removed. Pure.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,9 @@ use crate::{
     ports::vcenter::Cdrom,
 };
 
-/// Once, if the pool wants it, after its Agent is installed: until then the installer reads from it. Only in a VM that we
-/// made, which is one whose configuration file was chosen, and so recorded, by us; one that was taken over is left alone.
+/// Whether the drive is to be emptied: once, if the pool wants it, after the Agent is installed. Until then the
+/// installer reads from it. This is done only in a VM that the operator made: its configuration file was chosen, and so
+/// recorded, by the operator. A VM that was taken over is left alone.
 #[must_use]
 pub fn is_to_be_emptied(
     pool: Option<&VsphereAgentPool>,
@@ -30,8 +31,8 @@ pub fn is_to_be_emptied(
     wanted && !adopted && vm.is_some_and(due) && agent.is_some_and(Agent::is_installed)
 }
 
-/// Discovery ISOs in the VM's drives, as vCenter spells them: `<sha256>.iso` in a directory of the pool's ISOs, on whatever
-/// datastore, since that of the pool may have changed. Another disc is somebody's who put it there.
+/// Discovery ISOs in the VM's drives, as vCenter spells them: `<sha256>.iso` in a directory of the pool's ISOs. The
+/// datastore does not matter, because the pool may use another one now. Any other disc was inserted by a person.
 #[must_use]
 pub fn isos_of(pool: &VsphereAgentPool, drives: &[Cdrom]) -> Vec<String> {
     let directories = kept::directories(pool);
@@ -99,7 +100,7 @@ mod tests {
             spelled("[isos] /agent-forge/demo/first"),
         );
         let before = spelled("[old] agent-forge/demo/w");
-        // As vSAN shows it: the directory at the top by its id.
+        // As vSAN shows it: the top directory has its id as name.
         let by_id = spelled("[isos] 59427457-6c5a-a917-7997-0200103eedbc/demo/w");
         let drives = [
             own.clone(),

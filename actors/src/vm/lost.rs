@@ -1,11 +1,13 @@
-//! An Agent that serves nobody and cannot be claimed: what it waits for, and when its VM is replaced. Pure.
+//! An Agent that serves no Machine and cannot be claimed: what it waits for, and when its VM is replaced. Pure.
 //!
-//! Facts (upstream): the service calls a host disconnected after three minutes of silence; the provider claims an Agent
-//! only while its conditions `Connected` and `Validated` are True; nothing upstream ever ends either state by itself. A
-//! guest whose Agent was deleted does not register again before it boots again.
+//! Facts:
+//! - The Assisted Service calls a host disconnected after three minutes of silence.
+//! - The provider claims an Agent only while its conditions `Connected` and `Validated` are True.
+//! - No other controller ends either state by itself.
+//! - A guest whose Agent was deleted registers again only after its next boot.
 //!
-//! Guarantees: only an Agent that THE rule does not contradict counts, and only where it is the only one. A VM that has
-//! served is never lost in this sense: what is missing there is said and left alone.
+//! Guarantees: only an Agent that the identity rule does not contradict counts, and only if it is the only one. A VM
+//! that has served is never lost in this sense: the status reports what is missing, and the VM is left alone.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,17 +23,18 @@ use crate::domain::{
     managed_vm::ManagedVm,
 };
 
-/// How long validations may fail before that is said: they do for a moment after registering and after binding.
+/// How long validations may fail before the status reports it. After registering and after binding they fail for a
+/// moment.
 pub const FAILING: SignedDuration = SignedDuration::from_mins(5);
-/// How long binding may take before that is said: the guest is asked once a minute.
+/// How long binding may take before the status reports it. The service asks the guest once a minute.
 pub const BINDING: SignedDuration = SignedDuration::from_mins(10);
-/// Longest part of a foreign sentence that is repeated.
+/// How many characters of a foreign message are repeated.
 const LONGEST: usize = 300;
 
 /// Why no Agent of the VM can be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// The guest does not answer the service any more.
+    /// The guest no longer answers the service.
     Disconnected,
     /// The Agent was registered, and is gone.
     Gone,
@@ -47,7 +50,7 @@ impl Lost {
         }
     }
 
-    /// What happened, for people.
+    /// What happened, as a sentence for people.
     #[must_use]
     pub const fn explain(self) -> &'static str {
         match self {
@@ -57,7 +60,7 @@ impl Lost {
     }
 }
 
-/// The service does not hear from that guest any more.
+/// The service no longer hears from that guest.
 #[must_use]
 pub fn is_silent(agent: &Agent) -> bool {
     let state = agent.state();
@@ -66,7 +69,7 @@ pub fn is_silent(agent: &Agent) -> bool {
         || agent.condition(CONNECTED).is_some_and(|c| c.is_false())
 }
 
-/// It is silent, serves nobody and is not on its way out: nothing is lost with it.
+/// The Agent is silent, serves no Machine and is not being deleted: its removal loses nothing.
 #[must_use]
 pub fn is_abandoned(agent: &Agent) -> bool {
     is_silent(agent) && !agent.is_claimed_or_bound() && !agent.is_deleting()
@@ -95,8 +98,8 @@ pub fn was_bound(vm: &VmStatus) -> bool {
     }
 }
 
-/// Whether the Agent of a VM is lost. `possible`: all that may run there. `served`: one of it served once, by whatever
-/// is known.
+/// Whether the Agent of a VM is lost. `possible`: all Agents that may run there. `served`: one of them served once, as
+/// far as is known.
 #[must_use]
 pub fn lost(child: &ManagedVm, possible: &[Arc<Agent>], served: bool) -> Option<Lost> {
     let status = child.object.status.as_ref()?;
@@ -112,17 +115,17 @@ pub fn lost(child: &ManagedVm, possible: &[Arc<Agent>], served: bool) -> Option<
         .then_some(Lost::Disconnected)
 }
 
-/// What is left until a VM whose Agent was lost at `since` is replaced.
+/// The time left until a VM whose Agent was lost at `since` is replaced.
 #[must_use]
 pub fn left(since: Timestamp, patience: Duration, now: Timestamp) -> Duration {
     let gone_by = Duration::try_from(now.duration_since(since)).unwrap_or_default();
     patience.saturating_sub(gone_by)
 }
 
-/// What the Agent's validations say that fail, once they have failed for [`FAILING`]; else when that will be so.
+/// What the Agent's failing validations say, once they have failed for [`FAILING`].
 ///
 /// # Errors
-/// How long until it is to be said; `None`: they do not fail.
+/// How long until it is to be reported. `None`: they do not fail.
 pub fn failing(agent: &Agent, now: Timestamp) -> Result<String, Option<SignedDuration>> {
     let state = agent.state();
     let failed = agent.condition(VALIDATED).filter(|c| c.is_false());

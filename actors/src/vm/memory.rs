@@ -48,64 +48,64 @@ pub enum Topic {
 pub struct Memory {
     /// uid of the VsphereAgent that it is about.
     uid: Option<String>,
-    /// Judged view of the VM.
+    /// What the last look showed of the VM.
     pub seen: Ownership,
     /// The vCenter that the last step led to.
     pub reached: Option<Reached>,
-    /// This actor recorded the identity, and no create of it has had an effect, or may have one yet.
+    /// This actor recorded the identity, and no create for it had an effect, or may still have one.
     pub create_not_sent: bool,
     /// The record was found to be taken away, and no identity has been recorded since.
     pub lost: bool,
-    /// The identity that was on record when it was last there.
+    /// The identity that was on record when the record was last there.
     pub recorded: Option<BiosUuid>,
-    /// When the last create was sent, there was none before it that may still have an effect.
+    /// When the last create was sent, no earlier create could still have an effect.
     pub only_create: bool,
-    /// The files of this attempt are there although no VM of ours is: another create of it may still be running.
+    /// The files of this attempt exist, although no VM of ours does: another create may still be running.
     pub path_taken: bool,
-    /// vCenter refused to create it, and nothing was made.
+    /// vCenter refused to create the VM, and nothing was made.
     pub create_refused: Option<Refused>,
     /// Task slot of this pass: kept from a create through power-on, from power-off through destroy.
     pub slot: Option<Arc<Slot>>,
-    /// Its place in the line for one.
+    /// The place of this VM in the line for a slot.
     pub ticket: Option<Arc<Ticket>>,
     /// Slot of the recorded create that runs while no pass awaits it.
     pub running: Option<Arc<Slot>>,
-    /// Which tags were attached in this actor's life, and under which reference.
+    /// Which tags this actor has attached, and under which reference.
     pub tagged: Option<Tagged>,
-    /// It was not there under its reference when its tags could not be attached.
+    /// The VM was missing under its reference when its tags could not be attached.
     pub missed: bool,
     /// This actor switched this VM on.
     pub powered_on: bool,
-    /// When this actor sent the first request to do so that may have had an effect, by the API server's clock, and no later
-    /// than it really was.
+    /// When this actor sent the first power-on request that may have had an effect. By the API server's clock, and no
+    /// later than it really was.
     pub switched_on_at: Option<jiff::Timestamp>,
     /// Since when (monotonic) this actor has known of the VsphereAgent.
     pub known_since: Option<Duration>,
-    /// An Agent that runs on this VM, or may, was in sight.
+    /// The cache has shown an Agent that runs on this VM, or may.
     pub agent_seen: bool,
     /// The discovery deadline that this actor set, and when (monotonic) it is over.
     pub discovery: Option<(Time, Duration)>,
-    /// Its AgentMachine was paused when last seen.
+    /// The AgentMachine was paused when last seen.
     pub paused: bool,
-    /// A guest that this actor did not start told its name: it may be a node.
+    /// A guest that this actor did not start reported a name of its own: it may be a node.
     pub guest_may_be_node: bool,
-    /// Since when (monotonic) its Agent is lost, where this actor saw that begin.
+    /// Since when (monotonic) the Agent is lost, if this actor saw that begin.
     pub lost_since: Option<Duration>,
-    /// The VM was looked at since its Agent is overdue.
+    /// The VM was looked at after its Agent became overdue.
     pub looked_late: bool,
-    /// When (monotonic) the view of a VM that is recorded as running was begun.
+    /// Since when (monotonic) the current view of a VM that is recorded as running is used.
     pub seen_since: Option<Duration>,
     /// Since when (monotonic) a deletion hook has waited for the guest.
     pub stuck_since: Option<Duration>,
-    /// The recorded VM folder was deleted in vCenter, by the last look.
+    /// The last look showed that the recorded VM folder was deleted in vCenter.
     pub folder_deleted: bool,
-    /// How often vCenter refused in a row to switch the VM off as it is suspended.
+    /// How often in a row vCenter refused to switch the VM off because it is suspended.
     pub suspended: u8,
     /// When (monotonic) absence was last confirmed.
     pub proof_at: Option<Duration>,
     /// Writes the status.
     pub status: StatusWriter<VsphereAgentStatus>,
-    /// What happened to the machine of that trace, with what is not written yet.
+    /// The milestones of the machine with that trace, including those that are not written yet.
     pub timeline: Option<(TraceId, Vec<Milestone>)>,
     /// The step that failed last, and how often in a row.
     pub failed_step: Option<(&'static str, u32)>,
@@ -115,7 +115,7 @@ pub struct Memory {
     pub installing: Option<TraceId>,
     /// What was announced in Events.
     pub announcer: Announcer<Topic>,
-    /// How much of that trace has left: entries of the timeline, and whether installation and readiness.
+    /// How much of that trace was exported: entries of the timeline, and whether installation and readiness were.
     pub traced: Option<(TraceId, usize, [bool; 2])>,
 }
 
@@ -128,22 +128,22 @@ pub struct Tagged {
     pub tags: Vec<String>,
 }
 
-/// A create that vCenter refused, so that nothing was made. What only a changed input mends is not sent again before
-/// something changed, or a while went by; in any case the VM is placed again first.
+/// A create that vCenter refused, so that nothing was made. If only a changed input helps, the same create is not sent
+/// again before something changed or some time passed. In any case the place is resolved again first.
 #[derive(Clone, Debug)]
 pub struct Refused {
     /// When (monotonic).
     pub at: Duration,
     /// For which generation of the pool.
     pub generation: Option<i64>,
-    /// Why.
+    /// The refusal.
     pub trouble: ReconcileError,
-    /// Where placing it again led.
+    /// The place that resolving again gave.
     pub placed_again: Option<Place>,
 }
 
 impl Refused {
-    /// It is not tried again yet.
+    /// The create is not tried again yet.
     #[must_use]
     pub fn rests(&self, generation: Option<i64>, now: Duration) -> bool {
         self.trouble.class == Class::Blocked
@@ -152,9 +152,9 @@ impl Refused {
     }
 }
 
-/// A task works on the VM and does not end: ours, or another that keeps ours away. vCenter would refuse each try meanwhile,
-/// so that the same call is left alone for a while; the VM is looked at. Another call is tried at once: of a VM that asks a
-/// question instead of starting, it may be the way out.
+/// A task works on the VM and does not end: ours, or another that blocks ours. vCenter would refuse each try meanwhile.
+/// So the actor does not repeat the same call for a while, and only looks at the VM. Another call is tried at once: if
+/// the VM waits for an answer to a question, that call may help.
 #[derive(Clone, Debug)]
 pub struct Busy {
     call: EffectKind,
@@ -166,19 +166,19 @@ pub struct Busy {
     since: Duration,
     /// When it was last met.
     at: Duration,
-    /// It is no passing thing.
+    /// It lasts: the call rests.
     for_long: bool,
 }
 
 impl Busy {
-    /// How long the call is left alone.
+    /// How long the call rests.
     const REST: Duration = Duration::from_secs(300);
-    /// Other tasks end sooner, as a rule: until then the call is tried again as after any failure.
+    /// Most other tasks end sooner than this. Until then the call is retried as after any failure.
     const SHORT: Duration = Duration::from_secs(30);
-    /// Not met for that long, it is a matter of the past.
+    /// If the task was not seen for that long, it no longer counts.
     const PAST: Duration = Duration::from_secs(600);
 
-    /// `call` waits no more for its task, or not again for another.
+    /// `call` no longer waits for its task, or is not tried again while another task runs.
     #[must_use]
     pub fn for_long(call: EffectKind, reason: &'static str, why: String, now: Duration) -> Self {
         Self {
@@ -191,7 +191,7 @@ impl Busy {
         }
     }
 
-    /// vCenter refuses `call` since another task works on the VM. `before`: what was known of that so far.
+    /// vCenter refuses `call` because another task works on the VM. `before`: what was known of that so far.
     #[must_use]
     pub fn again(before: Option<Self>, call: EffectKind, why: String, now: Duration) -> Self {
         let Some(before) = before else {
@@ -201,7 +201,7 @@ impl Busy {
             };
         };
         let for_long = before.for_long || now.saturating_sub(before.since) >= Self::SHORT;
-        // What was said of the same call stays said.
+        // A message about the same call stays as it is.
         let (reason, why) = if before.call == call {
             (before.reason, before.why)
         } else {
@@ -217,19 +217,19 @@ impl Busy {
         }
     }
 
-    /// It is no passing thing: the call rests.
+    /// It lasts: the call rests.
     #[must_use]
     pub fn is_for_long(&self) -> bool {
         self.for_long
     }
 
-    /// What people are told, from the failure on until it is over.
+    /// The failure that people see, from its begin until it is over.
     #[must_use]
     pub fn trouble(&self) -> ReconcileError {
         ReconcileError::transient(ErrorSource::Vsphere, self.reason, &self.why)
     }
 
-    /// The call that is left alone yet, and for how long.
+    /// The call that still rests, and for how long.
     #[must_use]
     pub fn rests(&self, now: Duration) -> Option<Resting<'_>> {
         let left = Self::REST.saturating_sub(now.saturating_sub(self.at));
@@ -241,7 +241,7 @@ impl Busy {
         })
     }
 
-    /// Nothing was heard of it for long.
+    /// The task was not seen for long.
     #[must_use]
     pub fn is_past(&self, now: Duration) -> bool {
         now.saturating_sub(self.at) >= Self::PAST
@@ -249,7 +249,7 @@ impl Busy {
 }
 
 impl Memory {
-    /// What is known of the way of this VM, recorded or not yet.
+    /// The milestones of this VM, recorded or not yet.
     #[must_use]
     pub fn told(&self) -> &[Milestone] {
         self.timeline
@@ -257,8 +257,8 @@ impl Memory {
             .map_or(&[], |(_, all)| all.as_slice())
     }
 
-    /// What the time is for the discovery deadline of `vm`. A wall clock that was set ahead brings none nearer that this actor
-    /// remembers to have set.
+    /// The time that counts for the discovery deadline of `vm`. If the wall clock was set ahead, a deadline that this
+    /// actor set itself does not come nearer.
     #[must_use]
     pub fn discovery_time(&self, vm: &VmStatus, clock: &dyn Clock) -> Timestamp {
         let wall = clock.wall();
@@ -272,7 +272,7 @@ impl Memory {
         wall.min(deadline.0.saturating_sub(left).unwrap_or(wall))
     }
 
-    /// Forgets everything where it is about another object of that name.
+    /// Forgets everything if it is about another object of that name.
     pub fn is_about(&mut self, shown: &VsphereAgent) {
         if self.uid != shown.uid() {
             *self = Self {
@@ -291,13 +291,13 @@ impl Memory {
         self.seen = seen;
     }
 
-    /// Keeps what a look at the VM tells of its guest, for good: it may not tell that again.
+    /// Keeps for good what a look at the VM shows of its guest. A later look may not show it again.
     pub fn note_guest(&mut self) {
         let told = matches!(&self.seen, Ownership::Ours(shown) if arrival::may_serve(shown));
         self.guest_may_be_node |= told && !self.powered_on;
     }
 
-    /// Forgets how a busy VM looked: what works on it may have ended.
+    /// Forgets the view of a busy VM: the task may have ended.
     pub fn look_at_busy(&mut self, now: Duration) {
         self.busy.take_if(|busy| busy.is_past(now));
         if self.busy.is_some() && matches!(self.seen, Ownership::Ours(_)) {
@@ -305,15 +305,15 @@ impl Memory {
         }
     }
 
-    /// Forgets a view of a VM that is held as it stands (`held`): a request whose reply was lost may have arrived since, or a
-    /// person may have put it right.
+    /// Forgets the view of the VM if the actor holds because of that view (`held`). A request whose reply was lost may
+    /// have reached vCenter since, or a person may have solved the problem.
     pub fn look_again_at(&mut self, held: bool) {
         if held && matches!(self.seen, Ownership::Ours(_)) {
             self.seen = Ownership::NotAsked;
         }
     }
 
-    /// Forgets a view of a running VM that is too old to go on.
+    /// Forgets a view of a running VM that is too old to be used.
     pub fn refresh(&mut self, now: Duration) {
         if self.seen == Ownership::NotAsked {
             self.seen_since = None;
@@ -324,8 +324,8 @@ impl Memory {
         }
     }
 
-    /// Forgets, after a while, what stood in the way of a deletion or of a proof: a person may have put it right.
-    /// `absence` as well, but for one answer, so that the next one confirms it.
+    /// Forgets, after a while, what blocked a deletion or a proof: a person may have solved it. With `absence` it also
+    /// forgets an absence, except for one answer, so that the next answer confirms it.
     pub fn doubt(&mut self, absence: bool, now: Duration) {
         let after = match &self.seen {
             Ownership::Foreign { .. } | Ownership::Several(_) | Ownership::Bare { .. } => {
@@ -344,7 +344,7 @@ impl Memory {
         }
     }
 
-    /// Whether the view was begun a while ago; the clock starts anew then.
+    /// Whether the view is old. If so, its clock starts again.
     fn is_old(&mut self, now: Duration) -> bool {
         let since = *self.seen_since.get_or_insert(now);
         let old = now.saturating_sub(since) >= MISSING_PROBE;
@@ -354,9 +354,9 @@ impl Memory {
         old
     }
 
-    /// Gives back what is not needed for `step`: others wait for it.
+    /// Gives back slots that `step` does not need, because others wait for them.
     pub fn keep_slots(&mut self, step: &Step) {
-        // Whatever else comes first, nobody waits for the create meanwhile.
+        // During any other step the actor does not wait for the create.
         if !matches!(step, Step::FinishTask(_)) {
             self.running = None;
         }
@@ -366,7 +366,7 @@ impl Memory {
         self.slot.take_if(|slot| !serves(slot));
     }
 
-    /// Forgets everything about a VM: another attempt begins.
+    /// Forgets everything about a VM, because another attempt begins.
     pub fn forget_vm(&mut self) {
         self.announcer.keep(|topic| *topic == Topic::Vcenter);
         *self = Self {
@@ -384,7 +384,7 @@ impl Memory {
     }
 }
 
-/// Who a pass is for; short for messages.
+/// The object of a pass, in short form for messages.
 #[must_use]
 pub fn subject(key: &ObjectKey) -> String {
     format!("VsphereAgent/{key}")

@@ -1,7 +1,10 @@
-//! The VM: one VsphereAgent, one VM, from intent to proven absence.
+//! The VM actor: one VsphereAgent, one VM, from intent to proven absence.
 //!
-//! Flow of a pass: gather the record and the cluster's facts -> pure [`step::next`] -> carry the step out -> again,
-//! until it holds or is settled -> pure [`status::render`] -> one write if it changed.
+//! Flow of a pass:
+//! 1. Gather the record and the cluster's facts.
+//! 2. Decide the next step in the pure function [`step::next`], and carry it out.
+//! 3. Repeat until the decision is to hold or nothing is left to do.
+//! 4. Compute the status in the pure function [`status::render`], and write it if it changed.
 
 pub mod act;
 pub mod arrival;

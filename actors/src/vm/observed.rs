@@ -337,7 +337,7 @@ impl Observed {
         attempt.is_some() && attempt == self.asked()
     }
 
-    /// Why nobody can claim its Agent.
+    /// Why its Agent cannot be claimed.
     #[must_use]
     pub fn lost(&self, memory: &Memory) -> Option<Lost> {
         let served = self.bound || self.child.has_served(memory.told());

@@ -1,7 +1,7 @@
-//! What vCenter showed of our VM, judged: ours, somebody else's, several, or proven absent. Pure.
+//! Judges what vCenter showed of our VM: ours, foreign, several, or proven absent. Pure.
 //!
-//! Facts: BIOS uuids are not unique in vCenter; a clone carries uuid *and* marker, but another instance uuid and
-//! another reference (reliability.md: foreign VMs are safe).
+//! Facts: BIOS uuids are not unique in vCenter. A clone carries uuid *and* marker, but has another instance uuid and
+//! another reference. So a VM is never ours by its BIOS uuid alone, and a foreign VM is not touched.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use crate::{
     ports::vcenter::{BareVm, VmObservation},
 };
 
-/// The judged view of our VM.
+/// What the last look showed of our VM, judged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Ownership {
-    /// Not asked in this actor's life, or the answer is out of date.
+    /// This actor has not asked yet, or the answer is out of date.
     #[default]
     NotAsked,
     /// This VM is ours.
     Ours(Box<VmObservation>),
-    /// Several VMs carry our marker and nothing recorded tells them apart.
+    /// Several VMs carry our marker, and no recorded value shows which one is ours.
     Several(Vec<MoRef>),
     /// What is there is not ours.
     Foreign {
         /// What is there: name and reference.
         what: String,
-        /// How we met it.
+        /// How the operator found it.
         met: FoundBy,
         /// When it was seen (monotonic).
         at: Duration,
@@ -36,19 +36,19 @@ pub enum Ownership {
         /// When it was seen (monotonic).
         at: Duration,
     },
-    /// Not there, said successfully that many times in a row, with the folder visible or deleted.
+    /// vCenter answered that many times in a row that the VM does not exist, with its folder visible or deleted.
     Absent {
         /// How often.
         proofs: u8,
     },
 }
 
-/// How a foreign VM was met.
+/// How the operator found a foreign VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundBy {
-    /// It holds the name that ours was to get: ours does not exist. Its reference, where vCenter showed it.
+    /// It has the name that ours was to get, so ours does not exist. With its reference, if vCenter showed it.
     Name(Option<MoRef>),
-    /// It carries our BIOS uuid: whether ours exists cannot be told.
+    /// It carries our BIOS uuid: it is unknown whether ours exists.
     Uuid,
 }
 
@@ -63,9 +63,9 @@ pub struct Expected {
     pub instance_uuid: Option<String>,
 }
 
-/// Judges the VMs that a lookup returned. Once the instance uuid is recorded it decides: a VM with another one is a copy,
-/// neither ours nor in our way, whatever marker it carries. Of a VM without configuration nothing can be told, and so
-/// nothing of ours.
+/// Judges the VMs that a lookup returned. Once the instance uuid is recorded, it decides: a VM with another one is a
+/// copy. A copy is not ours and not in our way, whatever marker it carries. A VM without configuration shows neither,
+/// so it never counts as ours.
 #[must_use]
 pub fn judge(
     found: Vec<VmObservation>,
@@ -109,7 +109,7 @@ pub fn judge(
     }
 }
 
-/// The holder of the name that ours was to get: ours after all, or somebody else's.
+/// Judges the VM with the name that ours was to get: it is ours after all, or foreign.
 #[must_use]
 pub fn judge_holder(holder: VmObservation, expected: &Expected, now: Duration) -> Ownership {
     let what = format!("{} ({})", holder.name, holder.moref.id);
@@ -130,7 +130,7 @@ fn without_config(name: &str, moref: &MoRef, state: &str) -> String {
 }
 
 /// The first of the VMs without configuration that may be ours: by name, or by the recorded path of its configuration
-/// file, after which vCenter may also have named it.
+/// file. vCenter may have named it after that path.
 #[must_use]
 pub fn bare_namesake(
     bare: &[BareVm],
@@ -149,20 +149,20 @@ pub fn bare_namesake(
     Some(Ownership::Bare { what, at: now })
 }
 
-/// Whether a VM, as it is now, still keeps that name in that folder from ours.
+/// Whether a VM, as it is now, still blocks that name in that folder.
 #[must_use]
 pub fn still_holds(vm: &VmObservation, name: &str, folder: &MoRef) -> bool {
     vm.name == name && vm.folder.as_ref() == Some(folder)
 }
 
-/// Whether a record of the predecessor, which names a BIOS uuid and no marker, is true of what vCenter holds.
+/// Whether a record of the predecessor is true. Such a record has a BIOS uuid and no marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// Of this VM.
+    /// The record is true of this VM.
     Proven(Box<VmObservation>),
     /// No VM has that uuid.
     Absent,
-    /// Something has it, and it cannot be told to be the recorded VM.
+    /// A VM has the uuid, and nothing proves that it is the recorded VM.
     None(String),
 }
 
@@ -179,9 +179,9 @@ pub struct Claim<'a> {
     pub owner: Option<&'a str>,
 }
 
-/// Proof is exactly one VM with the recorded uuid, whose notes name this VsphereAgent; where the predecessor wrote no notes
-/// yet, and recorded none, one of the recorded name in the pool's folder. None carries somebody else's mark or notes
-/// (predecessor.md §1, §6).
+/// Proves the VM of a predecessor's record. There must be exactly one VM with the recorded uuid, and its notes must
+/// name this VsphereAgent. If the predecessor had not written notes yet, and recorded none, the VM must have the
+/// recorded name in the pool's folder. A VM that carries another object's mark or notes is never accepted.
 #[must_use]
 pub fn prove(found: Vec<VmObservation>, claim: &Claim<'_>) -> Proof {
     let told = |vm: &VmObservation| format!("{} ({})", vm.name, vm.moref.id);
@@ -191,7 +191,7 @@ pub fn prove(found: Vec<VmObservation>, claim: &Claim<'_>) -> Proof {
         let is_there = vm.name == claim.name && vm.folder.as_ref() == Some(claim.folder);
         let noted = match &vm.notes {
             Notes::OfAgent(uid) => *uid == claim.marker.uid,
-            // Somebody may have written something else since; a record of 1.1.0 says that they were there.
+            // A person may have changed the notes since. A record of release 1.1.0 says that the notes were written.
             Notes::Empty | Notes::Other => claim.owner.is_none() && is_there,
         };
         unclaimed && noted
@@ -209,7 +209,7 @@ fn is_other_instance(vm: &VmObservation, expected: &Expected) -> bool {
         && expected.instance_uuid != vm.instance_uuid
 }
 
-/// One more successful answer that the VM is not there.
+/// Counts one more successful answer that the VM does not exist.
 #[must_use]
 pub fn absent_once_more(before: &Ownership) -> Ownership {
     match before {
@@ -306,7 +306,7 @@ pub(crate) mod tests {
     #[test]
     fn a_clone_is_not_in_the_way_of_the_recorded_instance() {
         let e = expected(Some("1"), Some("i"));
-        // Ours is gone; what is left is an admin's copy, with and without our marker.
+        // Our VM is gone. An administrator's copy remains, with and without our marker.
         for copy in [
             vm("2", Some(marker("u")), "j"),
             vm("2", None, "j"),
@@ -322,7 +322,7 @@ pub(crate) mod tests {
                 ..
             }
         ));
-        // An instance uuid that vCenter does not show cannot tell a copy apart.
+        // If vCenter does not show an instance uuid, a copy cannot be recognised by it.
         let mut unknown = vm("2", Some(marker("u")), "j");
         unknown.instance_uuid = None;
         assert!(matches!(look(vec![unknown], &e), Ownership::Ours(_)));

@@ -39,14 +39,14 @@ use crate::{
     },
 };
 
-/// More steps than any path through the chart has; a guard against a decision that does not move.
+/// Limit of steps in one pass. It is higher than any path needs, and stops a decision that makes no progress.
 const MAX_STEPS: usize = 24;
-/// Subject in `waitingOn` of what vCenter refuses or fails.
+/// Subject in `waitingOn` for what vCenter refuses or fails.
 const VSPHERE: &str = "vSphere";
-/// How long phase, reason and references wait for the next change before they are written.
+/// How long a change of phase, reason and references waits for the next change before it is written.
 const QUIET_WRITES: Duration = Duration::from_secs(4);
-/// The same from an Agent's registration on, which its preparation and its binding follow: those are told of together. More
-/// than even a watch that lags makes of that, less than anybody who is on his way waits for.
+/// The same between the registration of an Agent and its binding. Its preparation and its binding follow soon, and are
+/// written together. Even a slow watch needs less time than this.
 const UNTIL_BOUND: Duration = Duration::from_secs(30);
 
 /// Runs one pass.
@@ -54,8 +54,8 @@ pub async fn run(context: Context, key: ObjectKey, memory: Memory) -> (Memory, V
     run_at_most(usize::MAX, context, key, memory).await
 }
 
-/// Runs a pass that ends after so many steps, as one does that something interrupts there: the next one goes on. This is
-/// how a model checker puts the rest of the world between any two steps.
+/// Runs a pass that ends after `limit` steps, as an interrupted pass does. The next pass continues. A model checker
+/// uses this to change the world between any two steps.
 pub async fn run_at_most(
     limit: usize,
     context: Context,
@@ -120,7 +120,7 @@ async fn steps(
     (memory, outcome.verdict())
 }
 
-/// Prepares the memory for a pass; returns the object as it is known now.
+/// Prepares the memory for a pass. Returns the object as it is known now.
 fn begin(context: &Context, shown: &Arc<VsphereAgent>, memory: &mut Memory) -> Arc<VsphereAgent> {
     memory.is_about(shown);
     let now = context.clock.monotonic();
@@ -141,7 +141,7 @@ fn decide(context: &Context, observed: &Observed, memory: &mut Memory) -> Step {
     step
 }
 
-/// Whether the pass ends before `step`, as nothing is done in it. A hold is noted.
+/// Whether the pass ends before `step`, because that step does nothing. A hold is noted.
 fn rests(
     context: &Context,
     observed: &Observed,
@@ -192,7 +192,7 @@ async fn carry_out(
             return After::Publish(memory.status.over(before));
         }
     };
-    // Others may have changed the object meanwhile: its deletion, another assignment.
+    // Others may have changed the object meanwhile, for example deleted or reassigned it.
     let Some(shown) = context.view.child(key) else {
         return After::End;
     };
@@ -207,7 +207,7 @@ async fn carry_out(
     })
 }
 
-/// A pass took more steps than there are: `step` has no effect.
+/// A pass took too many steps: `step` has no effect.
 fn endless(step: &Step) -> ReconcileError {
     ReconcileError {
         side: ErrorSource::Kubernetes,
@@ -217,15 +217,15 @@ fn endless(step: &Step) -> ReconcileError {
     }
 }
 
-/// Names what is in the way of the VM where the last step does not: a refused create, or a busy VM.
+/// Names what blocks the VM if the last step does not: a refused create, or a busy VM.
 fn name_obstacle(key: &ObjectKey, memory: &Memory, outcome: &mut Outcome) {
-    // It is named as long as another place is looked for.
+    // It is named as long as the actor looks for another place.
     if let Some(refused) = &memory.create_refused
         && outcome.obstacle.is_none()
     {
         outcome.say(key, &refused.trouble);
     }
-    // A call that rests is named as its failure was, so that the condition does not change with each try.
+    // A resting call has the same reason as its failure, so that the condition does not change with each try.
     let obstacle = outcome.obstacle.as_ref();
     if let Some(trouble) = memory.busy.as_ref().map(Busy::trouble)
         && obstacle.is_some_and(|o| o.reason == trouble.reason && o.message == trouble.message)
@@ -234,7 +234,7 @@ fn name_obstacle(key: &ObjectKey, memory: &Memory, outcome: &mut Outcome) {
     }
 }
 
-/// Sends an Event when a hold begins that people have to know.
+/// Sends an Event when a hold begins that people must know about.
 fn announce_hold(
     context: &Context,
     observed: &Observed,
@@ -261,8 +261,8 @@ fn announce_hold(
     }
 }
 
-/// Sends an Event when vCenter rejects an operation on this VM for long. The pool announces once for all that vCenter does
-/// not answer.
+/// Sends an Event when vCenter has rejected an operation on this VM for a while. If vCenter does not answer at all, the
+/// pool sends one Event for all VMs.
 fn announce_vcenter(
     context: &Context,
     observed: &Observed,
@@ -292,7 +292,7 @@ fn announce_vcenter(
     }
 }
 
-/// Sends an Event when a host makes no progress for long, or is gone. Returns when the next one is due.
+/// Sends an Event when a host makes no progress for a while, or is gone. Returns when the next Event is due.
 fn announce_host(
     context: &Context,
     observed: &Observed,
@@ -353,7 +353,7 @@ fn watch_for_stuck_hook(context: &Context, observed: &Observed, memory: &mut Mem
     }
 }
 
-/// Whether an Agent was in sight is remembered; a view of a VM that is recorded as running is not gone by for long.
+/// Remembers whether an Agent was seen. Drops a view of a VM that is recorded as running when it gets too old.
 fn keep_up(context: &Context, observed: &Observed, memory: &mut Memory) {
     memory.agent_seen |= !observed.possible.is_empty();
     let begun = observed
@@ -372,7 +372,7 @@ fn keep_up(context: &Context, observed: &Observed, memory: &mut Memory) {
     } else if observed.child.deleting || observed.is_predecessors() {
         memory.doubt(observed.is_predecessors(), context.clock.monotonic());
     }
-    // What becomes of it is decided from how it looks now.
+    // Its end is decided from a fresh look.
     if matches!(observed.arrival(context, memory), Arrival::Overdue { .. }) && !memory.looked_late {
         memory.looked_late = true;
         memory.seen = Ownership::NotAsked;
@@ -398,7 +398,7 @@ impl Outcome {
     }
 
     fn fail(&mut self, key: &ObjectKey, trouble: &ReconcileError) {
-        // A lost race is not worth a condition: it is looked at again at once.
+        // A write conflict is not worth a condition: the next pass follows at once.
         if trouble.class != Class::Conflict {
             self.say(key, trouble);
         }
@@ -432,10 +432,10 @@ impl Outcome {
     }
 }
 
-/// Whether the difference is one of a row that follow each other closely: the Agent appears, is prepared, is bound.
-/// ReconcileError and its end are written at once.
+/// Whether the change is one of several that follow each other closely: the Agent appears, is prepared, is bound. A
+/// failure and its end are written at once.
 fn can_wait(old: Option<&VsphereAgentStatus>, new: &VsphereAgentStatus) -> bool {
-    // What cannot be seen again once it is over.
+    // What cannot be seen again after it is over.
     let passing = |status: &VsphereAgentStatus| {
         let vm = status.vm.as_ref();
         vm.map(|vm| {
@@ -451,8 +451,8 @@ fn can_wait(old: Option<&VsphereAgentStatus>, new: &VsphereAgentStatus) -> bool 
     })
 }
 
-/// How long a difference that can wait does, counted from the first one: a binding that comes late is written at once, with
-/// all that came before it.
+/// How long such a change waits, counted from the first one. A binding that comes late is written at once, with all
+/// earlier changes.
 fn patience(observed: &Observed, new: &VsphereAgentStatus) -> Duration {
     let old = observed.child.object.status.as_ref();
     let arrives = old.is_some_and(|old| is_of_arrival(old, new));
@@ -468,7 +468,7 @@ fn patience(observed: &Observed, new: &VsphereAgentStatus) -> Duration {
     }
 }
 
-/// Whether all that is new is how far a VM is whose Agent has never served.
+/// Whether the status changes only in the progress of a VM whose Agent has never served.
 fn is_of_arrival(old: &VsphereAgentStatus, new: &VsphereAgentStatus) -> bool {
     let bare = |status: &VsphereAgentStatus| {
         let mut status = status.clone();
@@ -485,8 +485,8 @@ fn is_of_arrival(old: &VsphereAgentStatus, new: &VsphereAgentStatus) -> bool {
     matches!(phase, Some(Phase::Provisioning | Phase::Available)) && bare(old) == bare(new)
 }
 
-/// When the wait for a guest has lasted long enough to be acted upon; `None` once it has: from there on the steps and
-/// their own backoff say when to look again.
+/// How long until the wait for a guest counts as stuck. `None` once it does: then the steps and their own backoff
+/// decide when to look again.
 fn until_stuck(since: Duration, now: Duration) -> Option<Duration> {
     let left = STUCK_GRACE.saturating_sub(now.saturating_sub(since));
     (!left.is_zero()).then_some(left)
@@ -544,13 +544,13 @@ async fn publish(
     outcome.failure = outcome.failure.or(failed);
 }
 
-/// What the time is for the discovery deadline of the VM.
+/// The time that counts for the discovery deadline of the VM.
 fn discovery_time(observed: &Observed, memory: &Memory, clock: &dyn Clock) -> jiff::Timestamp {
     let vm = observed.vm();
     vm.map_or_else(|| clock.wall(), |vm| memory.discovery_time(vm, clock))
 }
 
-/// What the pure status needs from a scene.
+/// What the pure status needs to know.
 #[must_use]
 pub fn known<'a>(
     context: &Context,
@@ -591,7 +591,7 @@ pub fn known<'a>(
     }
 }
 
-/// Writes a status with its precondition; returns the object as it is then.
+/// Writes a status with its precondition. Returns the object as it is then.
 ///
 /// # Errors
 /// As [`crate::ports::cluster::Cluster::child_status`].

@@ -1,4 +1,5 @@
-//! The recorded placement: to and from the wire. Recorded before the first vCenter write, never recomputed.
+//! Converts the recorded placement to and from its wire form. It is recorded before the first vCenter write, and never
+//! computed again.
 
 use agent_forge_crds::agent::{Placement, VmStatus};
 
@@ -10,7 +11,7 @@ use crate::{
     ports::vcenter::{Place, PlaceRequest},
 };
 
-/// The place as it is recorded; names beside references, for people.
+/// The place as it is recorded. Names are kept beside references, for people.
 #[must_use]
 pub fn record(place: &Place, request: &PlaceRequest) -> Placement {
     Placement {
@@ -28,8 +29,8 @@ pub fn record(place: &Place, request: &PlaceRequest) -> Placement {
     }
 }
 
-/// Whether the pool asks for another place than the recorded one. Names are compared, not what they lead to: a VM is
-/// not moved because somebody renamed a folder.
+/// Whether the pool asks for another place than the recorded one. Only names are compared, not what they resolve to: a
+/// VM is not moved because somebody renamed a folder.
 #[must_use]
 pub fn asked_elsewhere(recorded: &Placement, request: &PlaceRequest) -> bool {
     [
@@ -42,8 +43,8 @@ pub fn asked_elsewhere(recorded: &Placement, request: &PlaceRequest) -> bool {
     .any(|(then, now)| then.as_ref().is_some_and(|then| then != now))
 }
 
-/// What is to be thought of the recorded place while the VM does not exist: from the spec's names, and from what became
-/// of a create there.
+/// Whether the recorded place is still right while the VM does not exist. This follows from the names in the spec, and
+/// from the result of a create there.
 #[must_use]
 pub fn site(
     vm: &VmStatus,
@@ -67,7 +68,7 @@ pub fn site(
     }
 }
 
-/// The recorded place; `None` where the record is incomplete (the predecessor's, or before the first attempt).
+/// The recorded place. `None` if the record is incomplete: before the first attempt, or written by the predecessor.
 #[must_use]
 pub fn read(vm: &VmStatus) -> Option<Place> {
     let p = vm.placement.as_ref()?;
@@ -102,7 +103,7 @@ mod tests {
         let pool = with(pool("workers"), |p| {
             p.spec.vsphere.resource_pool = "cluster/Resources".to_owned();
             p.spec.vsphere.network = "VM Network".to_owned();
-            // What does not say where the VM stands moves nothing.
+            // A change of the spec that does not concern the place moves nothing.
             p.spec.cleanup_policy = Some(CleanupPolicy::Retain);
         });
         request::place_request(&pool).expect("valid")
@@ -139,7 +140,7 @@ mod tests {
         for change in changes {
             assert_eq!(asked(change), PlacementCheck::Elsewhere);
         }
-        // Nothing is recorded to compare with, or nothing valid is asked for.
+        // Without a record there is nothing to compare. An invalid request is not compared either.
         let bare = VmStatus::default();
         let (of, asked) = (
             |vm, request| site(vm, request, None, None, Duration::ZERO),

@@ -1,7 +1,8 @@
-//! Which vCenter a session led to, and whether it is the one on record.
+//! Which vCenter a session led to, and whether it is the recorded one.
 //!
-//! A vCenter keeps `about.instanceUuid` when its address changes, and after a restore from its backup. A new installation has
-//! another one, whatever its address. Two Secrets that lead to one vCenter stay two: this only tells one record where its VM is.
+//! A vCenter keeps `about.instanceUuid` when its address changes, and after a restore from its backup. A new
+//! installation has another one, whatever its address. Two Secrets that lead to one vCenter stay two: this module only
+//! finds out whether a record belongs to this vCenter.
 
 use agent_forge_crds::agent::VmStatus;
 
@@ -15,7 +16,7 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// The one that `session` led to.
+    /// The vCenter that `session` led to.
     #[must_use]
     pub fn by(session: &dyn VCenter) -> Self {
         Self {
@@ -24,7 +25,7 @@ impl Reached {
         }
     }
 
-    /// The one on record, where nobody could ask.
+    /// The recorded vCenter, if this actor could not ask.
     #[must_use]
     pub fn as_recorded(vm: &VmStatus) -> Self {
         Self {
@@ -39,17 +40,18 @@ impl Reached {
         vm.server_instance_uuid.clone_from(&self.instance);
     }
 
-    /// Whether the record says all that is known of it.
+    /// Whether the record has everything that is known of it.
     #[must_use]
     pub fn is_recorded(&self, vm: &VmStatus) -> bool {
         vm.server.as_deref() == Some(self.server.as_str())
             && (self.instance.is_none() || vm.server_instance_uuid == self.instance)
     }
 
-    /// Whether the VM was made there. `by_record`: the recorded Secret led there, and not the one that the pool names now.
+    /// Whether the VM was made in this vCenter. `by_record`: the recorded Secret led there, and not the Secret that the
+    /// pool names now.
     ///
     /// # Errors
-    /// Why not, and what to do.
+    /// Why not, and what a person can do.
     pub fn judged(&self, vm: &VmStatus, by_record: bool) -> Result<(), String> {
         let Some(server) = vm.server.as_deref() else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What a VsphereAgent's status says, from what is known. Pure.
+//! Computes the status of a VsphereAgent from what is known. Pure.
 
 use std::time::Duration;
 
@@ -34,51 +34,51 @@ pub struct Known<'a> {
     pub agent: Option<&'a Agent>,
     /// The only Agent that may be the VM's own, whether or not all of its evidence is there yet.
     pub candidate: Option<&'a Agent>,
-    /// An Agent that runs there, or may, is in sight.
+    /// An Agent that runs there, or may, exists.
     pub any_agent: bool,
     /// One of those serves a Machine, or is about to.
     pub bound: bool,
-    /// Why nobody can claim its Agent.
+    /// Why its Agent cannot be claimed.
     pub lost: Option<Lost>,
-    /// How long a lost Agent is waited for.
+    /// How long the actor waits for a lost Agent.
     pub patience: Duration,
     /// A person asks for another VM instead of this one.
     pub asked: bool,
     /// Why no Agent that names the VM is approved.
     pub doubt: Option<&'a Doubt>,
-    /// How its Machine stands.
+    /// Whether its Machine exists.
     pub machine_state: &'a MachineState,
     /// Its AgentMachine is paused, or was when it was last seen.
     pub paused: bool,
-    /// Whether its Machine went and left its Agent bound.
+    /// Whether its Machine disappeared and left its Agent bound.
     pub vanished: Vanished,
     /// An Agent of the VM was bound once.
     pub served: bool,
     /// Its guest may be a node whose Agent is missing.
     pub guest_may_be_node: bool,
-    /// What becomes of the VM when nothing needs it.
+    /// What happens to the VM when nothing needs it.
     pub policy: Option<CleanupPolicy>,
     /// Namespace of AgentMachine and Machine.
     pub control_plane: Option<&'a str>,
     /// apiVersion and namespace of the Machine.
     pub machine_at: Option<(&'a str, &'a str)>,
-    /// The first thing in the way: reason and sentence, and whether it is a failure.
+    /// What blocks the VM first: reason and sentence, and whether it is a failure.
     pub obstacle: Option<&'a Obstacle>,
     /// The machine's trace.
     pub trace: TraceId,
     /// What happened to it, and when.
     pub timeline: &'a [Milestone],
-    /// Its pool has tags for it, or is gone, and nobody knows.
+    /// Its pool has tags for it. Also true if the pool is gone, because its tags are then unknown.
     pub wants_tags: bool,
-    /// Reference under which they are known to be attached.
+    /// Reference under which the tags are known to be attached.
     pub tagged: Option<&'a str>,
-    /// What the time is for the discovery deadline.
+    /// The time that counts for the discovery deadline.
     pub discovery_time: Timestamp,
     /// Wall clock.
     pub now: Timestamp,
 }
 
-/// Something in the way.
+/// Something that blocks the VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     /// Subject, for `waitingOn`.
@@ -136,7 +136,7 @@ fn phase(known: &Known<'_>, vm: &VmStatus) -> (Phase, &'static str) {
     }
 }
 
-/// What is set once, and what its Machine's end left.
+/// Keeps what is set once, and what the end of its Machine left.
 fn keep(vm: &mut VmStatus, known: &Known<'_>) {
     vm.served = known.served.then_some(true);
     vm.guest_may_be_node = known.guest_may_be_node.then_some(true);
@@ -153,7 +153,7 @@ fn keep(vm: &mut VmStatus, known: &Known<'_>) {
     }
 }
 
-/// The status as it should read now. `lastTransitionTime`s move only with what they are for.
+/// The status as it should be now. A `lastTransitionTime` changes only with its own condition.
 #[must_use]
 pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentStatus {
     let mut status = record.clone();
@@ -177,7 +177,7 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     } else if known.obstacle.is_some_and(|o| failed(&o.reason))
         || record.waiting_on.iter().any(|w| failed(&w.reason))
     {
-        // An earlier release had no other record of it, and what is waited on is something else before long.
+        // An earlier release recorded this only in `waitingOn`, which soon shows something else.
         vm.tags_missing = Some(true);
     }
     if vm.bios_uuid.is_some() {
@@ -218,7 +218,7 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
         });
     }
     status.observed_generation = known.child.object.metadata.generation;
-    // The default goes without saying.
+    // The default is not written.
     status.cleanup_policy = known.policy.filter(|p| *p != CleanupPolicy::default());
     let concern = known.obstacle.cloned().or_else(|| concern(known, &vm));
     status.waiting_on = concern

@@ -1,4 +1,5 @@
-//! Whole passes of a VM actor against a cluster and a vCenter in memory: what the steps do, not which step it is.
+//! Whole passes of a VM actor against a cluster and a vCenter in memory. They check the effects of the steps, not which
+//! step it is.
 
 mod away;
 mod card;
@@ -41,7 +42,7 @@ use crate::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Nobody needs it any more.
+/// Its AgentMachine and Machine are gone.
 fn release(bench: &Bench) {
     bench.hub.with(|o| {
         o.agent_machines.clear();
@@ -77,7 +78,7 @@ async fn a_full_datastore_is_left_for_another_once_nothing_is_proven_to_be_there
     bench.pass().await;
     assert_eq!(bench.waits_on().as_deref(), Some("NoDiskSpace"));
     let first = bench.vm();
-    // Not before it has rested, and said so all the while.
+    // The next attempt waits for the rest, and the status names that all the time.
     bench.turn(Duration::from_secs(10));
     bench.pass().await;
     assert_eq!(bench.times(E::CreateVm), 1);
@@ -126,7 +127,7 @@ async fn a_mended_spec_moves_a_vm_that_does_not_exist_yet() {
     assert_eq!(vm.attempt, Some(2));
     let place = vm.placement.expect("recorded");
     assert_eq!(place.network.as_deref(), Some("Other"));
-    // What runs is not moved.
+    // A running VM is not moved.
     bench.hub.with(|o| {
         o.pool.as_mut().expect("pool").spec.vsphere.folder = Some("elsewhere".to_owned());
     });
@@ -156,7 +157,7 @@ async fn a_guest_id_that_vcenter_does_not_know_is_named_with_its_field() {
     assert_eq!(bench.waits_on().as_deref(), Some("InvalidArgument"));
     let named = "spec.vsphere.guestID: \"rhel99_64Guest\"";
     assert!(said(&bench).contains(named), "{}", said(&bench));
-    // What comes from no field of the spec is said as vCenter says it.
+    // A fault that belongs to no field of the spec is reported as vCenter words it.
     let mut bench = Bench::new();
     bench
         .site
@@ -178,7 +179,7 @@ async fn a_create_whose_end_nobody_heard_is_found_not_repeated() {
     assert_eq!(bench.site.with(|i| i.vms.len()), 1);
 }
 
-/// The first create may still land when a second one is refused: that says nothing of the first.
+/// When a second create is refused, the first one may still make a VM: the refusal is only about the second.
 #[tokio::test]
 async fn a_create_that_is_refused_does_not_make_up_for_one_that_was_lost() {
     let mut bench = Bench::new();
@@ -198,7 +199,7 @@ async fn a_create_that_is_refused_does_not_make_up_for_one_that_was_lost() {
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
     let proofs = usize::from(super::step::PROOFS_AFTER_LOST_CREATE);
     assert!(bench.site.with(|i| i.reads) >= reads + proofs);
-    // One that was refused alone has made nothing, and nothing is waited for.
+    // If the only create was refused, nothing was made, and there is nothing to wait for.
     let mut bench = Bench::new();
     bench.site.with(|i| i.creates = [refused()].into());
     bench.until(|b| b.times(E::CreateVm) == 1).await;
@@ -480,7 +481,7 @@ async fn an_agent_that_registered_while_its_vm_went_goes_before_the_finalizer() 
         });
         release(&bench);
         if bound {
-            // Another process bound it, and this one's watch does not show it.
+            // Another process bound it, and the cache of this process does not show it yet.
             for _ in 0..20 {
                 bench.turn(MINUTE);
                 bench.pass().await;
@@ -533,7 +534,7 @@ async fn the_late_agent_of_a_vm_that_was_given_up_is_fenced_and_goes_with_it() {
         o.fails
             .insert(E::DeleteAgent, ClusterErrorKind::Unavailable);
     });
-    // It is given up; before it is switched off its Agent registers.
+    // The VM is given up. Before it is switched off, its Agent registers.
     bench.site.with(|i| i.power_off_fails = true);
     bench.turn(Duration::from_secs(1800));
     bench.hub.with(|o| o.agents.clear());
@@ -599,7 +600,7 @@ async fn a_deletion_that_waits_and_a_pool_that_is_missing_are_told_once() {
         bench.turn(MINUTE);
     }
     assert_eq!(told(&bench, event::POOL_NOT_FOUND).len(), 1);
-    // It comes and goes again: that is news.
+    // The problem comes again after it was over: this is a new Event.
     bench.hub.with(|o| o.pool.clone_from(&pool));
     bench.pass().await;
     bench.hub.with(|o| o.pool = None);
@@ -622,7 +623,8 @@ async fn a_serving_vm_that_is_gone_is_said_and_never_made_anew() {
     assert_eq!(bench.times(E::CreateVm), 1);
 }
 
-/// A name that somebody has is asked about, not tried again and again; nothing flickers meanwhile.
+/// The actor asks about a name that is taken, and does not try to create again and again. The status does not flicker
+/// meanwhile.
 #[tokio::test]
 async fn a_taken_name_costs_one_create_until_it_is_free() {
     let mut bench = Bench::new();
@@ -646,7 +648,7 @@ async fn a_taken_name_costs_one_create_until_it_is_free() {
     assert_eq!(bench.times(E::CreateVm), 2);
 }
 
-/// What holds a deletion back is looked at again: the actor notices that a person has removed it.
+/// The actor looks again at what holds a deletion back, and notices that a person has removed it.
 #[tokio::test]
 async fn a_deletion_goes_on_once_somebody_has_removed_what_could_not_be_proven() {
     let mut bench = on().await;
@@ -666,7 +668,7 @@ async fn a_deletion_goes_on_once_somebody_has_removed_what_could_not_be_proven()
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
 }
 
-/// It was given up when its Agent had just been bound; later somebody deleted the Agent.
+/// The VM was given up just after its Agent was bound. Later somebody deleted the Agent.
 #[tokio::test]
 async fn a_vm_that_was_given_up_and_served_all_the_same_goes_with_its_machine_only() {
     let mut bench = on().await;
@@ -697,7 +699,8 @@ async fn a_vm_that_was_given_up_and_served_all_the_same_goes_with_its_machine_on
     assert_eq!(bench.site.with(|i| i.vms.len()), 0);
 }
 
-/// The AgentMachine says that it has an Agent of this VM; the watch of Agents lags, and the Agent has a name of its own.
+/// The AgentMachine says that it has an Agent of this VM. The watch of Agents is late, and the Agent has a name of its
+/// own.
 #[tokio::test]
 async fn an_agent_that_only_its_agent_machine_names_holds_its_vm() {
     let mut bench = on().await;
@@ -717,7 +720,8 @@ async fn an_agent_that_only_its_agent_machine_names_holds_its_vm() {
     assert_eq!(bench.times(E::PowerOff), 0);
 }
 
-/// Who deletes a namespace may delete its Agents before its VsphereAgents; the Machines live elsewhere.
+/// A person who deletes a namespace may delete its Agents before its VsphereAgents. The Machines are in another
+/// namespace.
 #[tokio::test]
 async fn a_node_whose_agent_and_record_are_deleted_runs_until_its_machine_is_gone() {
     for (restarted, recorded) in [(false, false), (false, true), (true, true)] {
@@ -750,7 +754,7 @@ async fn a_node_whose_agent_and_record_are_deleted_runs_until_its_machine_is_gon
     }
 }
 
-/// Whoever has the name does not hold back one that goes.
+/// A foreign VM with the name does not block a removal.
 #[tokio::test]
 async fn a_taken_name_holds_no_deletion_back() {
     let mut bench = Bench::new();
@@ -767,7 +771,7 @@ async fn a_taken_name_holds_no_deletion_back() {
     assert_eq!(bench.site.with(|i| i.vms.clone()), [taken]);
 }
 
-/// A VM of somebody else with the name that ours is to get.
+/// A foreign VM with the name that ours is to get.
 fn taken_name() -> VmObservation {
     let theirs = testing::shown(&testing::child("another"), PowerState::On);
     with(theirs, |vm| {

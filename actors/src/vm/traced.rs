@@ -1,7 +1,7 @@
-//! What a VM pass tells of its machine: the timeline it notes, the phases that are over, the steps as spans under them.
+//! Tracing of a VM pass: the timeline of its machine, the finished phases, and the steps as spans under them.
 //!
-//! Guarantee: a phase leaves only from what is recorded in the status, so a process that dies takes no knowledge of it
-//! along, and the next one tells the same.
+//! Guarantee: a phase is exported only from what the status records. So a process that dies takes no knowledge along,
+//! and the next process exports the same phase.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn recorded_timeline<'a>(
     status: Option<&'a VsphereAgentStatus>,
 ) -> &'a [Milestone] {
     match status {
-        // The VM was given to another machine: that one's timeline begins.
+        // The VM was given to another machine, whose timeline begins now.
         Some(s)
             if s.trace_id
                 .as_deref()
@@ -103,7 +103,7 @@ pub fn note_recorded(
     memory.timeline = Some((child.trace(), timeline::extend(&base, &moments)));
 }
 
-/// A span of work of that name, under the phase of the machine's trace that is under way.
+/// A span of work with that name, under the current phase of the machine's trace.
 fn span_under_phase(
     context: &Context,
     observed: &Observed,
@@ -113,7 +113,7 @@ fn span_under_phase(
     let child = &observed.child;
     let noted = memory.timeline.as_ref();
     let noted = noted.map_or(&[][..], |(_, t)| t.as_slice());
-    // Whatever level the log has, its lines say whom they are about.
+    // The lines of the pass name their object at every log level.
     let span = tracing::error_span!(
         "vm.step",
         otel.name = name,
@@ -128,8 +128,8 @@ fn span_under_phase(
     span
 }
 
-/// Writes what the pass found, as a step of its own. What keeps it from being written is no trouble of the machine's: it is
-/// written by the next pass.
+/// Writes the status that the pass found, as a span of its own. If the write fails, the next pass writes it. This is no
+/// failure of the machine.
 ///
 /// # Errors
 /// As [`pass::write`].
@@ -149,7 +149,7 @@ pub async fn publish(
     result.map(drop)
 }
 
-/// Carries `step` out as a span of the machine's trace, under the phase that is under way.
+/// Carries `step` out as a span of the machine's trace, under the current phase.
 ///
 /// # Errors
 /// As [`act::perform`].
@@ -161,7 +161,7 @@ pub async fn perform(
 ) -> Result<StepOutcome, ReconcileError> {
     let span = span_under_phase(context, observed, memory, step.name());
     let name = step.name();
-    // Other steps may lie between: after an unknown outcome the VM is looked at first.
+    // Other steps may come between: after an unknown outcome the actor looks at the VM first.
     let failed = memory.failed_step.filter(|(step, _)| *step == name);
     let failed = failed.map_or(0, |(_, times)| times);
     let work = act::perform(context, observed, memory, step);
@@ -183,7 +183,7 @@ fn about<'a>(child: &'a ManagedVm, key: &'a ObjectKey) -> About<'a> {
     }
 }
 
-/// Sends the phases that are over and the waits as far as they have come, from what is recorded in `object`.
+/// Exports the finished phases, and the waits up to now, from what is recorded in `object`.
 pub fn export(
     context: &Context,
     object: &Arc<VsphereAgent>,
@@ -211,7 +211,7 @@ pub fn export(
         context.tracer.phase(span);
     }
     if let Some(span) = installation {
-        // Whoever saw it unfinished counts its end, once.
+        // An actor that saw the phase unfinished counts its end, once.
         let unfinished =
             |(trace, _, [told, _]): (_, usize, [bool; 2])| trace == span.trace && !told;
         let demanded = timeline.first().and_then(|e| e.at.as_ref());
@@ -228,8 +228,8 @@ pub fn export(
     memory.traced = Some(state);
 }
 
-/// The status of `object` was replaced by `new`: tells what is new in its timeline and counts it, once for each machine,
-/// and ends the trace of the machine that had the VM before.
+/// Handles a status write that replaced the status of `object` by `new`. Exports what is new in its timeline, and
+/// counts it once for each machine. Ends the trace of the machine that had the VM before.
 pub fn recorded(context: &Context, object: &Arc<VsphereAgent>, new: &VsphereAgentStatus) {
     let child = ManagedVm::read(object.clone());
     let old = object.status.as_ref();
@@ -258,9 +258,9 @@ pub fn recorded(context: &Context, object: &Arc<VsphereAgent>, new: &VsphereAgen
     context.tracer.forget(trace);
 }
 
-/// Tells what is waited for still; the tracer drops what it has told before.
+/// Exports the waits that are not over. The tracer drops what it has exported before.
 fn tell_lasting(context: &Context, about: &About<'_>, status: &VsphereAgentStatus) {
-    // What another machine waited for, whose VM this was, is its own trace's.
+    // If the VM belonged to another machine, its waits belong to the trace of that machine.
     if status.trace_id.as_deref() != Some(about.trace.to_string().as_str()) {
         return;
     }
@@ -270,7 +270,8 @@ fn tell_lasting(context: &Context, about: &About<'_>, status: &VsphereAgentStatu
     }
 }
 
-/// Tells the waits of `old` that are over. Whoever wrote that tells it, so each leaves once; a lost reply leaves it untold.
+/// Exports the waits of `old` that are over. The actor that wrote the end exports it, so each wait is exported once. If
+/// the reply to the write is lost, the wait is not exported.
 fn tell_waits(
     context: &Context,
     child: &ManagedVm,
@@ -289,7 +290,7 @@ fn tell_waits(
     }
 }
 
-/// Notes that the VM is proven absent; whether that is still to be recorded.
+/// Notes that the VM is proven absent. Returns whether that must still be recorded.
 pub fn note_end(context: &Context, child: &ManagedVm, memory: &mut Memory) -> bool {
     if let Some((_, noted)) = &mut memory.timeline
         && let Some(ended) = timeline::ended(noted, context.clock.wall())
@@ -301,7 +302,7 @@ pub fn note_end(context: &Context, child: &ManagedVm, memory: &mut Memory) -> bo
     noted.is_some_and(|(_, noted)| timeline::has_ended(noted)) && !timeline::has_ended(recorded)
 }
 
-/// Tells all phases whose end is recorded in `object`.
+/// Exports all phases whose end is recorded in `object`.
 pub fn ending(context: &Context, object: &Arc<VsphereAgent>) {
     let child = ManagedVm::read(object.clone());
     let about = about(&child, &child.key);
@@ -311,8 +312,9 @@ pub fn ending(context: &Context, object: &Arc<VsphereAgent>) {
     }
 }
 
-/// The object is released. Its phases have been told by now ([`ending`]), but for an end that could not be recorded: there
-/// whoever took the finalizer off tells it, and a reply that was lost leaves it untold rather than told twice.
+/// The object is released. Its phases are exported by now ([`ending`]), except for an end that could not be recorded.
+/// The actor that took the finalizer off exports that end. If the reply was lost, the end is not exported: missing is
+/// better than twice.
 pub fn gone(context: &Context, object: &Arc<VsphereAgent>, timeline: &[Milestone]) {
     let child = ManagedVm::read(object.clone());
     tell_waits(context, &child, object.status.as_ref(), &[]);
@@ -334,7 +336,7 @@ pub fn gone(context: &Context, object: &Arc<VsphereAgent>, timeline: &[Milestone
     context.tracer.forget(child.trace());
 }
 
-/// Lets every line of the pass carry whom it is about.
+/// Adds the object of the pass to every log line of the pass.
 pub fn name_pass(object: &Arc<VsphereAgent>) {
     let pass = tracing::Span::current();
     if !pass.is_disabled() {

@@ -1,4 +1,4 @@
-//! The table's times: a moment before, and then.
+//! The times of the table: the moment before each limit, and the limit.
 
 use super::*;
 use crate::{
@@ -34,7 +34,7 @@ fn flying() -> (FlightTable, Start) {
     (table, start)
 }
 
-/// Its ISO has come at once.
+/// Its ISO arrived at once.
 fn ready() -> FlightTable {
     let (mut table, start) = flying();
     let news = FlightNews::Arrived(file('a'), false);
@@ -145,7 +145,7 @@ fn a_failure_holds_until_it_is_over() {
     assert_eq!(tasks(&started), [Task::Transfer]);
 }
 
-/// `b` wants what has another key.
+/// `b` wants content with another key.
 fn another() -> IsoWant {
     IsoWant {
         source_key: "another".to_owned(),
@@ -224,7 +224,7 @@ fn content_is_shared_with_who_has_the_same() {
         table.ask(at("a", "of-a"), Duration::ZERO);
         assert_eq!(table.home(&want).path, home);
     }
-    // Of two that are as far, one's own.
+    // If two are equally far, the pool gets its own.
     for own in ["of-a", "of-b"] {
         let mut table = FlightTable::default();
         for (name, directory) in [("a", "of-a"), ("b", "of-b")] {

@@ -1,4 +1,4 @@
-//! What a flight's news changes, and whom it wakes.
+//! How a report of a flight changes the table, and which pools it wakes.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -50,7 +50,7 @@ impl FlightTable {
                 (transfer.done, transfer.total, transfer.seen) = (done, total, now);
                 BTreeSet::new()
             }
-            // One that was recalled ends.
+            // A recalled transfer ends.
             FlightNews::Publishing(place) if !transfer.recalled => {
                 transfer.place = Some(place);
                 let content = transfer.content.clone();
@@ -76,7 +76,8 @@ impl FlightTable {
         match news {
             FlightNews::Arrived(mut file, reused) => {
                 file.volatile |= entry.changed_often();
-                // It counts for the pool that it was begun for, or for the first of those that stayed. So one pool reports it.
+                // The file counts for the pool that the transfer was started for. If that pool has left, it counts for
+                // the first of the others. So one pool reports it.
                 let heir = || all.get(&pool).or_else(|| all.first()).cloned();
                 let brought_for = if reused { None } else { heir() };
                 entry.arrived(There {
@@ -91,7 +92,7 @@ impl FlightTable {
             FlightNews::Failed(trouble) => {
                 entry.fail(pool, trouble, &content, now);
                 if asks.is_some_and(|input| input != transfer.input) {
-                    // What failed is not what the pool asks for by now.
+                    // The failure does not concern what the pool asks for by now.
                     entry.release();
                 }
             }
@@ -131,7 +132,7 @@ impl FlightTable {
                 compared: now,
                 tokens: BTreeSet::new(),
             }),
-            // A record named a newer file than the one that is there, and that one is gone.
+            // A record named a newer file than the one that is there, and the newer one is gone.
             (FlightNews::Missing, Some(there)) if of_another(there) => return BTreeSet::new(),
             (FlightNews::Missing, _) => {
                 (entry.there, entry.fetch) = (None, true);

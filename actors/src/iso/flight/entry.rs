@@ -17,11 +17,11 @@ use crate::{
     runtime::backoff,
 };
 
-/// Before that no speed is known.
+/// Before that time no speed is known.
 const RATE_AFTER: Duration = Duration::from_millis(500);
-/// A failure holds that long at least: pools have to ask before the next try hides it.
+/// How long a failure holds at least: pools have to ask before the next try hides it.
 pub(super) const HEARD: Duration = Duration::from_secs(2);
-/// A source that has other bytes each time it is asked, so often in a row, is volatile.
+/// A source that has other bytes at this many checks in a row is volatile.
 const CHANGES: u32 = 2;
 
 /// What makes two wants the same transfer.
@@ -40,7 +40,7 @@ impl Content {
     }
 }
 
-/// What people mend when a transfer fails: URL and certificates.
+/// What people can correct when a transfer fails: URL and certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Input(IsoUrl, Result<Option<String>, ReconcileError>);
 
@@ -53,25 +53,25 @@ impl Input {
 /// What one pool wants.
 #[derive(Clone, Debug)]
 pub(super) struct Interest {
-    /// As it asked last.
+    /// As in its last request.
     pub(super) want: IsoWant,
-    /// `None`: only that its files go.
+    /// `None`: it only wants its files removed.
     pub(super) content: Option<Content>,
-    /// When it asked last.
+    /// When it last asked.
     pub(super) asked: Duration,
     pub(super) prune: PruneLog,
 }
 
-/// Values of the force-refresh annotation that something was fetched for, with their pools.
+/// Values of the force-refresh annotation that a fetch has served, with their pools.
 pub(super) type Tokens = BTreeSet<(ObjectKey, String)>;
 
-/// The want asks for a fetch of its own, and what was fetched for these is not that one.
+/// The want asks for a fetch of its own, and no fetch has served it yet.
 pub(super) fn refuses(want: &IsoWant, tokens: &Tokens) -> bool {
     let token = want.force_token.as_ref();
     token.is_some_and(|t| !tokens.contains(&(want.pool.clone(), t.clone())))
 }
 
-/// The flight in the lane; without a transfer it is a prune.
+/// The flight in the lane. Without a transfer it is a prune.
 #[derive(Clone, Debug)]
 pub(super) struct Running {
     pub(super) id: u64,
@@ -83,9 +83,9 @@ pub(super) struct Running {
 #[derive(Clone, Debug)]
 pub(super) struct Transfer {
     pub(super) content: Content,
-    /// What it was begun with.
+    /// What it was started with.
     pub(super) input: Input,
-    /// What it is fetched for.
+    /// The tokens that it is fetched for.
     pub(super) tokens: Tokens,
     pub(super) done: u64,
     pub(super) total: Option<u64>,
@@ -93,9 +93,9 @@ pub(super) struct Transfer {
     pub(super) began: Option<Duration>,
     /// When the last one did.
     pub(super) seen: Duration,
-    /// All of it has come, and is to get that name.
+    /// All bytes have come, and the file is to get that name.
     pub(super) place: Option<IsoPlace>,
-    /// No pool wanted it at some time.
+    /// There was a time when no pool wanted it.
     pub(super) recalled: bool,
 }
 
@@ -162,20 +162,21 @@ pub(super) struct Look {
 #[derive(Clone, Debug)]
 pub(super) struct There {
     pub(super) file: IsoFile,
-    /// The pool that it was uploaded for; none where it was found.
+    /// The pool that it was uploaded for. `None`: it was found.
     pub(super) brought_for: Option<ObjectKey>,
-    /// When it was looked at last, well or in vain.
+    /// When it was last looked at, successfully or not.
     pub(super) looked: Duration,
-    /// When it is looked at next.
+    /// When it is to be looked at next.
     pub(super) due: Duration,
     /// When the source was asked last.
     pub(super) compared: Duration,
-    /// What it was fetched for.
+    /// The tokens that it was fetched for.
     pub(super) tokens: Tokens,
 }
 
 impl There {
-    /// The file to look at, and whether to ask the source too, if it is time. A record that names a later upload wins.
+    /// The file to look at, and whether to ask the source too, if it is time. A record that names a later upload takes
+    /// precedence.
     pub(super) fn due(&self, want: &IsoWant, now: Duration) -> Option<(IsoFile, bool)> {
         let later = |known: &&IsoFile| {
             known.path != self.file.path && known.uploaded_at > self.file.uploaded_at
@@ -205,12 +206,12 @@ pub(super) struct Backoff {
 pub(super) struct Entry {
     pub(super) there: Option<There>,
     pub(super) look: Option<Look>,
-    /// It has to be fetched, whatever records name.
+    /// It has to be fetched, whatever the records name.
     pub(super) fetch: bool,
-    /// Where it was looked for last and not found, until it is there.
+    /// Where it was last looked for and not found, until it is there.
     pub(super) gone: Option<DatastorePath>,
     pub(super) backoff: Option<Backoff>,
-    /// The pool of the last failure: the next flight is another one's turn.
+    /// The pool of the last failure. The next flight is for another one.
     pub(super) failed: Option<ObjectKey>,
     /// How often in a row the source reported other bytes.
     pub(super) changes: u32,
@@ -230,7 +231,7 @@ impl Entry {
         self.changes >= CHANGES
     }
 
-    /// It may not be tried yet.
+    /// It must not be tried yet.
     pub(super) fn holds(&self, now: Duration) -> bool {
         self.backoff.as_ref().is_some_and(|b| b.until > now)
     }
@@ -268,19 +269,19 @@ impl Entry {
         }
     }
 
-    /// It failed for want of space.
+    /// It failed because there was not enough space.
     pub(super) fn lacks_space(&self) -> bool {
         let backoff = self.backoff.as_ref();
         backoff.is_some_and(|b| b.trouble.reason == reason::NO_DISK_SPACE)
     }
 
-    /// What that pool's VMs would get, and is gone.
+    /// The file that the pool's VMs would get, if it is gone.
     pub(super) fn lost_by(&self, want: &IsoWant) -> Option<DatastorePath> {
         let gone = self.gone.as_ref().filter(|_| self.there.is_none())?;
         (want.used.as_ref() == Some(gone)).then(|| gone.clone())
     }
 
-    /// Other moments and flight numbers.
+    /// The same with other moments and flight numbers.
     pub(super) fn map(&mut self, moment: &impl Fn(Duration) -> Duration, id: &impl Fn(u64) -> u64) {
         if let Some(there) = &mut self.there {
             for at in [&mut there.looked, &mut there.due, &mut there.compared] {

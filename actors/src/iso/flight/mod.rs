@@ -1,20 +1,21 @@
-//! The table of flights: who wants what, what is under way, and what each pool is answered. Pure.
+//! The table of flights: what pools want, what is under way, and how each pool is answered. Pure.
 //!
-//! Flow: `ask` -> an answer at once, and the flights to start -> `news` of them -> whom to wake, and the next flights.
+//! Flow: `ask` -> an answer at once, and the flights to start -> their `news` -> the pools to wake, and the next
+//! flights.
 //!
 //! Guarantees
 //! - One transfer or prune runs at a time (the lane). Looks, which only read, run beside it.
 //! - One transfer fetches a content (directory, source key) for all pools that want it. Pools of one
 //!   [`super::msg::ShareGroup`] are served from one directory.
 //! - After a failure nothing is fetched for that content before its backoff is over.
-//! - Pools take turns: those with a bad Secret do not keep others from the lane.
-//! - A transfer that no pool wants any more hears so at once ([`Lane`]).
-//! - A transfer may publish only once the record of a pool that wants it lists the final name ([`Lane`]).
-//! - A pool whose record names a file that is gone hears that first.
+//! - Pools take turns: a pool with a bad Secret does not keep others from the lane.
+//! - A transfer that no pool wants any more learns that at once ([`Lane`]).
+//! - A transfer may publish only after the record of a pool that wants it lists the final name ([`Lane`]).
+//! - A pool whose record names a file that is gone learns that first.
 //!
-//! Assumptions: a pool wants one ISO at a time. It asks every two seconds while it waits, and once a minute otherwise. `now`
-//! is monotonic.
-//! Caveat: all of this is a cache. To lose it costs one read for each pool, or one transfer where no status names the file.
+//! Assumptions: a pool wants one ISO at a time. It asks every two seconds while it waits, and once a minute otherwise.
+//! `now` is monotonic.
+//! Caveat: all of this is a cache. Its loss costs one read for each pool, or one transfer if no status names the file.
 
 #[cfg(test)]
 mod edges;
@@ -42,14 +43,15 @@ use crate::{
     runtime::backoff::RESYNC,
 };
 
-/// A file that was seen complete is looked at again after that long.
+/// How often a complete file is looked at again.
 pub(super) const RECHECK: Duration = Duration::from_secs(600);
 /// A pool that did not ask for that long (many resyncs) wants nothing any more.
 pub(super) const FORGET: Duration = Duration::from_secs(600);
-/// Nothing is pruned before every pool had the time to ask and to say what it relies on.
+/// How long nothing is pruned after the start: every pool must have the time to ask and to name the files that it
+/// needs.
 pub(super) const SETTLE: Duration = RESYNC;
 
-/// What follows from a piece of news.
+/// The result of a report.
 #[derive(Debug, Default)]
 pub struct Turn {
     /// Pools to wake.
@@ -71,14 +73,14 @@ pub struct FlightTable {
 }
 
 impl FlightTable {
-    /// A pool asks. Answers at once; the flights to start are the second value.
+    /// Handles a request of a pool. Answers at once. The flights to start are the second value.
     pub fn ask(&mut self, mut want: IsoWant, now: Duration) -> (IsoState, Vec<Start>) {
         want.directory = self.home(&want);
         let (content, pool) = (Content::of(&want), want.pool.clone());
         let entry = self.contents.entry(content.clone()).or_default();
         let before = self.pools.get(&pool);
         let before = before.filter(|i| i.content.as_ref() == Some(&content));
-        // Another URL or other certificates are another chance.
+        // Another URL or other certificates may help, so the content may be tried again.
         if before.is_none_or(|i| Input::of(&i.want) != Input::of(&want)) {
             entry.release();
         }
@@ -88,7 +90,7 @@ impl FlightTable {
         (self.answer(&content, &pool, now), start)
     }
 
-    /// A pool wants nothing here but that its `prunable` files go. Answers with what came of it so far.
+    /// A pool only wants its `prunable` files removed here. Answers with the results so far.
     pub fn clear(&mut self, want: IsoWant, now: Duration) -> (PruneNews, Vec<Start>) {
         let pool = want.pool.clone();
         self.interested(want, None, now);
@@ -97,13 +99,13 @@ impl FlightTable {
         (interest.map(|i| i.prune.news()).unwrap_or_default(), start)
     }
 
-    /// The pool wants nothing any more.
+    /// The pool no longer wants anything.
     pub fn leave(&mut self, pool: &ObjectKey) {
         self.pools.remove(pool);
         self.let_go();
     }
 
-    /// What flights hear about the transfer under way.
+    /// The state of the transfer under way, for all flights.
     #[must_use]
     pub fn lane(&self) -> Lane {
         let Some((id, transfer)) = self.transfer() else {
@@ -125,12 +127,12 @@ impl FlightTable {
         self.transfer()?.1.speed()
     }
 
-    /// Is any work under way?
+    /// Whether any work is under way.
     pub(super) fn is_flying(&self) -> bool {
         self.running.is_some() || self.contents.values().any(|e| e.look.is_some())
     }
 
-    /// Why files are not there yet: reason and sentence; and the highest number of failures in a row.
+    /// Why files are not there yet, as reason and sentence. Also the highest number of failures in a row.
     pub(super) fn waiting_on(&self) -> (Vec<(String, String)>, u32) {
         let say = |(content, entry): (&Content, &Entry)| {
             let flies = self.transfer().filter(|(_, t)| t.content == *content);
@@ -160,8 +162,8 @@ impl FlightTable {
         )
     }
 
-    /// The same table with other moments and other flight numbers. When a pool asked last stays as it is. By that a model of
-    /// the cache without a clock has finitely many states.
+    /// The same table with other moments and other flight numbers. The time of each pool's last request stays. So a
+    /// model of the cache without a clock has finitely many states.
     #[must_use]
     pub fn with(&self, moment: impl Fn(Duration) -> Duration, id: impl Fn(u64) -> u64) -> Self {
         let mut table = self.clone();
@@ -204,8 +206,8 @@ impl FlightTable {
         self.wants(content).map(|(pool, _)| pool.clone()).collect()
     }
 
-    /// The directory in which this want is served: where its known file is, else where another pool has or fetches the same
-    /// content, else its own. A directory that somebody chose is never left.
+    /// The directory in which this want is served. It is the directory of its known file, else one where another pool
+    /// has or fetches the same content, else its own. A directory that a user chose is always kept.
     fn home(&self, want: &IsoWant) -> DatastorePath {
         if want.shareable.is_none() {
             return want.directory.clone();
@@ -227,7 +229,7 @@ impl FlightTable {
             .unwrap_or_else(|| want.directory.clone())
     }
 
-    /// Notes what a pool wants; forgets what pools wanted that ask no more.
+    /// Notes what a pool wants. Forgets pools that no longer ask.
     fn interested(&mut self, want: IsoWant, content: Option<Content>, now: Duration) {
         self.first_ask.get_or_insert(now);
         let pool = want.pool.clone();
@@ -265,7 +267,7 @@ impl FlightTable {
         }
     }
 
-    /// Starts to look at the file that is there, or that the pool's record names, if it is time.
+    /// Starts a look at the existing file, or at the file in the pool's record, if it is time.
     fn look(&mut self, content: &Content, pool: &ObjectKey, now: Duration) -> Option<Start> {
         let want = &self.pools.get(pool)?.want;
         let flies = self.transfer().is_some_and(|(_, t)| t.content == *content);
@@ -282,7 +284,7 @@ impl FlightTable {
         let turn = self.turn(content)?;
         let mut start = self.start(&turn, Task::Check(file.clone(), compare))?;
         if is_early {
-            // What dead flights left has time.
+            // The files of dead flights can wait.
             start.want.directories.clear();
         }
         let look = Look {
@@ -295,7 +297,7 @@ impl FlightTable {
         Some(start)
     }
 
-    /// The pool whose want the next flight for that content uses: the one after that of the last failure.
+    /// The pool whose want the next flight for that content uses: the one after the pool of the last failure.
     fn turn(&self, content: &Content) -> Option<ObjectKey> {
         let failed = self.contents.get(content)?.failed.as_ref();
         let mut wants = self.wants(content).map(|(pool, _)| pool);
@@ -304,8 +306,8 @@ impl FlightTable {
             .cloned()
     }
 
-    /// A flight for that pool. It gets the directories of all pools that share its content: a dead flight may have left
-    /// something there.
+    /// A flight for that pool. It gets the directories of all pools that share its content, because a dead flight may
+    /// have left files there.
     fn start(&mut self, pool: &ObjectKey, task: Task) -> Option<Start> {
         let interest = self.pools.get(pool)?;
         let mut want = interest.want.clone();
@@ -318,7 +320,7 @@ impl FlightTable {
         Some(Start { id, want, task })
     }
 
-    /// Starts the next transfer or, where none is needed, the next prune, if the lane is free.
+    /// Starts the next transfer if the lane is free. If no transfer is needed, starts the next prune.
     fn launch(&mut self, now: Duration) -> Option<Start> {
         if self.running.is_some() {
             return None;
@@ -377,14 +379,14 @@ impl FlightTable {
             Some(entry) => {
                 let entry = entry?;
                 let there = entry.there.as_ref().map(|t| &t.file.path);
-                // It waits for space, which old files have.
+                // Without the ISO nothing is removed, unless the ISO waits for space that old files use.
                 if there.is_none() && !entry.lacks_space() {
                     return None;
                 }
                 there
             }
         };
-        // Its record does not call what has just come the current one yet.
+        // The new file stays, even if the record does not name it as the current one yet.
         let goes = want.prunable.iter().filter(|path| Some(*path) != here);
         let goes: Vec<_> = goes.cloned().collect();
         let used = self.paths_in_use();
@@ -393,7 +395,7 @@ impl FlightTable {
         (!paths.is_empty()).then_some(paths)
     }
 
-    /// Paths that some pool relies on, with its name: what was found or uploaded, and what statuses say.
+    /// Paths that some pool needs, with its name: what was found or uploaded, and what statuses name.
     fn paths_in_use(&self) -> BTreeMap<DatastorePath, ObjectKey> {
         let mut used = BTreeMap::new();
         for (pool, interest) in &self.pools {
@@ -406,8 +408,8 @@ impl FlightTable {
         used
     }
 
-    /// A failure of vCenter's stays the answer until bytes of the next try go there. Otherwise each try in an outage would
-    /// look like its end.
+    /// A failure of vCenter stays the answer until bytes of the next try arrive there. Otherwise each try in an outage
+    /// would look like its end.
     fn answer(&mut self, content: &Content, pool: &ObjectKey, now: Duration) -> IsoState {
         let listed = self.lane().listed;
         let nothing = IsoState::Fetching {

@@ -1,4 +1,4 @@
-//! What the table promises, under random asks, ends of flights and passing time.
+//! The guarantees of the table, under random requests, ends of flights, and passing time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,12 +20,12 @@ use crate::{
     runtime::backoff,
 };
 
-/// What a pool asks with.
+/// The details of a pool's request.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hints {
     /// The record names the file.
     known: bool,
-    /// Retention lets some files go.
+    /// Retention releases some files.
     prunable: bool,
     /// The record lists the name that is to be published.
     listed: bool,
@@ -40,7 +40,7 @@ enum Op {
     /// All bytes of that flight have come.
     Publish(usize),
     Arrive(usize),
-    /// Of which flight; whether people have to mend it; whose fault it is.
+    /// Of which flight, whether people must correct something, and the source of the error.
     Fail(usize, bool, ErrorSource),
     Miss(usize),
     /// That flight notices that no pool wants it.
@@ -106,7 +106,7 @@ fn key(name: u8) -> ObjectKey {
     pool(&name.to_string())
 }
 
-/// Failures in a row, until when nothing is tried, and whose fault the last one was.
+/// Failures in a row, until when nothing is tried, and the source of the last error.
 type Held = (u32, Duration, ErrorSource);
 
 #[derive(Default)]
@@ -115,11 +115,11 @@ struct Run {
     now: Duration,
     flights: BTreeMap<u64, Start>,
     held: BTreeMap<usize, Held>,
-    /// What each pool asked for last, when, and with what.
+    /// What each pool last asked for, when, and with which details.
     interest: BTreeMap<u8, (usize, Duration, Hints)>,
     /// Contents that are there.
     there: BTreeSet<usize>,
-    /// Transfers that no pool wanted at some time since they began.
+    /// Transfers that at some time were wanted by no pool.
     recalled: BTreeSet<u64>,
     /// Pools that each transfer was forced for.
     tokens: BTreeMap<u64, BTreeSet<u8>>,
@@ -173,13 +173,13 @@ impl Run {
         self.is_sound();
     }
 
-    /// What no pool wants any more is forgotten, and its transfer hears so.
+    /// Forgets what no pool wants any more. Its transfer learns that.
     fn forget(&mut self) {
         for c in 0..3 {
             if self.wants(c).next().is_none() {
                 self.there.remove(&c);
                 self.held.remove(&c);
-                // A look at it says nothing any more.
+                // A look at it no longer counts.
                 self.flights.retain(|_, s| mutates(s) || content(s) != c);
             }
         }
@@ -212,7 +212,7 @@ impl Run {
             .retain(|n, (_, asked, _)| *n == name || now - *asked < FORGET);
         self.interest.insert(name, (content, now, hints));
         self.forget();
-        // Who comes to want it may have what it takes.
+        // A pool that starts to want it may have what it needs.
         let released = before != Some(content);
         if let Some(held) = self.held.get_mut(&content).filter(|_| released)
             && held.2 == ErrorSource::Iso
@@ -342,7 +342,7 @@ impl Run {
             true => ReconcileError::blocked(side, "Told", "as told"),
             false => ReconcileError::transient(side, "Told", "as told"),
         };
-        // A look in vain at what is there proves nothing.
+        // A failed look at an existing file proves nothing.
         let counts = match start.task {
             Task::Transfer => true,
             Task::Check(..) => !self.there.contains(&content),
@@ -363,8 +363,8 @@ impl Run {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Every flight is one that is allowed, every answer is true, and once the world is well every pool that asks again gets
-    /// its file.
+    /// Every flight is allowed and every answer is true. Once no fault is left, every pool that asks again gets its
+    /// file.
     #[test]
     fn the_table_keeps_its_promises(ops in prop::collection::vec(op(), 1..60)) {
         let mut run = Run::default();

@@ -1,4 +1,4 @@
-//! Each guard as a table, and what a pool does behind one.
+//! Each guard as a table, and what a pool does while one applies.
 
 use agent_forge_crds::{
     conditions::{INFRA_ENV_AVAILABLE, find_condition},
@@ -220,7 +220,7 @@ fn the_service_approves_the_agents_of_its_own_infra_env() {
     assert!(!approves(Some(&env), &other));
 }
 
-/// A guest of an ISO registers with the InfraEnv that the ISO is of: with one that is gone it never does.
+/// A guest registers with the InfraEnv of its ISO. If that one is gone, the guest never registers.
 #[test]
 fn an_iso_of_another_infra_env_makes_no_vm() {
     let env = infra_env();

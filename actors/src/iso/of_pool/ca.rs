@@ -13,14 +13,15 @@ use crate::{
     ports::cluster::Cluster,
 };
 
-/// What was read serves so long; nobody watches ConfigMaps.
+/// How long a read value is used. The operator does not watch ConfigMaps.
 const FRESH: Duration = Duration::from_secs(20);
-/// Reason for a ConfigMap or key that is not there.
+/// Reason for a ConfigMap or key that does not exist.
 const MISSING: &str = "ISOCABundleMissing";
-/// Reason for a value that is no certificate. The image client has the same for what looks like one and is none.
+/// Reason for a value that is no certificate. The image client uses the same reason for a value that only looks like
+/// one.
 const INVALID: &str = "InvalidISOCABundle";
 
-/// What was read last: for which reference, when (monotonic), and what it was.
+/// The last read: for which reference, when (monotonic), and the result.
 #[derive(Clone, Debug)]
 pub struct Known {
     named: CaBundleRef,
@@ -28,10 +29,10 @@ pub struct Known {
     bundle: Result<Option<String>, ReconcileError>,
 }
 
-/// The bundle that the pool names; `None` where it names none.
+/// The bundle that the pool names. `None` if it names none.
 ///
 /// # Errors
-/// It cannot be had, and what to mend.
+/// The bundle is not available. The message says what to correct.
 pub async fn bundle(
     cluster: &dyn Cluster,
     now: Duration,
@@ -60,7 +61,7 @@ pub async fn bundle(
     bundle
 }
 
-/// The certificates among a ConfigMap's data. Pure.
+/// The certificates in a ConfigMap's data. Pure.
 fn chosen(
     key: &ObjectKey,
     entry: &str,

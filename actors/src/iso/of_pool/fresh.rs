@@ -1,5 +1,5 @@
-//! The InfraEnv for the try after a download that failed: the URL may have expired, and the watch may lag behind the one
-//! that came since.
+//! The InfraEnv for the try after a failed download. The URL may have expired, and the watch may be late with the new
+//! one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,32 +10,32 @@ use crate::{
     runtime::status_writer::is_newer,
 };
 
-/// The API server is asked that often at most.
+/// The API server is asked at most this often.
 const FRESH: Duration = Duration::from_secs(10);
-/// The source did not give it, which is what comes of a URL that has expired.
+/// The source did not deliver the ISO, as happens with an expired URL.
 const REFUSED: &str = "ISODownloadFailed";
 
-/// What is known beyond what the watch shows.
+/// What is known in addition to what the watch shows.
 #[derive(Debug, Default)]
 pub struct Known {
-    /// The download failed when the cache was last asked.
+    /// The download had failed when the cache was last asked.
     failed: bool,
     /// When (monotonic) the API server was last asked.
     asked: Option<Duration>,
-    /// What it said.
+    /// Its answer.
     live: Option<Arc<InfraEnv>>,
 }
 
 impl Known {
-    /// Takes in what the cache says.
+    /// Notes the answer of the ISO cache.
     pub fn told(&mut self, state: &IsoState) {
         self.failed = matches!(state, IsoState::Failed(trouble) if trouble.reason == REFUSED);
     }
 }
 
-/// The InfraEnv to fetch from: the one that the watch shows, or the API server's where that is newer. It counts until the
-/// watch shows as much, so that what was asked with it is not taken back. Where the API server does not answer, the watch
-/// is believed.
+/// The InfraEnv to fetch from: the one that the watch shows, or the API server's if that is newer. The newer one is
+/// used until the watch shows it, so that the pool does not go back to the old URL. If the API server does not answer,
+/// the watch is used.
 pub async fn infra_env(
     cluster: &dyn Cluster,
     now: Duration,

@@ -1,11 +1,12 @@
-//! Retention that waits: old versions of the ISO stay while a VM of ours is in the making, since it is not known yet which ISO
-//! it gets into its drive. Where that lasts (a create that vCenter rejects for days), an Event names who holds back what.
+//! Retention that waits. Old versions of the ISO stay while a VM of ours is in the making. Meanwhile it is unknown
+//! which ISO it gets into its drive. If that lasts (a create that vCenter rejects for days), an Event names the
+//! VsphereAgent and the number of files.
 
 use std::time::Duration;
 
 use crate::{domain::names::ObjectKey, runtime::announcer::Pace};
 
-/// So long it is no trouble: VMs come one after the other.
+/// Up to that time the wait is normal: VMs are made one after the other.
 const LASTS: Duration = Duration::from_secs(600);
 
 /// Old versions that stay.

@@ -1,7 +1,8 @@
-//! Which ISO files pools rely on, by their statuses: what one may take over from another, and what retention lets go. Pure.
+//! The ISO files that pools need, by their statuses: which file one pool may use from another, and which files
+//! retention removes. Pure.
 //!
-//! Guarantee: nothing is let go that a status (this pool's or another's) still retains, nor before every VM actor had the
-//! time to see that there is a newer one.
+//! Guarantee: a file is removed only if no status (of this pool or another) retains it. Before that, every VM actor had
+//! the time to see that there is a newer one.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{domain::names::DatastorePath, iso::msg::IsoFile};
 
-/// A version that was replaced so short a time ago may still be on its way into a VM's drive.
+/// A version that was replaced less than this time ago may still get into a VM's drive.
 pub const SUPERSEDED: Duration = Duration::from_secs(20);
 
 fn iso(pool: &VsphereAgentPool) -> Option<&IsoStatus> {
@@ -30,19 +31,19 @@ fn retain(pool: &VsphereAgentPool) -> usize {
     usize::try_from(versions).unwrap_or(1).max(1)
 }
 
-/// Datastore that the pool's VMs get their ISO from: where the current one lies, else where the spec wants it.
+/// Datastore that the pool's VMs get their ISO from: the datastore of the current one, else the one in the spec.
 fn datastore(pool: &VsphereAgentPool) -> String {
     let wanted = &pool.spec.vsphere.iso_datastore;
     iso(pool).map_or_else(|| wanted.clone(), |i| record::datastore(i, wanted))
 }
 
-/// Where a version of the pool's history lies; `None` where what it says is no path.
+/// The place of a version of the pool's history. `None` if it is no valid path.
 #[must_use]
 pub fn place(pool: &VsphereAgentPool, version: &IsoHistoryEntry) -> Option<DatastorePath> {
     record::place(version, &datastore(pool))
 }
 
-/// What the pool's status retains: the current version and the newest of its history.
+/// The files that the pool's status retains: the current version and the newest of its history.
 #[must_use]
 pub fn retained(pool: &VsphereAgentPool) -> BTreeSet<DatastorePath> {
     let Some(status) = iso(pool) else {
@@ -58,13 +59,14 @@ pub fn retained(pool: &VsphereAgentPool) -> BTreeSet<DatastorePath> {
     newest.chain(current).chain(stored).collect()
 }
 
-/// The current version has been so for long enough that every VM actor has seen it.
+/// The current version is old enough that every VM actor has seen it.
 fn is_settled(status: &IsoStatus, now: Timestamp) -> bool {
     let since = status.checked_at.as_ref();
     since.is_some_and(|at| now > at.0 && now.duration_since(at.0).unsigned_abs() >= SUPERSEDED)
 }
 
-/// What another pool's status keeps from being let go: what it retains, and right after a change all that it names.
+/// The files that another pool's status keeps: those that it retains, and for a short time after a change all that it
+/// names.
 fn held_by(other: &VsphereAgentPool, now: Timestamp) -> BTreeSet<DatastorePath> {
     let mut held = retained(other);
     if let Some(status) = iso(other).filter(|status| !is_settled(status, now)) {
@@ -73,7 +75,7 @@ fn held_by(other: &VsphereAgentPool, now: Timestamp) -> BTreeSet<DatastorePath> 
     held
 }
 
-/// Directories that the pool's ISOs lie in: its own, and those that its status names.
+/// Directories of the pool's ISOs: its own, and those that its status names.
 #[must_use]
 pub fn directories(pool: &VsphereAgentPool) -> BTreeSet<DatastorePath> {
     let history = iso(pool).into_iter().flat_map(|i| &i.history);
@@ -83,9 +85,13 @@ pub fn directories(pool: &VsphereAgentPool) -> BTreeSet<DatastorePath> {
     named.chain(directory(pool).ok()).collect()
 }
 
-/// Where each of the history lies, newest first, and whether it is a version. What was never published is none, nor what
-/// lies on another datastore than the current one (the pool has left that, and makes no VM from there), nor is another copy
-/// of a newer one: pools that came to share a file may have had their own.
+/// The place of each entry of the history, newest first, and whether it is a version. Three kinds of entries are no
+/// versions:
+///
+/// - an entry that was never published;
+/// - a file on another datastore than the current one, because the pool has left that datastore and makes no VM from
+///   it;
+/// - another copy of a newer version, because pools that came to share a file may have had their own.
 fn versions<'a>(
     history: &'a [IsoHistoryEntry],
     datastore: &'a str,
@@ -99,9 +105,14 @@ fn versions<'a>(
     })
 }
 
-/// Files that retention lets go: versions beyond `retainVersions`, copies, what lies on a datastore that the pool has left,
-/// and what was about to be published and did not come to be the current one, oldest first; none that any pool retains.
-/// Pools of other vCenters count too: a datastore of that name may be the same one.
+/// Files that retention removes, oldest first:
+///
+/// - versions beyond `retainVersions`, and copies;
+/// - files on a datastore that the pool has left;
+/// - files that were about to be published and did not become the current one.
+///
+/// None of them is retained by any pool. Pools of other vCenters count too: a datastore of that name may be the same
+/// one.
 #[must_use]
 pub fn prunable(
     pool: &VsphereAgentPool,
@@ -127,8 +138,8 @@ pub fn prunable(
     paths.filter(|path| !kept.contains(path)).collect()
 }
 
-/// The file that another pool's status names for this very source, on the same datastore, in a directory that this pool
-/// may be served from. It is looked for before it is relied upon.
+/// The file that another pool's status names for this very source. It is on the same datastore, in a directory that may
+/// serve this pool. The cache checks that it is there before it is used.
 pub(super) fn elsewhere(
     pool: &VsphereAgentPool,
     others: &[Arc<VsphereAgentPool>],

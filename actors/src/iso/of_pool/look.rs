@@ -1,5 +1,5 @@
-//! How soon it is looked whether the ISO's file is still there: somebody may delete it by hand, and VMs are made from where the
-//! record says that it lies. Pure.
+//! How soon to check that the ISO's file is still there. A person may delete it, and VMs are made from the place in the
+//! record. Pure.
 
 use std::time::Duration;
 
@@ -7,15 +7,16 @@ use agent_forge_crds::agent::VsphereAgent;
 
 use crate::{domain::managed_vm::ManagedVm, runtime::backoff};
 
-/// A create has failed over a file, which may be this one: it is looked at unless that was done so lately.
+/// A create has failed because of a file, which may be this one: it is looked at unless the last look is newer than
+/// this.
 const MISSED: Duration = Duration::from_secs(20);
-/// VMs are being made from it; vCenter may make one without a word, with an empty drive.
+/// VMs are being made from it. If the file is missing, vCenter may make a VM with an empty drive and report no error.
 const NEEDED: Duration = backoff::RESYNC;
 
-/// Reasons for which a VsphereAgent waits whose create failed over a file.
+/// Reasons of a VsphereAgent whose create failed because of a file.
 const OVER_A_FILE: [&str; 2] = ["FileNotFound", "FileLocked"];
 
-/// How long ago the last look may be, by what the pool's VsphereAgents are about; `None`: no VM is being made.
+/// The longest allowed time since the last look, by the state of the pool's VsphereAgents. `None`: no VM is being made.
 #[must_use]
 pub fn within(children: &[ManagedVm]) -> Option<Duration> {
     let making = children.iter().filter(|c| is_made_by_us(&c.object));
@@ -29,13 +30,14 @@ pub fn within(children: &[ManagedVm]) -> Option<Duration> {
     making.map(soon).min()
 }
 
-/// Its VM is in the making, and not one that the predecessor recorded and whose proof is still to come: we never make that.
+/// Its VM is in the making. A record of the predecessor whose proof is still missing does not count: the operator never
+/// makes that VM.
 fn is_made_by_us(child: &VsphereAgent) -> bool {
     let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());
     is_in_the_making(child) && vm.is_some_and(|vm| vm.attempt.is_some())
 }
 
-/// Its VM's identity is on record and no VM yet: it may be about to get an ISO into its drive.
+/// The record has the identity of its VM and no VM yet: the VM may be about to get an ISO into its drive.
 #[must_use]
 pub fn is_in_the_making(child: &VsphereAgent) -> bool {
     let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());

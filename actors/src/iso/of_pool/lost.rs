@@ -1,17 +1,17 @@
-//! What a pool's status says of an ISO that was looked for and does not lie there. Pure.
+//! How a pool's status changes when its ISO file is missing. Pure.
 
 use agent_forge_crds::pool::IsoStatus;
 
 use super::record::{datastore, place};
 use crate::domain::names::DatastorePath;
 
-/// `iso` when `gone` turned out not to lie there whole: no VM is made from it. Of its version it is not known any more what lies
-/// there, like of one that was about to be published, and retention takes it away. The digest stays: by it other bytes of
-/// the same source are told. A pool wants its ISO on datastore `wanted`.
+/// `iso` after `gone` was found missing or incomplete: no VM is made from it. Its version counts like one that was
+/// about to be published, because its content is unknown, and retention removes it. The digest stays: it shows whether
+/// later bytes of the same source differ. `wanted`: the datastore on which the pool wants its ISO.
 pub(super) fn without(mut iso: IsoStatus, gone: &DatastorePath, wanted: &str) -> IsoStatus {
     let beside = datastore(&iso, wanted);
     for entry in &mut iso.history {
-        // What does not name its datastore goes by what is taken out here.
+        // Entries without a datastore depend on what is removed below.
         entry.datastore.get_or_insert_with(|| beside.clone());
         if place(entry, &beside).as_ref() == Some(gone) {
             (entry.size_bytes, entry.uploaded_at) = (None, None);

@@ -1,4 +1,4 @@
-//! What a pool's status says of its ISO. Pure.
+//! How a pool's status records its ISO. Pure.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::{
     ports::iso_source::{IsoUrl, Validators},
 };
 
-/// The file that a status names, if it says all of it.
+/// The file that a status names, if the record is complete.
 pub(super) fn known_file(iso: &IsoStatus) -> Option<IsoFile> {
     Some(IsoFile {
         sha256: iso.sha256.clone()?,
@@ -31,9 +31,9 @@ pub(super) fn known_file(iso: &IsoStatus) -> Option<IsoFile> {
     })
 }
 
-/// The file that the predecessor's status names, where it is of this very source. It knew no source keys, but wrote down
-/// the URL that it fetched. A file that is older than the image (`created`) is another version's. Whether it is there is
-/// looked for before it is relied upon.
+/// The file that the predecessor's status names, if it is of this very source. The predecessor knew no source keys, but
+/// recorded the URL that it fetched. A file that is older than the image (`created`) belongs to another version. The
+/// cache checks that it is there before it is used.
 pub(super) fn predecessors_file(
     iso: &IsoStatus,
     datastore: &str,
@@ -41,7 +41,7 @@ pub(super) fn predecessors_file(
     created: Option<&Time>,
 ) -> Option<IsoFile> {
     let ours = iso.source_key.is_some();
-    // Later releases write the URL without what opens it, and the digest of the whole one.
+    // Later releases record the URL without its credential, and the digest of the whole URL.
     let same = match iso.url_hash.as_deref() {
         Some(hash) => hash.eq_ignore_ascii_case(&digest_of(source)),
         None => iso.url.as_deref().is_some_and(|url| is_of(url, source)),
@@ -68,28 +68,29 @@ fn digest_of(source: &IsoUrl) -> String {
     hex::encode(Sha256::digest(source.expose().as_str()))
 }
 
-/// Was that fetched from here? Whole, as the predecessor wrote it, or as [`fit_to_show`] left it of such a one: without the
-/// token, the URLs of two InfraEnvs may be alike. What is left of another server's URL says too little.
+/// Whether that URL was fetched from this source. It is complete, as the predecessor wrote it, or shortened by
+/// [`fit_to_show`]. Without the token, the URLs of two InfraEnvs may be equal. What is left of another server's URL
+/// proves too little.
 fn is_of(fetched: &str, source: &IsoUrl) -> bool {
     source.is_assisted() && fetched == source.redacted()
         || IsoUrl::parse(fetched).as_ref() == Ok(source)
 }
 
-/// The predecessor's URL holds the token. Without it, it is kept only where it is the wanted one's: it would be taken for
-/// that later.
+/// The predecessor's URL contains the token, which is removed here. The rest is kept only if it belongs to the wanted
+/// source, because later it would be taken for that.
 fn fit_to_show(iso: &mut IsoStatus, source: &IsoUrl) {
     let ours = iso.source_key.is_some();
     let url = iso.url.take().filter(|url| ours || is_of(url, source));
     iso.url = url.map(|url| shown(&url));
 }
 
-/// A URL out of a status as it may be shown: the predecessor wrote it with its token.
+/// A URL from a status in a form that may be shown: the predecessor wrote it with its token.
 #[must_use]
 pub fn shown(url: &str) -> String {
     IsoUrl::parse(url).map_or_else(|_| "REDACTED".to_owned(), |url| url.redacted())
 }
 
-/// Datastore of the versions that do not name theirs: where the current one is, else the `wanted` one.
+/// Datastore of the versions that do not name theirs: that of the current one, else the `wanted` one.
 pub(super) fn datastore(iso: &IsoStatus, wanted: &str) -> String {
     let stored = iso.stored_path.as_deref().map(DatastorePath::parse);
     stored
@@ -97,29 +98,29 @@ pub(super) fn datastore(iso: &IsoStatus, wanted: &str) -> String {
         .map_or_else(|| wanted.to_owned(), |path| path.datastore)
 }
 
-/// Where a version is; `beside`: on which datastore if it does not say.
+/// The place of a version. `beside`: the datastore if it names none.
 pub(super) fn place(entry: &IsoHistoryEntry, beside: &str) -> Option<DatastorePath> {
     let datastore = entry.datastore.as_deref().unwrap_or(beside);
     DatastorePath::new(datastore, &entry.path).ok()
 }
 
-/// Places that the record lists; a pool wants its ISO on datastore `wanted`.
+/// Places that the record lists. `wanted`: the datastore on which the pool wants its ISO.
 pub(super) fn listed(iso: &IsoStatus, wanted: &str) -> BTreeSet<DatastorePath> {
     let beside = datastore(iso, wanted);
     let places = iso.history.iter().filter_map(|h| place(h, &beside));
     places.collect()
 }
 
-/// The version was published. One that was not may be there or not: a process died, or an answer was lost.
+/// The version was published. If not, it may be there or not: a process died, or a reply was lost.
 pub(super) fn is_published(entry: &IsoHistoryEntry) -> bool {
     entry.uploaded_at.is_some() || entry.size_bytes.is_some()
 }
 
-/// Versions that were about to be published and were never seen again: no more are remembered. Each crash leaves at
-/// most one, and retention takes them away; what fails on and on has left nothing.
+/// How many versions are remembered that were about to be published and never seen again. Each crash leaves at most
+/// one, and retention removes it. A transfer that fails again and again has left nothing.
 const UNPUBLISHED: usize = 10;
 
-/// Where it is downloaded from, as the status may say it.
+/// The URL of the download in a form that the status may contain.
 fn source(want: &IsoWant) -> String {
     want.source.redacted()
 }
@@ -165,7 +166,7 @@ pub fn status(
     now: Timestamp,
 ) -> Option<IsoStatus> {
     match state {
-        // Nothing has come yet. If that were shown as zero bytes, each try of an outage would be two writes.
+        // No byte has come yet. If that were shown as zero bytes, each try of an outage would cost two writes.
         IsoState::Fetching {
             done: 0,
             total: None,
@@ -202,7 +203,7 @@ pub fn status(
             Some(iso)
         }
         IsoState::Ready { file, pruned, .. } => {
-            // At another place the same bytes are new: VMs may be on their way from the one before.
+            // At another place the same bytes are new: a VM may still use the earlier one.
             let there = file.path.to_string();
             let same = record.filter(|i| {
                 i.sha256.as_deref() == Some(file.sha256.as_str())
@@ -244,7 +245,7 @@ pub fn status(
                     },
                 );
             }
-            // What the predecessor knows of these very bytes.
+            // What the predecessor recorded for these very bytes.
             let theirs = record.filter(|i| i.sha256.as_deref() == Some(file.sha256.as_str()));
             let compares = !want.source.is_assisted();
             Some(IsoStatus {
@@ -253,7 +254,7 @@ pub fn status(
                 path: Some(file.path.path.clone()),
                 stored_path: Some(there),
                 size_bytes: size,
-                // Moves only with the content: a status that changes on every look would be a write on every look.
+                // Changes only with the content: a status that changed on every look would be written on every look.
                 checked_at: same
                     .and_then(|i| i.checked_at.clone())
                     .or_else(|| Some(whole(now))),
@@ -275,8 +276,8 @@ pub fn status(
     }
 }
 
-/// Other bytes for the same InfraEnv, URL and `createdTime` are the evidence; a server that is not the assisted
-/// service's may change them, and the cache finds out whether its word on that can be relied upon.
+/// Whether the source is volatile. With the Assisted Service, other bytes for the same InfraEnv, URL and `createdTime`
+/// prove it. Any other server may change its bytes, and the cache finds out whether its validators can be trusted.
 fn is_volatile(record: Option<&IsoStatus>, want: &IsoWant, file: &IsoFile) -> bool {
     let same_source = record.filter(|i| i.source_key.as_deref() == Some(want.source_key.as_str()));
     file.volatile
@@ -442,7 +443,7 @@ mod tests {
         assert_eq!(names(&fourth), [row("b", true)]);
     }
 
-    /// A file of that digit's name on that datastore.
+    /// A file whose name is that digit repeated, on that datastore.
     fn file_on(datastore: &str, digit: char) -> IsoFile {
         let sha256 = digit.to_string().repeat(64);
         let directory = DatastorePath::new(datastore, "agent-forge/demo/w").expect("path");
@@ -550,7 +551,7 @@ mod tests {
             };
             iso = status(iso.as_ref(), &want, &there, now);
             assert_eq!(iso.as_ref().and_then(said), redacted);
-            // A record of before there was such a field gets it at the next look.
+            // A record from before that field existed gets it at the next look.
             let mut without = iso.clone().expect("a status");
             without.history[0].url = None;
             assert_eq!(status(Some(&without), &want, &there, now), iso);

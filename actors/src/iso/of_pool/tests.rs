@@ -154,7 +154,7 @@ fn the_predecessors_file_is_looked_for_before_anything_is_fetched() {
     );
     assert_eq!(known(&pool, &url, after), None, "an older image");
     assert_eq!(known(&pool, &other, before), None, "another InfraEnv's");
-    // The first write takes the token out, and nobody takes it for another InfraEnv's after that.
+    // The first write removes the token. After that the URL is not taken for another InfraEnv's.
     let written = |url: &str| {
         let env = serving(url, before);
         let want = want(&pool, &[], Some(&env), &secret).expect("a want");
@@ -223,7 +223,7 @@ fn a_forced_refresh_is_asked_for_until_it_is_recorded() {
             pool.annotations_mut()
                 .insert(FORCE_ISO_REFRESH_ANNOTATION.to_owned(), value.to_owned());
         }
-        // The record is of `source`; what is wanted is of `now`.
+        // The record is of `source`, and the want is of `now`.
         pool.status.get_or_insert_default().iso = Some(IsoStatus {
             source_key: source.map(key),
             force_refresh_token: spent.map(str::to_owned),

@@ -25,7 +25,7 @@ use crate::{
 };
 
 pub(crate) const TOKEN: &str = "SECRETTOKEN";
-/// Size of the image unless a test says otherwise.
+/// Size of the image unless a test sets another one.
 pub(crate) const SIZE: u64 = 20 * CHUNK + 17;
 
 pub(crate) struct Bench {
@@ -156,7 +156,7 @@ impl Bench {
         }
     }
 
-    /// Kills the actor without a word and waits until it is gone; the ports live on.
+    /// Kills the actor without notice and waits until it is gone. The ports stay.
     pub(crate) async fn kill(&mut self) {
         self.actor.kill();
         (&mut self.handle).await.expect("the actor's task ends");
@@ -204,7 +204,7 @@ impl Bench {
         woken.unwrap_or_else(|_| Instant::now())
     }
 
-    /// Asks until the answer is not "on its way": each time when woken.
+    /// Asks until the answer is not "on its way", each time when woken.
     pub(crate) async fn settled(&mut self, want: &IsoWant) -> IsoState {
         loop {
             match self.ask(want).await {
@@ -214,7 +214,7 @@ impl Bench {
         }
     }
 
-    /// Asks until it is there, through failures.
+    /// Asks until it is there, also after failures.
     pub(crate) async fn arrived(&mut self, want: &IsoWant) -> (IsoFile, bool) {
         loop {
             match self.ask(want).await {
@@ -224,7 +224,7 @@ impl Bench {
         }
     }
 
-    /// Lets the flights run until `done`; fails when they come to rest without it.
+    /// Lets the flights run until `done`. Fails if they come to rest without it.
     pub(crate) async fn until(&self, what: &str, done: impl Fn(&Self) -> bool) {
         for _ in 0..10_000 {
             if done(self) {
@@ -249,7 +249,7 @@ impl Bench {
             .unwrap_or_default()
     }
 
-    /// Where the sound image of now would lie.
+    /// The final path of the sound image of now.
     pub(crate) fn final_path(&self) -> DatastorePath {
         path(&format!("{}.iso", self.image.sha256()))
     }

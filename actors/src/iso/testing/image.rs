@@ -1,4 +1,4 @@
-//! An image server in memory: serves generated ISO 9660 bytes, and lies, cuts and stalls where told to.
+//! An image server in memory: it serves generated ISO 9660 bytes. The test can set faults: wrong data, cuts and stalls.
 
 use std::{
     collections::VecDeque,
@@ -25,19 +25,19 @@ use crate::{
 pub(crate) enum SourceFault {
     /// The URL cannot be opened. The message holds the URL, as a careless adapter's would.
     Refuse,
-    /// The connection breaks after so many bytes; the error's text holds the URL.
+    /// The connection breaks after that many bytes. The text of the error holds the URL.
     Break(u64),
     /// The body ends early without an error.
     EndAt(u64),
     /// More bytes than declared.
     Longer(u64),
-    /// Declares so many bytes (and sends them).
+    /// Declares that many bytes (and sends them).
     Declare(u64),
     /// Not an ISO 9660 image.
     WrongMagic,
-    /// Sends nothing more after so many bytes.
+    /// Sends nothing more after that many bytes.
     Stall(u64),
-    /// Sends nothing for so long after so many bytes, then the rest.
+    /// Sends nothing for that long after that many bytes, then the rest.
     Pause(u64, Duration),
     /// Panics when opened.
     Panic,
@@ -51,23 +51,23 @@ pub(crate) struct ImageServer {
     pub(crate) version: AtomicU64,
     /// Virtual time that one chunk takes.
     pub(crate) pace: Mutex<Duration>,
-    /// One per download, in order; without one the download is sound.
+    /// One per download, in order. Without one the download is sound.
     pub(crate) faults: Mutex<VecDeque<SourceFault>>,
-    /// What the server says of its bytes, which otherwise is nothing.
+    /// What the server reports of its bytes. By default it reports nothing.
     pub(crate) validators: Mutex<Validators>,
-    /// It says something else each time.
+    /// It reports something else each time.
     pub(crate) validators_move: AtomicBool,
-    /// How long it may be silent by its own bound.
+    /// How long it may be silent by its own limit.
     pub(crate) patience: Mutex<Duration>,
     /// Downloads opened.
     pub(crate) opened: AtomicUsize,
-    /// Questions whether something changed.
+    /// How often it was asked whether something changed.
     pub(crate) questions: AtomicUsize,
     /// Bytes of chunks that live now, and the most that ever lived.
     pub(crate) alive: Arc<Alive>,
     /// Bodies that live now.
     pub(crate) bodies: Arc<AtomicUsize>,
-    /// The most bodies that ever lived at a time.
+    /// The most bodies that lived at a time.
     pub(crate) most_bodies: AtomicUsize,
 }
 
@@ -168,7 +168,7 @@ impl ImageServer {
     }
 }
 
-/// Bytes `at..at + len` of the image of that length and version, whose volume ends with its last whole block.
+/// Bytes `at..at + len` of the image of that length and version. Its volume ends with its last whole block.
 fn piece((length, version): (u64, u64), at: u64, len: u64, magic: &[u8; 5]) -> Vec<u8> {
     let blocks = u32::try_from(length / 2048)
         .unwrap_or(u32::MAX)

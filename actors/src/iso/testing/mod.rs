@@ -52,7 +52,7 @@ impl Clock for TestClock {
     }
 }
 
-/// Sessions by Secret; a Secret without one is refused.
+/// Sessions by Secret. A Secret without one is refused.
 #[derive(Default)]
 pub(super) struct TestSessions(pub(super) Mutex<BTreeMap<ObjectKey, Arc<dyn VCenter>>>);
 
@@ -88,7 +88,7 @@ impl Waker for TestWaker {
     }
 }
 
-/// Counts ISO operations, and keeps what was last said of the transfer under way.
+/// Counts ISO operations, and keeps the last report about the transfer under way.
 #[derive(Default)]
 pub(super) struct TestInstruments(
     pub(super) Mutex<BTreeMap<(&'static str, bool), u32>>,

@@ -1,4 +1,4 @@
-//! A vCenter that is all datastore: files with sizes, and faults at each step of an upload and a move.
+//! A vCenter that consists of a datastore: files with sizes, and faults at each step of an upload and a move.
 
 // The port's own error type; a fake returns it as the adapters do.
 #![allow(clippy::result_large_err)]
@@ -34,17 +34,17 @@ use crate::{
 /// What goes wrong at vCenter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StoreFault {
-    /// The upload is refused before a byte.
+    /// The upload is refused before the first byte.
     UploadRefused,
-    /// The connection breaks after so many bytes; the part stays.
+    /// The connection breaks after that many bytes. The part stays.
     UploadCut(u64),
-    /// Takes so many bytes and says that all is well.
+    /// Takes that many bytes and reports success.
     UploadEndsEarly(u64),
-    /// Takes all bytes, says that all is well, and holds fewer.
+    /// Takes all bytes, reports success, and keeps fewer.
     UploadLosesBytes,
-    /// Takes so many bytes, then nothing more, and never answers.
+    /// Takes that many bytes, then nothing more, and never answers.
     UploadHangs(u64),
-    /// Takes all bytes, and answers after so long.
+    /// Takes all bytes, and answers after that time.
     UploadFlushes(Duration),
     /// Moves, and never answers.
     MoveHangs,
@@ -52,7 +52,7 @@ pub(crate) enum StoreFault {
     MoveAnswerLost,
     /// Does not move, and the answer is lost.
     MoveLost,
-    /// Moves; the caller's repeat does not find the source.
+    /// Moves. The caller's repeat does not find the source.
     MoveRepeated,
     /// Just before the move somebody puts a file of that size there.
     MoveRace(u64),
@@ -60,7 +60,7 @@ pub(crate) enum StoreFault {
     MoveRefused,
     /// Deletions fail.
     DeleteRefused,
-    /// While a deletion takes its time, this gets into some VM's drive.
+    /// While a deletion runs, this file gets into a VM's drive.
     DeleteWhileMounting(String),
 }
 
@@ -87,11 +87,11 @@ pub(crate) struct Content {
     pub(crate) files: BTreeMap<String, Stored>,
     pub(crate) directories: BTreeSet<String>,
     pub(crate) mounted: Vec<String>,
-    /// VMs whose drives are not shown, and the datastores that they use, where that is known.
+    /// VMs whose drives are not shown, and the datastores that they use, if known.
     pub(crate) unread: BTreeMap<String, Option<&'static str>>,
     pub(crate) faults: VecDeque<StoreFault>,
     pub(crate) unreachable: bool,
-    /// Directories are not listed; single files can be looked for.
+    /// Directories are not listed. Single files can be looked for.
     pub(crate) list_hangs: bool,
     /// Bytes that fit; `None`: any number.
     pub(crate) capacity: Option<u64>,
@@ -144,7 +144,7 @@ impl Store {
         })
     }
 
-    /// The fault that was told, if it is one of these.
+    /// The fault that the test set, if it is one of these.
     fn take(&self, which: impl Fn(&StoreFault) -> bool) -> Option<StoreFault> {
         self.with(|c| {
             c.faults

@@ -1,4 +1,4 @@
-//! What happens when the source or vCenter misbehaves: a named reason, no partial file, and then it goes on.
+//! What happens when the source or vCenter fails: a named reason, no partial file, and then success.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -30,7 +30,7 @@ fn no_secret(trouble: &ReconcileError) {
     );
 }
 
-/// After the failure nothing is left on the datastore; after the backoff it works.
+/// After the failure nothing is left on the datastore. After the backoff it works.
 async fn recovers(bench: &mut Bench, case: &str) {
     assert_eq!(
         bench.store.files(),
@@ -197,7 +197,7 @@ async fn a_bad_upload_is_named_and_leaves_nothing() {
         bench.store.fail(fault.clone());
         let case = format!("{fault:?}");
         if reason.is_empty() {
-            // Stopping at exactly the end is no fault at all.
+            // Stopping at exactly the end is no fault.
             recovers(&mut bench, &case).await;
             continue;
         }
@@ -215,7 +215,8 @@ async fn a_bad_upload_is_named_and_leaves_nothing() {
 #[tokio::test(start_paused = true)]
 async fn an_upload_that_claims_success_over_a_broken_source_is_not_believed() {
     let mut bench = Bench::new().await;
-    // The store ends at the first chunk with success, the source would have broken later: whoever is asked, it failed.
+    // The store ends at the first chunk with success, and the source would have failed later. The transfer counts as
+    // failed in both cases.
     bench.image.fail(SourceFault::Break(2 * CHUNK));
     bench.store.fail(StoreFault::UploadEndsEarly(CHUNK));
     assert_eq!(
@@ -275,7 +276,7 @@ async fn a_file_of_another_size_under_the_final_name_is_named_and_left_alone() {
         bench.store.with(|c| c.files.clone()),
         [(place.clone(), Stored::of_size(12))].into()
     );
-    // Somebody follows the advice.
+    // A person follows the advice.
     bench.store.with(|c| c.files.clear());
     recovers(&mut bench, "conflict").await;
 }

@@ -1,4 +1,4 @@
-//! Pools that have left the datastore: what they had there goes, unless somebody needs it.
+//! Pools that have left a datastore: their files there are removed, unless something needs them.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn news(bench: &Bench, left: &IsoWant) -> PruneNews {
 #[tokio::test(start_paused = true)]
 async fn what_a_pool_has_left_goes_unless_somebody_needs_it() {
     let mut bench = Bench::new().await;
-    // Another life died while it wrote where the pool was at home.
+    // An earlier actor died while it wrote to the pool's former datastore.
     bench.image.fail(SourceFault::Stall(3 * CHUNK));
     bench.ask(&want("a")).await;
     bench
@@ -87,7 +87,7 @@ async fn what_a_pool_has_left_goes_unless_somebody_needs_it() {
         rest,
         "what the dead life left goes as well"
     );
-    // It is told once, and tried again; what is gone is listed no more.
+    // It is reported once, and tried again. A removed file is no longer listed.
     left.prunable.remove(0);
     assert_eq!(news(&bench, &left).await, PruneNews::default());
     bench.store.with(|c| c.mounted.clear());
@@ -110,7 +110,7 @@ async fn a_pool_that_comes_back_keeps_what_it_finds() {
     let mut bench = Bench::new().await;
     let (file, _) = bench.arrived(&want("a")).await;
     tokio::time::advance(SETTLE).await;
-    // The lane is taken, so that what it lets go has to wait.
+    // The lane is taken, so that the removal has to wait.
     *bench.image.pace.lock().expect("lock") = Duration::from_secs(2);
     let neighbour = IsoWant {
         directory: DatastorePath::new("ds1", "other").expect("path"),

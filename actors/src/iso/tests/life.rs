@@ -1,4 +1,4 @@
-//! The actor's own life: answers while it works, reports at a bounded rate, takes its flights with it.
+//! The actor's own life: it answers while it works, reports at a limited rate, and ends its flights with itself.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -113,7 +113,7 @@ async fn the_log_tells_a_transfer_from_its_beginning_to_its_end() {
         .iter()
         .filter(|l| l.get("message") == Some("ISO transfer"))
         .collect();
-    // 21 chunks, each after two seconds, a line every ten.
+    // 21 chunks, each after two seconds, and a line every ten.
     assert!((4..=5).contains(&progress.len()), "{words:?}");
     order.dedup();
     let wanted = [
@@ -126,7 +126,7 @@ async fn the_log_tells_a_transfer_from_its_beginning_to_its_end() {
     assert_eq!(order, wanted, "{words:?}");
     for flight in told.spans("iso.flight") {
         assert_eq!(flight.fields.get("uid"), Some("uid-of-a"));
-        // One that failed says so in its trace, by its reason.
+        // A failed flight shows its reason in its trace.
         let failed = flight.said().contains(&"ISO flight failed");
         let status = flight.fields.get("otel.status_code");
         assert_eq!(status, failed.then_some("ERROR"));

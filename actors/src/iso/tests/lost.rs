@@ -1,4 +1,4 @@
-//! A file that somebody deleted by hand: when that is seen, and what pools are told of it.
+//! A file that a person deleted: when the cache notices, and what pools learn of it.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::iso::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What pool `a` wants whose record gives that file to its VMs.
+/// What pool `a` wants while its record gives that file to its VMs.
 fn using(file: &IsoFile) -> IsoWant {
     IsoWant {
         known: Some(file.clone()),
@@ -24,7 +24,7 @@ fn using(file: &IsoFile) -> IsoWant {
     }
 }
 
-/// The same once its record gives them nothing.
+/// The same after its record gives them nothing.
 fn using_nothing(file: &IsoFile) -> IsoWant {
     IsoWant {
         known: None,
@@ -38,7 +38,7 @@ async fn told(bench: &Bench, want: &IsoWant) -> IsoState {
     answer.expect("an answer")
 }
 
-/// Asks until it is not just on its way.
+/// Asks until the answer is not only "on its way".
 async fn outcome(bench: &mut Bench, want: &IsoWant) -> IsoState {
     loop {
         match told(bench, want).await {
@@ -76,7 +76,7 @@ async fn a_file_that_is_needed_is_looked_at_before_its_time() {
     for _ in 0..2 {
         assert_eq!(told(&bench, &needing).await, lost, "until it is recorded");
     }
-    // Whose record gives it to nobody has nothing to take back.
+    // If the record gives it to no VM, there is nothing to take back.
     let other = IsoWant {
         pool: pool("b"),
         used: None,

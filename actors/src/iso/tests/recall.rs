@@ -1,4 +1,4 @@
-//! What becomes of a transfer that nobody wants any more: it ends without a word, and leaves neither bytes nor a backoff.
+//! A transfer that no pool wants any more ends silently, and leaves neither bytes nor a backoff.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -36,7 +36,7 @@ impl Holdup {
         Self::NoRecord,
     ];
 
-    /// Lets pool `a` begin a transfer that does not end, and waits until a part of it lies there.
+    /// Lets pool `a` begin a transfer that does not end, and waits until a part of it is on the datastore.
     async fn begin(self, bench: &Bench) {
         let size = bench.image.length.load(Ordering::SeqCst);
         match self {
@@ -58,7 +58,7 @@ impl Holdup {
     }
 }
 
-/// It is there at once, without a failure that anybody is told of, and nothing else is left.
+/// It is there at once. No failure is reported, and nothing else is left.
 async fn comes_at_once(bench: &mut Bench, wants: &IsoWant, case: &str) {
     let began = Instant::now();
     let IsoState::Ready { file, reused, .. } = bench.settled(wants).await else {
@@ -86,7 +86,7 @@ async fn another_source_does_not_wait_for_the_old_download() {
         source_key: "another".to_owned(),
         ..want("a")
     };
-    // Of the same source: no backoff may come of it.
+    // The same source: the recall must cause no backoff.
     let forced = IsoWant {
         force_token: Some("1".to_owned()),
         ..want("a")

@@ -28,7 +28,7 @@ fn elsewhere(name: &str) -> IsoWant {
     }
 }
 
-/// `file` as the pool's status would say it from now on.
+/// `file` as the pool's status names it from now on.
 fn recorded(want: IsoWant, file: &IsoFile) -> IsoWant {
     IsoWant {
         known: Some(file.clone()),
@@ -111,8 +111,8 @@ async fn other_directories_wait_for_the_lane_one_at_a_time() {
     assert_eq!(bench.opened(), 2);
 }
 
-/// The most downloads at a time, and how long it takes, until pool `a` has its ISO on `[vc/ds1]` and pool `b` on that
-/// datastore.
+/// The most downloads at a time, and the time until both pools have their ISO: pool `a` on `[vc/ds1]`, and pool `b` on
+/// that datastore.
 async fn together(server: &str, datastore: &str) -> (usize, Duration) {
     let mut bench = Bench::new().await;
     *bench.image.pace.lock().expect("lock") = Duration::from_secs(1);
@@ -166,7 +166,7 @@ async fn a_recorded_file_is_found_without_a_transfer_even_during_another_upload(
     let (file, _) = bench.arrived(&want("a")).await;
     bench.kill().await;
     bench.restart().await;
-    // Somebody else's upload takes for ever.
+    // A foreign upload never ends.
     bench.image.fail(SourceFault::Stall(CHUNK));
     bench.ask(&elsewhere("b")).await;
     let started = tokio::time::Instant::now();
@@ -268,7 +268,7 @@ async fn what_one_pool_forced_all_get() {
     assert!(!reused);
     let other = recorded(default_place("b"), &before);
     assert_eq!(bench.arrived(&other).await.0, after);
-    // Another life of the cache: what was recorded last wins, whoever asks first.
+    // After a restart of the cache the latest record wins, whichever pool asks first.
     let both = [other, recorded(default_place("a"), &after)];
     for order in [[0, 1], [1, 0]] {
         bench.kill().await;
@@ -348,7 +348,7 @@ async fn pools_with_default_directories_share_one_upload() {
     let mut bench = Bench::new().await;
     *bench.image.pace.lock().expect("lock") = Duration::from_millis(10);
     bench.ask(&default_place("a")).await;
-    // While it flies, and when it is there.
+    // While the transfer runs, and when the file is there.
     bench.ask(&default_place("b")).await;
     let (a, b) = (
         bench.arrived(&default_place("a")).await.0,
@@ -362,11 +362,11 @@ async fn pools_with_default_directories_share_one_upload() {
         let told = bench.arrived(&default_place(name)).await.1;
         assert_eq!(told, reused, "{name}: uploaded for the first one alone");
     }
-    // A directory that somebody chose is kept to.
+    // A directory that a user chose is kept.
     let (d, _) = bench.arrived(&want("d")).await;
     assert_eq!(d.path.parent(), Some(want("d").directory));
     assert_eq!(bench.opened(), 2);
-    // After a restart everybody stays where the record says, in whatever order they ask.
+    // After a restart each pool stays where its record points, in whatever order they ask.
     bench.kill().await;
     bench.restart().await;
     for name in ["c", "b", "a"] {
@@ -429,7 +429,7 @@ fn renewed(name: &str) -> IsoWant {
     }
 }
 
-/// So many tries of pool `a` fail; the next one may begin.
+/// That many tries of pool `a` fail. The next one may begin.
 async fn fails(bench: &mut Bench, times: usize) {
     for _ in 0..times {
         bench.image.fail(SourceFault::Refuse);
@@ -449,7 +449,7 @@ async fn another_url_that_comes_while_the_old_one_fails_is_tried_at_once() {
     bench.until("the old URL's try", |b| b.opened() == 7).await;
     let began = tokio::time::Instant::now();
     bench.arrived(&renewed("a")).await;
-    // The silence of a source is borne for 90 s; after seven failures a pause would be 30 s.
+    // A silent source is tolerated for 90 s. After seven failures a pause would be 30 s.
     assert!(
         began.elapsed() < Duration::from_secs(95),
         "{:?}",
@@ -473,7 +473,7 @@ async fn pools_that_name_different_certificates_do_not_take_turns_without_a_paus
         bench.ask(&other).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
-    // 0.5 s doubling to 30 s, and at once what had not been tried.
+    // 0.5 s, doubled up to 30 s. What had not been tried starts at once.
     let tries = bench.opened();
     assert!((5..=25).contains(&tries), "{tries} in five minutes");
 }

@@ -1,4 +1,4 @@
-//! Looking again, pruning, and what a crash leaves behind.
+//! Repeated looks, pruning, and what a crash leaves.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -35,7 +35,7 @@ async fn a_file_is_looked_at_again_every_ten_minutes_and_not_more() {
         tokio::time::advance(Duration::from_secs(10)).await;
         bench.arrived(&want("a")).await;
     }
-    // The look runs beside the mailbox; its end is seen in what the store was asked.
+    // The look runs beside the mailbox. Its end shows in the calls of the store.
     bench
         .until("a second look", |b| b.store.count("stat") > stats)
         .await;
@@ -76,13 +76,13 @@ async fn a_look_that_fails_is_no_proof_of_absence() {
     assert_eq!(bench.opened(), 1);
 }
 
-/// Makes the file ready, and lets the time pass in which other pools may say what they rely on.
+/// Makes the file ready, and lets the time pass in which other pools may name the files that they need.
 pub(super) async fn settle(bench: &mut Bench) {
     bench.arrived(&want("a")).await;
     tokio::time::advance(SETTLE).await;
 }
 
-/// Asks until retention has something to say.
+/// Asks until retention has something to report.
 pub(super) async fn pruned(bench: &mut Bench, want: &IsoWant) -> PruneNews {
     loop {
         match bench.ask(want).await {
@@ -98,7 +98,7 @@ pub(super) async fn pruned(bench: &mut Bench, want: &IsoWant) -> PruneNews {
     }
 }
 
-/// What retention says when it is asked where the ISO lies ready.
+/// What retention reports for a pool whose ISO is ready.
 async fn news(bench: &Bench, want: &IsoWant) -> PruneNews {
     match bench.ask(want).await {
         IsoState::Ready {
@@ -119,7 +119,7 @@ async fn retention_removes_what_nobody_needs_and_says_why_the_rest_stays() {
             .store
             .with(|c| c.files.insert(file.to_string(), Stored::of_size(1)));
     }
-    // Mounted, in other spellings of the same path, and as what is no path of a datastore.
+    // Mounted, in other spellings of the same path, and as something that is no datastore path.
     bench.store.with(|c| {
         c.mounted = vec![
             format!("[ds1] /isos/{}", old(2).file_name()),
@@ -223,7 +223,7 @@ async fn what_is_mounted_while_another_is_deleted_stays() {
 async fn what_has_just_come_is_neither_pruned_nor_a_prune_that_failed() {
     let mut bench = Bench::new().await;
     settle(&mut bench).await;
-    // The record lists its name, and does not call it the current one yet.
+    // The record lists its name, and does not name it as the current one yet.
     let wants = IsoWant {
         prunable: vec![bench.final_path()],
         ..want("a")
@@ -371,7 +371,7 @@ async fn a_look_takes_away_what_could_not_be_deleted_and_leaves_what_is_being_wr
     assert!(matches!(failed, IsoState::Failed(_)), "{failed:?}");
     let left = bench.store.files();
     assert_eq!(left.len(), 2, "{left:?}");
-    // Nobody wants another transfer: no look but that at the recorded file comes there.
+    // No pool wants another transfer: only the look at the recorded file runs there.
     let recorded = IsoWant {
         known: Some(file.clone()),
         ..want("a")
@@ -385,7 +385,7 @@ async fn a_look_takes_away_what_could_not_be_deleted_and_leaves_what_is_being_wr
     assert_eq!(bench.store.files(), [file.path.to_string()]);
     assert_eq!(bench.opened(), 2);
 
-    // Somebody else's transfer is under way in the same directory, and something of an earlier one comes late.
+    // A foreign transfer is under way in the same directory, and a file of an earlier one appears late.
     bench.image.fail(SourceFault::Stall(3 * CHUNK));
     let elsewhere = IsoWant {
         source_key: "another".to_owned(),
@@ -450,7 +450,7 @@ async fn a_source_that_has_other_bytes_is_fetched_again_at_its_interval() {
     assert_ne!(first.sha256, second.sha256);
     assert!(!reused && !second.volatile);
     assert_eq!(bench.opened(), 2);
-    // After a restart the record is compared.
+    // After a restart the recorded validators are compared.
     bench.kill().await;
     bench.restart().await;
     bench.image.version.store(3, Ordering::SeqCst);
@@ -485,7 +485,7 @@ async fn what_retention_lets_go_makes_room_on_a_full_datastore() {
     }
     bench.store.with(|c| {
         c.capacity = Some(3 * SIZE);
-        // The older of the two is mounted, and so no help.
+        // The older of the two is mounted, so it cannot be removed.
         c.mounted = vec![old(1).to_string()];
     });
     let wants = IsoWant {
@@ -508,7 +508,7 @@ async fn what_retention_lets_go_makes_room_on_a_full_datastore() {
     );
 }
 
-/// Asks at the interval until the source was asked and what follows from it is done; the answer then.
+/// Asks at the interval until the source was asked and the work that follows is done. Returns the answer then.
 async fn compared_again(bench: &mut Bench, want: &IsoWant) -> crate::iso::msg::IsoFile {
     let asked = |b: &Bench| b.image.questions.load(Ordering::SeqCst);
     let before = asked(bench);
@@ -572,7 +572,7 @@ async fn a_new_life_looks_in_the_directories_of_the_history_and_looks_go_on() {
     };
     let (file, _) = bench.arrived(&wants).await;
     assert_eq!(bench.store.files(), [file.path.to_string()]);
-    // What was on its way when it died arrives after all: the next look at the file takes it away.
+    // What was on its way when the process died arrives after all. The next look at the file removes it.
     bench
         .store
         .with(|c| c.files.insert(late.clone(), Stored::of_size(CHUNK)));

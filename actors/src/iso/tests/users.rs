@@ -1,4 +1,5 @@
-//! Who is asked what is in the drives of VMs before an old ISO goes, and what one VM that cannot be read holds back.
+//! Before an old ISO is removed, users are asked about the drives of their VMs. Also: the effect of one VM that cannot
+//! be read.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -65,7 +66,7 @@ async fn a_vm_that_only_another_user_sees_keeps_its_iso() {
     }
 }
 
-/// Its login does not work: it is the user of VMs here, or of who knows which vCenter.
+/// Its login does not work. It may be the user of VMs in this vCenter, or of another vCenter.
 #[tokio::test(start_paused = true)]
 async fn a_user_that_cannot_be_asked_counts_where_it_has_vms() {
     for (servers, stays) in [(["vc"], true), (["another"], false)] {

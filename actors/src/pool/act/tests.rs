@@ -11,7 +11,7 @@ use crate::{
     vm::testing::Bench,
 };
 
-/// One planned preparation, with what the API server has instead of the VsphereAgent and the Agent that the plan saw.
+/// One planned preparation. `live` changes the VsphereAgent and the Agent that the API server has.
 async fn prepared(live: impl FnOnce(&mut VsphereAgent, &mut Agent)) -> (usize, Option<Duration>) {
     let bench = Bench::new();
     let world = World::discovered("a");
@@ -62,8 +62,8 @@ async fn an_agent_is_prepared_for_a_vsphere_agent_that_still_wants_it() {
     assert_eq!(newer.await, (0, Some(HELD)));
 }
 
-/// Planned fences of two Agents while the view shows their Machines leaving, with what the API server shows of them: how
-/// many came to be, how often Machines were listed, what was said.
+/// Plans the fences of two Agents while the cache shows their Machines leaving. `live` changes the Machines at the API
+/// server. Returns how many fences were done, how often Machines were listed, and the reasons.
 async fn fenced(bind: bool, live: impl Fn(&mut MachineFacts)) -> (usize, usize, Vec<&'static str>) {
     let bench = Bench::new();
     let mut world = World::waiting(&["a", "b"]);
@@ -109,6 +109,6 @@ async fn an_agent_that_serves_is_fenced_when_its_machine_goes_live_and_not_befor
     assert_eq!(fenced(true, leaves).await, (2, 1, vec![]));
     let unknown = reason::MACHINE_STATE_UNKNOWN;
     assert_eq!(fenced(true, |_| {}).await, (0, 1, vec![unknown; 2]));
-    // Nobody serves: what its Machine does is no matter.
+    // No Agent serves, so the state of its Machine does not matter.
     assert_eq!(fenced(false, |_| {}).await, (2, 0, vec![]));
 }

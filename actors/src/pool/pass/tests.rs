@@ -1,4 +1,4 @@
-//! Passes of a pool beside an ISO cache that answers as a test wants.
+//! Passes of a pool with an ISO cache that answers as the test sets it.
 
 mod events;
 mod fresh;
@@ -24,15 +24,15 @@ use crate::{
     vm::testing::Bench,
 };
 
-/// An ISO cache that answers as told.
+/// An ISO cache that answers as the test sets it.
 struct Told {
     state: Mutex<IsoState>,
-    /// What it says next of datastores that were left.
+    /// Its next news about datastores that were left.
     news: Mutex<Vec<PruneNews>>,
     cleared: Mutex<Vec<(String, Vec<String>)>>,
-    /// URLs that it was asked with.
+    /// URLs in the requests.
     urls: Mutex<Vec<String>>,
-    /// How soon it was to look, by the last ask.
+    /// The last requested age of a look.
     look_within: Mutex<Option<Duration>>,
 }
 
@@ -71,7 +71,7 @@ impl IsoCaches for Told {
     fn leave(&self, _: &ObjectKey) {}
 }
 
-/// The state in which a file is there.
+/// The state of a file that is there.
 fn ready(file: IsoFile, reused: bool) -> IsoState {
     IsoState::Ready {
         file,

@@ -1,4 +1,4 @@
-//! Assigns a host to each AgentMachine that waits: a VM in the making that is not needed any more, or a new one.
+//! Assigns a host to each AgentMachine that waits: a VM in the making that is no longer needed, or a new one.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -27,8 +27,8 @@ use crate::{
 /// Names that are tried for the VsphereAgent of one AgentMachine.
 const MOST_NAMES: usize = 9;
 
-/// Name of the VsphereAgent (and its VM) for an AgentMachine: the AgentMachine's own, unless another VsphereAgent
-/// holds it for somebody else.
+/// Name of the VsphereAgent (and its VM) for an AgentMachine. It is the AgentMachine's own name, unless a VsphereAgent
+/// for another AgentMachine has it.
 fn child_name(s: &Observed, am: &AgentMachine) -> String {
     let name = am.name_any();
     let is_taken = |name: &String| {
@@ -44,7 +44,7 @@ fn child_name(s: &Observed, am: &AgentMachine) -> String {
             .take(8)
             .collect();
         let other = format!("{name}-{uid}");
-        // Each may be taken as well: its Agent may have gone to another control plane in turn.
+        // Each of these names may be taken as well: its Agent may have moved to another control plane in turn.
         let numbered = (2..=MOST_NAMES).map(|n| format!("{other}-{n}"));
         let mut all = std::iter::once(other.clone()).chain(numbered);
         return all.find(|name| !is_taken(name)).unwrap_or(other);
@@ -59,7 +59,7 @@ pub(super) fn assign_hosts(
 ) -> BTreeSet<ObjectKey> {
     let mut reassigned = BTreeSet::new();
     let demands = plan.demands.clone();
-    // The Agent shows which AgentMachine its VM serves. Where the provider bound it to another one, the record follows.
+    // The Agent shows which AgentMachine its VM serves. If the provider bound it to another one, the record follows.
     for child in s.children.iter().filter(|c| !c.deleting) {
         if let Some((agent_machine, machine)) = belongs_to(s, records, &demands, child) {
             reassigned.insert(child.key.clone());
@@ -142,7 +142,8 @@ pub(super) fn assign_hosts(
     reassigned
 }
 
-/// The AgentMachine that a VsphereAgent is to record, where it records another one, or its label is not that one's name.
+/// The AgentMachine that a VsphereAgent should record, if it records another one, or if its label is not that one's
+/// name.
 fn belongs_to(
     s: &Observed,
     records: &Records,
@@ -151,15 +152,15 @@ fn belongs_to(
 ) -> Option<(Arc<AgentMachine>, Option<MachineFacts>)> {
     let agent = s.agent_on(child);
     if let Some(served) = agent.and_then(|a| records.served_by(demands, a)) {
-        // Another VsphereAgent that was made for that AgentMachine is surplus then, or serves somebody else.
+        // Another VsphereAgent that was made for that AgentMachine is then surplus, or serves another AgentMachine.
         let moved = !is_for(child, &served.agent_machine);
         let found = || (served.agent_machine.clone(), served.machine.clone());
         return moved
             .then(found)
             .or_else(|| relabelled(demands, records, child));
     }
-    // The provider may have bound it to an AgentMachine of another NodePool. Then it belongs to that one's Machine, and its own
-    // AgentMachine asks again.
+    // The provider may have bound it to an AgentMachine of another NodePool. It then belongs to that one's Machine, and
+    // its own AgentMachine asks again.
     let foreign = agent.and_then(|a| {
         let mut all = s.agent_machines.iter();
         all.find(|am| upstream::claims(a, am) && !is_for(child, am))
@@ -173,7 +174,7 @@ fn belongs_to(
     relabelled(demands, records, child)
 }
 
-/// Its AgentMachine by uid, where somebody took the label off or changed it: it is put back.
+/// Its AgentMachine by uid, if a person removed or changed the label. The label is then restored.
 fn relabelled(
     demands: &[Demand],
     records: &Records,
@@ -187,8 +188,8 @@ fn relabelled(
     (!right).then(|| (demand.agent_machine.clone(), Some(machine)))
 }
 
-/// It waits, or is about to; no VM is made for it yet; and there is no free Agent that the provider could bind. Without a pin it
-/// would take the first of our Agents that becomes valid, even one that is meant for another AgentMachine.
+/// It waits or is about to, no VM is made for it yet, and the provider could bind no free Agent. Without a pin it would
+/// take the first of our Agents that becomes valid, even one that is meant for another AgentMachine.
 fn pins_early(s: &Observed, demand: &Demand) -> bool {
     let am = demand.agent_machine.as_ref();
     let about_to_ask = matches!(
@@ -220,7 +221,8 @@ pub(super) fn pin_if_needed(s: &Observed, am: &Arc<AgentMachine>, plan: &mut Pla
     }
 }
 
-/// A VM in the making that no AgentMachine waits for any more. Its Agent is not approved and may still come: it can serve another.
+/// A VM in the making that no AgentMachine waits for any more. Its Agent is not approved and may still come, so the VM
+/// can serve another one.
 fn is_spare(s: &Observed, records: &Records, demands: &[Demand], child: &ManagedVm) -> bool {
     if child.deleting || child.adopted || !is_sound(child) {
         return false;
@@ -236,9 +238,9 @@ fn is_spare(s: &Observed, records: &Records, demands: &[Demand], child: &Managed
     untouched && !wanted && is_in_the_making(s, child)
 }
 
-/// Nothing shows that it was a host before, and its Agent is there or may still come. A guest whose Agent is gone, or has not
-/// registered in time, sends none any more. Where the hub was restored from before that Agent, this is all it knows of a VM that
-/// was a node.
+/// Nothing shows that the VM was a host before, and its Agent is there or may still come. A guest whose Agent is gone,
+/// or has not registered in time, registers no other one. A hub that was restored from before that Agent knows no more
+/// than this about a VM that was a node.
 fn is_in_the_making(s: &Observed, child: &ManagedVm) -> bool {
     let vm = child.object.status.as_ref().and_then(|s| s.vm.as_ref());
     let Some(vm) = vm.filter(|_| child.identity.is_some()) else {
@@ -254,7 +256,7 @@ fn is_in_the_making(s: &Observed, child: &ManagedVm) -> bool {
     comes && !child.given_up && !child.has_served(&[])
 }
 
-/// Nothing keeps its VM from serving. A VM whose name conflicts, or that cannot be found, is of no use.
+/// Nothing prevents its VM from serving. A VM whose name conflicts, or that cannot be found, is of no use.
 fn is_sound(child: &ManagedVm) -> bool {
     let status = child.object.status.as_ref();
     let orphaned = status
@@ -266,7 +268,7 @@ fn is_sound(child: &ManagedVm) -> bool {
     !orphaned && !in_trouble
 }
 
-/// Reasons of a VsphereAgent that do not pass by themselves.
+/// Reasons of a VsphereAgent that do not end by themselves.
 const LASTING: [&str; 9] = [
     reason::AGENT_DISCONNECTED,
     reason::AGENT_MISSING,

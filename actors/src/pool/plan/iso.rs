@@ -13,13 +13,13 @@ use crate::{
 /// The actions for the ISO.
 #[derive(Clone, Debug, Default)]
 pub struct IsoPlan {
-    /// Have the ISO on the datastore.
+    /// Provide the ISO on the datastore.
     pub ensure: Option<(IsoKey, IsoWant)>,
-    /// Let old versions go on datastores that the pool has left, once the ISO is there.
+    /// Remove old versions from datastores that the pool has left, once the ISO is there.
     pub clear: BTreeMap<IsoKey, IsoWant>,
     /// Why no ISO is wanted.
     pub no_source: Option<NoSource>,
-    /// Old versions that stay while a VM is in the making; the outer `None`: no ISO is wanted.
+    /// Old versions that are kept while a VM is in the making. The outer `None`: no ISO is wanted.
     pub held_back: Option<Option<HeldBack>>,
 }
 

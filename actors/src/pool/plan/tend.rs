@@ -26,8 +26,8 @@ use crate::{
     pool::observed::Observed,
 };
 
-/// How long a VM is kept whose AgentMachine disappeared before its Agent was approved. Cluster API replaces a Machine 1-2 s
-/// after that is gone. The new AgentMachine needs an owner and has to be accepted before it counts as waiting.
+/// How long a VM is kept whose AgentMachine disappeared before its Agent was approved. Cluster API replaces a Machine
+/// 1-2 s later. The new AgentMachine needs an owner and has to be accepted before it counts as waiting.
 pub const OFFER: Duration = Duration::from_secs(10);
 
 /// A surplus VM is kept for an AgentMachine that cannot get it now, until that AgentMachine is this old. Its Machine may
@@ -117,7 +117,7 @@ impl Host<'_> {
         self.demand.as_ref().is_some_and(|d| d.state == *state)
     }
 
-    /// Its AgentMachine belongs to a NodePool that this pool does not serve any more.
+    /// Its AgentMachine belongs to a NodePool that this pool no longer serves.
     fn is_moved(&self) -> bool {
         self.demand.is_none() && !self.child.adopted && is_of_another_node_pool(self.s, self.child)
     }
@@ -203,7 +203,7 @@ impl Host<'_> {
         }
     }
 
-    /// Releases it where no Machine needs it and nothing keeps it.
+    /// Releases it if no Machine needs it and nothing keeps it.
     fn release(&self, surplus: bool, plan: &mut Plan) {
         let Some(why) = self.unneeded(surplus) else {
             return;
@@ -223,7 +223,7 @@ impl Host<'_> {
             pool_deleting: self.pool_deleting,
             serves_elsewhere: self.serves_elsewhere.is_some(),
             is_bound: self.bound.is_some(),
-            // A Machine that only waits for an Agent loses nothing but a VM in the making.
+            // A Machine that only waits for an Agent loses nothing except a VM in the making.
             machine_remains: self.machine_state == MachineState::Leaving || self.serves_its_own(),
             offer_left: offer_left(s, self.child, plan),
             wait_left: wait_left.filter(|_| !moved),
@@ -242,7 +242,7 @@ impl Host<'_> {
         }
     }
 
-    /// Says why it stays for now.
+    /// Reports why it stays for now.
     fn stay(&self, stay: Stay, plan: &mut Plan) {
         let name = self.child.key.name.clone();
         match (stay, self.bound) {
@@ -284,7 +284,7 @@ impl Host<'_> {
     }
 }
 
-/// It is not known whether its Machine exists: nothing is decided until that is settled.
+/// It is unknown whether its Machine exists: nothing is decided until that is known.
 fn is_unknown(child: &ManagedVm, machine_state: &MachineState, plan: &mut Plan) -> bool {
     let MachineState::Unknown(why) = machine_state else {
         return false;
@@ -358,7 +358,7 @@ fn has_other(s: &Observed, child: &ManagedVm) -> bool {
     others.any(|c| c.agent_machine == child.agent_machine && !c.has_served(&[]))
 }
 
-/// That Agent matches the VM in part only.
+/// That Agent matches the VM only in part.
 fn is_doubtful(s: &Observed, child: &ManagedVm, agent: &Agent) -> bool {
     let lineup = s.lineup(child);
     let mut doubtful = lineup.doubtful.iter();
@@ -392,7 +392,7 @@ fn prepare_agent(
     agent: &Agent,
     plan: &mut Plan,
 ) {
-    // The VM was given up, and its Agent comes late: the VM actor fences the Agent and removes the VM.
+    // The VM was given up, and its Agent comes late. The VM actor fences the Agent and removes the VM.
     if child.given_up {
         return;
     }

@@ -1,4 +1,4 @@
-//! The plan, tested: single edges, promises over all worlds, and properties.
+//! Tests of the plan: single edges, guarantees over all worlds, and properties.
 
 mod crowd;
 mod edges;

@@ -1,4 +1,4 @@
-//! What goes side by side, and what a failure leaves out.
+//! Which actions run side by side, and what a failure leaves out.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ async fn nothing_is_made_for_one_that_could_not_be_pinned() {
     assert_eq!(pinned.as_deref(), Some("a"));
 }
 
-/// What stands between the pin and the VsphereAgent makes no difference.
+/// Other actions between the pin and the VsphereAgent make no difference.
 #[tokio::test]
 async fn nothing_is_made_for_one_that_could_not_be_pinned_however_far_apart() {
     let bench = Bench::new();
@@ -109,7 +109,7 @@ async fn nothing_is_made_for_one_that_could_not_be_pinned_however_far_apart() {
     assert!(!effects.contains(&EffectKind::CreateChild), "{effects:?}");
 }
 
-/// A watch that lags by a minute costs one write of each, not one for each pass.
+/// A watch that is late by a minute costs one write of each, not one for each pass.
 #[tokio::test]
 async fn what_was_begun_is_not_begun_again_while_it_is_not_in_sight() {
     let bench = Bench::new();

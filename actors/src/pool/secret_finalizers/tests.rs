@@ -1,4 +1,4 @@
-//! What is needed, and which Secrets are held and let go on the way there.
+//! Which Secrets are needed, held and released.
 
 use agent_forge_crds::pool::CredentialsSecretRef;
 
@@ -103,7 +103,7 @@ fn entry(held: bool) -> HeldSecret {
     }
 }
 
-/// What a pass over the Secrets of a pool did and left on record. `checked`: so many seconds ago.
+/// What a pass over the Secrets of a pool did and left on record. `checked`: that many seconds ago.
 async fn tended(
     living: bool,
     record: Vec<HeldSecret>,
@@ -203,7 +203,7 @@ async fn a_secret_elsewhere_that_does_not_admit_the_pool_gets_no_finalizer() {
     let (told, kept) = tended(true, vec![], None, elsewhere).await;
     assert_eq!((told, kept), (vec![Record], vec![not_held.clone()]));
 
-    // It did admit the pool once: what nobody can log in with need not stay.
+    // It did admit the pool once. A Secret that gives no login need not stay.
     let held = HeldSecret {
         held: true,
         ..not_held.clone()

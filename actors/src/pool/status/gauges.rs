@@ -50,7 +50,7 @@ pub fn gauges(s: &Observed, plan: &Plan) -> PoolGauges {
     }
 }
 
-/// What metrics show of the pool beside its counts; `status` as it reads now.
+/// What metrics show of the pool beside its counts. `status`: the status as it is now.
 #[must_use]
 pub fn view(s: &Observed, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolView {
     let oldest = |wanted: &dyn Fn(&Demand) -> bool| {
@@ -89,8 +89,8 @@ pub fn view(s: &Observed, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
     view
 }
 
-/// Why each machine waits, by name: a VsphereAgent has the name of its AgentMachine. The pool's reason comes first, as in its
-/// Event.
+/// Why each machine waits, by name: a VsphereAgent has the name of its AgentMachine. The pool's reason comes first, as
+/// in its Event.
 fn reasons<'a>(s: &'a Observed, plan: &'a Plan) -> BTreeMap<&'a str, &'a str> {
     let mut all: BTreeMap<&str, &str> = BTreeMap::new();
     for row in &plan.waiting {
@@ -105,8 +105,9 @@ fn reasons<'a>(s: &'a Observed, plan: &'a Plan) -> BTreeMap<&'a str, &'a str> {
     all
 }
 
-/// A user waits for it until it is ready, whatever its provider reports: a provider that cannot even look for an Agent does not
-/// report that it waits for one. One that is being deleted, is paused or has no Machine is not missed.
+/// A user waits for it until it is ready, whatever its provider reports. A provider that cannot even look for an Agent
+/// does not report that it waits for one. An AgentMachine that is being deleted, is paused or has no Machine does not
+/// count.
 fn is_missed(c: &Demand) -> bool {
     let quiet = matches!(
         c.state,

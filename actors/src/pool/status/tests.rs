@@ -1,4 +1,4 @@
-//! Planned actions and counts, as tables: what is so, and what the pool says of it.
+//! Planned actions and counts as tables: the facts, and the status of the pool for them.
 
 use agent_forge_crds::{
     external::agent_machine::{AGENT_RESERVED, AgentMachine, PAUSED_ANNOTATION},
@@ -35,7 +35,7 @@ fn pin(am: &mut AgentMachine) {
     );
 }
 
-/// Its Machine and AgentMachine are gone, and nobody took its VM over in time.
+/// Its Machine and AgentMachine are gone, and no other one took its VM over in time.
 fn abandoned() -> World {
     with(World::discovered("a"), |w| {
         w.agent_machines.clear();
@@ -117,7 +117,7 @@ fn each_planned_action_names_its_object_and_why() {
     }
 }
 
-/// One AgentMachine for each thing that is counted, in the order of its making.
+/// One AgentMachine for each count, in the order of their creation.
 fn crowd() -> World {
     let mut world = World::waiting(&[
         "asks",
@@ -139,7 +139,7 @@ fn crowd() -> World {
         reserve(am, agent);
     }
     serves.status.get_or_insert_default().ready = Some(true);
-    // It reports something, but not that it waits.
+    // It has a condition, but not the one that says that it waits.
     stands_by.status.get_or_insert_default().conditions =
         vec![condition(AGENT_RESERVED, "False", "AgentNotYetFound")];
     delete(leaves);
@@ -168,14 +168,14 @@ fn each_state_of_capacity_counts_what_it_is_called() {
     let observed = world.observed();
     let counted = gauges(&observed, &plan(&observed));
     let expected = PoolGauges {
-        // All but the one that is being deleted.
+        // All except the one that is being deleted.
         desired: 7,
         agent_machines: 7,
         // asks, asks-too, building, registered
         waiting_agent_machines: 4,
-        // All but the one that serves.
+        // All except the one that serves.
         unready_agent_machines: 6,
-        // Those that wait, and the one that stands by.
+        // Those that wait, and the one that asks for nothing yet.
         without_agent: 5,
         // registered, joins, serves, metal
         matching_agents: 4,
@@ -243,7 +243,7 @@ fn a_machine_that_waits_for_two_reasons_is_counted_once() {
 #[test]
 fn whoever_is_missed_is_told_of_whatever_its_provider_says() {
     type Change = fn(&mut World);
-    // Whether it is told of as without a host, and as not ready.
+    // Whether it counts as without a host, and as not ready.
     let cases: [(&str, Change, [bool; 2]); 8] = [
         ("it asks", |_| {}, [true, true]),
         (

@@ -30,7 +30,7 @@ pub(super) fn verdicts(s: &Observed, plan: &Plan, outcome: &Outcome, g: &PoolGau
         capacity(g, plan),
         vsphere(s, outcome),
     ];
-    // A pool that is being deleted asks for no ISO any more: the condition stays as it was.
+    // A pool that is being deleted no longer asks for an ISO: the condition stays as it was.
     if s.pool.metadata.deletion_timestamp.is_none() {
         let before = s.pool.status.as_ref();
         let before = before.and_then(|st| find_condition(&st.conditions, conditions::ISO_READY));
@@ -182,7 +182,8 @@ fn vsphere(s: &Observed, outcome: &Outcome) -> Row {
         "vCenter answers and everything named in spec.vsphere was found so far"
     };
     let mut words = words.to_owned();
-    // Accepted for objects of the predecessor (ADR 14): who sets it expects something of it.
+    // Accepted for objects of the predecessor (ADR 14). A person who sets it expects an effect, so the condition names
+    // it.
     let prefix = s.pool.spec.template.name_prefix.as_deref();
     if let Some(prefix) = prefix.filter(|prefix| !prefix.is_empty()) {
         words.push_str(&format!(
@@ -192,10 +193,10 @@ fn vsphere(s: &Observed, outcome: &Outcome) -> Row {
     row(true, reason::READY, words)
 }
 
-/// What failed at vCenter for the ISO or a VsphereAgent, as reason and sentence. A failure that concerns all comes first: otherwise
-/// a tag of one VM would hide from the alerts that a privilege is lost.
+/// What failed at vCenter for the ISO or a VsphereAgent, as reason and sentence. A failure that concerns all VMs comes
+/// first. Otherwise a failed tag of one VM would hide a lost privilege from the alerts.
 fn met_at_vcenter(s: &Observed, outcome: &Outcome) -> Option<(String, String)> {
-    // An ISO that cannot be stored for a reason of vCenter is a failure of vCenter too.
+    // An ISO that cannot be stored because of vCenter is a failure of vCenter too.
     let iso = match &outcome.iso {
         Some(IsoState::Failed(t)) if t.side == ErrorSource::Vsphere => {
             let datastore = &s.pool.spec.vsphere.iso_datastore;
@@ -216,10 +217,13 @@ fn met_at_vcenter(s: &Observed, outcome: &Outcome) -> Option<(String, String)> {
     iso.into_iter().chain(of_children).min_by_key(of_one)
 }
 
-/// `before`: what the condition says so far. A try follows the one that failed after two seconds and may fail after
-/// minutes only: the reason of the last failure stands until one succeeds, or nobody would ever read it. What kept the pool
-/// from asking at all is over once it asks. And what lay there lies there until a look says otherwise: each start of the
-/// operator begins with such a look, and would unsay and say it again.
+/// The row for the ISO. `before`: what the condition says so far.
+///
+/// - A new try starts two seconds after a failure, and may fail only after minutes. So the reason of the last failure
+///   stays until a try succeeds; otherwise people would hardly see it.
+/// - A reason that kept the pool from asking at all is over once the pool asks.
+/// - A file that was there counts as there until a look shows otherwise. Each start of the operator begins with such a
+///   look, and otherwise the condition would flicker.
 fn iso(outcome: &Outcome, before: Option<&Condition>) -> Row {
     let under_way = [
         reason::ISO_UPLOADING,
@@ -300,8 +304,8 @@ fn iso(outcome: &Outcome, before: Option<&Condition>) -> Row {
     }
 }
 
-/// What keeps the pool from being ready: its own end, what failed, or the first condition that does not hold. Capacity
-/// is none of them: machines in the making are its work.
+/// Why the pool is not ready: its own end, a failure, or the first condition that does not hold. Capacity does not
+/// count: machines in the making are normal work.
 pub(super) fn overall(
     status: &VsphereAgentPoolStatus,
     s: &Observed,

@@ -21,7 +21,7 @@ use crate::{
     vm::testing::Bench,
 };
 
-/// The action carried out in one pass after the other, the first of which is refused.
+/// The action is carried out in one pass after the other. The first try is refused.
 async fn refused_once(world: &World, kind: EffectKind, action: Action) -> Vec<Span> {
     let bench = Bench::new();
     bench.hub.with(|o| {
@@ -69,7 +69,7 @@ async fn an_action_that_failed_says_so_and_its_next_try_that_it_is_one() {
     };
     let spans = refused_once(&world, EffectKind::PinSelector, pin).await;
     assert_told(&spans, "machine.pin");
-    // What does not begin a machine is carried out elsewhere.
+    // An action that does not start a machine is placed elsewhere in the trace.
     let prepare = Action::Prepare {
         patch: approval(&world.agents[0]),
         child: ManagedVm::read(Arc::new(world.children[0].clone())),
@@ -101,7 +101,7 @@ async fn what_is_not_planned_any_more_is_not_tried_again() {
     assert_eq!(said, [vec!["fault"], vec![]]);
 }
 
-/// Every ISO is on its way.
+/// An ISO cache where every ISO is on its way.
 struct OnTheirWay;
 
 #[async_trait]
@@ -178,7 +178,7 @@ async fn a_machine_that_goes_without_a_vsphere_agent_has_its_waits_and_its_root(
 async fn what_a_live_look_held_back_says_so() {
     let bench = Bench::new();
     let world = World::discovered("a");
-    // The VsphereAgent is gone; the watch has not shown it yet.
+    // The VsphereAgent is gone, and the watch has not shown it yet.
     bench.hub.with(|o| o.agents.clone_from(&world.agents));
     let prepare = [Action::Prepare {
         patch: approval(&world.agents[0]),

@@ -7,7 +7,7 @@ use crate::{
     testing::{AGE, CONTROL_PLANE, World, agent_on, at, child, child_with_vm, reserve},
 };
 
-/// One pool, looked at again and again.
+/// One pool that is looked at again and again.
 #[derive(Default)]
 struct Desk(Unanswered);
 
@@ -24,7 +24,7 @@ impl Desk {
     }
 }
 
-/// An AgentMachine that waits for another pool to let go of it.
+/// An AgentMachine that waits until another pool releases it.
 fn contested() -> World {
     let mut world = World::waiting(&["a"]);
     let mut other = world.pool.clone();
@@ -54,7 +54,7 @@ fn one_that_is_deleted_while_it_waits_is_told_once_with_its_deletion() {
     assert_eq!(desk.look(&world, 7250).ended, []);
     assert_eq!(desk.look(&world, 7273).ended, ended(AGE + 7210, false));
     assert_eq!(desk.look(&world, 7274), Look::default(), "once");
-    // Until then another pool may tell the same.
+    // Until then another pool may export the same.
     assert_eq!(desk.look(&world, 7333).forgotten, ["am-a"]);
     assert_eq!(desk.look(&world, 7400), Look::default());
 }
@@ -84,14 +84,14 @@ fn one_that_gets_a_host_from_elsewhere_came_to_something() {
 fn of_one_that_has_or_had_a_vsphere_agent_that_one_tells() {
     let (mut desk, mut world) = (Desk::default(), contested());
     desk.look(&world, 0);
-    // It appears only when its AgentMachine is gone: the answer to its making was lost.
+    // Its VsphereAgent appears only after its AgentMachine is gone: the reply to the create was lost.
     let machines = std::mem::take(&mut world.agent_machines);
     desk.look(&world, 10);
     world.children = vec![child("a")];
     desk.look(&world, 30);
     world.children.clear();
     assert_eq!(desk.look(&world, 200), Look::default());
-    // And one whose VsphereAgent went before it.
+    // The same with a VsphereAgent that was deleted before its AgentMachine.
     let (mut desk, mut world) = (Desk::default(), contested());
     world.agent_machines = machines;
     world.children = vec![child("a")];

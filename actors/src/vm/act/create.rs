@@ -1,4 +1,4 @@
-//! The one create: its task, what its failure tells, the next attempt.
+//! The one create of an attempt: its task, what its failure means, and the next attempt.
 
 use std::{sync::Arc, time::Duration};
 
@@ -65,7 +65,7 @@ impl Executor<'_> {
         let mut recorded = vm;
         recorded.task_id = Some(task.0.clone());
         let saved = self.save(EffectKind::RecordTask, recorded, memory).await;
-        // Whether or not the id was recorded, the task runs: its end is awaited first.
+        // The task runs whether or not its id was recorded. The actor waits for its end first.
         let observed = match saved {
             Ok(object) => Observed::gather(self.context.view.as_ref(), object),
             Err(_) => Observed::gather(self.context.view.as_ref(), child.object.clone()),
@@ -79,7 +79,7 @@ impl Executor<'_> {
         .await
     }
 
-    /// What vCenter refused rests, and nobody waits for a slot for it.
+    /// A create that vCenter refused is not repeated for a while. Until then the actor asks for no slot.
     pub(super) fn may_create(&self, memory: &Memory) -> Result<(), ReconcileError> {
         let now = self.context.clock.monotonic();
         let refused = memory.create_refused.as_ref();
@@ -92,8 +92,8 @@ impl Executor<'_> {
         }
     }
 
-    /// Waits for the end of a create. It has its slot as long as it runs, however often the wait is taken up again, and
-    /// whoever began it: a process that is new counts what an earlier one left running.
+    /// Waits for the end of a create. The create holds its slot as long as it runs, even if another pass or another
+    /// process started it. A new process counts the creates that an earlier one left running.
     pub(super) async fn finish_task(&self, memory: &mut Memory, task: &TaskRef) -> Done {
         let session = self.session().await?;
         let count = || Arc::new(session.slots().count());
@@ -127,7 +127,7 @@ impl Executor<'_> {
                 Ok(StepOutcome::Object(self.observed.child.object.clone()))
             }
             Ok(Ok(TaskEnd::Success(None) | TaskEnd::Vanished)) => self.forget_task(memory).await,
-            // Whatever keeps us from hearing of its end, the task goes on.
+            // Even if its end cannot be observed, the task still runs.
             Err(e) => {
                 memory.running = Some(slot);
                 Err(e.into())
@@ -148,7 +148,7 @@ impl Executor<'_> {
         ))
     }
 
-    /// A create that did not work: whose is the name, whose are the files, or what else is wrong.
+    /// A create failed. Finds out why: a taken name, existing files, or another cause.
     pub(super) async fn create_failed(
         &self,
         memory: &mut Memory,
@@ -171,7 +171,7 @@ impl Executor<'_> {
                         at: now,
                     },
                 };
-                // That create made nothing; one before it, whose outcome nobody knows, may still land.
+                // This create made nothing. An earlier one whose outcome is unknown may still make a VM.
                 memory.create_not_sent =
                     only_create && matches!(memory.seen, Ownership::Foreign { .. });
                 Ok(StepOutcome::Same)
@@ -180,7 +180,8 @@ impl Executor<'_> {
                 let found = session.find_by_uuid(self.uuid()?).await?;
                 memory.seen = ownership::judge(found, &self.expected(), &Ownership::NotAsked, now);
                 memory.proof_at = Some(now);
-                // Left by a create of this attempt that failed, or that still runs: time tells (`step`).
+                // The files belong to a create of this attempt that failed, or that still runs. Only time shows which
+                // (`step`).
                 memory.path_taken = true;
                 Ok(match memory.seen {
                     Ownership::Absent { .. } => StepOutcome::Pause(PROOF_PAUSE),
@@ -190,7 +191,7 @@ impl Executor<'_> {
             _ => {
                 let made_nothing = !e.outcome_unknown();
                 let trouble = self.refused_field(e);
-                // One before it, whose outcome nobody knows, may still land.
+                // An earlier create whose outcome is unknown may still make a VM.
                 memory.create_not_sent = made_nothing && only_create;
                 if made_nothing && refuses_the_place(&trouble) {
                     memory.create_refused = Some(Refused {
@@ -205,7 +206,8 @@ impl Executor<'_> {
         }
     }
 
-    /// The failure of a create; where vCenter names a property that comes from the spec, with that field and its value.
+    /// The failure of a create. If vCenter names a property that comes from the spec, the failure names that field and
+    /// its value.
     fn refused_field(&self, e: VcError) -> ReconcileError {
         if let Some(Fault::ManagedObjectNotFound(Some(gone))) = e.fault()
             && self.place().is_ok_and(|place| place.folder == *gone)
@@ -234,7 +236,7 @@ impl Executor<'_> {
         trouble
     }
 
-    /// Where would it be placed now? Only reads, but for a folder that is missing.
+    /// Resolves the place again, to compare it with the recorded one. It only reads, but it creates a missing folder.
     pub(super) async fn place_again(&self, memory: &mut Memory) -> Done {
         let request = request::place_request(self.pool()?)?;
         let session = self.session().await?;
@@ -265,14 +267,14 @@ impl Executor<'_> {
     }
 }
 
-/// Whether the refusal may be one of the place: of what was asked for, or of what is there; not of the session, and not
-/// of the gate.
+/// Whether the refusal may be about the place: what was asked for, or what exists there. Failures of the session and of
+/// the gate are not.
 fn refuses_the_place(trouble: &ReconcileError) -> bool {
     matches!(trouble.class, Class::Blocked)
         || trouble.class == Class::Transient && !PASSING.contains(&trouble.reason.as_str())
 }
 
-/// Refusals that say nothing of the place.
+/// Refusals that are not about the place.
 const PASSING: [&str; 6] = [
     reason::VCENTER_UNREACHABLE,
     "EffectHeld",

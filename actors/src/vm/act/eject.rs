@@ -1,4 +1,4 @@
-//! The CD-ROM drive of an installed host is emptied: the only write to a VM that serves, but for the mark of a take-over.
+//! Empties the CD-ROM drive of an installed host. A VM that serves gets only one other write: the mark of a take-over.
 
 use agent_forge_crds::{
     Time,
@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl Executor<'_> {
-    /// Takes the ISO out, after a live look at the Agent: while it installs, it reads from there.
+    /// Takes the ISO out, after a live check of the Agent. During the installation the guest still reads from the ISO.
     pub(super) async fn eject(&self, memory: &mut Memory) -> Done {
         let shown = self.shown(memory)?;
         let agent = self.observed.agent.as_ref();
@@ -54,8 +54,8 @@ impl Executor<'_> {
         ))
     }
 
-    /// Finishes what the predecessor began, whose record says that vCenter was asked. Only the ISO on record goes, out of
-    /// the drive on record: what somebody has put in since stays.
+    /// Finishes an ejection that the predecessor began, according to its record. Only the recorded ISO is removed, and
+    /// only from the recorded drive. A disc that a person has inserted since then stays.
     pub(super) async fn finish_ejection(&self, memory: &mut Memory) -> Done {
         let shown = self.shown(memory)?;
         let mut record = self.observed.record();
@@ -79,7 +79,7 @@ impl Executor<'_> {
         };
         set_condition(&mut record.conditions, &update, &time);
         let mut vm = self.vm();
-        // The predecessor begins none before the Agent is installed.
+        // The predecessor starts no ejection before the Agent is installed.
         vm.iso_ejected = Some(true);
         record.vm = Some(vm);
         let kind = EffectKind::RecordObservation;
@@ -98,7 +98,7 @@ impl Executor<'_> {
     ) -> Result<(), ReconcileError> {
         let effect = self.effect(EffectKind::EjectIso);
         let work = session.eject_isos(&effect, &shown.moref, isos);
-        // It holds one of vCenter's task slots; a task that goes on is met again by the next try.
+        // The ejection holds one of vCenter's task slots. If the task takes too long, the next try finds it again.
         let (ended, busy) = match tokio::time::timeout(TASK_PATIENCE, work).await {
             Ok(Err(e)) => {
                 let busy = matches!(e.fault(), Some(Fault::TaskInProgress));
@@ -124,7 +124,7 @@ impl Executor<'_> {
             ),
             class,
         });
-        // Nobody waits for it: it is left alone from the first refusal on.
+        // No other step waits for the ejection, so it rests after the first refusal.
         memory.busy = ended.as_ref().err().filter(|_| busy).map(|t| {
             let now = self.context.clock.monotonic();
             Busy::for_long(effect.kind, reason::EJECT_FAILED, t.message.clone(), now)

@@ -1,4 +1,4 @@
-//! Finding the VM: by its reference, by uuid and marker, or, for a record of the predecessor, by proof.
+//! Finds the VM: by its reference, by uuid and marker, or, for a record of the predecessor, by proof.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ impl Executor<'_> {
             let elsewhere = self.elsewhere(session.as_ref(), &place, memory, now);
             told = elsewhere.await?.unwrap_or(told);
         }
-        // What has the recorded reference is not proven to be another VM: ours may have lost its uuid and mark.
+        // The VM at the recorded reference is not proven to be another one: our VM may have lost its uuid and its mark.
         if matches!(told, Ownership::Absent { .. })
             && matches!(at_reference, Ownership::Foreign { .. })
         {
@@ -72,8 +72,8 @@ impl Executor<'_> {
         Ok(StepOutcome::Same)
     }
 
-    /// What there is of the VM although no search by uuid finds it, anywhere in vCenter: one that carries our marker, or
-    /// one without configuration that may be ours. `None`: nothing.
+    /// A VM that no search by uuid finds, anywhere in vCenter: one that carries our marker, or one without
+    /// configuration that may be ours. `None`: there is no such VM.
     async fn elsewhere(
         &self,
         session: &dyn VCenter,
@@ -122,8 +122,9 @@ impl Executor<'_> {
         placement.and_then(|p| p.folder).unwrap_or_default()
     }
 
-    /// Whoever had our name when ours was refused, where it still has it: no need to ask by another create. Of no interest
-    /// to one that goes, which asks whether ours exists.
+    /// The VM that had our name when our create was refused, if it still has that name. Then no other create is needed
+    /// to find that out. A VM that is to be removed does not need this: there the question is only whether our VM
+    /// exists.
     async fn holder(
         &self,
         seen: &Ownership,
@@ -145,8 +146,8 @@ impl Executor<'_> {
         Ok(shown.filter(|vm| ownership::still_holds(vm, &child.vm_name, &place.folder)))
     }
 
-    /// What `cleanupPolicy: Retain` keeps is left to people: its mark says so, and no scan calls it nobody's. How that went
-    /// the VM itself tells.
+    /// Marks a VM that `cleanupPolicy: Retain` keeps as left to people, so that no scan reports it as an orphan. A look
+    /// at the VM shows whether the mark was written.
     pub(super) async fn disown(&self, memory: &mut Memory) -> Done {
         let shown = self.shown(memory)?;
         let session = self.session().await?;
@@ -163,7 +164,7 @@ impl Executor<'_> {
         Ok(StepOutcome::Same)
     }
 
-    /// Proof for a record of the predecessor ([`seen::prove`]), then mark and notes.
+    /// Proves the VM of a predecessor's record ([`ownership::prove`]), then writes mark and notes.
     pub(super) async fn take_over(&self, memory: &mut Memory) -> Done {
         let now = self.context.clock.monotonic();
         if let Some(left) = rest_of_proof(memory, now) {
@@ -179,7 +180,7 @@ impl Executor<'_> {
             .placer
             .place(session.clone(), effect, request.clone())
             .await?;
-        // The record does not say in which datacenter, and the pool's spec may have been edited since.
+        // The record does not name the datacenter, and the pool's spec may have changed since.
         let found = session.find_by_uuid(self.uuid()?).await?;
         let marker = self.marker();
         if found.is_empty()
@@ -214,7 +215,7 @@ impl Executor<'_> {
         if proven.marker.as_ref() != Some(&marker) {
             let kind = EffectKind::Reconfigure;
             let effect = self.effect(kind);
-            // What people wrote there stays: the predecessor then goes by the uuid alone, as its earlier releases did.
+            // Notes that people wrote stay. The predecessor then uses the uuid alone, as its earlier releases did.
             let notes = proven.notes == Notes::Empty;
             let mark = Mark::Owned(marker.clone());
             let started = session.stamp_marker(&effect, &proven.moref, &mark, notes);
@@ -226,13 +227,13 @@ impl Executor<'_> {
                     proven.notes = Notes::OfAgent(marker.uid.clone());
                 }
                 TaskEnd::Success(_) => {}
-                // Nobody knows how it ended: the VM is proven anew, with the mark or without.
+                // The outcome is unknown: the VM is proven again, with or without the mark.
                 TaskEnd::Vanished => return Ok(StepOutcome::Same),
             }
         }
         let mut record = self.observed.record();
         record.cluster_id = Some(self.context.view.cluster_id());
-        // One that was only planned is no more: whether a drive is emptied is `spec.iso.ejectAfterInstall`'s word again.
+        // An ejection that was only planned is dropped: `spec.iso.ejectAfterInstall` decides again.
         record.iso_ejection = record.iso_ejection.filter(|e| e.disconnect_started);
         vm.owner_uid = match &proven.notes {
             Notes::OfAgent(uid) => Some(uid.clone()),
@@ -258,7 +259,7 @@ impl Executor<'_> {
     }
 }
 
-/// What is left of the pause between two proofs of absence.
+/// The time left of the pause between two proofs of absence.
 fn rest_of_proof(memory: &Memory, now: Duration) -> Option<Duration> {
     let at = memory
         .proof_at

@@ -1,4 +1,4 @@
-//! Giving a VM up whose Agent did not register in time: live proof first, then the record that cannot be taken back.
+//! Gives up a VM whose Agent did not register in time. First a live proof, then the record, which is final.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl Executor<'_> {
-    /// Live: Agents that run on this VM, or may, wherever its pool's Agents are.
+    /// Reads live the Agents that run on this VM, or may, in all namespaces where Agents of its pool are.
     pub(super) async fn live_agents_of_vm(&self) -> Result<Vec<Arc<Agent>>, ReconcileError> {
         let child = &self.observed.child;
         let Some(identity) = &child.identity else {
@@ -60,7 +60,7 @@ impl Executor<'_> {
             let is_shown = |shown: &Arc<Agent>| shown.metadata.uid == agent.metadata.uid;
             let lost = is_abandoned(&agent) && self.observed.possible.iter().any(is_shown);
             if !allowed && !lost {
-                // It came after all, or it answers again; the watch will show it.
+                // The Agent registered after all, or answers again. The watch will show it.
                 memory.agent_seen = true;
                 return Ok(StepOutcome::Pause(Duration::from_secs(2)));
             }

@@ -1,4 +1,5 @@
-//! Intent before effect: the finalizer, and identity and place, recorded before the first vCenter write (reliability.md: intent before effect).
+//! Intent before effect: finalizer, identity and place are recorded before the first write to vCenter. So a process
+//! that dies in between leaves no VM that the next process cannot find.
 
 use agent_forge_crds::{
     names::AGENT_FINALIZER,
@@ -29,7 +30,7 @@ impl Executor<'_> {
             .cluster
             .patch_child(&self.effect(EffectKind::AddFinalizer), &self.at(), &patch)
             .await?;
-        // The watch brings the object back with it.
+        // The watch then shows the object with its finalizer.
         Ok(StepOutcome::Pause(Duration::from_secs(2)))
     }
 
@@ -56,7 +57,7 @@ impl Executor<'_> {
         let cluster_id = self.context.view.cluster_id();
         vm.bios_uuid = Some(BiosUuid::derive(&cluster_id, &child.uid, attempt).to_string());
         vm.attempt = i32::try_from(attempt).ok();
-        // As the predecessor would: it finds the VM by its notes when it takes back over.
+        // Written in the predecessor's form: if it takes over again, it finds the VM by its notes.
         vm.owner_uid = Some(child.uid.clone());
         vm.source = Some(SOURCE_VSPHERE_AGENT.to_owned());
         let uid8: String = child.uid.chars().filter(|c| *c != '-').take(8).collect();
@@ -70,7 +71,7 @@ impl Executor<'_> {
             name: secret.name,
             namespace: Some(secret.namespace),
         });
-        // What it boots from, and so whose Agent its guest will be.
+        // The ISO that the VM boots from. It decides for which InfraEnv the guest registers its Agent.
         let iso = pool.status.as_ref().and_then(|s| s.iso.as_ref());
         vm.infra_env_ref = iso.and_then(|iso| iso.infra_env_ref.clone());
         let mut record = self.observed.record();
@@ -80,7 +81,7 @@ impl Executor<'_> {
             .save_record(EffectKind::RecordIdentity, record, memory)
             .await?;
         memory.forget_vm();
-        // Of a record that was lost, the VM may be there.
+        // If the record was lost, the VM may exist already.
         memory.create_not_sent = !lost;
         Ok(StepOutcome::Object(next))
     }

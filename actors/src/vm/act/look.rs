@@ -1,7 +1,7 @@
-//! The last look before a VM is switched off or destroyed: all that its end depends on, read live, and the VM itself; then
-//! the pure decision once more, made from that; then the call.
+//! The last look before a VM is switched off or destroyed. The actor reads everything that the decision depends on
+//! live, and the VM itself. It then makes the pure decision once more from that, and sends the call.
 //!
-//! Guarantee: the slot is held by then, and nothing is awaited between the look at the VM and the call.
+//! Guarantee: the actor holds the slot by then, and awaits nothing between the look at the VM and the call.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -38,13 +38,13 @@ use crate::{
     },
 };
 
-/// The VM as it is now, and the way to it.
+/// The VM as it is now, and the session that shows it.
 pub(super) struct Looked {
     pub(super) session: Arc<dyn VCenter>,
     pub(super) shown: VmObservation,
 }
 
-/// What the API server holds of all that the end of a VM depends on.
+/// What the API server has of all that decides about the end of a VM.
 pub(super) struct Live {
     /// Namespaces whose Agents were listed.
     homes: BTreeSet<String>,
@@ -58,8 +58,8 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// The AgentMachine that the VM is for, where neither that nor its Machine is on its way out: until its Machine is gone,
-    /// the provider does not delete it, and it names an Agent that it has unbound already.
+    /// The AgentMachine that the VM is for, if neither it nor its Machine is being deleted. The provider deletes the
+    /// AgentMachine only after the Machine is gone. Until then it may still name an Agent that it has already unbound.
     pub(super) fn living_agent_machine(&self, child: &ManagedVm) -> Option<&AgentMachine> {
         let record = child.agent_machine.as_ref()?;
         let home = self.control_plane.as_deref()?;
@@ -136,7 +136,7 @@ impl Executor<'_> {
     /// The look before `step`, which is a power-off or a destruction.
     ///
     /// # Errors
-    /// What keeps the VM, by what was read; the outer result. What is to be done instead is the inner one.
+    /// The outer result says what keeps the VM, by what was read. The inner result says what to do instead.
     pub(super) async fn last_look(
         &self,
         memory: &mut Memory,
@@ -168,7 +168,7 @@ impl Executor<'_> {
         let found = shown.into_iter().collect();
         let seen = ownership::judge(found, &self.expected(), &Ownership::NotAsked, now);
         let Ownership::Ours(shown) = &seen else {
-            // Not there, or another VM under its reference: it is looked for.
+            // The VM is missing, or another VM has its reference: the next step looks for it.
             memory.seen = Ownership::NotAsked;
             return Ok(Err(StepOutcome::Same));
         };
@@ -189,18 +189,18 @@ impl Executor<'_> {
                 reason,
                 message,
             )),
-            // By the VM alone: it is off already, or on again.
+            // Only the VM changed: it is off already, or on again.
             Step::PowerOff | Step::Destroy => Ok(Err(StepOutcome::Same)),
-            // The watch will show why.
+            // The watch will show the reason.
             _ => Ok(Err(StepOutcome::Pause(SOON))),
         }
     }
 }
 
-/// Until the watch shows what a look showed.
+/// How long until the watch shows what a look showed.
 const SOON: Duration = Duration::from_secs(2);
 
-/// Those that matter for whoever may run on the VM.
+/// The AgentMachines that matter for an Agent that may run on the VM.
 fn wanted_agent_machines(
     child: &ManagedVm,
     agents: &[Arc<Agent>],

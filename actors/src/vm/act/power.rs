@@ -1,4 +1,4 @@
-//! What is done to the VM that is proven ours: boot order, power, destruction, tags; and recording what vCenter shows.
+//! What is done to a VM that is proven ours: boot order, power, destruction and tags. Also records what vCenter shows.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::{
 
 /// Rest between two tries to switch a suspended VM off.
 const SUSPENDED_PAUSE: Duration = Duration::from_secs(10);
-/// MAC addresses that are kept on record, the VM's own first.
+/// Most MAC addresses that are kept on record, the VM's own first.
 const MOST_MACS: usize = 16;
 
 impl Executor<'_> {
@@ -35,14 +35,15 @@ impl Executor<'_> {
         }
     }
 
-    /// The VM as it was last seen, and the way to it.
+    /// The VM as it was last seen, and its session.
     pub(super) async fn as_seen(&self, memory: &Memory) -> Result<Looked, ReconcileError> {
         let shown = self.shown(memory)?;
         let session = self.session().await?;
         Ok(Looked { session, shown })
     }
 
-    /// Whether that VM, as it is now, is ours: after a vCenter came back from a backup a reference may lead to another one.
+    /// Whether that VM, as it is now, is ours. After a vCenter was restored from a backup, a reference may lead to
+    /// another VM.
     pub(super) async fn is_still_ours(
         &self,
         session: &dyn VCenter,
@@ -65,7 +66,7 @@ impl Executor<'_> {
             .await??
         {
             TaskEnd::Success(_) => {}
-            // Nobody knows how it ended: the VM itself tells.
+            // The outcome is unknown: a look at the VM shows it.
             TaskEnd::Vanished => return Ok(StepOutcome::Same),
         }
         shown.boot_order = keys
@@ -102,12 +103,12 @@ impl Executor<'_> {
             Ok(TaskEnd::Success(_)) => {}
             Ok(TaskEnd::Vanished) => return Ok(StepOutcome::Same),
             Err(e) => match e.fault() {
-                // It never ran so far.
+                // The request failed, so the VM has not run yet.
                 Some(fault) if kind == EffectKind::PowerOn && !is_on_already(fault) => {
                     memory.switched_on_at = None;
                     return Err(e.into());
                 }
-                // It is looked at before anything else; one that is suspended is given a moment, and not tried for ever.
+                // The VM is looked at before anything else. A suspended VM is given some time, but not unlimited tries.
                 Some(Fault::InvalidPowerState { .. }) => {
                     memory.seen = Ownership::NotAsked;
                     if kind == EffectKind::PowerOff && shown.power == PowerState::Suspended {
@@ -146,7 +147,7 @@ impl Executor<'_> {
         vm.instance_uuid.clone_from(&shown.instance_uuid);
         let before = std::mem::take(&mut vm.mac_addresses);
         vm.mac_addresses = shown.macs.iter().map(ToString::to_string).collect();
-        // The Agent of a card that somebody replaced is this VM's as well.
+        // An Agent with the MAC address of a replaced network card belongs to this VM as well.
         let known = vm.mac_addresses.clone();
         let replaced = before.into_iter().filter(|mac| !known.contains(mac));
         vm.mac_addresses.extend(replaced);
@@ -161,8 +162,9 @@ impl Executor<'_> {
         vm
     }
 
-    /// Now, by the clock that stamps Agents: the VsphereAgent has its own creation from there, and this actor has counted since
-    /// it knows of that. Never later than it is, however our own clock goes.
+    /// Now, by the API server's clock, which also stamps the Agents. The VsphereAgent has its creation time from that
+    /// clock, and this actor has counted since it knows the object. The result is never later than the true time,
+    /// whatever the local clock shows.
     fn now_at_least(&self, memory: &Memory) -> Option<jiff::Timestamp> {
         let created = &self.observed.child.object.metadata.creation_timestamp;
         let known = memory.known_since?;
@@ -171,8 +173,9 @@ impl Executor<'_> {
         created.as_ref()?.0.checked_add(gone_by).ok()
     }
 
-    /// Since when Agents of this VM can be: when this actor switched it on; where another did, since its VsphereAgent is
-    /// there, for nobody knew its uuid before. `None` for a VM whose first start is past and was not recorded.
+    /// Since when Agents of this VM can exist. If this actor switched the VM on, since then. Otherwise since the
+    /// creation of its VsphereAgent, because its uuid was not known before. `None` if the first start is past and was
+    /// not recorded.
     fn first_start(&self, was: &VmStatus, memory: &Memory) -> Option<Time> {
         let is_first = was.attempt.is_some() && was.discovery_deadline.is_none();
         let created = self
@@ -192,7 +195,7 @@ impl Executor<'_> {
     pub(super) async fn record_vm(&self, memory: &mut Memory) -> Done {
         let mut shown = self.shown(memory)?;
         if shown.macs.is_empty() {
-            // Some MACs are given at power-on only.
+            // vCenter assigns some MAC addresses only at power-on.
             let again = self.session().await?.observe(&shown.moref).await?;
             shown = again.ok_or_else(|| {
                 ReconcileError::transient(ErrorSource::Vsphere, "VMMissing", "the VM vanished")
@@ -213,8 +216,9 @@ impl Executor<'_> {
             .and_then(|t| jiff::Timestamp::from_second(t.as_second()).ok())
             .map(Time);
         let was = self.vm();
-        // Tags go with the reference. What the predecessor left is not tagged. Where none is on record, this actor must have
-        // attached them: one that died after it may have left another VM behind than the one that was registered since.
+        // Tags depend on the reference of the VM. A VM that the predecessor left is not tagged. If no reference is on
+        // record, only this actor's memory proves the tags. A process that died meanwhile may have tagged a VM that was
+        // registered again under another reference since.
         let known = was
             .moref
             .as_ref()
@@ -235,7 +239,7 @@ impl Executor<'_> {
         if anew {
             vm.tags_missing = Some(true);
         }
-        // Proven there: whatever address it was made under.
+        // The VM is proven in this vCenter, whatever the address was when it was made.
         if let Some(reached) = &memory.reached {
             reached.record(&mut vm);
         }
@@ -245,8 +249,8 @@ impl Executor<'_> {
         ))
     }
 
-    /// Attaches the tags. One that does not run yet is switched on without them, should that fail, but not before the
-    /// record says so.
+    /// Attaches the tags. If that fails for a VM that does not run yet, it is switched on without them, but only after
+    /// the record says so.
     pub(super) async fn attach_tags(&self, memory: &mut Memory) -> Done {
         let pool = self.pool()?;
         let (vm, runs) = match &memory.seen {
@@ -266,13 +270,14 @@ impl Executor<'_> {
         let missed = std::mem::take(&mut memory.missed);
         let session = match self.session().await {
             Ok(session) => session,
-            // Without a session it is not switched on either.
+            // Without a session the VM cannot be switched on either.
             Err(t) if !runs => return Err(t),
             Err(t) => return Err(failed(t)),
         };
         match self.is_still_ours(session.as_ref(), &vm).await {
             Ok(true) => {}
-            // A vCenter that came back from a backup may not have it, or another VM under its reference: it is looked for.
+            // After a vCenter was restored from a backup, the VM may be missing or have another reference: the next
+            // step looks for it.
             Ok(false) => {
                 memory.missed = true;
                 memory.seen = Ownership::NotAsked;
@@ -301,7 +306,7 @@ impl Executor<'_> {
         };
         let trouble = failed(e.into());
         let mut record = self.vm();
-        // The status that says so records it with the same write.
+        // The status that names the failure records this in the same write.
         if runs || record.tags_missing == Some(true) {
             return Err(trouble);
         }

@@ -1,5 +1,5 @@
-//! Letting go: fence, live proof, the Agent's deletion, the finalizer; before that a live look for an Agent that the view
-//! does not show.
+//! Releases a VM and its record: fence, live proof, deletion of the Agent, removal of the finalizer. Before that, a
+//! live look finds an Agent that the cache does not show.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,24 +33,24 @@ pub(super) fn held(reason: &str, message: String) -> ReconcileError {
     ReconcileError::transient(ErrorSource::Upstream, reason, message)
 }
 
-/// What goes after a proof that nobody has an Agent of the VM.
+/// What is removed after a proof that no Machine uses the Agent of the VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goes {
-    /// The VM: an AgentMachine that is made meanwhile must not choose its Agent.
+    /// The VM: no AgentMachine that is made meanwhile may choose its Agent.
     Vm,
     /// The Agent alone.
     Agent,
 }
 
-/// Somebody claimed that Agent, or this AgentMachine chose it and is about to.
+/// That Agent is claimed, or this AgentMachine chose it and is about to claim it.
 pub(super) fn serves(agent: &Agent, agent_machine: Option<&AgentMachine>) -> bool {
     let chosen = agent_machine.and_then(AgentMachine::agent_ref);
     agent.is_claimed_or_bound() || chosen.is_some_and(|r| r.name == agent.name_any())
 }
 
 impl Executor<'_> {
-    /// No Agent that may run on this VM, or was last seen there, serves anybody, and the one that does run there is still
-    /// fenced (reliability.md: fence first) as `goes` needs it.
+    /// Proves that no Agent of this VM serves a Machine: none that may run there, and not the one that was last seen
+    /// there. Also proves that the Agent that does run there is still fenced, as far as `goes` needs it.
     pub(super) fn unbound(&self, live: &Live, goes: Goes) -> Result<(), ReconcileError> {
         let child = &self.observed.child;
         if child.forced {
@@ -71,7 +71,7 @@ impl Executor<'_> {
             if serves(agent, agent_machine) {
                 return Err(self.bound(&key, agent));
             }
-            // One that matches in part is not ours to fence, and serves nobody.
+            // An Agent that matches only in part is not ours to fence, and it serves no Machine.
             let doubtful = matches!(says, AgentMatch::Partly(_));
             let late = child.given_up && agent.spec.approved && !doubtful;
             let may_be_claimed = late || ours.as_ref() == Some(&key);
@@ -91,13 +91,13 @@ impl Executor<'_> {
         agents_home::names(self.observed.pool.as_deref(), &self.observed.child)
     }
 
-    /// THE rule's word on that Agent.
+    /// What the identity rule says about that Agent.
     fn says(&self, agent: &Agent) -> AgentMatch {
         let identity = self.observed.child.identity.as_ref();
         identity.map_or(AgentMatch::Other, |vm| agent_runs_on(agent, vm))
     }
 
-    /// What holds the VM: that Agent serves.
+    /// The reason that the VM stays: that Agent serves.
     fn bound(&self, key: &ObjectKey, agent: &Agent) -> ReconcileError {
         match self.says(agent) {
             AgentMatch::Partly(misfit) if !self.observed.child.was_bound_to(agent) => held(
@@ -114,7 +114,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Live: its AgentMachine, where neither that nor its Machine is on its way out.
+    /// Live: the AgentMachine of the VM, if neither it nor its Machine is being deleted.
     pub(super) async fn living_agent_machine(
         &self,
     ) -> Result<Option<AgentMachine>, ReconcileError> {
@@ -130,7 +130,7 @@ impl Executor<'_> {
         Ok(live.filter(|am| !am.is_deleting()))
     }
 
-    /// Live: how its Machine stands.
+    /// Live: whether the Machine of the VM exists.
     async fn live_machine_state(&self) -> Result<MachineState, ReconcileError> {
         let child = &self.observed.child;
         let (Some(namespace), cluster) = (self.observed.control_plane(), &self.context.cluster)
@@ -146,8 +146,9 @@ impl Executor<'_> {
         Ok(machine_state(child, namespace, &machines, &agent_machines))
     }
 
-    /// The provider unbinds an Agent before it lets its Machine go: where that is gone and the Agent is bound, both live and in
-    /// that order, it was not unbound, and whoever looks for it later may not find it.
+    /// Records that the Machine is gone and left its Agent bound. Both are read live, the Machine first. The provider
+    /// unbinds an Agent before it lets the Machine go, so a bound Agent means that it was not unbound. The record keeps
+    /// this, because the Agent may be gone when it is needed.
     pub(super) async fn record_left_bound(&self, memory: &mut Memory) -> Done {
         let key = self
             .observed
@@ -220,7 +221,8 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// Before this VM's identity is no more on record: `true` where an Agent of it was still there, and was deleted.
+    /// Deletes an Agent of this VM that the cache does not show, before the VM's identity is removed from the record.
+    /// `true`: there was one, and it was deleted.
     pub(super) async fn drop_unseen_agent(&self) -> Result<bool, ReconcileError> {
         let Some(agent) = self.unseen_agent().await? else {
             return Ok(false);
@@ -234,9 +236,9 @@ impl Executor<'_> {
         Ok(true)
     }
 
-    /// Live, and by the names that an Agent of this VM has: one that registered while its VM was taken away may not be in
-    /// the view yet, and nobody else would ever delete it. Two small reads for each namespace in which it may be, however
-    /// many Agents there are.
+    /// Looks live for an Agent with one of the names that Agents of this VM have. An Agent that registered while its VM
+    /// was removed may be missing in the cache, and nothing else would ever delete it. This costs two small reads in
+    /// each namespace where it may be, however many Agents exist.
     async fn unseen_agent(&self) -> Result<Option<Agent>, ReconcileError> {
         let child = &self.observed.child;
         let end = if child.given_up {
@@ -255,9 +257,10 @@ impl Executor<'_> {
         Ok(own.map(|a| a.as_ref().clone()))
     }
 
-    /// An Agent that never told its inventory is not proven the VM's own. Where its VM is proven absent, nothing speaks
-    /// against it, it is alone, silent and free, no other evidence will ever come: it would be left behind for ever. So
-    /// would one whose VM went after its network card was replaced.
+    /// An Agent that never reported its inventory is not proven to be the VM's own. Once the VM is proven absent, no
+    /// other evidence will come. So the Agent counts as its own if nothing contradicts it and it is alone, silent and
+    /// free. The same holds for an Agent whose VM was removed after its network card was replaced. Otherwise these
+    /// Agents would be left behind.
     fn left_behind<'b>(&self, live: &'b [Arc<Agent>]) -> Option<&'b Arc<Agent>> {
         let child = &self.observed.child;
         let alone = self.observed.possible.len() <= 1 && live.len() == 1;
@@ -266,8 +269,7 @@ impl Executor<'_> {
         own.or_else(|| live.iter().find(|a| self.is_on_record(a)))
     }
 
-    /// It was proven the VM's own before, and is free; all that speaks against it now is a network card that somebody
-    /// replaced.
+    /// The Agent was proven the VM's own before, and is free. Only a replaced network card speaks against it now.
     fn is_on_record(&self, agent: &Agent) -> bool {
         let child = &self.observed.child;
         let recorded = child.agent_uid.is_some() && child.agent_uid == agent.metadata.uid;
@@ -275,7 +277,7 @@ impl Executor<'_> {
         recorded && differs && !agent.is_claimed_or_bound()
     }
 
-    /// Live: whoever has a name that an Agent of this VM has.
+    /// Live: the Agents with a name that an Agent of this VM has.
     async fn live_namesakes(&self) -> Result<Vec<Arc<Agent>>, ReconcileError> {
         let mut found = Vec::new();
         for key in self.names_of_agent() {
@@ -284,7 +286,7 @@ impl Executor<'_> {
         Ok(found)
     }
 
-    /// The VM's own among those that were read live, the view's other Agents being its rivals.
+    /// The VM's own Agent among those that were read live. The other Agents in the cache are its rivals.
     fn own_among<'b>(&self, live: &'b [Arc<Agent>]) -> Option<&'b Arc<Agent>> {
         let is_read = |a: &Agent| live.iter().any(|l| l.uid() == a.uid());
         let shown = self
@@ -298,7 +300,7 @@ impl Executor<'_> {
         live.iter().find(|a| a.uid() == own)
     }
 
-    /// The end of a VM that is proven absent stands in the record before anybody is told of it; the object as it is then.
+    /// Records that the VM is proven absent, before any span or Event says so. Returns the object as it is then.
     async fn record_end(&self, memory: &mut Memory) -> Result<Arc<VsphereAgent>, ReconcileError> {
         let child = &self.observed.child;
         let absent = matches!(memory.seen, Ownership::Absent { .. });
@@ -309,8 +311,8 @@ impl Executor<'_> {
         self.save_record(kind, self.observed.record(), memory).await
     }
 
-    /// The last write, and telling of it, are a task of their own: the reply races the watch's word of the deletion, which
-    /// ends this actor and aborts its pass.
+    /// Takes the finalizer off and exports the end of the machine's trace, in a task of its own. The watch may report
+    /// the deletion before the reply comes. That ends this actor and would abort the pass.
     pub(super) async fn remove_finalizer(&self, memory: &mut Memory) -> Done {
         if self.drop_unseen_agent().await? {
             return Ok(StepOutcome::Pause(Duration::from_secs(2)));
@@ -330,7 +332,7 @@ impl Executor<'_> {
         let effect = self.effect(EffectKind::RemoveChildFinalizer);
         let at = Precondition::of(object.as_ref());
         let context = self.context.clone();
-        // What the last passes noted was not worth a write any more.
+        // What the last passes noted and did not write any more.
         let noted = memory.timeline.as_ref().map(|(_, t)| t.clone());
         let last = async move {
             context.cluster.patch_child(&effect, &at, &patch).await?;

@@ -1,4 +1,4 @@
-//! Tasks that change a VM: no two at a time, and none is awaited for ever.
+//! Tasks that change a VM. The operator never runs two at a time, and always limits how long it waits for one.
 
 use agent_forge_crds::conditions::reason;
 
@@ -16,12 +16,12 @@ use crate::{
 };
 
 impl Executor<'_> {
-    /// Has vCenter change the VM, in the slot of this pass, and waits for the end of the task that `started` begins. Until that is known, so is
-    /// nothing about the VM.
+    /// Lets vCenter change the VM in the slot of this pass, and waits for the end of the task that `started` begins.
+    /// Until the end is known, the state of the VM is unknown.
     ///
     /// # Errors
-    /// The VM is busy, with this task or another, and is left alone for a while ([`Busy`]). How the task ended otherwise is
-    /// the inner result.
+    /// The VM is busy, with this task or another, and is left alone for a while ([`Busy`]). The inner result says how
+    /// the task ended otherwise.
     pub(super) async fn change(
         &self,
         memory: &mut Memory,
@@ -34,7 +34,7 @@ impl Executor<'_> {
         let ended = match started.await {
             Ok(task) => match tokio::time::timeout(TASK_PATIENCE, session.wait(&task)).await {
                 Ok(ended) => ended.flatten(),
-                // It goes on without us: others need the slot, and a deletion wants to be heard.
+                // The task continues. Others need the slot, and a deletion must be noticed.
                 Err(_) => return Err(self.endless(memory, kind)),
             },
             Err(e) => Err(e),
@@ -45,14 +45,14 @@ impl Executor<'_> {
                     return Err(trouble);
                 }
             }
-            // Nothing was heard of the VM.
+            // There was no answer about the VM.
             Err(e) if e.fault().is_none() => {}
             _ => memory.busy = None,
         }
         Ok(ended)
     }
 
-    /// The task goes on for longer than anybody waits.
+    /// The task runs for longer than the operator waits.
     fn endless(&self, memory: &mut Memory, kind: EffectKind) -> ReconcileError {
         let why = format!(
             "{} of VM {:?} has not ended within {} s; {LOOK}",
@@ -65,7 +65,7 @@ impl Executor<'_> {
         memory.busy.insert(busy).trouble()
     }
 
-    /// Another task keeps ours away; `None`: not for long, so it is tried again soon.
+    /// Another task blocks ours. `None`: not for long, so the actor tries again soon.
     fn refused(&self, memory: &mut Memory, kind: EffectKind) -> Option<ReconcileError> {
         let why = format!(
             "vCenter refuses {} of VM {:?} since another task works on it and does not end; {LOOK}",
@@ -79,7 +79,7 @@ impl Executor<'_> {
     }
 }
 
-/// What a person does about it.
+/// What a person can do about it.
 const LOOK: &str = "look at the VM's recent tasks and its questions in the vSphere client: nothing else is done to the VM before \
                     that is over";
 

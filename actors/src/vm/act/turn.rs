@@ -9,22 +9,22 @@ use crate::{
     vm::memory::Memory,
 };
 
-/// How long a pass waits for a slot before it looks what became of its object; the place in the line is kept.
+/// How long a pass waits for a slot before it checks its object again. It keeps its place in the line.
 pub const LOOK_UP: Duration = Duration::from_secs(30);
 
-/// How it stands with a task slot.
+/// The answer to a request for a task slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// It is there, and nobody had to wait.
+    /// The slot is free, and there was no wait.
     Now,
-    /// It came after a wait: what is done with it is decided again, for the world went on.
+    /// The slot is free after a wait. The step is decided again, because the state may have changed.
     Come,
-    /// Others are ahead yet.
+    /// Others are still ahead.
     Ahead,
 }
 
 impl Executor<'_> {
-    /// Takes a slot, unless this pass has one that serves.
+    /// Takes a slot, unless this pass already has one that fits.
     pub(super) async fn turn(
         &self,
         memory: &mut Memory,

@@ -73,7 +73,7 @@ fn a_person_allows_one_attempt_not_all_to_come() {
 fn what_was_given_up_stays_given_up_and_the_next_one_rests() {
     let late = vm(0);
     let failure = given_up(1, 1, 50);
-    // Even when its Agent comes after all, or the clock goes back.
+    // Even if its Agent registers after all, or the clock is set back.
     for (known, now) in [(false, 60), (true, 60), (true, -600)] {
         let read = arrival(&late, (Some(&failure), None), sight(known), None, at(now));
         assert_eq!(read, Arrival::GivenUp);
@@ -103,7 +103,7 @@ fn what_was_given_up_stays_given_up_and_the_next_one_rests() {
     ] {
         assert_eq!(rest(count, now), left, "after {count} at {now}");
     }
-    // Another attempt is none of its business.
+    // A failure of another attempt does not concern it.
     for (recorded, failed) in [(Some(2), Some(1)), (None, None)] {
         let (bare, failure) = (
             with(bare.clone(), |v| v.attempt = recorded),
@@ -177,7 +177,7 @@ fn the_record_counts_in_a_row_and_carries_the_evidence() {
     );
 }
 
-/// Another InfraEnv may mend what no other VM of the old one's ISO did.
+/// The ISO of another InfraEnv may help where no other VM of the old ISO did.
 #[test]
 fn replacements_are_counted_anew_when_the_source_changes() {
     let source = |name: &str, uid: &str| ObjectReference {

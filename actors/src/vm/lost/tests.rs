@@ -113,7 +113,7 @@ fn validations_are_named_once_they_failed_for_long() {
     let agent = failing_since(Some(0), "insufficient-unbound");
     assert_eq!(read(&agent, 299), Err(Some(SignedDuration::from_secs(1))));
     assert_eq!(read(&agent, 300), Ok("no memory".to_owned()));
-    // Where nobody says since when, it is said at once.
+    // If no time is known since when, it is reported at once.
     assert_eq!(
         read(&failing_since(None, "known-unbound"), 0),
         Ok("no memory".to_owned())

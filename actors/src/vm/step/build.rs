@@ -71,7 +71,7 @@ pub(super) fn create(f: &Facts<'_>) -> Met {
         let replaceable = f.create.path_taken || f.create.place == PlacementCheck::Elsewhere;
         match resolve_ownership(f, Purpose::Build)? {
             OwnedVm::There(shown) => return run(f, shown),
-            // Its Agent serves: the VM is somewhere, and the record is older than it (a restored hub).
+            // Its Agent serves, so the VM exists somewhere. The record is older than the VM (a restored hub).
             OwnedVm::Absent if f.serves() => return Err(missing(f)),
             OwnedVm::Absent if replaceable => return Err(Step::NextAttempt),
             OwnedVm::Absent => {}
@@ -142,7 +142,7 @@ fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
         )),
         // That resumes it. Its devices cannot be changed before.
         PowerState::Suspended => Err(Step::PowerOn),
-        // Only a VM that has never served is switched on. The power of a serving VM is decided by people.
+        // Only a VM that has never served is switched on. People decide about the power of a serving VM.
         PowerState::Off if f.serves() || f.agent.guest_may_be_node => Err(hold(
             "VMPoweredOff",
             "the VM is not powered on although its Agent is bound, or was, or its guest may be a node; it is left as it is",

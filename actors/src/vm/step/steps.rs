@@ -30,9 +30,9 @@ pub enum Step {
     PlaceAgain,
     /// Create it.
     Create,
-    /// Proven absent before its Agent served: a new identity, and a new place.
+    /// The VM was proven absent before its Agent served: use a new identity and a new place.
     NextAttempt,
-    /// Its Agent has not registered in time, proven live: record that the VM is given up, and how it looks.
+    /// A live check proved that its Agent has not registered in time: record that the VM is given up, and how it looks.
     GiveUp,
     /// Set the boot order to these disks, then CD-ROM.
     SetBootOrder(Vec<i32>),
@@ -42,7 +42,7 @@ pub enum Step {
     RecordVm,
     /// Record that its Machine disappeared and left its Agent bound, after a live check.
     RecordLeftBound,
-    /// Record that its Agent was seen unbound since.
+    /// Record that its Agent has been seen unbound since.
     RecordUnbound,
     /// Record the instance UUID of the vCenter in a record that has none.
     NameVcenter,
@@ -54,7 +54,7 @@ pub enum Step {
     FinishEjection,
     /// Write into its mark that it is left to people.
     Disown,
-    /// Take the Agent out of every selection.
+    /// Make sure that no selector matches the Agent.
     FenceAgent,
     /// Power it off, after a live check that its Agent is unbound.
     PowerOff,
@@ -105,7 +105,7 @@ impl Step {
         }
     }
 
-    /// What it needs a task slot for.
+    /// The task for which the step needs a slot.
     #[must_use]
     pub const fn errand(&self) -> Option<Errand> {
         match self {

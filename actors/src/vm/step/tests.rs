@@ -1,4 +1,4 @@
-//! The VM's decision: single steps by table, promises by property.
+//! The decision about a VM: single steps as tables, guarantees as property tests.
 
 mod edges;
 
@@ -119,7 +119,7 @@ fn without_a_grant_no_host_comes_nearer_and_every_one_may_go() {
             hold(reason::NAMESPACE_NOT_ALLOWED, "no", None)
         );
     }
-    // What is on record is looked after, and goes.
+    // A recorded VM is still kept, and still removed.
     let lost = with(wanted(None, &Ownership::NotAsked), |f| {
         f.record.loss = Loss::Restorable
     });
@@ -223,8 +223,9 @@ fn the_way_down_ends_with_the_finalizer() {
     );
 }
 
-/// Killed between power-on and the record, released before the next start: the Agent that registered meanwhile is told by
-/// the MAC addresses alone, and would stay behind its VM for ever.
+/// The actor died between power-on and the record, and the VM was released before the next start. The Agent that
+/// registered meanwhile is recognised by its MAC addresses only. Without them on record it would be left behind for
+/// ever.
 #[test]
 fn a_vm_goes_only_after_its_addresses_are_on_record() {
     let unrecorded = intent(&child("a"), 1);
@@ -297,13 +298,13 @@ fn a_vm_whose_agent_does_not_come_is_looked_at_given_up_and_replaced() {
         given_up(gone.clone(), false, true, false),
         Step::NextAttempt
     );
-    // An Agent that comes late is fenced, outlives its VM, and goes before the next attempt begins.
+    // An Agent that comes late is fenced. It outlives its VM, and is deleted before the next attempt begins.
     assert_eq!(
         given_up(ours(PowerState::On), true, false, false),
         Step::FenceAgent
     );
     assert_eq!(given_up(gone, true, true, false), Step::DeleteAgent);
-    // One that was bound at the last moment keeps its VM.
+    // An Agent that was bound at the last moment keeps its VM.
     assert_eq!(
         reason(&given_up(ours(PowerState::On), true, true, true)),
         "AgentBound"
@@ -333,7 +334,7 @@ fn a_guest_that_may_be_a_node_is_left_to_a_person() {
     };
     assert_eq!(reason, "AgentDiscoveryExpired");
     assert!(message.contains("restored") && message.contains("replace=1"));
-    // Whoever switched it on, and has watched it since, knows better; and so may a person.
+    // An actor that switched the VM on, and has watched it since, knows more. A person may decide as well.
     let powered_on_by_us = with(facts, |f| f.vm.powered_on_by_us = true);
     assert_eq!(next(&powered_on_by_us), Step::GiveUp);
     let allowed = with(facts, |f| {
@@ -386,7 +387,7 @@ fn a_place_that_was_refused_or_mended_is_left_behind_after_proof() {
         at(absent(2), PlacementCheck::Elsewhere, true),
         Step::NextAttempt
     );
-    // A create whose end is not known may still be running.
+    // A create whose end is unknown may still be running.
     assert_eq!(
         at(absent(14), PlacementCheck::Elsewhere, false),
         Step::Lookup
@@ -395,7 +396,7 @@ fn a_place_that_was_refused_or_mended_is_left_behind_after_proof() {
         at(absent(15), PlacementCheck::Elsewhere, false),
         Step::NextAttempt
     );
-    // What is there already is not moved.
+    // A VM that exists is not moved.
     assert_eq!(
         at(ours(PowerState::Off), PlacementCheck::Elsewhere, true),
         Step::PowerOn
@@ -405,7 +406,7 @@ fn a_place_that_was_refused_or_mended_is_left_behind_after_proof() {
 #[test]
 fn a_vm_that_serves_is_noticed_when_it_is_gone_or_off() {
     let vm = running(&child("a"));
-    // Where its Agent is not in view, the record says that it served.
+    // If the cache does not show its Agent, the record says that it served.
     for in_view in [true, false] {
         let serving = |seen: Ownership, missing_in_scan| {
             let facts = with(wanted(Some(&vm), &seen), |f| {
@@ -459,7 +460,7 @@ fn retain_holds_where_the_pool_is_gone() {
         let forced = with(retain, |f| f.object.forced = true);
         assert_eq!(next(&forced), Step::RemoveFinalizer, "vCenter may be gone");
     }
-    // Released in another life, or the predecessor's: no mark of ours is on it.
+    // It was released by an earlier actor, or by the predecessor: it has no mark of ours.
     let released = leaving(&stranger, RETAIN);
     assert_eq!(next(&released), Step::RemoveFinalizer);
     let old = with(vm.clone(), |v| v.attempt = None);

@@ -1,4 +1,4 @@
-//! A management cluster that holds one small world: what is written shows at once.
+//! A management cluster in memory: each write shows at once.
 
 use std::{
     collections::BTreeMap,
@@ -34,38 +34,38 @@ pub struct Objects {
     /// Further VsphereAgents in the view.
     pub others: Vec<VsphereAgent>,
     pub agents: Vec<Agent>,
-    /// Agents that the API server has and the view does not show yet.
+    /// Agents that the API server has and the cache does not show yet.
     pub unseen_agents: Vec<Agent>,
     /// What the API server has instead of Agents of those names.
     pub live_instead: Vec<Agent>,
     pub agent_machines: Vec<AgentMachine>,
     pub machines: Vec<MachineFacts>,
-    /// The namespace of both; without, they are in any.
+    /// The namespace of both. `None`: they are in any namespace.
     pub machines_at: Option<String>,
-    /// AgentMachines that the API server has and the view does not show yet.
+    /// AgentMachines that the API server has and the cache does not show yet.
     pub unseen_agent_machines: Vec<AgentMachine>,
-    /// Machines that the API server has and the view does not show any more.
+    /// Machines that the API server has and the cache does not show any more.
     pub unseen_machines: Vec<MachineFacts>,
     /// Namespaces that the operator does not serve.
     pub unserved: Vec<String>,
-    /// How often the API server was asked for all of them.
+    /// How often all Machines were listed at the API server.
     pub machine_lists: usize,
     pub infra_env_is_gone: bool,
     /// Annotations `allow-pools-from`, by Namespace.
     pub grants: BTreeMap<String, String>,
-    /// An InfraEnv that the API server has instead of the one in the view.
+    /// An InfraEnv that the API server has instead of the one in the cache.
     pub unseen_infra_env: Option<InfraEnv>,
     /// How often the API server was asked for it.
     pub infra_env_reads: usize,
-    /// A VsphereAgent that the API server has instead of the one in the view.
+    /// A VsphereAgent that the API server has instead of the one in the cache.
     pub unseen_child: Option<VsphereAgent>,
-    /// What any credentials Secret holds.
+    /// The content of every credentials Secret.
     pub secret: Option<SecretRead>,
     /// No Secret can be read.
     pub secrets_away: bool,
     pub effects: Vec<EffectKind>,
     pub notices: Vec<Notice>,
-    /// The next write of this kind fails so.
+    /// The next write of that kind fails with that error.
     pub fails: BTreeMap<EffectKind, ClusterErrorKind>,
     pub version: u64,
 }
@@ -346,7 +346,7 @@ impl Cluster for Hub {
     }
     fn notify(&self, notice: Notice) {
         assert!(event::ALL.contains(&notice.reason), "{notice:?}");
-        // Whoever reads an Event about a machine is to find its trace; what is nobody's has none.
+        // An Event about a machine has the machine's trace. Any other Event has none.
         let of_machine = ["VsphereAgent", "AgentMachine"].contains(&notice.regarding.kind.as_str());
         let of_machine = of_machine && !notice.reason.starts_with("OrphanVM");
         assert!(!of_machine || notice.note.contains("(trace "), "{notice:?}");

@@ -1,4 +1,4 @@
-//! A bench for passes of a VM actor: a cluster and a vCenter in memory, a clock that a test turns.
+//! A test bench for passes of a VM actor: a cluster and a vCenter in memory, and a clock that the test moves.
 
 pub mod hub;
 pub mod vcenter;
@@ -25,7 +25,7 @@ use crate::{
     testing::{self, AGE, NAMESPACE, POOL, at},
 };
 
-/// A clock that a test turns; wall and monotonic time go together.
+/// A clock that the test moves. Wall and monotonic time move together.
 #[derive(Default)]
 pub struct Turned {
     gone: Mutex<Duration>,
@@ -49,23 +49,23 @@ impl Turned {
         *self.gone.lock().expect("lock") += by;
     }
 
-    /// Sets the wall clock ahead, and that alone.
+    /// Sets only the wall clock ahead.
     pub fn jump(&self, by: Duration) {
         *self.ahead.lock().expect("lock") += by;
     }
 
-    /// Takes back so much of that.
+    /// Sets the wall clock back by that much.
     pub fn set_back(&self, by: Duration) {
         *self.ahead.lock().expect("lock") -= by;
     }
 }
 
-/// One VsphereAgent with all around it.
+/// One VsphereAgent with all that belongs to it.
 pub struct Bench {
     pub hub: Arc<Hub>,
     pub site: Site,
     pub memory: Memory,
-    /// What the scan tells.
+    /// The VMs that the scan suspects.
     pub doubts: Arc<tokio::sync::watch::Sender<SuspectVms>>,
     pub clock: Arc<Turned>,
     pub context: Context,
@@ -73,12 +73,12 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// A VsphereAgent `a` for a waiting AgentMachine, its pool, and a vCenter without VMs; the ISO lies ready.
+    /// A VsphereAgent `a` for a waiting AgentMachine, its pool, and a vCenter without VMs. The ISO is ready.
     pub fn new() -> Self {
         Self::at("a", Site::default())
     }
 
-    /// The same for a VsphereAgent of that name, at a vCenter that others may share.
+    /// The same for a VsphereAgent of that name, in a vCenter that others may share.
     pub fn at(name: &str, site: Site) -> Self {
         let hub = Arc::new(Hub::default());
         let clock = Arc::new(Turned::default());
@@ -144,7 +144,7 @@ impl Bench {
         verdict
     }
 
-    /// Passes until `enough`, each when the one before asked for it.
+    /// Runs passes until `enough`, each when the one before asked for it.
     pub async fn until(&mut self, enough: impl Fn(&Self) -> bool) {
         for _ in 0..60 {
             let verdict = self.pass().await;
@@ -164,12 +164,12 @@ impl Bench {
         );
     }
 
-    /// Lets time go by.
+    /// Moves the clock.
     pub fn turn(&self, by: Duration) {
         self.clock.turn(by);
     }
 
-    /// The actor dies and another takes over.
+    /// The actor dies, and another one takes over.
     pub fn restart(&mut self) {
         self.memory = Memory::default();
     }
@@ -195,12 +195,12 @@ impl Bench {
         status.waiting_on.first().map(|w| w.reason.clone())
     }
 
-    /// It runs and is recorded.
+    /// The VM runs and is recorded.
     pub fn is_on(&self) -> bool {
         self.vm().power_state.as_deref() == Some("poweredOn")
     }
 
-    /// How often vCenter was told that.
+    /// How often vCenter got that call.
     pub fn times(&self, kind: EffectKind) -> usize {
         let told = |i: &mut vcenter::Inventory| i.effects.iter().filter(|e| **e == kind).count();
         self.site.with(told)

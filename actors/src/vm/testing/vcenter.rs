@@ -1,4 +1,4 @@
-//! A vCenter that holds VMs: tasks end at once, a create ends as it was told to.
+//! A vCenter in memory that holds VMs. Tasks end at once, and a create ends as the test set it.
 
 // The port's own error type; a fake returns it as the adapters do.
 #![allow(clippy::result_large_err)]
@@ -40,7 +40,7 @@ use crate::{
 pub const SLOTS: usize = 8;
 /// A task that vCenter does not know any more.
 const FORGOTTEN: &str = "forgotten";
-/// A task whose end nobody hears of, however it comes.
+/// A task whose end is never observed.
 const ENDLESS: &str = "endless";
 
 /// What a task does.
@@ -50,64 +50,64 @@ type Work = Box<dyn FnOnce(&mut Inventory) + Send>;
 #[derive(Default)]
 pub struct Inventory {
     pub vms: Vec<VmObservation>,
-    /// Ends of the creates to come; without any, they succeed.
+    /// Results of the next creates. Without any, they succeed.
     pub creates: VecDeque<VcErrorKind>,
-    /// The create of that fault is done all the same, and nobody hears of it.
+    /// A create that fails with a lost reply is carried out all the same.
     pub lost_but_done: bool,
     /// Free bytes by datastore id, as candidates for a place.
     pub free: BTreeMap<&'static str, u64>,
-    /// The cluster has no DRS, and these hosts.
+    /// The cluster has no DRS, and has these hosts.
     pub hosts_without_drs: Option<Vec<&'static str>>,
-    /// Datastores that the next placements choose; the last one stays.
+    /// Datastores that the next placements choose. The last one stays.
     pub datastores: VecDeque<&'static str>,
     pub tags_fail: bool,
     /// Tags of each request that attached some.
     pub tagged: Vec<Vec<String>>,
-    /// Every mark that was written to a VM that there was already.
+    /// Every mark that was written to an existing VM.
     pub marks: Vec<String>,
     pub scan_fails: bool,
-    /// vCenter forgets the next task of that kind, which has been done by then or not.
+    /// vCenter forgets the next task of that kind. The flag says whether the task was carried out.
     pub vanishes: Option<(EffectKind, bool)>,
     /// The next task of that kind hangs.
     pub hangs: Option<EffectKind>,
-    /// The user lacks a right to hear of the end of the next task.
+    /// The user lacks the right to observe the end of the next task.
     pub deaf: bool,
-    /// The task that hangs, or another that keeps ours away.
+    /// The task that hangs, or another that blocks ours.
     pub under_way: Option<Work>,
-    /// Tasks in flight.
+    /// Tasks that run.
     pub slots: Option<Slots>,
     /// How long a create takes.
     pub create_takes: Duration,
     /// When (virtual) the creates end, by task.
     pub creates_end: BTreeMap<String, Instant>,
-    /// The most creates that ran at once.
+    /// The highest number of creates that ran at once.
     pub most_creates: usize,
-    /// So many logouts are never answered.
+    /// How many logouts are never answered.
     pub silent_logouts: usize,
     /// Logouts that were answered.
     pub logouts: usize,
-    /// Emptying a drive does not end.
+    /// The task that empties a drive does not end.
     pub eject_hangs: bool,
-    /// A create of a name that is taken fails as vCenter's does.
+    /// A create with a name that is taken fails as in vCenter.
     pub names_are_unique: bool,
-    /// The list of marked VMs shows them as they were made.
+    /// The list of marked VMs shows them as they were when they were made.
     pub list_is_old: bool,
     pub folder_hidden: bool,
-    /// Looking for a place panics.
+    /// The placement panics.
     pub placing_panics: bool,
-    /// How often somebody deleted the folder: it has another reference when it is made again.
+    /// How often the folder was deleted. It has another reference when it is made again.
     pub folders_deleted: usize,
-    /// vCenter shows no configuration of these, by reference.
+    /// References of the VMs whose configuration vCenter does not show.
     pub inaccessible: Vec<MoRef>,
     /// No VM is switched off.
     pub power_off_fails: bool,
     /// vCenter does not switch a suspended VM off.
     pub suspended_stays: bool,
-    /// The user may not destroy this VM.
+    /// The user may not destroy the VM with that reference.
     pub destroy_refused: Option<&'static str>,
     /// Secrets whose login is refused.
     pub refused_secrets: Vec<ObjectKey>,
-    /// What is to be recorded of them.
+    /// What is to be recorded of those refusals.
     pub refusal: Option<RefusedCredentials>,
     /// Open sessions have lost their login.
     pub login_refused: bool,
@@ -153,7 +153,7 @@ impl Inventory {
     }
 }
 
-/// The vCenter, and the way to it.
+/// The vCenter, and its sessions.
 #[derive(Clone, Default)]
 pub struct Site(pub Arc<Mutex<Inventory>>);
 
@@ -171,7 +171,7 @@ impl Site {
         f(&mut self.0.lock().expect("lock"))
     }
 
-    /// Begins a task on the VM; `work` is done when it ends, which is at once unless told otherwise.
+    /// Begins a task on the VM. `work` is carried out when the task ends: at once, unless the test set it otherwise.
     fn task(
         &self,
         effect: &Effect,
@@ -219,12 +219,12 @@ impl Site {
         })
     }
 
-    /// Somebody else's task keeps ours away.
+    /// A foreign task blocks ours.
     pub fn occupy(&self) {
         self.with(|i| i.under_way = Some(Box::new(|_: &mut Inventory| {})));
     }
 
-    /// Ends the task that hangs, or keeps ours away.
+    /// Ends the task that hangs or blocks ours.
     pub fn end_task(&self) {
         self.with(|i| {
             if let Some(work) = i.under_way.take() {
@@ -300,7 +300,7 @@ fn place_on(datastore: &str, id: &str, folder: MoRef, request: &PlaceRequest) ->
     }
 }
 
-/// Hosts that reach everything, and the datastores of `free`.
+/// Hosts that reach all datastores, and the datastores of `free`.
 fn candidates(inventory: &Inventory, request: &PlaceRequest) -> PlaceCandidates {
     let hosts: Vec<&str> = match &inventory.hosts_without_drs {
         Some(hosts) => hosts.clone(),

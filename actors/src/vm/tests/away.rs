@@ -1,11 +1,11 @@
-//! What vCenter cannot show for a while, and what somebody deleted around a VM.
+//! VMs that vCenter cannot show for a while, and what a person deleted around a VM.
 
 use std::collections::BTreeSet;
 
 use super::*;
 use crate::{domain::names::MoRef, ports::clock::Clock};
 
-/// vCenter shows no configuration of any VM, or of all of them again.
+/// vCenter shows no configuration of any VM, or shows all again.
 fn shows(bench: &Bench, config: bool) {
     bench.site.with(|i| {
         let all = i.vms.iter().map(|vm| vm.moref.clone());
@@ -13,7 +13,7 @@ fn shows(bench: &Bench, config: bool) {
     });
 }
 
-/// Somebody deletes the VM folder with all that is in it.
+/// Somebody deletes the VM folder with its content.
 fn delete_folder(bench: &Bench) {
     bench.site.with(|i| {
         i.vms.clear();
@@ -21,7 +21,7 @@ fn delete_folder(bench: &Bench) {
     });
 }
 
-/// The scan of all VMs does not show it, or not running.
+/// The scan of all VMs does not show the VM, or shows it as switched off.
 fn missing_in_scan(bench: &Bench) {
     bench.doubts.send_modify(|all| {
         let gone = BTreeSet::from(["vm-1".to_owned()]);
@@ -59,7 +59,7 @@ async fn a_vm_that_cannot_be_shown_is_not_let_go_and_goes_once_it_is_shown() {
     }
 }
 
-/// The reply to its create was lost, or the record of its reference: nothing but the name says that it may be ours.
+/// The reply to its create was lost, or the record of its reference. Only the name shows that it may be ours.
 #[tokio::test]
 async fn nothing_is_made_beside_a_vm_that_cannot_be_shown_and_has_our_name() {
     let mut bench = Bench::new();
@@ -79,7 +79,7 @@ async fn nothing_is_made_beside_a_vm_that_cannot_be_shown_and_has_our_name() {
     assert_eq!(bench.site.with(|i| i.vms.len()), 1);
 }
 
-/// One that was registered again, whose BIOS uuid somebody changed.
+/// The VM was registered again, and somebody changed its BIOS uuid.
 #[tokio::test]
 async fn a_vm_is_found_by_its_mark_where_its_reference_and_uuid_lead_nowhere() {
     let mut bench = on().await;
@@ -94,7 +94,7 @@ async fn a_vm_is_found_by_its_mark_where_its_reference_and_uuid_lead_nowhere() {
     assert_eq!(bench.times(E::Destroy), 1);
 }
 
-/// Who answers under our reference, and is not shown to be another VM, is not nothing.
+/// A VM that has our reference and is not proven to be another VM does not count as absent.
 #[tokio::test]
 async fn a_vm_under_our_reference_without_mark_and_uuid_is_left_to_a_person() {
     let mut bench = on().await;
@@ -136,7 +136,7 @@ async fn a_vm_is_made_anew_whose_folder_was_deleted_before_it_served() {
     assert_eq!(folder.as_deref(), Some("group-v2"));
 }
 
-/// Its place is on record, and the folder went before its create.
+/// Its place is on record, and the folder was deleted before its create.
 #[tokio::test]
 async fn a_folder_that_went_before_the_create_is_made_again() {
     let mut bench = Bench::new();
@@ -192,7 +192,7 @@ async fn a_mended_place_ends_a_conflict_of_names_at_once() {
             mend(&mut pool.spec.vsphere);
             pool.metadata.generation = Some(2);
         });
-        // In the new folder nobody has the name.
+        // In the new folder the name is free.
         bench.site.with(|i| i.names_are_unique = false);
         let began = bench.clock.monotonic();
         bench.until(|b| b.times(E::CreateVm) == 2).await;

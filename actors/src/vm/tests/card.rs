@@ -1,4 +1,4 @@
-//! A VM whose network card somebody replaced: its Agent is recognised by both, and does not stay behind.
+//! A VM with a replaced network card: its Agent is recognised by both cards, and is not left behind.
 
 use agent_forge_crds::{conditions::reason, external::agent::Agent};
 
@@ -97,7 +97,7 @@ async fn no_agent_stays_behind_when_such_a_vm_goes() {
         assert!(bench.hub.with(|o| o.agents.is_empty()), "{served}");
         assert!(bench.site.with(|i| i.vms.is_empty()), "{served}");
     }
-    // Its VM was gone before anybody saw the new card.
+    // Its VM was removed before the actor saw the new card.
     let mut bench = registered().await;
     report(&bench);
     bench.site.with(|i| i.vms.clear());

@@ -1,9 +1,9 @@
-//! The discovery deadline, where somebody sets the wall clock.
+//! The discovery deadline when somebody sets the wall clock.
 
 use super::*;
 use crate::ports::clock::Clock as _;
 
-/// It was given up.
+/// The VM was given up.
 fn is_given_up(bench: &Bench) -> bool {
     bench.status().last_failure.is_some()
 }

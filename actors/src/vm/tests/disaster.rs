@@ -1,5 +1,6 @@
-//! Disaster (S15): a hub restored without status, with new uids, from an older snapshot; two hubs on one vCenter. No VM
-//! that may serve is touched, no second one is made beside it, and what a person must decide is said.
+//! Disaster recovery: a hub restored without status, with new uids, or from an older snapshot, and two hubs on one
+//! vCenter. No VM that may serve is touched, and no second one is made beside it. The status says what a person must
+//! decide.
 
 use agent_forge_crds::agent::{VmStatus, VsphereAgent};
 use kube::ResourceExt;
@@ -24,7 +25,7 @@ fn node(of: &VsphereAgent, marker: Marker) -> VmObservation {
     })
 }
 
-/// What changes a VM or makes one.
+/// Effects that change a VM or make one.
 const TOUCHES: [E; 6] = [
     E::CreateVm,
     E::Reconfigure,
@@ -40,9 +41,9 @@ struct Case {
     child: VsphereAgent,
     /// What runs in vCenter.
     vms: Vec<VmObservation>,
-    /// What the VsphereAgent waits on in the end; `None`: nothing.
+    /// What the VsphereAgent waits on in the end. `None`: nothing.
     says: Option<&'static str>,
-    /// A create that finds the name taken is all that may be tried.
+    /// At most a create is tried that finds the name taken.
     creates: bool,
 }
 

@@ -1,4 +1,4 @@
-//! When a VM was first switched on, as it is recorded for the comparison with its Agent's age.
+//! The record of a VM's first start, which is compared with the age of its Agent.
 
 use super::*;
 
@@ -22,7 +22,7 @@ async fn the_first_start_is_told_by_the_clock_that_stamps_agents_and_stays() {
     let then = first(&bench).expect("recorded");
     let late = then.duration_since(created);
     assert!(late <= jiff::SignedDuration::from_mins(2), "{late}");
-    // Somebody switches it off and on again, and the actor is another one.
+    // Somebody switches it off and on again, and another actor takes over.
     bench.turn(10 * MINUTE);
     bench.restart();
     bench.site.with(|i| i.vms[0].power = PowerState::Off);
@@ -69,7 +69,7 @@ async fn a_vm_whose_agent_was_there_before_it_ran_stays_off_until_that_is_gone()
         bench.pass().await;
     }
     assert_eq!(bench.times(E::PowerOn), 0);
-    // It ran after all: somebody switched it on, or a request whose reply was lost.
+    // It ran after all: somebody switched it on, or a request whose reply was lost did.
     bench.site.with(|i| i.vms[0].power = PowerState::On);
     bench.turn(MINUTE);
     bench.until(|b| b.vm().first_powered_on.is_some()).await;

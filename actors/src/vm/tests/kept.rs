@@ -1,10 +1,10 @@
-//! A VM that is kept although its record goes: its mark says that it is left to people.
+//! A VM that is kept although its record is removed: its mark says that it is left to people.
 
 use agent_forge_crds::names::FORCE_DELETE_ANNOTATION;
 
 use super::*;
 
-/// A VM that `cleanupPolicy: Retain` keeps, whose pool and record go.
+/// A VM that `cleanupPolicy: Retain` keeps. Its pool and its record are deleted.
 async fn kept() -> Bench {
     let mut bench = Bench::new();
     bench.hub.with(|o| {
@@ -34,7 +34,7 @@ async fn the_mark_of_a_vm_that_is_kept_is_released_before_its_record_goes() {
     assert_eq!(bench.times(E::PowerOff) + bench.times(E::Destroy), 0);
 }
 
-/// Whoever dies between the two finds it released.
+/// If the actor dies between the two, the next one finds the VM released.
 #[tokio::test]
 async fn a_mark_is_released_once_whatever_becomes_of_the_reply() {
     for (done, times) in [(true, 1), (false, 2)] {

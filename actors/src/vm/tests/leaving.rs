@@ -92,7 +92,8 @@ fn a_vm_outlives_the_machine_it_served() {
     assert_eq!(reason(&step::next(&facts)), Some("AgentBound"));
     let unbound = with(facts, |f| f.agent.bound = false);
     assert_eq!(reason(&step::next(&unbound)), Some("MachineRemains"));
-    // A hook that waits for a dead guest is released all the same: else neither would ever go.
+    // A hook that waits for a dead guest is released all the same. Otherwise Machine and VsphereAgent would wait for
+    // each other.
     let stuck = with(unbound, |f| {
         f.owner.stuck_on_guest = true;
         f.vm.seen = &off;
@@ -105,7 +106,7 @@ fn a_vm_outlives_the_machine_it_served() {
         f.agent.has_served = true;
     });
     assert_eq!(step::next(&gone), Step::PowerOff);
-    // One in the making is nobody's node; what was given to a Machine that lives may be, although its Agent is gone.
+    // A VM in the making is no node. A VM that was given to a living Machine may be one, even if its Agent is gone.
     let awaited = with(unbound, |f| f.owner.state = &MachineState::Alive);
     assert_eq!(step::next(&awaited), Step::PowerOff);
     let node = with(awaited, |f| {
@@ -113,13 +114,13 @@ fn a_vm_outlives_the_machine_it_served() {
         f.agent.present = false;
     });
     assert_eq!(reason(&step::next(&node)), Some("MachineRemains"));
-    // It served another control plane and is free again, and its own AgentMachine has another host since.
+    // It served another control plane and is free again. Its own AgentMachine has another host since.
     let spare = with(node, |f| {
         f.owner.has_another_host = true;
         f.agent.present = true;
     });
     assert_eq!(step::next(&spare), Step::PowerOff);
-    // Where its Agent is not there to say so, it may still be somebody's node, unless it is gone itself.
+    // If its Agent is missing, the VM may still be a node, unless the VM itself is gone.
     let silent = with(spare, |f| f.agent.present = false);
     assert_eq!(reason(&step::next(&silent)), Some("MachineRemains"));
     let absent = Ownership::Absent {

@@ -1,9 +1,9 @@
-//! Passes in which the world changes between the proof and the effect.
+//! Passes in which something changes between the proof and the effect.
 
 use super::*;
 use crate::domain::names::MoRef;
 
-/// A VM that is to go, as far as anybody knows; it was looked at a moment ago.
+/// A VM that is to be removed by all that is known. It was looked at a moment ago.
 async fn going() -> Bench {
     let mut bench = on().await;
     let shown = bench.site.with(|i| i.vms[0].clone());
@@ -12,7 +12,7 @@ async fn going() -> Bench {
     bench
 }
 
-/// A vCenter came back from a backup: our VM has another reference, and its own leads to somebody's.
+/// A vCenter was restored from a backup: our VM has another reference, and its old one leads to a foreign VM.
 fn swap(bench: &Bench) {
     bench.site.with(|i| {
         let theirs = with(i.vms[0].clone(), |vm| {
@@ -43,7 +43,7 @@ async fn a_reference_that_leads_to_another_vm_by_now_is_not_acted_upon() {
     assert_eq!(bench.site.with(|i| i.vms.len()), 1, "ours is gone");
 }
 
-/// Switched off, and the same once more before it is destroyed.
+/// The VM is looked at before the power-off, and again before the destruction.
 #[tokio::test]
 async fn each_call_has_a_look_of_its_own() {
     let mut bench = going().await;
@@ -76,7 +76,7 @@ async fn a_tag_is_attached_to_no_vm_but_ours() {
     assert_eq!(bench.times(E::AttachTags), tried + 1, "to ours alone");
 }
 
-/// The view shows the Machine gone, the API server has it: the one or the other is late.
+/// The cache shows the Machine gone, and the API server has it: one of them is late.
 #[tokio::test]
 async fn a_machine_that_is_there_after_all_holds_the_vm_that_served_it() {
     let mut bench = on().await;
@@ -99,7 +99,7 @@ async fn a_machine_that_is_there_after_all_holds_the_vm_that_served_it() {
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
 }
 
-/// An AgentMachine that nobody has seen yet could choose its Agent: that is out of every selection by then.
+/// An AgentMachine that no cache shows yet could choose its Agent. By then the Agent matches no selector.
 #[tokio::test]
 async fn an_agent_whose_vm_goes_can_be_chosen_by_nobody_who_comes() {
     let mut bench = on().await;
@@ -123,7 +123,7 @@ async fn an_agent_whose_vm_goes_can_be_chosen_by_nobody_who_comes() {
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
 }
 
-/// Its Agent registered, and was bound, while the view lagged.
+/// Its Agent registered and was bound, while the cache was late.
 #[tokio::test]
 async fn an_agent_of_another_name_that_only_a_list_shows_holds_its_vm() {
     let mut bench = on().await;

@@ -1,4 +1,4 @@
-//! A status that somebody empties or tears, or that a backup did not bring back.
+//! A status that somebody empties or damages, or that a backup did not restore.
 
 use agent_forge_crds::agent::{VmStatus, VsphereAgentStatus};
 
@@ -59,7 +59,8 @@ async fn a_deletion_takes_away_what_stands_in_vcenter_all_the_same() {
 
 #[tokio::test]
 async fn a_record_that_was_torn_is_left_to_a_person() {
-    // Its number, or what leads to its VM, is still there: who reads that does not know whether the VM is.
+    // The number of the VM, or what leads to it, is still there. From such a record it is unknown whether the VM
+    // exists.
     type Tear = fn(&mut VmStatus);
     let tears: [(&str, Tear, bool); 3] = [
         (

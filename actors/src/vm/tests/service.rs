@@ -1,4 +1,5 @@
-//! Passes of a VM that served, or may serve: what lasts of that, and what it takes before such a VM goes.
+//! Passes of a VM that served, or may serve: what remains known of that, and what is needed before such a VM is
+//! removed.
 
 use agent_forge_crds::{
     external::agent_machine::PAUSED_ANNOTATION,
@@ -8,7 +9,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::*;
 
-/// A VM whose Agent serves, and has been seen to.
+/// A VM whose Agent serves, as this actor has seen.
 async fn serving() -> Bench {
     let mut bench = on().await;
     bind_agent(&bench);
@@ -26,7 +27,7 @@ fn pause(bench: &Bench) {
     });
 }
 
-/// Machine and AgentMachine are there no more.
+/// Machine and AgentMachine are gone.
 fn vanish(bench: &Bench) {
     bench.hub.with(|o| {
         o.agent_machines.clear();
@@ -42,7 +43,7 @@ fn force(bench: &Bench) {
     });
 }
 
-/// However often it is looked at, by whomever, it waits for that, and its VM runs.
+/// It waits for that and its VM runs, however often it is looked at, also by a new actor.
 async fn stays(bench: &mut Bench, reason: &str) {
     for restarted in [false, true] {
         if restarted {
@@ -69,7 +70,8 @@ fn told(bench: &Bench, reason: &str) -> usize {
     bench.hub.with(is_it)
 }
 
-/// Hub migration: the provider lets a paused AgentMachine go without unbinding its Agent, which is removed then.
+/// Hub migration: the provider releases a paused AgentMachine without unbinding its Agent. The Agent is removed
+/// afterwards.
 #[tokio::test]
 async fn a_vm_whose_paused_machine_vanished_stays_until_a_person_lets_it_go() {
     for restarted in [false, true] {
@@ -92,7 +94,8 @@ async fn a_vm_whose_paused_machine_vanished_stays_until_a_person_lets_it_go() {
     }
 }
 
-/// Nobody saw it paused, and the view shows the Agent bound after the Machine's end: the API server says so too.
+/// The actor never saw the pause. The cache shows the Agent bound after the Machine's end, and the API server confirms
+/// it.
 #[tokio::test]
 async fn an_agent_that_was_left_bound_holds_its_vm_when_it_is_gone_as_well() {
     let mut bench = serving().await;
@@ -113,7 +116,7 @@ async fn an_agent_that_was_left_bound_holds_its_vm_when_it_is_gone_as_well() {
     assert_eq!(bench.site.with(|i| i.vms.len()), 1, "it is kept");
 }
 
-/// The view lags: by the API server the Agent was set free before its Machine went.
+/// The cache is late: at the API server the Agent was unbound before its Machine was deleted.
 #[tokio::test]
 async fn an_agent_that_only_the_view_shows_bound_was_not_left_bound() {
     let mut bench = serving().await;
@@ -139,7 +142,7 @@ async fn a_vm_whose_paused_machine_vanished_goes_once_its_agent_is_seen_unbound(
     bench.hub.with(|o| delete(o.child.as_mut().expect("child")));
     stays(&mut bench, "AgentBound").await;
     assert_eq!(bench.vm().machine_vanished_paused, Some(true));
-    // Before anything is done to the VM the record says so: nobody else may come to see that Agent.
+    // The record is written before anything is done to the VM, because the Agent may not be seen again.
     bench.hub.with(|o| {
         let agent = &mut o.agents[0];
         agent.metadata.labels = None;
@@ -175,7 +178,7 @@ async fn a_machine_that_was_paused_for_a_while_is_none_that_vanished() {
     goes(&mut bench).await;
 }
 
-/// Whoever changes the annotations changes the trace, and with that the timeline begins anew.
+/// A change of the annotations changes the trace, and the timeline starts again with it.
 #[tokio::test]
 async fn what_served_has_served_whatever_becomes_of_the_timeline() {
     let mut bench = serving().await;
@@ -198,7 +201,7 @@ async fn what_served_has_served_whatever_becomes_of_the_timeline() {
     stays(&mut bench, "MachineRemains").await;
 }
 
-/// A node whose Agent is missing reboots, and Tools say nothing for a while.
+/// A node whose Agent is missing reboots, and VMware Tools report nothing for a while.
 #[tokio::test]
 async fn a_guest_that_told_its_name_once_may_be_a_node_for_good() {
     let mut bench = on().await;
@@ -216,7 +219,7 @@ async fn a_guest_that_told_its_name_once_may_be_a_node_for_good() {
     assert_eq!(bench.vm().guest_may_be_node, Some(true));
     tell(&bench, false);
     stays(&mut bench, "AgentDiscoveryExpired").await;
-    // Nor is it switched on, as one that has never run.
+    // It is not switched on either, as a VM that has never run would be.
     bench.site.with(|i| i.vms[0].power = PowerState::Off);
     bench.hub.with(|o| {
         let vm = o.child.as_mut().and_then(|c| c.status.as_mut());
@@ -228,7 +231,7 @@ async fn a_guest_that_told_its_name_once_may_be_a_node_for_good() {
     assert_eq!(bench.times(E::PowerOn), before);
 }
 
-/// Its Machine lives where it was recorded; the pool is gone, or was pointed elsewhere, or that namespace is not served.
+/// Its Machine is in the recorded namespace. The pool is gone or names another one, or the namespace is not served.
 #[tokio::test]
 async fn a_machine_is_looked_for_where_it_was_recorded() {
     type Change = fn(&mut super::super::testing::hub::Objects);

@@ -1,4 +1,4 @@
-//! An Agent that registered and cannot be claimed: said, and its VM replaced where that is safe.
+//! An Agent that registered and cannot be claimed: the status reports it, and its VM is replaced if that is safe.
 
 use agent_forge_crds::{
     conditions::{READY, find_condition, reason},
@@ -127,7 +127,7 @@ async fn a_guest_that_answers_again_is_kept_and_its_clock_starts_anew() {
     bench.turn(MINUTE * 2);
     bench.pass().await;
     assert_eq!(bench.times(E::PowerOff), 0);
-    // At the last moment: the view still shows it silent.
+    // At the last moment: the cache still shows it silent.
     bench.turn(TIMEOUT);
     let answers = bench.hub.with(|o| {
         let mut agent = o.agents[0].clone();
@@ -161,7 +161,7 @@ async fn a_clock_that_jumps_replaces_nobody() {
     bench.turn(MINUTE);
     bench.pass().await;
     assert_eq!(bench.status().last_failure, None);
-    // Whoever did not see it begin has the record alone.
+    // A new actor that did not see the loss begin uses the record only.
     bench.restart();
     bench.until(|b| b.status().last_failure.is_some()).await;
 }
@@ -230,7 +230,7 @@ async fn whatever_state_a_free_agent_is_in_a_person_may_have_its_vm_replaced() {
         assert_eq!(failure.class.as_deref(), Some("Asked"), "{word}");
         assert!(bench.hub.with(|o| o.agents.is_empty()), "{word}");
     }
-    // Bound at the last moment: the view does not show it yet.
+    // Bound at the last moment: the cache does not show it yet.
     let mut bench = registered().await;
     let bound = bench.hub.with(|o| {
         let mut agent = o.agents[0].clone();

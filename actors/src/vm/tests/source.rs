@@ -1,9 +1,9 @@
-//! The InfraEnv whose ISO a VM boots from: gone, or another one, before the VM exists.
+//! The InfraEnv whose ISO a VM boots from is deleted or replaced before the VM exists.
 
 use super::*;
 use crate::{iso::of_pool, testing::infra_env};
 
-/// The ISO on the datastore is of the InfraEnv with that uid.
+/// The ISO on the datastore belongs to the InfraEnv with that uid.
 fn iso_of(bench: &Bench, uid: &str) {
     bench.hub.with(|o| {
         let pool = o.pool.as_mut().expect("pool");
@@ -20,7 +20,7 @@ async fn no_vm_is_made_of_an_infra_env_that_is_gone() {
     bench.hub.with(|o| o.infra_env_is_gone = true);
     bench.pass().await;
     assert_eq!(bench.waits_on().as_deref(), Some("InfraEnvNotFound"));
-    // It goes between the record and the create.
+    // The ISO is removed between the record and the create.
     let mut bench = Bench::new();
     bench.site.with(|i| {
         i.creates = [VcErrorKind::Fault(Fault::TaskInProgress)].into();
@@ -37,7 +37,7 @@ async fn no_vm_is_made_of_an_infra_env_that_is_gone() {
     bench.until(Bench::is_on).await;
 }
 
-/// Its record names the InfraEnv of the ISO that lay there then: the VM is not made of the next one under that record.
+/// Its record names the InfraEnv of the ISO at that time. The VM is not made from the next ISO under that record.
 #[tokio::test]
 async fn a_vm_that_does_not_exist_yet_begins_anew_with_another_infra_env() {
     let mut bench = Bench::new();
@@ -51,7 +51,7 @@ async fn a_vm_that_does_not_exist_yet_begins_anew_with_another_infra_env() {
     });
     bench.pass().await;
     assert_eq!(bench.times(E::CreateVm), 1);
-    // As if it had been made for one that was deleted since.
+    // As if the record had been made for an InfraEnv that was deleted since.
     bench.hub.with(|o| {
         let child = o.child.as_mut().expect("child");
         let vm = child.status.as_mut().and_then(|s| s.vm.as_mut());

@@ -1,4 +1,4 @@
-//! Passes of a VM whose tags cannot be attached at first, or that is not there to be tagged.
+//! Passes of a VM whose tags cannot be attached at first, or that is missing when it is to be tagged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ async fn a_tag_that_failed_is_attached_although_agent_and_actor_are_others_by_no
     bench.turn(MINUTE);
     bench.pass().await;
     assert_eq!(bench.waits_on().as_deref(), Some("TaggingFailed"));
-    // Not even a vCenter that cannot be reached in between makes it forgotten.
+    // The actor remembers them even if the vCenter cannot be reached in between.
     let secret = ObjectKey::new(NAMESPACE, "vcenter");
     bench.site.with(|i| i.refused_secrets = vec![secret]);
     bench.pass().await;
@@ -76,7 +76,7 @@ async fn a_vm_is_not_switched_on_without_tags_before_that_is_recorded() {
     assert_eq!(bench.vm().tags_missing, Some(true));
 }
 
-/// Nobody has seen it run, and its Agent serves by the time somebody looks.
+/// The actor has not seen it run, and its Agent serves by the time it looks.
 #[tokio::test(start_paused = true)]
 async fn tags_that_a_dead_actor_could_not_attach_are_attached_to_a_host_that_serves() {
     for fails in [false, true] {
@@ -95,13 +95,13 @@ async fn tags_that_a_dead_actor_could_not_attach_are_attached_to_a_host_that_ser
         bench.turn(MINUTE);
         bench.pass().await;
         assert_eq!(bench.vm().tags_missing, None);
-        // Whether they were attached to this very VM is not on record.
+        // The record does not say whether the tags were attached to this very VM.
         assert_eq!(bench.times(E::AttachTags), 2);
     }
 }
 
-/// Whoever registers a VM again gives it another reference, under which it has no tags; the scan tells of it, and nothing
-/// was amiss in the record.
+/// If somebody registers a VM again, it gets another reference, without tags. The scan shows that, and the record was
+/// correct before.
 #[tokio::test]
 async fn a_serving_vm_gets_its_tags_again_under_another_reference() {
     for restarted in [false, true] {
@@ -137,8 +137,8 @@ async fn a_serving_vm_gets_its_tags_again_under_another_reference() {
     }
 }
 
-/// The reference was not recorded yet when the vCenter came back from a backup; by the time somebody registers the VM again,
-/// its Agent serves.
+/// The reference was not recorded yet when the vCenter was restored from a backup. When somebody registers the VM
+/// again, its Agent serves already.
 #[tokio::test(start_paused = true)]
 async fn a_vm_that_was_registered_anew_before_it_was_on_record_gets_its_tags() {
     let mut bench = wanted();
@@ -159,7 +159,7 @@ async fn a_vm_that_was_registered_anew_before_it_was_on_record_gets_its_tags() {
     assert_eq!(bench.vm().tags_missing, None);
 }
 
-/// The release before had no other record of it than what was waited on, which is something else before long.
+/// The release before recorded this only in `waitingOn`, which soon shows something else.
 #[tokio::test]
 async fn what_the_release_before_left_without_tags_stays_on_record_whatever_is_waited_on() {
     let mut bench = wanted();
@@ -184,7 +184,7 @@ async fn what_the_release_before_left_without_tags_stays_on_record_whatever_is_w
     assert_eq!(bench.times(E::AttachTags), 2);
 }
 
-/// Its Agent is not in view, as after an absence of the API server; the record says that it served.
+/// The cache does not show its Agent, as after an outage of the API server. The record says that it served.
 #[tokio::test]
 async fn a_host_that_served_is_left_alone_where_its_agent_is_not_in_view() {
     let mut bench = wanted();
@@ -205,7 +205,7 @@ async fn a_host_that_served_is_left_alone_where_its_agent_is_not_in_view() {
     assert_eq!(bench.times(E::AttachTags), 1);
 }
 
-/// Who takes the tags out of the spec wants none, and none are missing.
+/// If somebody removes the tags from the spec, none are missing.
 #[tokio::test]
 async fn tags_that_nobody_wants_any_more_are_not_missing() {
     let mut bench = untagged().await;
@@ -228,7 +228,7 @@ async fn untagged() -> Bench {
     bench
 }
 
-/// A vCenter that came back from its backup does not have it.
+/// A vCenter that was restored from its backup does not have it.
 #[tokio::test]
 async fn a_vm_that_is_not_there_to_be_tagged_is_looked_for_at_once_and_made_anew() {
     let mut bench = untagged().await;
@@ -249,7 +249,7 @@ async fn a_vm_that_is_not_there_to_be_tagged_is_looked_for_at_once_and_made_anew
     assert_eq!(bench.waits_on(), None);
 }
 
-/// Whoever registers it again gives it another reference, under which it has no tags.
+/// A VM that is registered again gets another reference, without tags.
 #[tokio::test]
 async fn a_serving_vm_that_was_missing_is_tagged_under_its_new_reference() {
     for restarted in [false, true] {
@@ -278,7 +278,7 @@ async fn a_serving_vm_that_was_missing_is_tagged_under_its_new_reference() {
     }
 }
 
-/// One that waits for its Agent gets what the pool names now; a host that serves is left alone.
+/// A VM that waits for its Agent gets the tags that the pool names now. A host that serves is left alone.
 #[tokio::test]
 async fn changed_tags_reach_a_vm_that_waits_for_its_agent() {
     let mut bench = wanted();
@@ -295,7 +295,7 @@ async fn changed_tags_reach_a_vm_that_waits_for_its_agent() {
     assert_eq!(attached, [["urn:tag"], ["urn:other"]]);
     bench.pass().await;
     assert_eq!(bench.times(E::AttachTags), 2, "once");
-    // What cannot be attached is said, and tried again.
+    // Tags that cannot be attached are reported, and tried again.
     bench.site.with(|i| i.tags_fail = true);
     change(&bench, "urn:wrong");
     bench.pass().await;

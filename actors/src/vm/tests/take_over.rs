@@ -1,4 +1,4 @@
-//! Take-over from the predecessor, and of what it adopted: proof, mark, and nothing else.
+//! Take-over from the predecessor, and of what it adopted: proof and mark, nothing else.
 
 use agent_forge_crds::{
     conditions::vm_reason,
@@ -45,7 +45,7 @@ async fn the_predecessors_vm_is_proven_stamped_and_otherwise_left_alone() {
     assert_eq!(told, [E::Reconfigure], "only the marker");
     assert!(bench.site.with(|i| i.vms[0].marker.is_some()));
     let vm = bench.vm();
-    // As its 1.1.0 would have it, so that it can take back over.
+    // As its release 1.1.0 writes it, so that the predecessor can take over again.
     let uid = bench.child().uid();
     assert_eq!(
         (&vm.owner_uid, vm.source.as_deref()),
@@ -72,7 +72,7 @@ async fn the_predecessors_vm_is_recorded_as_stamped_only_where_it_is() {
     }
 }
 
-/// The pool's `datacenter` was edited since: that its VM is not there says nothing.
+/// The pool's `datacenter` was changed since: a search there proves nothing about the VM.
 #[tokio::test]
 async fn the_predecessors_vm_is_not_taken_for_absent_because_it_is_in_another_datacenter() {
     let mut bench = Bench::new();
@@ -193,7 +193,7 @@ async fn an_adopted_vm_is_taken_over_only_when_a_person_says_so_and_only_with_pr
     say(&bench, "true");
     bench.pass().await;
     assert!(bench.site.with(|i| i.effects.is_empty()));
-    // One that only names a VM, and has no record of it, adopts nothing.
+    // A VsphereAgent that only names a VM, and has no record of it, adopts nothing.
     let mut bench = adopted();
     bench
         .hub
@@ -209,7 +209,7 @@ async fn an_adopted_vm_is_taken_over_only_when_a_person_says_so_and_only_with_pr
     assert!(!touched);
 }
 
-/// As 1.1.0 leaves it: notes that name the VsphereAgent, and `ownerUID`.
+/// As release 1.1.0 leaves it: notes that name the VsphereAgent, and `ownerUID`.
 fn noted(bench: &Bench) {
     predecessors(bench);
     let uid = bench.child().uid().expect("a uid");
@@ -237,7 +237,7 @@ async fn notes_that_name_the_vsphere_agent_are_proof_wherever_its_vm_lies() {
     assert_eq!(bench.vm().owner_uid, bench.child().uid());
 }
 
-/// What 1.1.0 refuses to delete is not ours to take either.
+/// A VM that release 1.1.0 refuses to delete is not ours to take either.
 #[tokio::test]
 async fn notes_of_another_owner_and_lost_notes_prove_nothing() {
     let other = || Notes::OfAgent("0c1dbb4e-0f2b-4f0c-9d6e-3f5a5e1f7b10".to_owned());
@@ -247,7 +247,7 @@ async fn notes_of_another_owner_and_lost_notes_prove_nothing() {
         (Notes::Empty, true, false),
         (Notes::Other, true, false),
         (Notes::Empty, false, true),
-        // Of 1.0.2, and somebody has written something for people.
+        // Made by release 1.0.2, and a person has written notes since.
         (Notes::Other, false, true),
     ] {
         let mut bench = Bench::new();
@@ -306,7 +306,7 @@ async fn a_vm_that_the_predecessor_only_saw_is_never_deleted_whatever_a_person_a
     assert_eq!(bench.site.with(|i| i.vms.len()), 1);
 }
 
-/// Its `vm.info` failed after the create: 1.1.0 then records the owner and no uuid.
+/// Its `vm.info` failed after the create: release 1.1.0 then records the owner and no uuid.
 #[tokio::test]
 async fn a_vm_whose_uuid_the_predecessor_did_not_record_is_neither_made_again_nor_forgotten() {
     let mut bench = Bench::new();

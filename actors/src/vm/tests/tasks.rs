@@ -27,7 +27,7 @@ async fn a_forgotten_task_has_done_what_the_vm_shows_and_nothing_else() {
     }
 }
 
-/// Passes until the VM is said to be busy, which is what happens to a task that does not end.
+/// Passes until the VM is reported as busy, which happens if a task does not end.
 pub(super) async fn until_busy(bench: &mut Bench) {
     let busy = bench.until(|b| b.waits_on().as_deref() == Some("VMBusy"));
     tokio::time::timeout(60 * MINUTE, busy)
@@ -92,7 +92,7 @@ async fn a_deletion_is_heard_while_the_vm_hangs_at_its_start() {
     bench.site.with(|i| i.hangs = Some(E::PowerOn));
     until_busy(&mut bench).await;
     release(&bench);
-    // Another call may be the way out; it is tried at once, and then it rests as well.
+    // Another call may help. It is tried at once, and then it rests as well.
     for _ in 0..9 {
         bench.pass().await;
         assert_eq!(bench.times(E::Destroy), 1);
@@ -147,14 +147,14 @@ async fn a_vm_that_hung_at_its_start_gets_its_tags() {
 
 const MACHINES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
-/// Brings them all up, as one process of the operator with two slots does.
+/// Brings all of them up, as one process of the operator with two slots does.
 async fn up(machines: &mut [Bench], site: &Site) {
     site.with(|i| i.slots = Some(Slots::new(2)));
     let ups = machines.iter_mut().map(|bench| bench.until(Bench::is_on));
     futures::future::join_all(ups).await;
 }
 
-/// A create takes longer than anybody waits for it at a stretch, and the first process is killed while two run.
+/// A create takes longer than one wait of the operator, and the first process is killed while two creates run.
 #[tokio::test(start_paused = true)]
 async fn the_bound_on_creates_holds_over_a_pause_and_over_a_kill() {
     let site = Site::default();
@@ -170,7 +170,7 @@ async fn the_bound_on_creates_holds_over_a_pause_and_over_a_kill() {
     assert_eq!(free, Some(2), "all are back");
 }
 
-/// That nobody may hear of the end of a create is no end of it.
+/// The missing right to observe the end of a create does not mean that the create ended.
 #[tokio::test]
 async fn a_right_that_is_missing_for_waiting_says_nothing_of_the_create() {
     for deleted in [false, true] {
@@ -190,7 +190,7 @@ async fn a_right_that_is_missing_for_waiting_says_nothing_of_the_create() {
     }
 }
 
-/// Nobody waits for its end any more, so nobody waits for its slot either.
+/// The actor no longer waits for its end, so it does not wait for a slot either.
 #[tokio::test(start_paused = true)]
 async fn a_create_that_is_put_off_by_something_else_keeps_no_slot() {
     let mut bench = Bench::new();
@@ -239,7 +239,7 @@ async fn a_deletion_is_heard_while_others_are_ahead() {
     assert_eq!(bench.times(E::CreateVm), 0);
 }
 
-/// Nobody else is begun between the create of a VM and its power-on.
+/// No other VM is started between the create of a VM and its power-on.
 #[tokio::test(start_paused = true)]
 async fn a_vm_keeps_its_slot_until_it_is_on() {
     let site = Site::default();

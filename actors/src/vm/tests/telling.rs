@@ -1,10 +1,10 @@
-//! What is told of an Agent on its way: how soon, and in how many writes.
+//! How soon the status reports an Agent on its way, and in how many writes.
 
 use agent_forge_crds::conditions::Phase;
 
 use super::*;
 
-/// A VM that runs, of which nothing is left to say, and whose Agent has just registered.
+/// A VM that runs, whose status is complete, and whose Agent has just registered.
 async fn registered() -> Bench {
     let mut bench = on().await;
     bench.turn(MINUTE);
@@ -17,7 +17,7 @@ async fn registered() -> Bench {
     bench
 }
 
-/// Passes of so many seconds, one in each.
+/// Runs one pass in each of that many seconds.
 async fn pass_for(bench: &mut Bench, seconds: u32) {
     for _ in 0..seconds {
         bench.pass().await;

@@ -1,9 +1,9 @@
-//! What vCenter refuses or fails, as people are told of it in Events.
+//! Events about what vCenter refuses or fails.
 
 use super::*;
 use crate::domain::failure::Class;
 
-/// The Events of trouble with vCenter, by their notes.
+/// The notes of the Events about failures of vCenter.
 fn troubles(bench: &Bench) -> Vec<String> {
     let told = bench.hub.with(|o| o.notices.clone()).into_iter();
     let of_it = told.filter(|n| n.reason == event::VSPHERE_TROUBLE);
@@ -15,7 +15,7 @@ fn troubles(bench: &Bench) -> Vec<String> {
         .collect()
 }
 
-/// Passes whenever they are asked for, for that long.
+/// Runs passes whenever they are due, for that long.
 async fn pass_for(bench: &mut Bench, long: Duration) {
     let end = bench.context.clock.monotonic() + long;
     while bench.context.clock.monotonic() < end {
@@ -111,7 +111,7 @@ async fn hardware_that_no_host_can_give_is_named_with_its_field() {
     }
 }
 
-/// The bench's next write of that kind fails so.
+/// The bench's next write of that kind fails with that error.
 fn fails(bench: &Bench, kind: E, error: ClusterErrorKind) {
     bench.hub.with(|o| o.fails.insert(kind, error));
 }
@@ -129,7 +129,7 @@ async fn a_status_that_could_not_be_written_is_tried_again_by_the_next_pass() {
     assert!(written(&bench) && bench.is_on());
 }
 
-/// What keeps one status from being taken need not keep away another, which says so.
+/// If one status is refused, another one may be accepted and report that.
 #[tokio::test]
 async fn a_status_that_is_refused_for_its_content_is_told_of_at_once() {
     let mut bench = Bench::new();

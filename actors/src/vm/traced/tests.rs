@@ -88,7 +88,7 @@ fn refused() -> VcErrorKind {
     })
 }
 
-/// Passes of a VM that vCenter refuses, for that long.
+/// Runs passes of a VM that vCenter refuses, for that long.
 async fn pass_for(bench: &mut Bench, long: Duration) {
     for _ in 0..long.as_secs() / 30 {
         bench.pass().await;
@@ -108,14 +108,14 @@ async fn a_wait_that_lasts_stands_in_the_trace_while_it_lasts() {
     pass_for(&mut bench, Duration::from_secs(240)).await;
     assert_eq!(bench.waits_on().as_deref(), Some("NoPermission"));
     assert_eq!(said("machine.wait"), []);
-    // Whoever takes over tells the same; the tracer would not bear two tellings that differ.
+    // An actor that takes over exports the same. The tracer rejects two exports that differ.
     pass_for(&mut bench, Duration::from_secs(420)).await;
     bench.restart();
     pass_for(&mut bench, Duration::from_secs(300)).await;
     let pieces = said("machine.wait");
     assert_eq!(pieces.len(), 3, "{pieces:?}");
     let length = |s: &PhaseSpan| s.end.duration_since(s.start).as_secs();
-    // The third was cut: a new process proves first that the VM is absent, and does not wait for a create meanwhile.
+    // The third was cut: a new process first proves that the VM is absent, and does not wait for a create meanwhile.
     assert_eq!(
         pieces.iter().map(length).collect::<Vec<_>>(),
         [300, 300, 60]
@@ -128,7 +128,7 @@ async fn a_wait_that_lasts_stands_in_the_trace_while_it_lasts() {
     assert!(pieces.iter().all(|p| p.trace == root[0].trace));
 }
 
-/// Where work was put, in order.
+/// The places of the spans, in order.
 #[derive(Default)]
 struct Places(Mutex<Vec<Under>>);
 
@@ -173,7 +173,7 @@ async fn every_line_of_a_faulty_life_names_its_object_uid_and_trace() {
     let told = Told::default();
     let here = told.here();
     for _ in 0..20 {
-        // As the actor's shell has it.
+        // The span that the actor's shell opens.
         let span = tracing::error_span!(
             "actor.pass",
             object = "demo/a",
@@ -204,7 +204,7 @@ async fn every_line_of_a_faulty_life_names_its_object_uid_and_trace() {
 async fn a_process_that_dies_before_the_finalizer_goes_has_told_the_destruction_and_the_next_tells_the_same()
  {
     let mut bench = Bench::new();
-    // It would not bear two tellings that differ.
+    // The tracer rejects two exports that differ.
     let told = Phases::default();
     bench.context.tracer = Arc::new(told.clone());
     bench.until(Bench::is_on).await;

@@ -6,7 +6,7 @@ use agent_forge_crds::{
 use super::*;
 use crate::testing::{at, pool};
 
-/// A pool whose history names these files below `directory`, newest first; the first is the current one.
+/// A pool whose history names these files below `directory`, newest first. The first is the current one.
 fn with_history(name: &str, directory: &str, versions: &[&str]) -> VsphereAgentPool {
     let mut pool = pool(name);
     let path = |v: &str| format!("{directory}/{v}.iso");
@@ -122,7 +122,7 @@ fn what_another_has_just_stopped_using_stays_for_its_vms_on_their_way() {
 
 #[test]
 fn what_was_never_seen_published_is_no_version_to_keep() {
-    // `x` was about to be published when the process died; `c`, which came then, has other bytes.
+    // `x` was about to be published when the process died. `c`, which came then, has other bytes.
     let mut mine = with_history("w", "p", &["c", "x", "b", "a"]);
     let history = mine.status.as_mut().and_then(|s| s.iso.as_mut());
     history.expect("an ISO").history[1].size_bytes = None;
@@ -142,7 +142,7 @@ fn what_was_never_seen_published_is_no_version_to_keep() {
 
 #[test]
 fn a_copy_of_a_newer_version_is_no_version_to_keep() {
-    // The pool came to share the first one's file of `c`; its own lies there still.
+    // The pool came to share another pool's file of `c`. Its own copy is still on the datastore.
     let mut mine = with_history("w", "shared", &["c", "b", "a"]);
     let history = mine.status.as_mut().and_then(|s| s.iso.as_mut());
     let history = &mut history.expect("an ISO").history;
@@ -179,7 +179,7 @@ fn nothing_goes_right_after_a_change_nor_from_another_datastore() {
 
 #[test]
 fn what_lies_on_a_datastore_that_the_pool_has_left_goes() {
-    // It was at home on `old`, where `c` was about to be published when the spec changed.
+    // It used `old`, where `c` was about to be published when the spec changed.
     let mut mine = with_history("w", "p", &["d", "c", "d", "b", "a"]);
     let history = mine.status.as_mut().and_then(|s| s.iso.as_mut());
     let history = &mut history.expect("an ISO").history;
@@ -203,7 +203,7 @@ fn what_lies_on_a_datastore_that_the_pool_has_left_goes() {
     assert_eq!(prunable(&mine, &[], at(19)), [], "VMs may be on their way");
     let kept: Vec<_> = retained(&mine).into_iter().collect();
     assert_eq!(text(kept), ["[isos] p/d.iso"]);
-    // A neighbour is still there, and relies on `b`.
+    // A neighbour is still there, and needs `b`.
     let mut neighbour = with_history("x", "p", &["b"]);
     neighbour.spec.vsphere.iso_datastore = "old".to_owned();
     let status = neighbour.status.as_mut().and_then(|s| s.iso.as_mut());

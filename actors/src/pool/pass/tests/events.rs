@@ -1,4 +1,4 @@
-//! What people are told by Events about the pool: when, once, and on which object.
+//! Events about the pool: when, once, and on which object.
 
 use agent_forge_crds::external::agent_machine::{AGENT_NOT_YET_FOUND, AGENT_RESERVED};
 
@@ -11,7 +11,7 @@ use crate::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A pool's actor on the bench of the VM actors: its AgentMachine `a` waits, and there is no VsphereAgent.
+/// A pool actor on the bench of the VM actors. Its AgentMachine `a` waits, and there is no VsphereAgent.
 struct Pool {
     bench: Bench,
     isos: Arc<Told>,
@@ -50,7 +50,7 @@ impl Pool {
         *self.isos.state.lock().expect("lock") = state;
     }
 
-    /// The next write of this kind fails so.
+    /// The next write of this kind fails with that error.
     fn fails(&self, write: EffectKind, how: ClusterErrorKind) {
         self.bench.hub.with(|o| o.fails.insert(write, how));
     }
@@ -64,7 +64,7 @@ impl Pool {
         (self.memory, _) = run(context, self.isos.clone(), key, memory).await;
     }
 
-    /// Notes of the Events of that reason; all of them are about the pool, and warn or do not.
+    /// Notes of the Events with that reason. All of them are about the pool. `warning`: whether they are warnings.
     fn told(&self, reason: &str, warning: bool) -> Vec<String> {
         let all = self.bench.hub.with(|o| o.notices.clone());
         let of_it = all.into_iter().filter(|n| n.reason == reason);
@@ -91,7 +91,8 @@ async fn a_plan_that_was_carried_out_is_told_with_what_was_done() {
     }
     let made = "VsphereAgents: 1 created, 0 reassigned, 0 released";
     assert_eq!(pool.told(event::PLAN_APPLIED, false), [made]);
-    // Machine and AgentMachine go: so does what was made for them, once nobody took its VM over.
+    // Machine and AgentMachine are deleted. Their VsphereAgent is released after no other AgentMachine took its VM
+    // over.
     pool.bench.hub.with(|o| {
         o.child = Some(crate::testing::child("a"));
         o.agent_machines.clear();
@@ -109,7 +110,7 @@ async fn a_plan_that_was_carried_out_is_told_with_what_was_done() {
 async fn a_plan_that_fails_is_told_once_until_it_works_again() {
     let mut pool = Pool::new();
     pool.pass().await;
-    // A lost race is nobody's trouble.
+    // A write conflict is no failure.
     pool.fails(EffectKind::CreateChild, ClusterErrorKind::Conflict);
     pool.pass().await;
     let failures = |pool: &Pool| pool.told(event::APPLY_PLAN_FAILED, true).len();
@@ -121,7 +122,7 @@ async fn a_plan_that_fails_is_told_once_until_it_works_again() {
     let said = pool.told(event::APPLY_PLAN_FAILED, true);
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].contains("as told"), "{said:?}");
-    // It works now; what was done is told when nothing more was for a moment.
+    // The write succeeds now. The Event comes when nothing more was done for a moment.
     for _ in 0..3 {
         pool.pass().await;
     }
@@ -158,7 +159,7 @@ async fn an_iso_is_told_when_it_lies_somewhere_new() {
     let reused = "[isos] agent-forge/found.iso (7 bytes)";
     assert_eq!(pool.told(event::ISO_REUSED, false), [reused]);
     assert_eq!(pool.told(event::ISO_UPLOADED, false), [uploaded]);
-    // What is on record already is no news for an actor that begins.
+    // For an actor that starts, what is already on record is no news.
     pool.memory = Memory::default();
     pool.pass().await;
     assert_eq!(pool.told(event::ISO_REUSED, false), [reused]);
@@ -199,7 +200,7 @@ async fn a_missing_infra_env_is_told_once() {
     }
     let missing = "InfraEnv demo/infra does not exist";
     assert_eq!(said(&pool), [missing]);
-    // It comes back, and goes a second time.
+    // It comes back, and disappears a second time.
     pool.bench.hub.with(|o| o.infra_env_is_gone = false);
     pool.pass().await;
     assert_eq!(said(&pool), [missing]);
@@ -250,7 +251,7 @@ async fn a_machine_whose_provider_cannot_look_for_an_agent_is_told_so_once_it_ha
         all.filter(|n| n.reason == event::WAITING_FOR_HOST)
             .collect()
     };
-    // What is mended within half a minute is not worth a word.
+    // A problem that ends within half a minute is not announced.
     for _ in 0..30 {
         pool.pass().await;
     }

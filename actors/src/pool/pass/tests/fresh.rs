@@ -1,4 +1,4 @@
-//! With which URL a pool asks after a download that failed.
+//! The URL with which a pool asks after a download that failed.
 
 use agent_forge_crds::external::infra_env::IsoDownloadUrl;
 
@@ -12,7 +12,7 @@ fn failed(reason: &str) -> IsoState {
     IsoState::Failed(ReconcileError::blocked(ErrorSource::Iso, reason, "as told"))
 }
 
-/// The API server has another URL than the view shows.
+/// The API server has another URL than the cache shows.
 fn rotate(hub: &Hub) {
     let mut env = infra_env();
     env.metadata.resource_version = Some("77".to_owned());
@@ -21,7 +21,7 @@ fn rotate(hub: &Hub) {
     hub.with(|o| o.unseen_infra_env = Some(env));
 }
 
-/// A pass a second after the one before; the URL that it asked with.
+/// Runs a pass a second after the one before. Returns the URL that it asked with.
 async fn asked(bench: &Bench, isos: &Arc<Told>, memory: &mut Memory) -> String {
     bench.turn(Duration::from_secs(1));
     let key = ObjectKey::new(NAMESPACE, POOL);
@@ -41,7 +41,7 @@ async fn a_url_that_the_watch_does_not_show_is_found_after_a_download_that_faile
     assert_eq!(asked(&bench, &isos, &mut memory).await, OLD);
     assert_eq!(reads(&bench), 0, "the first try goes by the watch");
     assert_eq!(asked(&bench, &isos, &mut memory).await, NEW);
-    // It is fetched; the watch lags still, and what was begun is not taken back.
+    // The ISO is fetched. The watch is still late, and the pool keeps the newer URL.
     *isos.state.lock().expect("lock") = IsoState::Fetching {
         done: 1,
         total: Some(9),

@@ -1,4 +1,4 @@
-//! What a pool writes of its ISO, when, and what it lets go.
+//! What a pool writes about its ISO, when, and which files it releases.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ struct Passes {
 
 impl Passes {
     fn new(bench: Bench, isos: Arc<Told>) -> Self {
-        // Its writes are newer than what the view shows.
+        // Its writes are newer than what the cache shows.
         bench.hub.with(|o| o.version = 10);
         Self {
             bench,
@@ -65,7 +65,7 @@ fn coming(done: u64) -> IsoState {
 #[tokio::test]
 async fn how_far_an_iso_is_is_written_every_five_seconds_and_not_more_often() {
     let mut pool = Passes::new(Bench::new(), Told::new(coming(1)));
-    // What else there is to say.
+    // The other changes are written first.
     for _ in 0..10 {
         pool.next().await;
         pool.bench.turn(PROGRESS_WRITES);
@@ -174,7 +174,7 @@ async fn what_lies_on_datastores_that_the_pool_has_left_is_let_go_there() {
         failed.map(|n| n.note.clone()).collect::<Vec<_>>()
     });
     assert_eq!(told, [format!("{}: {why}", mounted.0.path)]);
-    // Its drive is empty at last; then there is nothing to ask any more.
+    // Its drive is empty at last. Then there is nothing more to ask.
     *pool.isos.news.lock().expect("lock") = vec![(vec![mounted.0.path.clone()], vec![])];
     pool.bench.turn(Duration::from_secs(60));
     pool.next().await;

@@ -1,4 +1,4 @@
-//! What a pool records of credentials that vCenter refused, for the process after this one.
+//! What a pool records of credentials that vCenter refused, for the next process.
 
 use agent_forge_crds::{Time, pool::RefusedCredentials};
 
@@ -13,7 +13,7 @@ struct Passes {
 impl Passes {
     fn new() -> Self {
         let bench = Bench::new();
-        // Its writes are newer than what the view shows.
+        // Its writes are newer than what the cache shows.
         bench.hub.with(|o| o.version = 10);
         Self {
             bench,
@@ -32,7 +32,7 @@ impl Passes {
         (self.memory, _) = run(self.bench.context.clone(), isos, key, memory).await;
     }
 
-    /// Until there is nothing left to say.
+    /// Runs passes until there is nothing left to write.
     async fn settle(&mut self) {
         for _ in 0..10 {
             self.next().await;
@@ -40,7 +40,7 @@ impl Passes {
         }
     }
 
-    /// The Secret's login is refused, and that is known of it; or vCenter takes it.
+    /// `yes`: vCenter refuses the Secret's login, and `known` is known of that. Otherwise vCenter accepts the login.
     fn refuse(&self, yes: bool, known: Option<&RefusedCredentials>) {
         let secret = ObjectKey::new(NAMESPACE, "vcenter");
         self.bench.site.with(|i| {
@@ -82,7 +82,7 @@ async fn a_refusal_is_recorded_at_once_stays_in_doubt_and_goes_with_a_login() {
     pool.settle().await;
     assert_eq!(pool.recorded(), Some(record(1)));
 
-    // Ten minutes later the condition says the same, but a process that dies now must leave the new time.
+    // Ten minutes later the condition is the same. The new time must be written, because the process may die.
     pool.refuse(true, Some(&record(601)));
     pool.next().await;
     assert_eq!(pool.recorded(), Some(record(601)));
@@ -90,7 +90,7 @@ async fn a_refusal_is_recorded_at_once_stays_in_doubt_and_goes_with_a_login() {
     pool.refuse(true, None);
     pool.settle().await;
     assert_eq!(pool.recorded(), Some(record(601)));
-    // A spec that names no Secret that may be read is no login either.
+    // A spec that names no readable Secret gives no login either.
     pool.names_secret_in(Some("vault"));
     pool.settle().await;
     assert_eq!(pool.recorded(), Some(record(601)));

@@ -1,4 +1,4 @@
-//! Which differences of a pool's status are written at once, how long the others wait, and what could not be written.
+//! Which changes of a pool's status are written at once, how long the others wait, and what happens to a failed write.
 
 use agent_forge_crds::{
     Time,
@@ -14,7 +14,7 @@ use crate::{
     ports::cluster::ClusterErrorKind,
 };
 
-/// A status that says of one condition that it holds or does not.
+/// A status with one condition that holds or does not.
 fn saying(type_: &str, holds: bool) -> VsphereAgentPoolStatus {
     let mut status = VsphereAgentPoolStatus::default();
     let update = ConditionUpdate {
@@ -45,7 +45,8 @@ fn counts_wait_the_longer_the_more_vsphere_agents_there_are() {
     assert_eq!(waits, expected);
 }
 
-/// Statuses that are written in each of three passes of a pool; in the first one the server fails the first so.
+/// How many statuses are written in each of three passes of a pool. In the first pass the first write fails with
+/// `error`.
 async fn written_after(error: ClusterErrorKind) -> ([usize; 3], Option<Class>) {
     let bench = Bench::new();
     bench.hub.with(|o| {
@@ -82,7 +83,7 @@ async fn what_could_not_be_written_is_tried_again_by_the_next_pass_and_not_befor
     assert_eq!(written[0], 0, "tried again in the same pass");
     assert!(written[1] > 0, "{written:?}");
     assert_eq!(written[2], 0, "it is said");
-    // What is refused for its content need not keep away what says so.
+    // If one status is refused for its content, another that reports this may be accepted.
     let (written, _) = written_after(ClusterErrorKind::Invalid).await;
     assert_eq!(written[0], 1, "{written:?}");
 }

@@ -1,5 +1,4 @@
-//! Among many Agents: what is found by words is decided upon as if all had been gone through, and whoever would decide otherwise
-//! is told.
+//! The plan uses an index to find Agents. These tests compare its decisions with those of a search through all Agents.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,15 +16,15 @@ use crate::{
     vm::testing::hub::Hub,
 };
 
-/// A host that has something to do with machine `of` of the world, or not.
+/// A host that may or may not belong to machine `of` of the world.
 #[derive(Clone, Copy, Debug)]
 struct Stray {
     of: usize,
-    /// Names that machine's VM: 1 as its guest does, 2 in the other byte order, 3 by its serial number alone, 4 as its guest
-    /// with another's serial number.
+    /// How it names that machine's VM. 1: as its guest does. 2: in the other byte order. 3: by its serial number alone.
+    /// 4: as its guest, with another serial number.
     names: u8,
     has_hostname: bool,
-    /// Claimed by that AgentMachine, or one of that name elsewhere.
+    /// Claimed by that AgentMachine, or by one of that name in another namespace.
     claimed: bool,
     elsewhere: bool,
     approved: bool,
@@ -55,7 +54,7 @@ fn stray() -> impl Strategy<Value = Stray> {
 }
 
 impl Stray {
-    /// It in one respect otherwise.
+    /// The same host with one property changed.
     fn otherwise(mut self, what: usize) -> Self {
         let flags = [
             &mut self.has_hostname,
@@ -133,7 +132,7 @@ fn pinned(mut w: World) -> World {
     w
 }
 
-/// That world with these hosts beside, its Agents in the order in which a view shows them.
+/// That world with these additional hosts. Its Agents have the order in which a cache shows them.
 fn crowded(mut w: World, strays: &[Stray]) -> World {
     for (n, stray) in strays.iter().enumerate() {
         let agent = stray.agent(n);
@@ -162,7 +161,7 @@ fn hub_of(w: &World) -> Hub {
     hub
 }
 
-/// What is decided when all Agents are gone through: the pool's plan and counts.
+/// The decision if all Agents are searched: the pool's plan and counts.
 fn decided(w: &World) -> String {
     let s = w.observed();
     let plan = plan(&s);
@@ -215,7 +214,7 @@ proptest! {
         (fresh, pins, labels) in (any::<bool>(), any::<bool>(), any::<bool>()),
         one in prop::option::of(0..12_usize),
     ) {
-        // Of one Agent, whatever it says: it keeps its name.
+        // Changes one Agent in any way. It keeps its name.
         let is = Stray { names: if was.names == is.names { is.names } else { 3 }, ..is };
         let was = Stray { names: if was.names == is.names { was.names } else { 0 }, ..was };
         let is = if [1, 2, 4].contains(&is.names) { Stray { of: was.of, ..is } } else { is };

@@ -1,4 +1,5 @@
-//! Both sides of what the plan decides by: a pool that goes, whom a VM serves, which name is free, whom to ask.
+//! Both sides of each edge in the plan. The edges are about deleted pools, the machine that a VM serves, free names,
+//! and the Agents to ask.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -130,7 +131,7 @@ fn who_may_run_there_and_who_was_seen_there_is_asked() {
     let there = ObjectKey::of(&world.agents[0]);
     let uuid = ManagedVm::read(Arc::new(world.children[0].clone())).identity;
     let uuid = uuid.expect("recorded").bios_uuid;
-    // Each name in each namespace where one may be, whatever is in view.
+    // Each name in each namespace where an Agent may be, whatever the cache shows.
     let named = |namespaces: &[&str]| -> BTreeSet<ObjectKey> {
         let names = [uuid, uuid.swapped()].map(|u| u.to_string());
         let of = |n: &&str| names.clone().map(|name| ObjectKey::new(*n, name));
@@ -221,7 +222,7 @@ fn vm(world: &mut World) -> &mut agent_forge_crds::agent::VmStatus {
     status.and_then(|s| s.vm.as_mut()).expect("a VM")
 }
 
-/// `spec.controlPlaneNamespace` was edited; the Machine is where it was.
+/// `spec.controlPlaneNamespace` was changed. The Machine is where it was.
 #[test]
 fn a_vm_of_another_control_plane_is_kept_until_its_machine_there_is_gone() {
     let mut world = World::discovered("a");

@@ -1,5 +1,5 @@
-//! Hosts that go where nobody meant them to: an Agent that serves elsewhere, a record without its label, a NodePool that
-//! another pool takes.
+//! Hosts that change their owner unexpectedly: an Agent that serves another control plane, a record without its label,
+//! a NodePool that another pool takes.
 
 use agent_forge_crds::{
     agent::Milestone,
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Kind of each action, and for whom.
+/// Kind of each action, and its object.
 fn done(plan: &Plan) -> Vec<(&'static str, String)> {
     let mut all = Vec::new();
     for action in &plan.actions {
@@ -75,7 +75,7 @@ fn whose_agent_serves_another_control_plane_asks_again() {
     let first = plan(&world.observed());
     assert_eq!(done(&first), action("create", "a-ama for a"));
     assert_eq!(says(&first, "a"), [reason::AGENT_ELSEWHERE]);
-    // It was made, and is for the same AgentMachine: nothing more.
+    // It was created, and is for the same AgentMachine: nothing more happens.
     let second = with(child("a"), |c| {
         c.metadata.name = Some("a-ama".to_owned());
         c.metadata.uid = Some("va-second".to_owned());
@@ -83,7 +83,8 @@ fn whose_agent_serves_another_control_plane_asks_again() {
     world.children.push(second);
     let next = plan(&world.observed());
     assert_eq!(done(&next), []);
-    // Its own Machine goes: the host that serves another keeps its labels, the other VM goes with the Machine.
+    // Its own Machine is deleted. The host that serves another keeps its labels, and the other VM is removed with the
+    // Machine.
     let mut gone = world.clone();
     gone.waited = std::time::Duration::from_secs(60);
     gone.machines.clear();
@@ -97,7 +98,7 @@ fn whose_agent_serves_another_control_plane_asks_again() {
         })
         .collect();
     assert_eq!(left, ["a-ama"]);
-    // It comes back: it may be installed, and is not given to anybody.
+    // It comes back. It may be installed, and is given to no AgentMachine.
     let agent = &mut world.agents[0];
     agent.labels_mut().clear();
     agent
@@ -137,7 +138,7 @@ fn whose_agent_serves_another_node_pool_goes_with_that_ones_machine() {
     world.agent_machines.push(stranger);
     world.machines.push(machine("b"));
     assert_eq!(done(&plan(&world.observed())), action("reassign", "a to b"));
-    // Whose Machine is not in sight is not recorded.
+    // A Machine that the cache does not show is not recorded.
     world.machines.pop();
     assert_eq!(done(&plan(&world.observed())), []);
 }
@@ -156,7 +157,7 @@ fn a_label_that_somebody_took_off_or_changed_is_put_back() {
         })];
         let made = plan(&world.observed());
         assert_eq!(done(&made), action("reassign", "a to a"), "{label:?}");
-        // Without the uid nothing is known of it.
+        // Without the uid its AgentMachine is unknown.
         let annotations = world.children[0].annotations_mut();
         annotations.remove(AGENT_MACHINE_UID_ANNOTATION);
         let lost = done(&plan(&world.observed()));

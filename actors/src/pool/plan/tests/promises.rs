@@ -1,4 +1,4 @@
-//! Tests of what is promised to whom: early pins, VMs on offer, hostnames, and pools that go.
+//! Tests of the plan's guarantees: early pins, VMs on offer, hostnames, and pools that are deleted.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn pin(am: &mut AgentMachine) {
     exact.insert(AGENT_MACHINE_LABEL.to_owned(), name);
 }
 
-/// No condition, as by a provider that does not fit its CRD.
+/// Without a condition, as from a provider that does not fit its CRD.
 fn silence(am: &mut AgentMachine) {
     am.status = None;
 }
@@ -71,7 +71,7 @@ fn the_late_agent_of_a_vm_that_was_given_up_is_never_prepared() {
         ..Failure::default()
     });
     assert!(!prepares(&world));
-    // The one before it is another VM.
+    // The failure belongs to the VM before it.
     status_of(&mut world).last_failure = Some(Failure::default());
     assert!(prepares(&world));
 }
@@ -96,7 +96,7 @@ fn who_waits_is_pinned_at_first_sight_unless_a_free_agent_fits() {
         .insert("customer".to_owned(), "example".to_owned());
     world.agents = vec![free];
     assert!(pins(&plan(&world.observed())).is_empty(), "a free one fits");
-    // The same Agent, promised to somebody else, is not free for this one.
+    // The same Agent, pinned for another AgentMachine, is not free for this one.
     world.agents[0]
         .labels_mut()
         .insert(AGENT_MACHINE_LABEL.to_owned(), "b".to_owned());
@@ -166,7 +166,7 @@ fn a_vm_in_the_making_is_kept_a_moment_then_released() {
         [ReleaseWhy::MachineGone]
     );
 
-    // An approved Agent is nobody's any more: somebody may have bound it already.
+    // An approved Agent is free no more: the provider may have bound it already.
     world.waited = Duration::ZERO;
     world.agents[0].spec.approved = true;
     assert!(reason(&plan(&world.observed()), "a") != Some("Offered"));
@@ -298,7 +298,7 @@ fn a_vm_whose_record_is_lost_is_not_surplus_while_an_agent_of_nobody_serves() {
     let agent = world.agents[0].clone();
     reserve(&mut world.agent_machines[0], &agent);
     let record = world.children[0].status.take();
-    // The Agent of somebody else's host.
+    // The Agent of a foreign host.
     assert_eq!(released(&plan(&world.observed())), [ReleaseWhy::Surplus]);
     let labels = world.agents[0].metadata.labels.get_or_insert_default();
     labels.insert(AGENT_MACHINE_LABEL.to_owned(), "a".to_owned());
@@ -313,7 +313,7 @@ fn a_vm_whose_record_is_lost_is_not_surplus_while_an_agent_of_nobody_serves() {
     assert!(released.contains(&ReleaseWhy::Surplus), "{released:?}");
 }
 
-/// A VM of this pool that serves nobody, and an AgentMachine `b` that asks.
+/// A VM of this pool that serves no Machine, and an AgentMachine `b` that asks.
 fn surplus_beside_one_that_asks() -> World {
     let mut world = World::discovered("a");
     let metal = foreign_agent("metal");
@@ -355,7 +355,7 @@ fn a_vm_is_kept_a_while_for_who_asks_and_cannot_be_served_as_things_are() {
         s.wall = s.wall.checked_add(HOPE).expect("in range");
         assert_eq!(released(&plan(&s)), [ReleaseWhy::Surplus], "{why}");
 
-        // It has its Agent, or is said not to ask.
+        // It has its Agent, or its provider reports that it does not ask.
         let status = world.agent_machines[1].status.as_mut().expect("reported");
         status.conditions[0].reason = Some("Other".to_owned());
         let plan = plan(&world.observed());
@@ -397,7 +397,7 @@ fn a_deleted_pool_keeps_what_a_machine_may_still_use() {
     assert!(released(&going).is_empty());
     assert_eq!(reason(&going, "a"), Some("MachineRemains"));
 
-    // Retain keeps VMs, not the records of a pool that goes.
+    // `Retain` keeps VMs, not the records of a pool that is deleted.
     world.machines.clear();
     world.agent_machines.clear();
     world.waited = OFFER;

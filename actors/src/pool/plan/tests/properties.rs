@@ -1,4 +1,4 @@
-//! Promises of the plan over random worlds, and that carrying it out leads to rest.
+//! Guarantees of the plan over random worlds. Carrying it out repeatedly leads to a stable state.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ use crate::{
 
 pub(super) const NAMES: [&str; 4] = ["w-0", "w-1", "w-2", "w-3"];
 
-/// How far one machine is, and what befell it.
+/// How far one machine is, and what happened to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lot {
     stage: u8,

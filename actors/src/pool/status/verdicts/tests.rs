@@ -1,4 +1,4 @@
-//! What a pool says of itself, as a table: what is so, and the conditions that do not hold for it, with reason and words.
+//! The conditions of a pool as a table: the facts, and the conditions that do not hold, with reason and words.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Both sides of each edge: what is done, or why nothing is, and in how many seconds it is looked again.
+//! Both sides of each edge: the step, or the reason to hold, and after how many seconds the actor looks again.
 
 use super::*;
 
@@ -34,12 +34,12 @@ fn absent(proofs: u8) -> Ownership {
     Ownership::Absent { proofs }
 }
 
-/// A VM with the name that ours was to get, seen so many seconds ago.
+/// A VM with the name that ours was to get, seen that many seconds ago.
 fn namesake(ago: u64) -> Ownership {
     foreign(FoundBy::Name(None), ago)
 }
 
-/// A VM with our uuid, seen so many seconds ago.
+/// A VM with our uuid, seen that many seconds ago.
 fn twin(ago: u64) -> Ownership {
     foreign(FoundBy::Uuid, ago)
 }
@@ -63,7 +63,7 @@ fn off_on_record() -> VmStatus {
     })
 }
 
-/// Its MAC addresses are not on record.
+/// A record without MAC addresses.
 fn unaddressed() -> VmStatus {
     with(running(&child("a")), |v| v.mac_addresses.clear())
 }

@@ -1,4 +1,4 @@
-//! A VM that goes, and records that cannot be gone by.
+//! A VM that is being removed, and records that cannot be used.
 
 use super::*;
 use crate::vm::step::{PROOFS, PROOFS_AFTER_LOST_CREATE};
