@@ -1,4 +1,4 @@
-//! The bytes of a download, with an end to waiting.
+//! The bytes of a download, with a limited wait.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub(super) fn paced(
         match pace.chunk().instrument(around).await {
             Ok(Some(chunk)) => Some((Ok(chunk), Some(pace))),
             Ok(None) => None,
-            // Typed inside, so that the reader gets the reason.
+            // The typed error is inside, so that the reader can find the reason.
             Err(e) => Some((Err(std::io::Error::other(e)), None)),
         }
     })
