@@ -6,8 +6,8 @@
 //! check for each. With a proxy from the environment, the proxy resolves and connects. Then only a literal address can
 //! be checked here.
 //!
-//! Guarantees: a declared length within the cap, no stall without an end, no URL token in any error. A broken download
-//! fails. The next one begins from zero, as the bytes of two downloads need not belong together.
+//! Guarantees: a declared length within the limit, no endless stall, and no URL token in any error. A broken download
+//! fails. The next one begins from zero, because the bytes of two downloads may belong to different images.
 
 mod door;
 mod pace;

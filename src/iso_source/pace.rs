@@ -1,4 +1,4 @@
-//! The bytes of a download, with an end to waiting.
+//! The bytes of a download, with a limited wait.
 
 use std::time::Duration;
 
@@ -9,14 +9,11 @@ use agent_forge_actors::{
 use bytes::Bytes;
 use futures::StreamExt as _;
 use tokio::time::{Instant, timeout};
-use tracing::{Instrument as _, Span};
 
 use super::{Options, failed, why};
 
 /// A download's body. It measures the wait for bytes without the time that the reader takes between them.
 struct Pace {
-    /// The span in which the download was opened. A task of the connection reads the bytes, and it has no span.
-    around: Span,
     response: reqwest::Response,
     stall: Duration,
     min_progress: u64,
@@ -37,7 +34,6 @@ pub(super) fn paced(
     started: Instant,
 ) -> ByteStream {
     let pace = Pace {
-        around: Span::current(),
         end: started + options.deadline,
         stall: options.stall,
         min_progress: options.min_progress,
@@ -50,11 +46,10 @@ pub(super) fn paced(
     };
     futures::stream::unfold(Some(pace), async |pace| {
         let mut pace = pace?;
-        let around = pace.around.clone();
-        match pace.chunk().instrument(around).await {
+        match pace.chunk().await {
             Ok(Some(chunk)) => Some((Ok(chunk), Some(pace))),
             Ok(None) => None,
-            // Typed inside, so that the reader gets the reason.
+            // The typed error is inside, so that the reader can find the reason.
             Err(e) => Some((Err(std::io::Error::other(e)), None)),
         }
     })

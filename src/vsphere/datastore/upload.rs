@@ -21,8 +21,8 @@ use crate::vsphere::rpc::{
     session::Asked,
 };
 
-/// Bound of a whole upload: longer than the download that feeds it may take (`--iso-deadline`), whose own bound names what is
-/// slow.
+/// Time limit of a whole upload. It is longer than the download behind it may take (`--iso-deadline`), whose own limit
+/// shows what is slow.
 pub(crate) const UPLOAD_LIMIT: Duration = Duration::from_secs(13 * 3600);
 
 impl Client {

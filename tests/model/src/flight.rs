@@ -1,16 +1,17 @@
 //! The ISO transfer in a small world: two pools that share one ISO, one datastore, one ISO cache, and a VM that boots
 //! from the ISO.
 //!
-//! What decides and acts is the product's: a pool's turn is its real want, retention and status (`pool::iso`), the cache is its
-//! real table, a flight the real one, put together again for each of its calls from the answers that it had so far
-//! ([`crate::flight_ports`]); between any two calls the rest of the world comes.
+//! The decisions and actions are the product's. A pool's turn uses its real demand, retention and status (`pool::iso`).
+//! The cache is its real table. A transfer is the real one. For each of its calls it runs again from its beginning,
+//! with the answers that it has had so far ([`crate::flight_ports`]). Between any two calls, other parts of the world
+//! may act.
 //!
-//! So that the states are finite:
-//! - Time stands still but for [`Label::Passes`]: longer than anything is waited for, while nothing flies. No state carries a
-//!   clock.
-//! - Numbers of flights tell those under way apart, and are given again when one ends; so are the names of what dead flights
-//!   left.
-//! - What pools are woken for, they may ask at any moment.
+//! So that the number of states is finite:
+//! - Time does not pass, except in [`Label::Passes`]. That is longer than anything waits, and happens only without a
+//!   transfer. No state contains a clock.
+//! - Numbers only distinguish current transfers. They are given again when a transfer ends, and so are the names of
+//!   files that dead transfers left.
+//! - A pool may ask at any moment, instead of when the cache wakes it.
 //!
 //! Not included: stalls and deadlines of a transfer, sources that fail or change their bytes, pools that are deleted,
 //! datastores that change, people who change files, other clusters.
@@ -121,9 +122,9 @@ pub enum Vm {
 /// A current transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Airborne {
-    /// Which.
+    /// The transfer.
     pub flight: Shared<Start>,
-    /// Of this life of the cache.
+    /// Whether it belongs to the current life of the cache.
     pub alive: bool,
     /// All answers and events that it has got so far.
     pub log: Vec<Event>,
@@ -156,7 +157,7 @@ pub struct World {
     shown: Option<(usize, Shared<VsphereAgentPool>)>,
     table: Shared<FlightTable>,
     flights: Vec<Airborne>,
-    /// The datastore.
+    /// The files on the datastore.
     pub files: BTreeMap<Name, Bytes>,
     vm: Vm,
     /// A request that may still arrive although its sender has given up.
@@ -213,9 +214,9 @@ impl fmt::Debug for Action {
 pub enum Defect {
     /// The datastore stores a part of the bytes and reports success.
     Truncates,
-    /// Leave to publish is given before any record lists the name.
+    /// The cache permits a publish before any status lists the name.
     LeaveAtOnce,
-    /// No flight looks for what dead flights left.
+    /// The operator does not search for files of dead transfers.
     NoSweep,
     /// The operator does not check drives before it deletes a file.
     BlindToDrives,
@@ -242,13 +243,13 @@ type Asking = (
     Option<(usize, Shared<VsphereAgentPool>)>,
 );
 
-/// A table, and the numbers that its flights get, by those that they have.
+/// A table, and new numbers for its transfers.
 type Renaming = (Shared<FlightTable>, Vec<(u64, u64)>);
 
 thread_local! {
     /// Turns that were computed before. In many states a pool asks the same.
     static ASKED: RefCell<HashMap<Asking, (Answered, Shared<VsphereAgentPool>)>> = RefCell::default();
-    /// Tables with other numbers of flights.
+    /// Tables with other numbers for their transfers.
     static RENAMED: RefCell<HashMap<Renaming, Shared<FlightTable>>> = RefCell::default();
 }
 
@@ -349,7 +350,7 @@ impl Flights {
         (result, answered)
     }
 
-    /// What a consultation changes: the table, what the transfer under way hears, what begins.
+    /// Applies the result of a call: the table changes, transfers get messages, and new ones begin.
     fn take_in(w: &mut World, answered: &Answered) {
         w.table = answered.table.clone();
         let lane = w.table.lane();

@@ -1,7 +1,7 @@
 //! The product's ports as one transfer sees them. A call to vCenter waits until the world has answered it.
 //!
-//! A flight is put together again for each of its calls. It runs from its beginning, gets the answers that it had, and
-//! is where it was. So a flight in a state is what it heard and reported, and can be compared.
+//! For each of its calls, a transfer runs again from its beginning. It gets the answers that it had before and stops
+//! where it was. The answers and messages so far therefore describe a transfer completely, and can be compared.
 
 use std::{
     cell::RefCell,
@@ -98,7 +98,7 @@ impl Op {
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// It is not known whether it was carried out.
+    /// It is unknown whether it was carried out.
     NoAnswer,
     /// The name is taken.
     AlreadyExists,
@@ -153,7 +153,7 @@ pub enum At {
 /// The course of a transfer so far.
 #[derive(Clone)]
 pub struct Run {
-    /// All that it reported.
+    /// All its messages.
     pub told: Vec<Told>,
     /// Where it is.
     pub at: At,
@@ -224,7 +224,7 @@ fn born(alive: bool) -> Timestamp {
     objects::at(i64::from(alive))
 }
 
-/// Where a file of that name is.
+/// The path of a file with that name.
 ///
 /// # Panics
 /// Never: the names are valid.
@@ -246,7 +246,7 @@ pub fn path(name: &Name) -> DatastorePath {
     directory(*dir).join(&file).expect("a file's path")
 }
 
-/// The final name that is there.
+/// The final name of that path.
 pub fn name(path: &DatastorePath) -> Option<Name> {
     let mut all = [0, 1]
         .into_iter()
