@@ -42,7 +42,7 @@ mod tests;
 use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use agent_forge_crds::conditions::reason;
-use futures::FutureExt;
+use futures::{FutureExt, future::BoxFuture};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, rpc::CallResult};
 use tokio::{sync::watch, task::JoinSet};
 use tracing::{Instrument, field::Empty};
@@ -112,6 +112,8 @@ pub struct Ports {
     pub instruments: Arc<dyn Instruments>,
     /// Reports to the actor.
     pub tell: Arc<dyn Fn(u64, FlightNews) + Send + Sync>,
+    /// Gives the actor work that outlives the flight.
+    pub later: Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>,
     /// The state of the transfer under way. The actor sets it before that flight starts.
     pub lane: watch::Receiver<Lane>,
 }
@@ -377,6 +379,10 @@ impl Actor for IsoCache {
                 clock,
                 instruments,
                 // The actor may be gone: then this flight ends with it.
+                later: {
+                    let myself = myself.clone();
+                    Arc::new(move |work| drop(myself.send_message(IsoMsg::Later(work))))
+                },
                 tell: Arc::new(move |id, news| drop(myself.send_message(IsoMsg::Flight(id, news)))),
                 lane: lane.subscribe(),
             },
@@ -415,6 +421,9 @@ impl Actor for IsoCache {
                 let Turn { wake, start } = state.table.news(id, news.clone(), now);
                 state.report(&news);
                 state.settle(wake, start);
+            }
+            IsoMsg::Later(work) => {
+                state.flights.spawn(work);
             }
             IsoMsg::Describe(reply) => {
                 let (waiting_on, failures) = state.table.waiting_on();

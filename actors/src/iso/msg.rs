@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use ractor::RpcReplyPort;
 
@@ -215,6 +216,8 @@ pub enum IsoMsg {
     Leave(ObjectKey, Queued),
     /// A flight made progress or ended (internal).
     Flight(u64, FlightNews),
+    /// Work that outlives the flight that asked for it (internal). It ends with the actor.
+    Later(BoxFuture<'static, ()>),
     /// Describe yourself.
     Describe(RpcReplyPort<crate::runtime::shell::Description>),
     /// Die in a handler (debug endpoint only).

@@ -109,6 +109,9 @@ async fn fetch(
     if !matches!(delivered, Ok((_, false))) {
         site.discard(&partial).await;
     }
+    if delivered.is_err() {
+        (ports.later)(site.look_after(ports, &want.directory));
+    }
     delivered
 }
 
@@ -178,10 +181,11 @@ async fn bounded<T>(
 }
 
 /// One vCenter with the datacenter that holds the datastore, on behalf of one pool.
+#[derive(Clone)]
 pub(super) struct Site {
     pub(super) vc: Arc<dyn VCenter>,
     pub(super) datacenter: MoRef,
-    pool: ObjectKey,
+    pub(super) pool: ObjectKey,
 }
 
 /// All bytes are there under the partial name, and may get that place.

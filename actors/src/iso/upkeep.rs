@@ -7,7 +7,9 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use futures::{FutureExt as _, future::BoxFuture};
 use jiff::Timestamp;
+use tracing::Instrument as _;
 
 use super::{
     Ports,
@@ -29,6 +31,11 @@ use crate::{
 
 /// Limit of one step. The adapter's own limits are shorter.
 const STEP: Duration = Duration::from_secs(60);
+
+/// Bytes that a failed transfer sent arrive within this time, if they do: a client waits for half of it.
+const LATE: Duration = Duration::from_secs(600);
+/// Looks for them, one each [`LATE`], before the actor gives up.
+const LOOKS: u32 = 6;
 
 /// What a look at a recorded file found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,17 +94,54 @@ impl Site {
             .iter()
             .filter(|d| **d != want.directory && d.datastore == ports.key.datastore);
         for directory in std::iter::once(&want.directory).chain(others) {
-            if let Err(trouble) = step("sweep", self.try_sweep(ports, directory)).await {
-                tracing::debug!(%directory, error = %trouble, "abandoned partial files not looked for");
+            match step("sweep", self.try_sweep(ports, directory)).await {
+                // The writer of a file that was found may have sent more.
+                Ok(found) if found > 0 => (ports.later)(self.look_after(ports, directory)),
+                Ok(_) => {}
+                Err(trouble) => {
+                    tracing::debug!(%directory, error = %trouble, "abandoned partial files not looked for");
+                }
             }
         }
     }
 
+    /// Looks once more where a transfer failed. What it sent may arrive after its partial file was deleted, and by then
+    /// no pool may use the directory. A look that fails is repeated.
+    pub(super) fn look_after(
+        &self,
+        ports: &Ports,
+        directory: &DatastorePath,
+    ) -> BoxFuture<'static, ()> {
+        let (site, ports, directory) = (self.clone(), ports.clone(), directory.clone());
+        let span = tracing::error_span!(
+            parent: None,
+            "iso.flight",
+            cache = %ports.key,
+            object = %site.pool,
+            task = "sweep",
+        );
+        let looks = async move {
+            for _ in 0..LOOKS {
+                tokio::time::sleep(LATE).await;
+                match step("sweep", site.try_sweep(&ports, &directory)).await {
+                    Ok(_) => return,
+                    Err(trouble) => {
+                        tracing::debug!(%directory, error = %trouble, "abandoned partial files not looked for");
+                    }
+                }
+            }
+            tracing::warn!(%directory, "it is not known whether a partial ISO file is left");
+        };
+        looks.instrument(span).boxed()
+    }
+
+    /// Returns how many files it deleted.
     async fn try_sweep(
         &self,
         ports: &Ports,
         directory: &DatastorePath,
-    ) -> Result<(), ReconcileError> {
+    ) -> Result<usize, ReconcileError> {
+        let mut found = 0;
         let now = ports.clock.wall();
         let files = self.vc.list(&self.datacenter, directory).await?;
         for file in files.unwrap_or_default() {
@@ -117,8 +161,9 @@ impl Site {
                 .delete_file(&effect, &self.datacenter, &file.path)
                 .await?;
             tracing::info!(file = %file.path, "abandoned partial ISO file deleted");
+            found += 1;
         }
-        Ok(())
+        Ok(found)
     }
 
     /// Deletes what no VM has in its drive, by the answers of all users of this vCenter. They are asked again after

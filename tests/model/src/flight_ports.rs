@@ -381,6 +381,8 @@ fn run_anew(flight: &Airborne) -> Run {
         source: Arc::new(ports.clone()),
         clock: Arc::new(ports.clone()),
         instruments: Arc::new(NoInstruments),
+        // The world ends before the look that comes later.
+        later: Arc::new(drop),
         tell: Arc::new(move |_, news| told.tells(news)),
         lane: heard,
     };
