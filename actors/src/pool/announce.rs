@@ -83,13 +83,11 @@ impl Events<'_> {
 
     fn old_isos(&self, outcome: &Outcome, memory: &mut Memory) {
         match &outcome.held_back {
-            None => {}
             Some(None) => memory.announcer.over(&Topic::OldIsos),
-            Some(Some(held)) => {
-                if self.is_due(memory, Topic::OldIsos, "", HeldBack::PACE) {
-                    self.send(true, event::ISO_PRUNE_FAILED, "PruneISO", held.note());
-                }
+            Some(Some(held)) if self.is_due(memory, Topic::OldIsos, "", HeldBack::PACE) => {
+                self.send(true, event::ISO_PRUNE_FAILED, "PruneISO", held.note());
             }
+            None | Some(Some(_)) => {}
         }
     }
 
