@@ -59,12 +59,7 @@ impl ReconcileError {
         reason: impl Into<String>,
         message: impl Into<String>,
     ) -> Self {
-        Self {
-            side,
-            reason: reason.into(),
-            message: message.into(),
-            class: Class::Blocked,
-        }
+        Self::of(side, reason.into(), message.into(), Class::Blocked)
     }
 
     /// A failure that passes.
@@ -73,11 +68,15 @@ impl ReconcileError {
         reason: impl Into<String>,
         message: impl Into<String>,
     ) -> Self {
+        Self::of(side, reason.into(), message.into(), Class::Transient)
+    }
+
+    const fn of(side: ErrorSource, reason: String, message: String, class: Class) -> Self {
         Self {
             side,
-            reason: reason.into(),
-            message: message.into(),
-            class: Class::Transient,
+            reason,
+            message,
+            class,
         }
     }
 }

@@ -3,8 +3,8 @@
 //! Guarantees
 //! - A file under its final name `<directory>/<sha256>.iso` is complete. It got there by a move, after its size on the
 //!   datastore was seen to be right. A move overwrites nothing.
-//! - After any failure, the partial file is deleted (best effort). If that fails, a later look at the directory deletes
-//!   it: a partial name shows which flight wrote it ([`super::partial`]).
+//! - After any failure, the partial file is deleted (best effort). A look ten minutes later deletes what that missed, for
+//!   example bytes that arrived late. A partial name shows which flight wrote it ([`super::partial`]).
 //! - A file gets its final name only after the record of a pool that wants it lists that name ([`Lane`]).
 //! - After a lost reply the outcome is unknown. A look at both names settles it.
 //! - A transfer ends when no pool wants it any more, unless it is about to get its final name, which ends soon by

@@ -22,25 +22,23 @@ pub enum Policy {
 
 impl Policy {
     /// What happens to a VM in the end.
-    const fn end(self) -> Fate {
+    const fn end(self) -> End {
         match self {
-            Self::Cleanup(Some(CleanupPolicy::Retain)) => Fate::LeaveToPeople,
-            Self::Cleanup(Some(CleanupPolicy::Delete) | None) => Fate::Remove,
+            Self::Cleanup(Some(CleanupPolicy::Retain)) => End::LeaveToPeople,
+            Self::Cleanup(Some(CleanupPolicy::Delete) | None) => End::Remove,
         }
     }
 
     /// Users get the VM in the end. It keeps its Agent, and does not wait for its Machine.
     #[must_use]
     pub fn leaves_to_people(self) -> bool {
-        self.end() == Fate::LeaveToPeople
+        self.end() == End::LeaveToPeople
     }
 }
 
-/// Who asks, and what is known of the VM.
+/// A VM that does not stay, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unneeded {
-    /// The pool actor may release it.
-    ByPool(FreeVm),
     /// Its VsphereAgent is being deleted.
     RecordDeleted,
     /// Its Agent does not come.
@@ -55,7 +53,7 @@ pub enum Unneeded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeVm {
     /// Why no Machine needs it.
-    pub why: Why,
+    pub why: ReleaseReason,
     /// The pool is being deleted. Then it cannot keep records.
     pub pool_deleting: bool,
     /// Its Agent serves a Machine of another control plane.
@@ -72,7 +70,7 @@ pub struct FreeVm {
 
 /// Why no Machine needs a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum ReleaseReason {
     /// Its Machine and AgentMachine are gone.
     MachineGone,
     /// No AgentMachine asked for it, or another host serves its AgentMachine.
@@ -92,11 +90,18 @@ pub struct OrphanVm {
     pub is_confirmed: bool,
 }
 
-/// What happens to the VM.
+/// What becomes of a VM that its pool may release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It stays for now.
     Stay(Stay),
+    /// It does not stay.
+    End(End),
+}
+
+/// What becomes of a VM in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
     /// It stays for good: users decide about it.
     LeaveToPeople,
     /// It is removed with its Agent.
@@ -118,21 +123,22 @@ pub enum Stay {
     Awaited(Duration),
 }
 
-/// Decides.
+/// Decides how a VM ends that does not stay.
 #[must_use]
-pub fn fate(vm: &Unneeded, policy: Policy) -> Fate {
+pub fn end(vm: Unneeded, policy: Policy) -> End {
     match vm {
-        Unneeded::ByPool(free) => free.fate(policy),
         Unneeded::RecordDeleted | Unneeded::AgentOverdue => policy.end(),
         // The record promises another VM in its place.
-        Unneeded::GivenUp => Fate::Remove,
+        Unneeded::GivenUp => End::Remove,
         Unneeded::Orphan(orphan) if orphan.is_certain() => policy.end(),
-        Unneeded::Orphan(_) => Fate::LeaveToPeople,
+        Unneeded::Orphan(_) => End::LeaveToPeople,
     }
 }
 
 impl FreeVm {
-    fn fate(&self, policy: Policy) -> Fate {
+    /// Decides whether it stays.
+    #[must_use]
+    pub fn fate(&self, policy: Policy) -> Fate {
         if self.serves_elsewhere {
             return Fate::Stay(Stay::ServesElsewhere);
         }
@@ -144,13 +150,13 @@ impl FreeVm {
         }
         let end = policy.end();
         // The records of a deleted pool are released, whatever happens to the VMs.
-        if end == Fate::LeaveToPeople && !self.pool_deleting {
-            return end;
+        if end == End::LeaveToPeople && !self.pool_deleting {
+            return Fate::End(end);
         }
         match (self.why, self.offer_left, self.wait_left) {
-            (Why::MachineGone, Some(left), _) => Fate::Stay(Stay::Offered(left)),
-            (Why::Surplus, _, Some(left)) => Fate::Stay(Stay::Awaited(left)),
-            _ => end,
+            (ReleaseReason::MachineGone, Some(left), _) => Fate::Stay(Stay::Offered(left)),
+            (ReleaseReason::Surplus, _, Some(left)) => Fate::Stay(Stay::Awaited(left)),
+            _ => Fate::End(end),
         }
     }
 }

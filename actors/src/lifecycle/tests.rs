@@ -5,7 +5,7 @@ const RETAIN: Policy = Policy::Cleanup(Some(CleanupPolicy::Retain));
 const UNKNOWN: Policy = Policy::Cleanup(None);
 
 const FREE: FreeVm = FreeVm {
-    why: Why::MachineGone,
+    why: ReleaseReason::MachineGone,
     pool_deleting: false,
     serves_elsewhere: false,
     is_bound: false,
@@ -17,19 +17,16 @@ const FREE: FreeVm = FreeVm {
 #[test]
 fn a_vm_ends_as_the_policy_says() {
     for (policy, end) in [
-        (DELETE, Fate::Remove),
-        (UNKNOWN, Fate::Remove),
-        (RETAIN, Fate::LeaveToPeople),
+        (DELETE, End::Remove),
+        (UNKNOWN, End::Remove),
+        (RETAIN, End::LeaveToPeople),
     ] {
-        for vm in [
-            Unneeded::ByPool(FREE),
-            Unneeded::RecordDeleted,
-            Unneeded::AgentOverdue,
-        ] {
-            assert_eq!(fate(&vm, policy), end, "{vm:?}");
+        for vm in [Unneeded::RecordDeleted, Unneeded::AgentOverdue] {
+            assert_eq!(super::end(vm, policy), end, "{vm:?}");
         }
-        let given_up = fate(&Unneeded::GivenUp, policy);
-        assert_eq!(given_up, Fate::Remove, "the next attempt follows");
+        assert_eq!(FREE.fate(policy), Fate::End(end));
+        let given_up = super::end(Unneeded::GivenUp, policy);
+        assert_eq!(given_up, End::Remove, "the next attempt follows");
     }
 }
 
@@ -37,12 +34,12 @@ fn a_vm_ends_as_the_policy_says() {
 fn a_vm_stays_while_a_machine_has_it_or_may_need_it() {
     let left = Duration::from_secs(7);
     let deleted = FreeVm {
-        why: Why::PoolDeleting,
+        why: ReleaseReason::PoolDeleting,
         pool_deleting: true,
         ..FREE
     };
     let surplus = FreeVm {
-        why: Why::Surplus,
+        why: ReleaseReason::Surplus,
         ..FREE
     };
     for (vm, delete, retain) in [
@@ -77,8 +74,8 @@ fn a_vm_stays_while_a_machine_has_it_or_may_need_it() {
                 machine_remains: true,
                 ..surplus
             },
-            Fate::Remove,
-            Fate::LeaveToPeople,
+            Fate::End(End::Remove),
+            Fate::End(End::LeaveToPeople),
         ),
         (
             FreeVm {
@@ -86,15 +83,15 @@ fn a_vm_stays_while_a_machine_has_it_or_may_need_it() {
                 ..FREE
             },
             Fate::Stay(Stay::Offered(left)),
-            Fate::LeaveToPeople,
+            Fate::End(End::LeaveToPeople),
         ),
         (
             FreeVm {
                 offer_left: Some(left),
                 ..surplus
             },
-            Fate::Remove,
-            Fate::LeaveToPeople,
+            Fate::End(End::Remove),
+            Fate::End(End::LeaveToPeople),
         ),
         (
             FreeVm {
@@ -102,15 +99,15 @@ fn a_vm_stays_while_a_machine_has_it_or_may_need_it() {
                 ..surplus
             },
             Fate::Stay(Stay::Awaited(left)),
-            Fate::LeaveToPeople,
+            Fate::End(End::LeaveToPeople),
         ),
         (
             FreeVm {
                 wait_left: Some(left),
                 ..FREE
             },
-            Fate::Remove,
-            Fate::LeaveToPeople,
+            Fate::End(End::Remove),
+            Fate::End(End::LeaveToPeople),
         ),
         (
             FreeVm {
@@ -121,10 +118,14 @@ fn a_vm_stays_while_a_machine_has_it_or_may_need_it() {
             Fate::Stay(Stay::Offered(left)),
             Fate::Stay(Stay::Offered(left)),
         ),
-        (deleted, Fate::Remove, Fate::LeaveToPeople),
+        (
+            deleted,
+            Fate::End(End::Remove),
+            Fate::End(End::LeaveToPeople),
+        ),
     ] {
-        assert_eq!(fate(&Unneeded::ByPool(vm), DELETE), delete, "{vm:?}");
-        assert_eq!(fate(&Unneeded::ByPool(vm), RETAIN), retain, "{vm:?}");
+        assert_eq!(vm.fate(DELETE), delete, "{vm:?}");
+        assert_eq!(vm.fate(RETAIN), retain, "{vm:?}");
     }
 }
 
@@ -137,11 +138,11 @@ fn an_orphan_is_removed_only_with_certainty() {
             is_confirmed: bits & 4 > 0,
         });
         let expected = if bits == 7 {
-            Fate::Remove
+            End::Remove
         } else {
-            Fate::LeaveToPeople
+            End::LeaveToPeople
         };
-        assert_eq!(fate(&vm, DELETE), expected, "{vm:?}");
-        assert_eq!(fate(&vm, RETAIN), Fate::LeaveToPeople, "{vm:?}");
+        assert_eq!(end(vm, DELETE), expected, "{vm:?}");
+        assert_eq!(end(vm, RETAIN), End::LeaveToPeople, "{vm:?}");
     }
 }

@@ -13,7 +13,7 @@ use kube::ResourceExt;
 
 use crate::{
     domain::{identity::BiosUuid, names::MoRef},
-    lifecycle::{self, Fate, OrphanVm, Policy, Unneeded},
+    lifecycle::{self, End, OrphanVm, Policy, Unneeded},
     ports::vcenter::{MarkedVm, PowerState, VmObservation},
 };
 
@@ -148,7 +148,7 @@ pub fn may_go<'a>(
     });
     let removes = |pool: &VsphereAgentPool| {
         let policy = Policy::Cleanup(Some(pool.spec.cleanup_policy()));
-        lifecycle::fate(&vm, policy) == Fate::Remove
+        lifecycle::end(vm, policy) == End::Remove
     };
     let mut home = pools
         .into_iter()

@@ -23,7 +23,7 @@ use tokio::sync::OnceCell;
 use super::{
     Memory, approve,
     observed::Observed,
-    plan::{self, Action, Plan, ReleaseWhy, Waiting, iso::IsoPlan},
+    plan::{self, Action, Plan, Waiting, iso::IsoPlan},
     provision, publish, secret_finalizers, traced,
 };
 use crate::{
@@ -36,6 +36,7 @@ use crate::{
         upstream::MachineFacts,
     },
     iso::{msg::IsoState, of_pool::IsoCaches},
+    lifecycle::ReleaseReason,
     ports::{
         cluster::{MetadataPatch, Precondition},
         effect::{Effect, EffectKind},
@@ -474,11 +475,11 @@ async fn prove_released(
     context: &Context,
     s: &Observed,
     child: &ManagedVm,
-    why: ReleaseWhy,
+    why: ReleaseReason,
     machines: &LiveMachines,
 ) -> Result<Option<Waiting>, ReconcileError> {
     let cluster = context.cluster.as_ref();
-    let agent_machine = if why == ReleaseWhy::MachineGone {
+    let agent_machine = if why == ReleaseReason::MachineGone {
         let (machine_state, agent_machine) = machines.machine_state(context, s, child).await?;
         if machine_state != MachineState::Gone {
             return Ok(Some(shown_otherwise(child, &machine_state)));
@@ -493,7 +494,7 @@ async fn prove_released(
         };
         let reserved = agent_machine.as_ref().is_some_and(|am| {
             let named = am.agent_ref().is_some_and(|r| r.name == key.name);
-            named && !am.is_deleting() && why != ReleaseWhy::MachineGone
+            named && !am.is_deleting() && why != ReleaseReason::MachineGone
         });
         if agent.is_claimed_or_bound() || reserved {
             return Ok(Some(Waiting {

@@ -40,11 +40,10 @@ use crate::{
         names::ObjectKey,
         upstream::{self, MachineFacts},
     },
+    lifecycle::ReleaseReason,
     ports::cluster::AgentPatch,
     sessions::secret_ref,
 };
-
-pub use crate::lifecycle::Why as ReleaseWhy;
 
 /// One action on a machine or on the pool. The executor does not decide anything more about it.
 #[derive(Clone, Debug)]
@@ -97,7 +96,7 @@ pub enum Action {
         /// VsphereAgent.
         child: ManagedVm,
         /// Why it may go.
-        why: ReleaseWhy,
+        why: ReleaseReason,
     },
     /// Take our finalizer off the pool, after a live list of its children came back empty.
     RemoveFinalizer,

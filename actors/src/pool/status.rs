@@ -22,7 +22,7 @@ use kube::ResourceExt;
 use super::{
     act::Acted,
     observed::Observed,
-    plan::{Action, Plan, ReleaseWhy, Waiting, iso::IsoPlan},
+    plan::{Action, Plan, Waiting, iso::IsoPlan},
     vcenter::VcenterObserved,
 };
 use crate::{
@@ -31,6 +31,7 @@ use crate::{
         msg::IsoState,
         of_pool::{self, NoSource, held::HeldBack},
     },
+    lifecycle::ReleaseReason,
 };
 
 /// What a pass found at vCenter, and the results of its plan.
@@ -158,11 +159,11 @@ fn planned(s: &Observed, plan: &Plan) -> Vec<PlannedAction> {
     rows
 }
 
-fn release_words(why: ReleaseWhy) -> &'static str {
+fn release_words(why: ReleaseReason) -> &'static str {
     match why {
-        ReleaseWhy::MachineGone => "its Machine is gone",
-        ReleaseWhy::Surplus => "no AgentMachine needs it",
-        ReleaseWhy::PoolDeleting => "the pool is being deleted",
+        ReleaseReason::MachineGone => "its Machine is gone",
+        ReleaseReason::Surplus => "no AgentMachine needs it",
+        ReleaseReason::PoolDeleting => "the pool is being deleted",
     }
 }
 

@@ -8,7 +8,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Action, Plan, Records, ReleaseWhy, demand, served_by_child, serving_agent};
+use super::{Action, Plan, Records, demand, served_by_child, serving_agent};
 use crate::{
     demand::{
         classify::{self, Demand, DemandReason, DemandState},
@@ -22,7 +22,7 @@ use crate::{
         vanished::{STAYS, Vanished, vanished},
     },
     iso::infra_env_guards,
-    lifecycle::{self, Fate, FreeVm, Policy, Stay, Unneeded},
+    lifecycle::{End, Fate, FreeVm, Policy, ReleaseReason, Stay},
     pool::observed::Observed,
 };
 
@@ -193,13 +193,13 @@ impl Host<'_> {
     }
 
     /// Why no Machine needs it.
-    fn unneeded(&self, surplus: bool) -> Option<ReleaseWhy> {
+    fn unneeded(&self, surplus: bool) -> Option<ReleaseReason> {
         if self.machine_state == MachineState::Gone && !self.child.adopted {
-            Some(ReleaseWhy::MachineGone)
+            Some(ReleaseReason::MachineGone)
         } else if self.pool_deleting {
-            Some(ReleaseWhy::PoolDeleting)
+            Some(ReleaseReason::PoolDeleting)
         } else {
-            surplus.then_some(ReleaseWhy::Surplus)
+            surplus.then_some(ReleaseReason::Surplus)
         }
     }
 
@@ -218,7 +218,7 @@ impl Host<'_> {
             );
         }
         let wait_left = plan.demands.iter().filter_map(|c| keeps(s, c)).max();
-        let vm = Unneeded::ByPool(FreeVm {
+        let vm = FreeVm {
             why,
             pool_deleting: self.pool_deleting,
             serves_elsewhere: self.serves_elsewhere.is_some(),
@@ -227,15 +227,15 @@ impl Host<'_> {
             machine_remains: self.machine_state == MachineState::Leaving || self.serves_its_own(),
             offer_left: offer_left(s, self.child, plan),
             wait_left: wait_left.filter(|_| !moved),
-        });
-        match lifecycle::fate(&vm, Policy::Cleanup(Some(s.pool.spec.cleanup_policy()))) {
+        };
+        match vm.fate(Policy::Cleanup(Some(s.pool.spec.cleanup_policy()))) {
             Fate::Stay(stay) => self.stay(stay, plan),
-            Fate::LeaveToPeople if !self.pool_deleting => plan.wait(
+            Fate::End(End::LeaveToPeople) if !self.pool_deleting => plan.wait(
                 name,
                 reason::RETAINED,
                 "cleanupPolicy Retain keeps VM and Agent; the Agent is fenced",
             ),
-            Fate::LeaveToPeople | Fate::Remove => plan.actions.push(Action::Release {
+            Fate::End(_) => plan.actions.push(Action::Release {
                 child: self.child.clone(),
                 why,
             }),

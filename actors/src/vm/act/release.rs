@@ -21,7 +21,7 @@ use crate::{
         machine_state::{MachineState, machine_state},
         names::ObjectKey,
     },
-    lifecycle::{self, Fate, Unneeded},
+    lifecycle::{self, End, Unneeded},
     ports::{
         cluster::{MetadataPatch, Notice, Precondition},
         effect::EffectKind,
@@ -241,13 +241,13 @@ impl Executor<'_> {
     /// each namespace where it may be, however many Agents exist.
     async fn unseen_agent(&self) -> Result<Option<Agent>, ReconcileError> {
         let child = &self.observed.child;
-        let end = if child.given_up {
+        let unneeded = if child.given_up {
             Unneeded::GivenUp
         } else {
             Unneeded::RecordDeleted
         };
-        let fate = lifecycle::fate(&end, self.observed.lifecycle());
-        let keeps = child.adopted || fate == Fate::LeaveToPeople;
+        let end = lifecycle::end(unneeded, self.observed.lifecycle());
+        let keeps = child.adopted || end == End::LeaveToPeople;
         if keeps || child.identity.is_none() {
             return Ok(None);
         }

@@ -11,7 +11,7 @@ use crate::{
         machine_state::MachineState,
         vanished::{self, Vanished},
     },
-    lifecycle::{self, Fate, Unneeded},
+    lifecycle::{self, End, Unneeded},
     ports::vcenter::{PowerState, VmObservation},
     vm::ownership::Ownership,
 };
@@ -33,9 +33,9 @@ pub(super) fn remove(f: &Facts<'_>) -> Met {
     record_is_restored(f)?;
     vm_may_exist(f)?;
     agent_is_fenced(f)?;
-    match lifecycle::fate(&Unneeded::RecordDeleted, f.pool.policy) {
-        Fate::LeaveToPeople => leave_behind(f),
-        Fate::Remove | Fate::Stay(_) => {
+    match lifecycle::end(Unneeded::RecordDeleted, f.pool.policy) {
+        End::LeaveToPeople => leave_behind(f),
+        End::Remove => {
             checks::record_is_proven(f)?;
             destroy(f)
         }

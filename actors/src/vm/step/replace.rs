@@ -8,7 +8,7 @@ use super::{
     remove,
 };
 use crate::{
-    lifecycle::{self, Fate, Unneeded},
+    lifecycle::{self, End, Unneeded},
     ports::vcenter::VmObservation,
     vm::{
         arrival::{self, Arrival, Cause},
@@ -34,7 +34,7 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
         "to have it replaced, annotate the VsphereAgent with agent-forge.containeroo.ch/replace={}",
         f.record.vm.and_then(|v| v.attempt).unwrap_or(1)
     );
-    if lifecycle::fate(&Unneeded::AgentOverdue, f.pool.policy) == Fate::LeaveToPeople {
+    if lifecycle::end(Unneeded::AgentOverdue, f.pool.policy) == End::LeaveToPeople {
         return ask(
             reason,
             format!("{happened} ({class}), and cleanupPolicy Retain keeps the VM; {advice}"),

@@ -11,7 +11,8 @@ use kube::ResourceExt;
 
 use crate::{
     domain::names::ObjectKey,
-    pool::plan::{Action, Plan, ReleaseWhy, plan},
+    lifecycle::ReleaseReason,
+    pool::plan::{Action, Plan, plan},
     testing::{
         NAMESPACE, World, agent_machine, child, child_with_vm, claim, machine, reserve, with,
     },
@@ -37,7 +38,7 @@ fn done(plan: &Plan) -> Vec<(&'static str, String)> {
                 ("reassign", format!("{} to {whom}", child.key.name))
             }
             Action::Release { child, why } => {
-                assert_eq!(*why, ReleaseWhy::Surplus);
+                assert_eq!(*why, ReleaseReason::Surplus);
                 ("release", child.key.name.clone())
             }
             Action::Prepare { patch, .. } => ("prepare", patch.key.name.clone()),

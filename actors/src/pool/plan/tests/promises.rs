@@ -12,8 +12,9 @@ use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta:
 use kube::ResourceExt;
 
 use crate::{
+    lifecycle::ReleaseReason,
     pool::plan::{
-        Action, Plan, ReleaseWhy, plan,
+        Action, Plan, plan,
         tend::{HOPE, OFFER},
     },
     testing::{
@@ -30,7 +31,7 @@ fn pins(plan: &Plan) -> Vec<String> {
     plan.actions.iter().filter_map(pinned).collect()
 }
 
-fn released(plan: &Plan) -> Vec<ReleaseWhy> {
+fn released(plan: &Plan) -> Vec<ReleaseReason> {
     let why = |a: &Action| match a {
         Action::Release { why, .. } => Some(*why),
         _ => None,
@@ -163,7 +164,7 @@ fn a_vm_in_the_making_is_kept_a_moment_then_released() {
     world.waited = OFFER;
     assert_eq!(
         released(&plan(&world.observed())),
-        [ReleaseWhy::MachineGone]
+        [ReleaseReason::MachineGone]
     );
 
     // An approved Agent is free no more: the provider may have bound it already.
@@ -264,10 +265,10 @@ fn only_a_vm_whose_agent_may_still_come_and_that_never_served_is_given_to_the_ne
             given,
             "{what}"
         );
-        let goes: &[ReleaseWhy] = if given {
+        let goes: &[ReleaseReason] = if given {
             &[]
         } else {
-            &[ReleaseWhy::MachineGone]
+            &[ReleaseReason::MachineGone]
         };
         assert_eq!(released(&plan), goes, "{what}");
     }
@@ -280,7 +281,7 @@ fn a_vm_that_nobody_asked_for_is_kept_while_somebody_waits_or_is_about_to() {
     reserve(&mut world.agent_machines[0], &metal);
     world.agents = vec![metal];
     let plan_of = |world: &World| plan(&world.observed());
-    assert_eq!(released(&plan_of(&world)), [ReleaseWhy::Surplus]);
+    assert_eq!(released(&plan_of(&world)), [ReleaseReason::Surplus]);
     world.agent_machines.push(agent_machine("b"));
     world.machines.push(machine("b"));
     let long = std::mem::take(&mut world.waited);
@@ -299,7 +300,7 @@ fn a_vm_whose_record_is_lost_is_not_surplus_while_an_agent_of_nobody_serves() {
     reserve(&mut world.agent_machines[0], &agent);
     let record = world.children[0].status.take();
     // The Agent of a foreign host.
-    assert_eq!(released(&plan(&world.observed())), [ReleaseWhy::Surplus]);
+    assert_eq!(released(&plan(&world.observed())), [ReleaseReason::Surplus]);
     let labels = world.agents[0].metadata.labels.get_or_insert_default();
     labels.insert(AGENT_MACHINE_LABEL.to_owned(), "a".to_owned());
     assert_eq!(released(&plan(&world.observed())), []);
@@ -310,7 +311,7 @@ fn a_vm_whose_record_is_lost_is_not_surplus_while_an_agent_of_nobody_serves() {
     other.status = record;
     world.children.push(other);
     let released = released(&plan(&world.observed()));
-    assert!(released.contains(&ReleaseWhy::Surplus), "{released:?}");
+    assert!(released.contains(&ReleaseReason::Surplus), "{released:?}");
 }
 
 /// A VM of this pool that serves no Machine, and an AgentMachine `b` that asks.
@@ -353,13 +354,13 @@ fn a_vm_is_kept_a_while_for_who_asks_and_cannot_be_served_as_things_are() {
 
         let mut s = world.observed();
         s.wall = s.wall.checked_add(HOPE).expect("in range");
-        assert_eq!(released(&plan(&s)), [ReleaseWhy::Surplus], "{why}");
+        assert_eq!(released(&plan(&s)), [ReleaseReason::Surplus], "{why}");
 
         // It has its Agent, or its provider reports that it does not ask.
         let status = world.agent_machines[1].status.as_mut().expect("reported");
         status.conditions[0].reason = Some("Other".to_owned());
         let plan = plan(&world.observed());
-        assert_eq!(released(&plan), [ReleaseWhy::Surplus], "{why}");
+        assert_eq!(released(&plan), [ReleaseReason::Surplus], "{why}");
     }
 }
 
@@ -389,7 +390,7 @@ fn a_deleted_pool_keeps_what_a_machine_may_still_use() {
     status.closed = Some(true);
     assert_eq!(
         released(&plan(&world.observed())),
-        [ReleaseWhy::PoolDeleting],
+        [ReleaseReason::PoolDeleting],
         "one that only waits"
     );
     world.machines[0].deleting = true;
@@ -404,7 +405,7 @@ fn a_deleted_pool_keeps_what_a_machine_may_still_use() {
     world.pool.spec.cleanup_policy = Some(CleanupPolicy::Retain);
     assert_eq!(
         released(&plan(&world.observed())),
-        [ReleaseWhy::MachineGone]
+        [ReleaseReason::MachineGone]
     );
 }
 
