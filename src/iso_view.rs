@@ -11,7 +11,8 @@ use std::{
 
 use agent_forge_actors::{
     domain::names::{DatastorePath, ObjectKey},
-    iso::of_pool::{kept, shown},
+    iso::of_pool::kept,
+    migration::iso::shown,
     ports::vcenter::{Connector as _, Drives},
     sessions::{credentials, secret_ref},
 };

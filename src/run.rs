@@ -4,6 +4,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use agent_forge_actors::{
     context::Settings,
+    migration,
     ports::{
         clock::Clock,
         cluster::{Cluster, View},
@@ -11,7 +12,7 @@ use agent_forge_actors::{
         iso_source::IsoSource,
         vcenter::Connector,
     },
-    runtime::lease::{Leadership, guard},
+    runtime::lease::Leadership,
     sessions::ledger::Ledger,
     supervisor::{Ports, Supervisor, SupervisorMsg},
 };
@@ -202,7 +203,7 @@ fn elect(args: &Args, borders: &mut Borders) -> anyhow::Result<LeaderElector> {
             .leader_elect
             .then(|| store(&namespace, lease::NAME)),
         guards: guards
-            .map(|(namespace, guard)| (store(&namespace, guard::LEASE), guard))
+            .map(|(namespace, guard)| (store(&namespace, migration::lease::LEASE), guard))
             .collect(),
     };
     Ok(LeaderElector::start(leases, &borders.clock, standing))

@@ -10,7 +10,6 @@ pub mod machine_state;
 pub mod managed_vm;
 pub mod marker;
 pub mod names;
-pub mod notes;
 pub mod selector;
 pub mod server;
 pub mod tally;

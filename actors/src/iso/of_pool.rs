@@ -28,7 +28,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
 use sha2::{Digest, Sha256};
 
-pub use self::record::{shown, status};
+pub use self::record::status;
 use super::{infra_env::INVALID_URL, infra_env_guards::image_failed};
 use crate::{
     domain::{
@@ -37,9 +37,10 @@ use crate::{
     },
     iso::{
         PruneNews,
-        msg::{IsoKey, IsoState, IsoWant, ShareGroup},
+        msg::{IsoFile, IsoKey, IsoState, IsoWant, ShareGroup},
     },
-    ports::iso_source::IsoUrl,
+    migration,
+    ports::iso_source::{IsoUrl, Validators},
 };
 
 /// Where the pool's ISO is.
@@ -241,7 +242,15 @@ pub fn want(
     let inherited = || {
         let status = unforced(status)?;
         let datastore = &pool.spec.vsphere.iso_datastore;
-        record::predecessors_file(&status, datastore, &source, infra_env.created_time())
+        let theirs = migration::iso::file(&status, datastore, &source, infra_env.created_time())?;
+        Some(IsoFile {
+            sha256: theirs.sha256,
+            path: theirs.path,
+            size: theirs.size,
+            uploaded_at: theirs.uploaded_at,
+            validators: Validators::default(),
+            volatile: false,
+        })
     };
     let volatile = same_source.is_some_and(|i| i.volatile == Some(true));
     Ok(IsoWant {

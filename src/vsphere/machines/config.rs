@@ -4,7 +4,6 @@ use agent_forge_actors::{
     domain::{
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
         marker::{MARKER_KEY, Mark},
-        notes::Notes,
     },
     ports::vcenter::CreateVm,
 };
@@ -165,13 +164,12 @@ pub(super) fn boot_order(disk_keys: &[i32]) -> ReconfigVm {
     }
 }
 
-/// The marker and, with `notes`, the notes that name its owner to the predecessor.
-pub(super) fn stamp(mark: &Mark, notes: bool) -> ReconfigVm {
+/// The marker and, with `annotation`, these notes.
+pub(super) fn stamp(mark: &Mark, annotation: Option<&str>) -> ReconfigVm {
     let extra_config = vec![OptionValue::text(MARKER_KEY, mark.to_string())];
-    let owner = mark.read().filter(|_| notes);
     ReconfigVm {
         spec: VirtualMachineConfigSpec {
-            annotation: owner.map(|marker| Notes::text(&marker.uid)),
+            annotation: annotation.map(str::to_owned),
             extra_config,
             ..VirtualMachineConfigSpec::default()
         },

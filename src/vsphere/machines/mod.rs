@@ -78,9 +78,9 @@ impl Machines for Client {
         effect: &Effect,
         vm: &MoRef,
         mark: &Mark,
-        notes: bool,
+        annotation: Option<&str>,
     ) -> VcResult<TaskRef> {
-        let call = Call::new(vm, "ReconfigVM_Task", &stamp(mark, notes));
+        let call = Call::new(vm, "ReconfigVM_Task", &stamp(mark, annotation));
         self.start(effect, call).await
     }
 

@@ -7,7 +7,6 @@ use agent_forge_actors::{
     domain::{
         identity::BiosUuid,
         names::{MoRef, ObjectKey},
-        notes::Notes,
         upstream::MachineFacts,
     },
     ports::vcenter::{
@@ -453,7 +452,7 @@ impl World {
             instance_uuid: Some(format!("instance-{id}")),
             folder: Some(spec.place.folder.clone()),
             marker: Some(spec.marker.clone()),
-            notes: Notes::read(Some(&spec.annotation)),
+            annotation: spec.annotation.clone(),
             power: PowerState::Off,
             connection_state: "connected".to_owned(),
             macs: objects::mac(&spec.name, n).into_iter().collect(),
@@ -648,7 +647,7 @@ pub fn foreign_vm(name: &str) -> VmObservation {
         instance_uuid: Some("instance-foreign".to_owned()),
         folder: Some(MoRef::new("Folder", "group-v1")),
         marker: None,
-        notes: Notes::Empty,
+        annotation: String::new(),
         power: PowerState::On,
         connection_state: "connected".to_owned(),
         macs: objects::mac("z", 99).into_iter().collect(),

@@ -393,8 +393,9 @@ impl Side {
             O::BootOrder { name, known_disk } => self.boot_order(name, *known_disk).await,
             O::Stamp(name) => {
                 let (vm, mark) = (self.vm(name), Mark::Owned(marker(name, 2)));
+                let notes = Some("notes of a VM");
                 let reconfigure = effect(EffectKind::Reconfigure);
-                let started = vc.stamp_marker(&reconfigure, &vm, &mark, true).await;
+                let started = vc.stamp_marker(&reconfigure, &vm, &mark, notes).await;
                 self.run(started).await.0
             }
             O::PowerOn(name) => {

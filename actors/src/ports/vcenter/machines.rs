@@ -9,7 +9,6 @@ use crate::{
         identity::{BiosUuid, MacAddress},
         marker::{Mark, Marker},
         names::{DatastorePath, MoRef},
-        notes::Notes,
     },
     ports::effect::Effect,
 };
@@ -97,8 +96,8 @@ pub struct VmObservation {
     pub folder: Option<MoRef>,
     /// Ownership marker, if any.
     pub marker: Option<Marker>,
-    /// The owner that its notes name to the predecessor.
-    pub notes: Notes,
+    /// Its notes: a text of users, of other programs, or of this operator. Empty if it has none.
+    pub annotation: String,
     /// Power state.
     pub power: PowerState,
     /// `connected`, `disconnected`, `inaccessible`, ... as on the wire.
@@ -151,14 +150,14 @@ pub trait Machines: Send + Sync {
         disk_keys: &[i32],
     ) -> VcResult<TaskRef>;
 
-    /// Writes the ownership marker to a VM that the predecessor created (after proof), or releases one of our VMs. With
-    /// `notes`, it also writes the notes that name the owner to the predecessor.
+    /// Writes the ownership marker to a VM that is taken over (after proof), or releases one of our VMs. With `annotation`, it
+    /// also writes these notes.
     async fn stamp_marker(
         &self,
         effect: &Effect,
         vm: &MoRef,
         mark: &Mark,
-        notes: bool,
+        annotation: Option<&str>,
     ) -> VcResult<TaskRef>;
 
     /// Powers on.

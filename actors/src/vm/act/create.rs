@@ -9,9 +9,9 @@ use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
         names::DatastorePath,
-        notes::Notes,
     },
     iso::of_pool::iso_path,
+    migration::notes::Notes,
     placement::request,
     ports::{
         effect::EffectKind,

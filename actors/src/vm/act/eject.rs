@@ -12,6 +12,7 @@ use crate::{
         failure::{Class, ErrorSource, ReconcileError},
         names::ObjectKey,
     },
+    migration::ejection,
     ports::{
         effect::EffectKind,
         vcenter::{Fault, TASK_PATIENCE, VCenter, VmObservation},
@@ -66,7 +67,7 @@ impl Executor<'_> {
             memory.seen = Ownership::NotAsked;
             return Ok(StepOutcome::Same);
         }
-        let isos = drive::begun(&begun, self.uuid()?, &shown.cdroms);
+        let isos = ejection::begun(&begun, self.uuid()?, &shown.cdroms);
         self.empty(memory, &shown, session.as_ref(), &isos).await?;
         let now = self.context.clock.wall();
         let time = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));

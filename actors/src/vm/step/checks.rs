@@ -11,6 +11,7 @@ use crate::{
         machine_state::MachineState,
         vanished::{self, Vanished},
     },
+    migration::proof,
     ports::vcenter::VmObservation,
     vm::ownership::Ownership,
 };
@@ -81,15 +82,9 @@ pub(super) fn record_is_proven(f: &Facts<'_>) -> Met {
 }
 
 fn record_has_uuid(vm: &VmStatus) -> Met {
-    if vm.bios_uuid.is_some() || vm.attempt.is_some() || vm.owner_uid.is_none() {
+    let Some(message) = proof::impossible(vm) else {
         return Ok(());
-    }
-    let message = format!(
-        "the predecessor made VM {} and did not record its uuid: nothing is made beside it and nothing is removed; write \
-         its BIOS UUID to status.vm.biosUUID, or remove the VM by hand and delete the VsphereAgent with the annotation \
-         agent-forge.containeroo.ch/force-delete=true",
-        vm.name
-    );
+    };
     Err(hold(
         reason::OWNERSHIP_UNPROVEN,
         message,

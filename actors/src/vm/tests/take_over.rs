@@ -8,7 +8,8 @@ use kube::ResourceExt;
 
 use super::{super::testing::Bench, MINUTE, release};
 use crate::{
-    domain::{identity::BiosUuid, names::MoRef, notes::Notes},
+    domain::{identity::BiosUuid, names::MoRef},
+    migration::notes::Notes,
     ports::{
         effect::EffectKind as E,
         vcenter::{Cdrom, PowerState},
@@ -51,8 +52,8 @@ async fn the_predecessors_vm_is_proven_stamped_and_otherwise_left_alone() {
         (&vm.owner_uid, vm.source.as_deref()),
         (&uid, Some("VsphereAgent"))
     );
-    let notes = bench.site.with(|i| i.vms[0].notes.clone());
-    assert_eq!(notes, Notes::OfAgent(uid.expect("a uid")));
+    let notes = bench.site.with(|i| i.vms[0].annotation.clone());
+    assert_eq!(notes, Notes::text(&uid.expect("a uid")));
     assert_eq!((vm.attempt, vm.moref.as_deref()), (Some(1), Some("vm-a")));
     assert_eq!(vm.mac_addresses, [testing::mac("a")]);
     assert_eq!(vm.discovery_deadline, None);
@@ -219,9 +220,7 @@ fn noted(bench: &Bench) {
         vm.owner_uid = Some(uid.clone());
         vm.source = Some("VsphereAgent".to_owned());
     });
-    bench
-        .site
-        .with(|i| i.vms[0].notes = Notes::OfAgent(uid.clone()));
+    bench.site.with(|i| i.vms[0].annotation = Notes::text(&uid));
 }
 
 #[tokio::test]
@@ -240,20 +239,21 @@ async fn notes_that_name_the_vsphere_agent_are_proof_wherever_its_vm_lies() {
 /// A VM that release 1.1.0 refuses to delete is not ours to take either.
 #[tokio::test]
 async fn notes_of_another_owner_and_lost_notes_prove_nothing() {
-    let other = || Notes::OfAgent("0c1dbb4e-0f2b-4f0c-9d6e-3f5a5e1f7b10".to_owned());
+    let other = Notes::text("0c1dbb4e-0f2b-4f0c-9d6e-3f5a5e1f7b10");
+    let by_people = "ask Ann";
     for (notes, recorded, taken) in [
-        (other(), true, false),
-        (other(), false, false),
-        (Notes::Empty, true, false),
-        (Notes::Other, true, false),
-        (Notes::Empty, false, true),
+        (other.as_str(), true, false),
+        (other.as_str(), false, false),
+        ("", true, false),
+        (by_people, true, false),
+        ("", false, true),
         // Made by release 1.0.2, and a person has written notes since.
-        (Notes::Other, false, true),
+        (by_people, false, true),
     ] {
         let mut bench = Bench::new();
         let prepare = if recorded { noted } else { predecessors };
         prepare(&bench);
-        bench.site.with(|i| i.vms[0].notes = notes.clone());
+        bench.site.with(|i| i.vms[0].annotation = notes.to_owned());
         for _ in 0..3 {
             bench.pass().await;
             bench.turn(MINUTE);
@@ -271,8 +271,12 @@ async fn notes_of_another_owner_and_lost_notes_prove_nothing() {
                 "{what}"
             );
             assert!(bench.site.with(|i| i.effects.is_empty()), "{what}");
-        } else if notes == Notes::Other {
-            assert_eq!(bench.site.with(|i| i.vms[0].notes.clone()), notes, "kept");
+        } else if notes == by_people {
+            assert_eq!(
+                bench.site.with(|i| i.vms[0].annotation.clone()),
+                notes,
+                "kept"
+            );
             assert_eq!(
                 bench.vm().owner_uid,
                 None,
