@@ -11,7 +11,7 @@ use async_trait::async_trait;
 
 use crate::domain::names::ObjectKey;
 
-/// What an effect is for. A hold names the same subjects. It prints as `namespace/name`, or as the name of the vCenter.
+/// What an effect is for. It prints as `namespace/name`, or as the name of the vCenter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
     /// A pool. Its ISO, its Secrets, and its writes to AgentMachines and Agents are part of it.
