@@ -10,6 +10,7 @@ pub mod machine_state;
 pub mod managed_vm;
 pub mod marker;
 pub mod names;
+pub mod network;
 pub mod selector;
 pub mod server;
 pub mod tally;

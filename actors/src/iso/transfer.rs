@@ -28,7 +28,7 @@ use crate::{
         names::{DatastorePath, MoRef, ObjectKey},
     },
     ports::{
-        effect::{Effect, EffectKind},
+        effect::{Effect, EffectKind, Subject},
         iso_source::{Freshness, IsoDownload, IsoUrl, Validators},
         vcenter::{Fault, VCenter, VcError, VcErrorKind},
     },
@@ -225,7 +225,7 @@ impl Site {
     }
 
     pub(super) fn effect(&self, kind: EffectKind) -> Effect {
-        Effect::new(kind, &self.pool)
+        Effect::new(kind, Subject::Pool(self.pool.clone()))
     }
 
     async fn open(

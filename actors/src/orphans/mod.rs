@@ -44,7 +44,7 @@ use crate::{
     },
     ports::{
         cluster::{Notice, Regarding},
-        effect::{Effect, EffectKind},
+        effect::{Effect, EffectKind, Subject},
         instruments::Instruments,
         slots::turns::Errand,
         vcenter::{Fault, MarkedVm, TASK_PATIENCE, TaskEnd, VCenter},
@@ -401,7 +401,7 @@ async fn remove_as(
     if !judge::is_unchanged_and_ours(orphan, &shown) {
         return Ok(false);
     }
-    let gone = destroy(context, session.as_ref(), &key, orphan).await;
+    let gone = destroy(context, session.as_ref(), key, orphan).await;
     let done = matches!(gone, Ok(true));
     context.instruments.vm_operation("destroy_orphan", done);
     if !gone? {
@@ -429,12 +429,12 @@ async fn remove_as(
 async fn destroy(
     context: &Context,
     session: &dyn VCenter,
-    key: &ObjectKey,
+    key: ObjectKey,
     orphan: &Orphan,
 ) -> Result<bool, ReconcileError> {
     let moref = &orphan.vm.moref;
     let ended = {
-        let effect = Effect::new(EffectKind::Destroy, key);
+        let effect = Effect::new(EffectKind::Destroy, Subject::Vm { key, pool: None });
         let _running = context.in_flight(session.server(), effect.kind);
         match session.destroy(&effect, moref).await {
             Ok(task) => {

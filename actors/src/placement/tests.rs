@@ -8,7 +8,10 @@ use futures::FutureExt as _;
 
 use super::{reservations::LAG, *};
 use crate::{
-    ports::{effect::EffectKind, instruments::NoInstruments},
+    ports::{
+        effect::{EffectKind, Subject},
+        instruments::NoInstruments,
+    },
     runtime::mailbox::Mailbox,
     testing::{self, POOL, child, intent, running, told::Told, with},
     vm::testing::{Turned, hub::Hub, vcenter::Site},
@@ -61,7 +64,7 @@ impl Desk {
             let actor = Counted::new(self.actor.clone(), mailbox);
             move || Some(actor.clone())
         });
-        let effect = Effect::new(EffectKind::CreateFolder, ObjectKey::of(&child(name)));
+        let effect = Effect::new(EffectKind::CreateFolder, Subject::vm(&child(name)));
         desk.place(Arc::new(self.site.clone()), effect, request)
             .await
     }

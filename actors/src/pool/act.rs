@@ -39,7 +39,7 @@ use crate::{
     lifecycle::ReleaseReason,
     ports::{
         cluster::{MetadataPatch, Precondition},
-        effect::{Effect, EffectKind},
+        effect::{Effect, EffectKind, Subject},
     },
 };
 
@@ -277,7 +277,7 @@ pub async fn perform(
     machines: &LiveMachines,
 ) -> Result<ActionOutcome, ReconcileError> {
     let cluster = context.cluster.as_ref();
-    let effect = |kind| Effect::new(kind, &s.key);
+    let effect = |kind| Effect::new(kind, Subject::Pool(s.key.clone()));
     // The pool's finalizers change only if no Secret is on record: so this pass has written no status before.
     let at = || Precondition::of(s.pool.as_ref());
     match action {
@@ -324,7 +324,7 @@ pub async fn perform(
             let at = Precondition::of(child.object.as_ref());
             cluster
                 .patch_child(
-                    &Effect::new(EffectKind::ReassignChild, &child.key),
+                    &Effect::new(EffectKind::ReassignChild, Subject::vm(&child.object)),
                     &at,
                     &patch,
                 )
@@ -357,7 +357,10 @@ pub async fn perform(
                 None => {
                     let at = Precondition::of(child.object.as_ref());
                     cluster
-                        .delete_child(&Effect::new(EffectKind::DeleteChild, &child.key), &at)
+                        .delete_child(
+                            &Effect::new(EffectKind::DeleteChild, Subject::vm(&child.object)),
+                            &at,
+                        )
                         .await?;
                     Ok(ActionOutcome::It)
                 }

@@ -26,7 +26,7 @@ use crate::{
     },
     ports::{
         cluster::ClusterErrorKind,
-        effect::{Effect, EffectKind},
+        effect::{Effect, EffectKind, Subject},
     },
 };
 
@@ -158,7 +158,7 @@ pub async fn create(
 ) -> Result<(), ReconcileError> {
     let child = child_object(&s.pool, am, machine, name);
     let key = ObjectKey::new(s.key.namespace.clone(), name);
-    let effect = Effect::new(EffectKind::CreateChild, &key);
+    let effect = Effect::new(EffectKind::CreateChild, Subject::vm(&child));
     match context.cluster.create_child(&effect, &child).await {
         Ok(_) => Ok(()),
         // It was created before, and the cache is late. That is right if it is for this AgentMachine.

@@ -21,7 +21,7 @@ use super::{Memory, observed::Observed, publish, vcenter::SESSION_PATIENCE};
 use crate::{
     context::Context,
     domain::{failure::ReconcileError, names::ObjectKey},
-    ports::effect::{Effect, EffectKind},
+    ports::effect::{Effect, EffectKind, Subject},
     sessions::secret_ref,
 };
 
@@ -184,7 +184,7 @@ async fn hold(context: &Context, s: &Observed, secret: &ObjectKey) -> Result<boo
             Err(_) => return Ok(false),
         }
     }
-    let effect = Effect::new(EffectKind::HoldSecret, &s.key);
+    let effect = Effect::new(EffectKind::HoldSecret, Subject::Pool(s.key.clone()));
     let held = context
         .cluster
         .hold_secret(&effect, secret, &secret_ref::finalizer(&s.pool))
@@ -211,7 +211,7 @@ async fn release(
     s: &Observed,
     secret: &ObjectKey,
 ) -> Result<(), ReconcileError> {
-    let effect = Effect::new(EffectKind::ReleaseSecret, &s.key);
+    let effect = Effect::new(EffectKind::ReleaseSecret, Subject::Pool(s.key.clone()));
     let finalizer = secret_ref::finalizer(&s.pool);
     let released = context.cluster.release_secret(&effect, secret, &finalizer);
     Ok(released.await?)

@@ -23,7 +23,7 @@ use crate::{
         upstream::MachineFacts,
         words::{self, Word, Words},
     },
-    ports::effect::{Effect, Held},
+    ports::effect::{Effect, Hold},
 };
 
 /// Cached reads. Cheap, synchronous, stale.
@@ -118,7 +118,7 @@ pub enum ClusterErrorKind {
     /// The reply does not decode.
     Undecodable,
     /// The effect gate refused the call.
-    Held(Held),
+    Held(Hold),
 }
 
 /// A failed Kubernetes call.

@@ -5,10 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::vcenter::ByteStream;
-use crate::{
-    domain::failure::{Class, ErrorSource, ReconcileError},
-    ports::effect::Held,
-};
+use crate::domain::failure::{Class, ErrorSource, ReconcileError};
 
 /// URL of an ISO. It carries a bearer token, so it never prints whole.
 #[derive(Clone, PartialEq, Eq)]
@@ -185,16 +182,6 @@ pub struct IsoError {
     pub message: String,
     /// What it means for the next try.
     pub class: Class,
-}
-
-impl From<Held> for IsoError {
-    fn from(held: Held) -> Self {
-        Self {
-            reason: "EffectHeld",
-            message: held.to_string(),
-            class: Class::Transient,
-        }
-    }
 }
 
 /// Downloads ISOs.

@@ -45,7 +45,7 @@ use crate::{
     ports::{
         clock::Clock,
         cluster::{Cluster, SecretVersion, View},
-        effect::{Effect, EffectKind},
+        effect::{Effect, EffectKind, Subject},
         instruments::Instruments,
         sessions::Sessions,
         vcenter::{Connector, Credentials, Fault, VCenter, VcError, VcErrorKind, VcResult},
@@ -282,7 +282,10 @@ pub async fn log_out_everywhere(connector: &dyn Connector) {
 }
 
 async fn log_out(session: &Session) {
-    let effect = Effect::new(EffectKind::Logout, session.server());
+    let effect = Effect::new(
+        EffectKind::Logout,
+        Subject::Server(session.server().to_owned()),
+    );
     session.logout(&effect).await;
 }
 

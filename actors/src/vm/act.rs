@@ -43,7 +43,7 @@ use crate::{
     },
     ports::{
         cluster::Precondition,
-        effect::{Effect, EffectKind},
+        effect::{Effect, EffectKind, Subject},
         vcenter::{Place, TaskRef, VCenter},
     },
     sessions::secret_ref,
@@ -151,7 +151,7 @@ struct Executor<'a> {
 
 impl Executor<'_> {
     fn effect(&self, kind: EffectKind) -> Effect {
-        Effect::new(kind, &self.observed.child.key)
+        Effect::new(kind, Subject::vm(&self.observed.child.object))
     }
 
     fn at(&self) -> Precondition {

@@ -9,7 +9,7 @@ use crate::{
         failure::{Class, ErrorSource, ReconcileError},
         names::MoRef,
     },
-    ports::effect::Held,
+    ports::effect::Hold,
 };
 
 /// A typed vSphere fault.
@@ -181,7 +181,7 @@ pub enum VcErrorKind {
     /// The reply does not decode.
     Undecodable,
     /// The effect gate held the call back.
-    Held(Held),
+    Held(Hold),
 }
 
 /// A failed vCenter call.
@@ -327,7 +327,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::ports::effect::{Effect, EffectKind};
 
     /// The kind after this one, in an order that contains each kind once.
     fn after(kind: Option<&VcErrorKind>) -> Option<VcErrorKind> {
@@ -373,10 +372,7 @@ mod tests {
             Some(K::NotAllowed) => K::LoginLimited(Timestamp::UNIX_EPOCH),
             Some(K::LoginLimited(_)) => K::Status(503),
             Some(K::Status(_)) => K::Undecodable,
-            Some(K::Undecodable) => K::Held(Held {
-                effect: Effect::new(EffectKind::Login, "vc"),
-                reason: text(),
-            }),
+            Some(K::Undecodable) => K::Held(Hold::Lease(text())),
             Some(K::Held(_)) => return None,
         };
         Some(next)

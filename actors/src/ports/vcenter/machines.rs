@@ -9,6 +9,7 @@ use crate::{
         identity::{BiosUuid, MacAddress},
         marker::{Mark, Marker},
         names::{DatastorePath, MoRef},
+        network::NicPlan,
     },
     ports::effect::Effect,
 };
@@ -22,8 +23,10 @@ pub struct CreateVm {
     pub uuid: BiosUuid,
     /// Ownership marker. The VM has it from its first moment.
     pub marker: Marker,
-    /// CPUs, memory, disk and adapters.
+    /// CPUs, memory, disk, and the kind of its network cards.
     pub hardware: Hardware,
+    /// Its network cards.
+    pub nics: Vec<NicPlan>,
     /// Where the VM will run.
     pub place: Place,
     /// Configuration file, `[ds] <name>-<uid8>-<attempt>/<name>.vmx`. It is explicit so that a second creation fails.

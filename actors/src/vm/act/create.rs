@@ -9,6 +9,7 @@ use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
         names::DatastorePath,
+        network,
     },
     iso::of_pool::iso_path,
     migration::notes::Notes,
@@ -35,12 +36,14 @@ impl Executor<'_> {
             .vm_path
             .as_deref()
             .and_then(|p| DatastorePath::parse(p).ok());
+        let (uuid, hardware, place) = (self.uuid()?, request::hardware(pool)?, self.place()?);
         let spec = CreateVm {
             name: child.vm_name.clone(),
-            uuid: self.uuid()?,
+            uuid,
             marker: self.marker(),
-            hardware: request::hardware(pool)?,
-            place: self.place()?,
+            hardware,
+            nics: network::nics(&place.network),
+            place,
             vm_path: path.ok_or_else(|| defect("no configuration file path is recorded"))?,
             iso: iso_path(pool).ok_or_else(|| defect("the ISO went away"))?,
             annotation: Notes::text(&child.uid),
