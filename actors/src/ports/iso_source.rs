@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agent_forge_crds::conditions::Reason;
 use async_trait::async_trait;
 
 use super::vcenter::ByteStream;
@@ -180,7 +181,7 @@ pub struct IsoDownload {
 #[error("{message}")]
 pub struct IsoError {
     /// CamelCase reason for conditions.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// One sentence for people, without the URL's token.
     pub message: String,
     /// What it means for the next try.
@@ -190,7 +191,7 @@ pub struct IsoError {
 impl From<Held> for IsoError {
     fn from(held: Held) -> Self {
         Self {
-            reason: "EffectHeld",
+            reason: Reason::EffectHeld,
             message: held.to_string(),
             class: Class::Transient,
         }
@@ -226,7 +227,7 @@ impl From<IsoError> for ReconcileError {
     fn from(e: IsoError) -> Self {
         Self {
             side: ErrorSource::Iso,
-            reason: e.reason.to_owned(),
+            reason: e.reason,
             message: e.message,
             class: e.class,
         }

@@ -220,6 +220,7 @@ impl<S: Clone> Table<S> {
 
 #[cfg(test)]
 mod tests {
+    use agent_forge_crds::conditions::Reason;
     use secrecy::SecretString;
 
     use super::*;
@@ -329,8 +330,11 @@ mod tests {
     fn everybody_has_the_answer_to_a_changed_secret_within_thirty_seconds() {
         let key = ObjectKey::new("ns", "secret");
         let period = crate::runtime::backoff::SLOW_PROBE.as_secs() * 7 / 6 + 1;
-        let missing =
-            ReconcileError::blocked(ErrorSource::Vsphere, "SecretNotFound", "it is not there");
+        let missing = ReconcileError::blocked(
+            ErrorSource::Vsphere,
+            Reason::SecretNotFound,
+            "it is not there",
+        );
         let wrong = [refused("old"), Resolved::Unusable(missing)];
         let changes = (100..200).flat_map(|changed| wrong.each_ref().map(|w| (changed, w)));
         for (changed, wrong) in changes {

@@ -297,6 +297,8 @@ fn whole(t: Timestamp) -> Time {
 
 #[cfg(test)]
 mod tests {
+    use agent_forge_crds::conditions::Reason;
+
     use super::*;
     use crate::{
         domain::{
@@ -340,7 +342,7 @@ mod tests {
         };
         let failed = IsoState::Failed(ReconcileError::transient(
             ErrorSource::Iso,
-            "ISODownloadFailed",
+            Reason::IsoDownloadFailed,
             "503",
         ));
         let queued = IsoState::Queued(ObjectKey::new("demo", "other"));
@@ -590,7 +592,7 @@ mod tests {
         };
         let failed = IsoState::Failed(ReconcileError::transient(
             ErrorSource::Iso,
-            "ISODownloadFailed",
+            Reason::IsoDownloadFailed,
             "503",
         ));
         let record = IsoStatus {

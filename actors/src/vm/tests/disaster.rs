@@ -2,7 +2,10 @@
 //! vCenter. No VM that may serve is touched, and no second one is made beside it. The status says what a person must
 //! decide.
 
-use agent_forge_crds::agent::{VmStatus, VsphereAgent};
+use agent_forge_crds::{
+    agent::{VmStatus, VsphereAgent},
+    conditions::Reason,
+};
 use kube::ResourceExt;
 
 use crate::{
@@ -86,21 +89,21 @@ fn cases() -> Vec<Case> {
             name: "without status, same uid: the uuid follows from it, the name leads to the VM",
             child: child("a"),
             vms: vec![serving()],
-            says: Some("AgentDiscoveryExpired"),
+            says: Some(Reason::AgentDiscoveryExpired),
             creates: true,
         },
         Case {
             name: "without status, at a later attempt than the first",
             child: child("a"),
             vms: vec![of_second.clone()],
-            says: Some("NameConflict"),
+            says: Some(Reason::NameConflict),
             creates: true,
         },
         Case {
             name: "without status, new uid",
             child: reborn(ours.clone()),
             vms: vec![serving()],
-            says: Some("NameConflict"),
+            says: Some(Reason::NameConflict),
             creates: true,
         },
         Case {
@@ -120,7 +123,7 @@ fn cases() -> Vec<Case> {
                 ));
             }),
             vms: vec![serving()],
-            says: Some("AgentDiscoveryExpired"),
+            says: Some(Reason::AgentDiscoveryExpired),
             creates: false,
         },
         Case {
@@ -132,7 +135,7 @@ fn cases() -> Vec<Case> {
                 v.mac_addresses.clear();
             }),
             vms: vec![serving()],
-            says: Some("AgentDiscoveryExpired"),
+            says: Some(Reason::AgentDiscoveryExpired),
             creates: false,
         },
         Case {
@@ -145,7 +148,7 @@ fn cases() -> Vec<Case> {
                 });
                 v.bios_uuid = Some(BiosUuid::derive("another", "a", 1));
             })],
-            says: Some("NameConflict"),
+            says: Some(Reason::NameConflict),
             creates: true,
         },
         Case {
@@ -154,7 +157,7 @@ fn cases() -> Vec<Case> {
                 c.status.get_or_insert_default().cluster_id = Some("another".to_owned());
             }),
             vms: vec![serving()],
-            says: Some("ClusterIDChanged"),
+            says: Some(Reason::ClusterIdChanged),
             creates: false,
         },
     ]

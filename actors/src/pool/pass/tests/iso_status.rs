@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use agent_forge_crds::{
     Time,
+    conditions::Reason,
     pool::{IsoHistoryEntry, IsoStatus},
 };
 
@@ -225,7 +226,7 @@ async fn a_create_that_misses_a_file_has_the_iso_looked_for() {
     record(&bench, &current, vec![entry]);
     let mut pool = Passes::new(bench, Told::new(ready(current, false)));
     let mut asked = Vec::new();
-    for waits in [None, Some(""), Some("FileNotFound")] {
+    for waits in [None, Some(""), Some(Reason::FileNotFound)] {
         pool.bench.hub.with(|o| {
             let child = o.child.as_mut().expect("a VsphereAgent");
             let vm = waits.map(|_| crate::testing::intent(child, 1));

@@ -1,5 +1,7 @@
 //! Both sides of each edge: the step, or the reason to hold, and after how many seconds the actor looks again.
 
+use agent_forge_crds::conditions::Reason;
+
 use super::*;
 
 mod down;
@@ -15,7 +17,7 @@ const POWER_OFF: Said = ("vm.power_off", None);
 const DESTROY: Said = ("vm.submit_destroy", None);
 const AGAIN: Said = ("vm.next_attempt", None);
 const ENDED: Said = ("vm.remove_finalizer", None);
-const AMBIGUOUS: Said = ("AmbiguousVM", Some(30));
+const AMBIGUOUS: Said = (Reason::AmbiguousVm, Some(30));
 
 fn said(f: &Facts<'_>) -> Said {
     match next(f) {

@@ -1,5 +1,7 @@
 //! A VM that is being removed, and records that cannot be used.
 
+use agent_forge_crds::conditions::Reason;
+
 use super::*;
 use crate::vm::step::{PROOFS, PROOFS_AFTER_LOST_CREATE};
 
@@ -79,14 +81,18 @@ fn a_vm_that_goes() {
         ("none will", lost(&absent(PROOFS_AFTER_LOST_CREATE)), ENDED),
         ("copies", see(&two()), AMBIGUOUS),
         ("its name is taken", see(&namesake(0)), LOOKUP),
-        ("a twin", see(&twin(0)), ("OwnershipUnproven", Some(30))),
+        (
+            "a twin",
+            see(&twin(0)),
+            (Reason::OwnershipUnproven, Some(30)),
+        ),
     ]);
 }
 
 #[test]
 fn whose_machine_holds_a_vm_that_goes() {
     let (vm, on) = (running(&child("a")), ours(PowerState::On));
-    let held = ("MachineRemains", None);
+    let held = (Reason::MachineRemains, None);
     for (machine_state, has_served, expected) in [
         (&MachineState::Leaving, false, held),
         (&MachineState::Alive, true, held),
@@ -95,7 +101,7 @@ fn whose_machine_holds_a_vm_that_goes() {
         (
             &MachineState::Nobody,
             true,
-            ("MachineStateUnknown", Some(60)),
+            (Reason::MachineStateUnknown, Some(60)),
         ),
         (&MachineState::Nobody, false, POWER_OFF),
     ] {
@@ -106,7 +112,7 @@ fn whose_machine_holds_a_vm_that_goes() {
         let bound = with(free, |f| f.agent.bound = true);
         each([
             ("free", free, expected),
-            ("bound", bound, ("AgentBound", None)),
+            ("bound", bound, (Reason::AgentBound, None)),
             ("forced", with(free, |f| f.object.forced = true), POWER_OFF),
             (
                 "bound, forced",
@@ -127,9 +133,9 @@ fn a_hook_that_waits_for_a_guest() {
         (absent(PROOFS), released),
         (ours(PowerState::Off), released),
         (ours(PowerState::Suspended), released),
-        (ours(PowerState::On), ("WaitingForGuest", Some(30))),
+        (ours(PowerState::On), (Reason::WaitingForGuest, Some(30))),
         (two(), AMBIGUOUS),
-        (twin(0), ("OwnershipUnproven", Some(30))),
+        (twin(0), (Reason::OwnershipUnproven, Some(30))),
     ] {
         let stuck = with(wanted(Some(&vm), &seen), |f| {
             f.owner.state = &MachineState::Leaving;
@@ -146,10 +152,10 @@ fn a_record_that_cannot_be_gone_by() {
     let (garbled, old) = (unreadable(), predecessors());
     let unread = wanted(Some(&garbled), &Ownership::NotAsked);
     let unread = with(unread, |f| f.record.has_identity = false);
-    let unreadable = ("RecordUnreadable", None);
+    let unreadable = (Reason::RecordUnreadable, None);
     let see = |seen| wanted(Some(&old), seen);
     let poolless = |seen| with(leaving(Some(&old), seen), |f| f.pool.exists = false);
-    let unproven = ("OwnershipUnproven", None);
+    let unproven = (Reason::OwnershipUnproven, None);
     let take_over = ("vm.take_over", None);
     let (once, twice) = (absent(PROOFS - 1), absent(PROOFS));
     each([
@@ -165,10 +171,14 @@ fn a_record_that_cannot_be_gone_by() {
         ("unseen, no pool", poolless(&Ownership::NotAsked), unproven),
         ("once", see(&once), take_over),
         ("once, no pool", poolless(&once), unproven),
-        ("gone", see(&twice), ("VMMissing", Some(60))),
+        ("gone", see(&twice), (Reason::VmMissing, Some(60))),
         ("gone, and it goes", poolless(&twice), ENDED),
         ("proven", see(&ours(PowerState::Off)), RECORD),
         ("copies", see(&two()), AMBIGUOUS),
-        ("foreign", see(&twin(0)), ("OwnershipUnproven", Some(60))),
+        (
+            "foreign",
+            see(&twin(0)),
+            (Reason::OwnershipUnproven, Some(60)),
+        ),
     ]);
 }

@@ -1,5 +1,7 @@
 //! A VM that is wanted.
 
+use agent_forge_crds::conditions::Reason;
+
 use super::*;
 use crate::vm::step::{PROOFS, PROOFS_AFTER_LOST_CREATE};
 
@@ -22,36 +24,40 @@ fn before_a_vm_is_thought_of() {
             with(alive, |f| {
                 (f.object.has_finalizer, f.pool.exists) = (false, false)
             }),
-            ("PoolNotFound", None),
+            (Reason::PoolNotFound, None),
         ),
         (
             "another cluster",
             with(alive, |f| f.object.cluster_changed = true),
-            ("ClusterIDChanged", None),
+            (Reason::ClusterIdChanged, None),
         ),
         (
             "adopted",
             with(alive, |f| f.object.adopted = true),
-            ("OwnershipUnproven", None),
+            (Reason::OwnershipUnproven, None),
         ),
         (
             "no hold on the Secret",
             with(first, |f| f.pool.credentials_held = false),
-            ("CredentialsNotHeld", None),
+            (Reason::CredentialsNotHeld, None),
         ),
         (
             "nor an ISO",
             with(first, |f| {
                 (f.pool.credentials_held, f.pool.iso_ready) = (false, false);
             }),
-            ("IsoNotReady", None),
+            (Reason::IsoNotReady, None),
         ),
         (
             "the record is gone, the VM is not",
             lost(&ours),
-            ("RecordLost", Some(30)),
+            (Reason::RecordLost, Some(30)),
         ),
-        ("nor are its copies", lost(&two()), ("RecordLost", Some(30))),
+        (
+            "nor are its copies",
+            lost(&two()),
+            (Reason::RecordLost, Some(30)),
+        ),
     ]);
 }
 
@@ -62,10 +68,10 @@ fn nobody_gets_a_vm_and_one_that_runs_is_left() {
     let unlinked = with(on.clone(), |v| v.moref = None);
     let unknown = MachineState::Unknown("a reason".to_owned());
     for (machine_state, reason) in [
-        (&MachineState::Nobody, "NoAgentMachine"),
-        (&MachineState::Leaving, "MachineDeleting"),
-        (&MachineState::Gone, "MachineDeleted"),
-        (&unknown, "MachineStateUnknown"),
+        (&MachineState::Nobody, Reason::NoAgentMachine),
+        (&MachineState::Leaving, Reason::MachineDeleting),
+        (&MachineState::Gone, Reason::MachineDeleted),
+        (&unknown, Reason::MachineStateUnknown),
     ] {
         let of = |vm| {
             with(wanted(Some(vm), &Ownership::NotAsked), |f| {
@@ -98,7 +104,7 @@ fn a_vm_that_may_be_made() {
         (
             "never asked for, no ISO",
             with(fresh(unseen), |f| f.pool.iso_ready = false),
-            ("IsoNotReady", None),
+            (Reason::IsoNotReady, None),
         ),
         ("but it serves", fresh(bound(&Ownership::NotAsked)), LOOKUP),
         ("elsewhere", fresh(moved(&Ownership::NotAsked)), LOOKUP),
@@ -110,7 +116,11 @@ fn a_vm_that_may_be_made() {
         ("once", see(&once), LOOKUP),
         ("twice", see(&twice), create),
         ("serves, once", bound(&once), LOOKUP),
-        ("serves, twice", bound(&twice), ("VMMissing", Some(60))),
+        (
+            "serves, twice",
+            bound(&twice),
+            (Reason::VmMissing, Some(60)),
+        ),
         ("taken, nearly", taken(&nearly), LOOKUP),
         ("taken, proven", taken(&proven), AGAIN),
         ("taken, fresh, once", fresh(taken(&once)), LOOKUP),
@@ -125,10 +135,14 @@ fn a_vm_that_may_be_made() {
     ]);
     each([
         ("copies", see(&two()), AMBIGUOUS),
-        ("name, now", see(&namesake(0)), ("NameConflict", Some(30))),
-        ("name", see(&namesake(29)), ("NameConflict", Some(1))),
+        (
+            "name, now",
+            see(&namesake(0)),
+            (Reason::NameConflict, Some(30)),
+        ),
+        ("name", see(&namesake(29)), (Reason::NameConflict, Some(1))),
         ("name, long ago", see(&namesake(30)), LOOKUP),
-        ("uuid", see(&twin(29)), ("OwnershipUnproven", Some(1))),
+        ("uuid", see(&twin(29)), (Reason::OwnershipUnproven, Some(1))),
         ("uuid, long ago", see(&twin(30)), LOOKUP),
     ]);
 }
@@ -165,7 +179,7 @@ fn a_vm_that_was_made() {
     let unseen = see(&Ownership::NotAsked);
     let is = |power| ours(power);
     let power_on = ("vm.submit_power_on", None);
-    let powered_off = ("VMPoweredOff", Some(60));
+    let powered_off = (Reason::VmPoweredOff, Some(60));
     use PowerState::{Off, On, Suspended};
     each([
         ("unseen", unseen, SETTLED),
@@ -192,9 +206,13 @@ fn a_vm_that_was_made() {
         (
             "serves, asleep",
             serving(&is(Suspended)),
-            ("VMSuspended", Some(60)),
+            (Reason::VmSuspended, Some(60)),
         ),
-        ("serves, gone", serving(&absent(1)), ("VMMissing", Some(60))),
+        (
+            "serves, gone",
+            serving(&absent(1)),
+            (Reason::VmMissing, Some(60)),
+        ),
         ("gone, once", see(&absent(PROOFS - 1)), LOOKUP),
         ("gone", see(&absent(PROOFS)), AGAIN),
         (
@@ -203,8 +221,16 @@ fn a_vm_that_was_made() {
             ("agent.delete", None),
         ),
         ("copies", see(&two()), AMBIGUOUS),
-        ("another", see(&twin(99)), ("OwnershipUnproven", Some(30))),
-        ("not shown", see(&bare(99)), ("VMInaccessible", Some(29))),
+        (
+            "another",
+            see(&twin(99)),
+            (Reason::OwnershipUnproven, Some(30)),
+        ),
+        (
+            "not shown",
+            see(&bare(99)),
+            (Reason::VmInaccessible, Some(29)),
+        ),
         ("not shown for long", see(&bare(70)), LOOKUP),
     ]);
 }
@@ -231,7 +257,7 @@ fn a_vm_that_is_late_or_given_up() {
         })
     };
     let given_up = |seen| with(wanted(Some(&vm), seen), |f| f.arrival = Arrival::GivenUp);
-    let exhausted = ("ReplacementsExhausted", Some(30));
+    let exhausted = (Reason::ReplacementsExhausted, Some(30));
     each([
         ("late", late(false, false), ("vm.give_up", None)),
         ("not the first", late(true, false), exhausted),
@@ -239,7 +265,7 @@ fn a_vm_that_is_late_or_given_up() {
         (
             "kept, whatever is allowed",
             with(late(false, true), |f| f.pool.policy = RETAIN),
-            ("AgentDiscoveryExpired", Some(30)),
+            (Reason::AgentDiscoveryExpired, Some(30)),
         ),
         (
             "not on record as running",
@@ -257,7 +283,7 @@ fn a_vm_that_is_late_or_given_up() {
         (
             "another",
             given_up(&twin(0)),
-            ("OwnershipUnproven", Some(30)),
+            (Reason::OwnershipUnproven, Some(30)),
         ),
     ]);
 }
