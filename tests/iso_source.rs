@@ -125,7 +125,7 @@ async fn inner_addresses_are_refused_before_a_connection() {
     ] {
         let e = refused(closed.clone(), &text).await;
         assert_eq!(
-            (e.reason, e.class),
+            (e.reason.clone(), e.class),
             (Reason::IsoAddressNotAllowed, Class::Blocked),
             "{text}: {e}"
         );
@@ -173,7 +173,7 @@ async fn redirects_are_followed_three_times_and_checked_each_time() {
     .await;
     let e = refused(lab(), &format!("http://{file}/x.iso")).await;
     assert_eq!(
-        (e.reason, e.class),
+        (e.reason.clone(), e.class),
         (Reason::IsoDownloadFailed, Class::Blocked),
         "{e}"
     );
@@ -201,7 +201,7 @@ async fn statuses_say_whether_trying_again_helps() {
         )
         .await;
         assert_eq!(
-            (e.reason, e.class),
+            (e.reason.clone(), e.class),
             (Reason::IsoDownloadFailed, class),
             "{status}: {e}"
         );
@@ -227,7 +227,10 @@ async fn a_length_is_needed_and_has_a_limit() {
     );
     let huge = replying("200 OK\r\ncontent-length: 99999999999999", b"").await;
     let e = refused(lab(), &format!("http://{huge}/")).await;
-    assert_eq!((e.reason, e.class), (Reason::IsoTooLarge, Class::Blocked));
+    assert_eq!(
+        (e.reason.clone(), e.class),
+        (Reason::IsoTooLarge, Class::Blocked)
+    );
 }
 
 #[tokio::test]
@@ -237,7 +240,7 @@ async fn a_cut_off_download_is_no_success() {
         .await
         .unwrap_err();
     assert_eq!(
-        (e.reason, e.class),
+        (e.reason.clone(), e.class),
         (Reason::IsoDownloadFailed, Class::Transient),
         "{e}"
     );
@@ -290,7 +293,7 @@ async fn waiting_has_an_end() {
         .await
         .unwrap_err();
         assert_eq!(
-            (e.reason, e.class),
+            (e.reason.clone(), e.class),
             (Reason::IsoStalled, Class::Transient),
             "{e}"
         );
@@ -345,7 +348,7 @@ async fn silence_and_closed_doors_are_told_in_time() {
     let closed = bound.local_addr().unwrap();
     let e = refused(lab(), &format!("http://{closed}/SECRET")).await;
     assert_eq!(
-        (e.reason, e.class),
+        (e.reason.clone(), e.class),
         (Reason::IsoDownloadFailed, Class::Transient),
         "{e}"
     );
@@ -355,7 +358,7 @@ async fn silence_and_closed_doors_are_told_in_time() {
     };
     let e = refused(soon, "http://no-such-host.invalid/SECRET").await;
     assert_eq!(
-        (e.reason, e.class),
+        (e.reason.clone(), e.class),
         (Reason::IsoDownloadFailed, Class::Transient),
         "{e}"
     );
@@ -392,7 +395,7 @@ async fn a_broken_download_fails_and_is_not_resumed() {
     let download = open(lab(), &format!("http://{host}/x.iso")).await;
     let e = read(download.unwrap()).await.unwrap_err();
     assert_eq!(
-        (e.reason, e.class),
+        (e.reason.clone(), e.class),
         (Reason::IsoDownloadFailed, Class::Transient),
         "{e}"
     );
@@ -464,7 +467,7 @@ async fn certificates_of_a_request_must_be_certificates() {
         .err()
         .unwrap();
     assert_eq!(
-        (e.reason, e.class),
+        (e.reason.clone(), e.class),
         (Reason::InvalidIsoCaBundle, Class::Blocked)
     );
 }

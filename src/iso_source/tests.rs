@@ -101,7 +101,7 @@ async fn proxies_are_asked_for_what_is_theirs() {
     .await
     .expect_err("no tunnel");
     assert_eq!(
-        (e.reason, e.class),
+        (e.reason.clone(), e.class),
         (Reason::IsoDownloadFailed, Class::Transient),
         "{e}"
     );
@@ -146,7 +146,7 @@ fn no_redirect_leads_from_https_to_http() {
     let secure = at("https://images.example/x.iso");
     let e = door::next_hop(&secure, &to("http://images.example/x.iso")).expect_err("plain");
     assert_eq!(
-        (e.reason, e.class),
+        (e.reason.clone(), e.class),
         (Reason::IsoDownloadFailed, Class::Blocked)
     );
     assert!(e.message.contains("plain http"), "{e}");

@@ -73,7 +73,7 @@ mod tests {
                 announcer.over(&());
                 return None;
             };
-            let due = announcer.announce((), why, Duration::from_secs(second), pace);
+            let due = announcer.announce((), why.as_str(), Duration::from_secs(second), pace);
             (due == Due::Now).then_some(note)
         };
         // The time, what is missing then, and words of the Event.

@@ -418,7 +418,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_typed_failure_of_the_source_keeps_its_reason() {
         let known = IsoError {
-            reason: "ISOTooSlow",
+            reason: "ISOTooSlow".into(),
             message: "too slow".to_owned(),
             class: crate::domain::failure::Class::Transient,
         };

@@ -175,7 +175,7 @@ async fn a_destroy_task_that_does_not_end_holds_up_neither_the_scan_nor_the_othe
     let scanned = tokio::time::timeout(2 * TASK_PATIENCE, scans.next()).await;
     let verdict = scanned.expect("the scan ends");
     let (reason, message) = &verdict.waiting_on[0];
-    assert_eq!(reason, Reason::VmBusy);
+    assert_eq!(*reason, Reason::VmBusy);
     assert!(message.contains("vm-7"), "{message}");
     assert_eq!(verdict.again, Some(INTERVAL));
     let slots = scans.bench.site.with(|i| i.slots.clone()).expect("used");

@@ -254,10 +254,10 @@ mod tests {
         testing::{CONTROL_PLANE, World, agent_machine, condition, with},
     };
 
-    fn wait(name: &str, reason: &str) -> Wait {
+    fn wait(name: &str, reason: Reason) -> Wait {
         Wait {
             agent_machine: Arc::new(agent_machine(name)),
-            reason: reason.to_owned(),
+            reason,
             message: "a sentence".to_owned(),
             of_vm: false,
         }
@@ -290,14 +290,14 @@ mod tests {
             panic!("{waits:?} {rows:?}")
         };
         assert_eq!(
-            (one.reason.as_str(), one.of_vm),
-            (Reason::AgentSearchFailed, false)
+            (&one.reason, one.of_vm),
+            (&Reason::AgentSearchFailed, false)
         );
         let words = ": AgentCluster demo names no ClusterDeployment";
         assert!(one.message.ends_with(words), "{one:?}");
         assert_eq!(
-            (row.subject.as_str(), row.reason),
-            ("a", Reason::AgentSearchFailed)
+            (row.subject.as_str(), &row.reason),
+            ("a", &Reason::AgentSearchFailed)
         );
         // Nothing is expected from a paused one.
         let paused = (PAUSED_ANNOTATION.to_owned(), "true".to_owned());
@@ -332,7 +332,7 @@ mod tests {
     }
 
     /// Reason, first and last second of what is exported, and whether it is over.
-    type Row = (String, i64, i64, bool);
+    type Row = (Reason, i64, i64, bool);
 
     fn rows(told: Vec<Lasted>) -> Vec<Row> {
         use crate::testing::at;
@@ -354,7 +354,7 @@ mod tests {
         use crate::testing::at;
         let mut watched = Watched::default();
         let mut look = |waits: &[Wait], second| rows(watched.look(waits, at(second), |_| None));
-        let over = |reason: &str, since, end| vec![(reason.to_owned(), since, end, true)];
+        let over = |reason: Reason, since, end| vec![(reason, since, end, true)];
         assert_eq!(look(&[wait("a", Reason::FreeAgentFits)], 0), []);
         assert_eq!(
             look(&[wait("a", Reason::FreeAgentFits)], 5),

@@ -292,7 +292,8 @@ mod tests {
 
     #[test]
     fn a_session_is_outdated_when_the_last_secret_holds_other_bytes_and_nobody_works_with_it() {
-        let away = ReconcileError::blocked(ErrorSource::Kubernetes, "Unreachable", "no answer");
+        let away =
+            ReconcileError::blocked(ErrorSource::Kubernetes, "Unreachable".into(), "no answer");
         let failed = |e: fn(ReconcileError) -> Resolved<u8>| e(away.clone());
         let ends: [(&str, Resolved<u8>, bool); 6] = [
             ("the same bytes", Resolved::Session(1, login("old")), false),

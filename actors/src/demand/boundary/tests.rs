@@ -132,7 +132,11 @@ fn a_pool_that_is_not_admitted_does_nothing_and_says_so_without_a_word_of_what_i
         let status = rendered(&s, &plan);
         for condition in [conditions::AGENT_MACHINE_DEMAND_FOUND, conditions::READY] {
             let said = find_condition(&status.conditions, condition).expect("said");
-            assert_eq!(said.reason, Reason::NamespaceNotAllowed, "{condition}");
+            assert_eq!(
+                Reason::from(said.reason.as_str()),
+                Reason::NamespaceNotAllowed,
+                "{condition}"
+            );
             let named = format!("namespace {NAMESPACE} ");
             assert!(said.message.contains(&named), "{}", said.message);
             assert!(
@@ -269,7 +273,10 @@ fn a_namespace_that_is_not_served_admits_nobody_and_is_told_apart() {
     let status = rendered(&s, &plan(&s));
     let demand = find_condition(&status.conditions, conditions::AGENT_MACHINE_DEMAND_FOUND);
     let demand = demand.expect("a condition");
-    assert_eq!(demand.reason, Reason::NamespaceNotAllowed);
+    assert_eq!(
+        Reason::from(demand.reason.as_str()),
+        Reason::NamespaceNotAllowed
+    );
     assert!(
         demand.message.contains("--namespaces"),
         "{}",

@@ -31,7 +31,7 @@ fn url(env: &mut InfraEnv, url: &str) {
     status.iso_download_url = Some(IsoDownloadUrl::new(url));
 }
 
-fn reason_of(pool: &VsphereAgentPool, env: &InfraEnv, am: AgentMachine) -> Option<&'static str> {
+fn reason_of(pool: &VsphereAgentPool, env: &InfraEnv, am: AgentMachine) -> Option<Reason> {
     guard(pool, env, &[Arc::new(am)], &|_| true).map(|g| g.reason)
 }
 
@@ -56,7 +56,7 @@ fn stale_url(env: &mut InfraEnv) {
 #[test]
 fn each_guard_has_its_reason() {
     type Change = fn(&mut InfraEnv);
-    let table: [(&str, Change, Option<&str>); 8] = [
+    let table: [(&str, Change, Option<Reason>); 8] = [
         ("as it should be", |_| {}, None),
         ("a cluster", bound, Some(Reason::LateBindingUnavailable)),
         ("no image", failed, Some(Reason::ImageNotCreated)),
@@ -132,12 +132,16 @@ fn a_selector_without_labels_defeats_the_fence_where_the_service_approves() {
     let env = with(infra_env(), auto);
     let defeats = Some(Reason::AutoApproveDefeatsFence);
     for (what, am, expected) in [
-        ("none", with_selector(None), defeats),
-        ("empty", with_selector(Some(selector(&[], &[]))), defeats),
+        ("none", with_selector(None), defeats.clone()),
+        (
+            "empty",
+            with_selector(Some(selector(&[], &[]))),
+            defeats.clone(),
+        ),
         (
             "our pin",
             with_selector(Some(selector(&[pin], &[]))),
-            defeats,
+            defeats.clone(),
         ),
         (
             "an absence",
@@ -178,14 +182,14 @@ fn behind_a_guard_nobody_gets_a_new_vm_and_is_told_why() {
         let reason = s.guard().expect("a guard").reason;
         let plan = plan(&s);
         let row = plan.waiting.iter().find(|w| w.subject == "a");
-        assert_eq!(row.map(|w| w.reason), Some(reason));
+        assert_eq!(row.map(|w| &w.reason), Some(&reason));
         let outcome = Outcome {
             no_source: of_pool::source(s.infra_env.as_deref()).err(),
             ..Outcome::default()
         };
         let status = render(&VsphereAgentPoolStatus::default(), &s, &plan, &outcome);
         let said = find_condition(&status.conditions, INFRA_ENV_AVAILABLE);
-        let said = said.map(|c| (c.status.as_str(), c.reason.as_str()));
+        let said = said.map(|c| (c.status.as_str(), c.reason.as_str().into()));
         assert_eq!(said, Some(("False", reason)));
     }
 }

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::testing::{child, child_with_vm, intent, with};
 
-    fn making(waits: &str) -> ManagedVm {
+    fn making(waits: Reason) -> ManagedVm {
         let made = with(child("a"), |c| {
             let vm = intent(c, 1);
             let status = c.status.get_or_insert_default();

@@ -38,7 +38,7 @@ async fn killed_mid_flight_it_takes_the_transfer_with_it() {
         .await
         .expect_err("nobody is there");
     assert_eq!(
-        (trouble.reason.as_str(), trouble.class),
+        (trouble.reason, trouble.class),
         (Reason::IsoCacheUnavailable, Class::Transient)
     );
     bench.restart().await;
@@ -186,8 +186,8 @@ async fn it_describes_itself_while_it_works_without_the_url() {
     ));
     let about = describe(&bench).await;
     assert_eq!(
-        (about.failures, about.waiting_on[0].0.as_str()),
-        (1, Reason::IsoDownloadStalled)
+        (about.failures, &about.waiting_on[0].0),
+        (1, &Reason::IsoDownloadStalled)
     );
 }
 
@@ -202,7 +202,7 @@ async fn a_directory_of_another_datastore_is_refused() {
         panic!("accepted")
     };
     assert_eq!(
-        (trouble.reason.as_str(), trouble.class),
+        (trouble.reason, trouble.class),
         (Reason::InternalError, Class::Defect)
     );
     assert_eq!(bench.opened(), 0);

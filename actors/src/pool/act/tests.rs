@@ -66,7 +66,7 @@ async fn an_agent_is_prepared_for_a_vsphere_agent_that_still_wants_it() {
 
 /// Plans the fences of two Agents while the cache shows their Machines leaving. `live` changes the Machines at the API
 /// server. Returns how many fences were done, how often Machines were listed, and the reasons.
-async fn fenced(bind: bool, live: impl Fn(&mut MachineFacts)) -> (usize, usize, Vec<&'static str>) {
+async fn fenced(bind: bool, live: impl Fn(&mut MachineFacts)) -> (usize, usize, Vec<Reason>) {
     let bench = Bench::new();
     let mut world = World::waiting(&["a", "b"]);
     for name in ["a", "b"] {
@@ -101,7 +101,7 @@ async fn fenced(bind: bool, live: impl Fn(&mut MachineFacts)) -> (usize, usize, 
     assert!(acted.result.is_ok());
     let (effects, lists) = bench.hub.with(|o| (o.effects.clone(), o.machine_lists));
     let fenced = effects.iter().filter(|e| **e == EffectKind::FenceAgent);
-    let said = acted.held.iter().map(|w| w.reason).collect();
+    let said = acted.held.iter().map(|w| w.reason.clone()).collect();
     (fenced.count(), lists, said)
 }
 

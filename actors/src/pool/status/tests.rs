@@ -234,7 +234,7 @@ fn a_machine_that_waits_for_two_reasons_is_counted_once() {
     };
     let view = view(&world.observed(), &plan, &VsphereAgentPoolStatus::default());
     let counted: Vec<_> = view.waiting_on.into_iter().collect();
-    let once = |reason: &str| (reason.to_owned(), 1);
+    let once = |reason: Reason| (reason.to_string(), 1);
     assert_eq!(
         counted,
         [

@@ -402,10 +402,10 @@ proptest! {
     }
 }
 
-fn row(reason: &str, since: i64) -> WaitingOn {
+fn row(reason: Reason, since: i64) -> WaitingOn {
     WaitingOn {
         subject: "vSphere".to_owned(),
-        reason: reason.to_owned(),
+        reason,
         message: "https://vcenter/ says no".to_owned(),
         since: Some(Time(at(since))),
     }
@@ -415,7 +415,7 @@ fn row(reason: &str, since: i64) -> WaitingOn {
 fn a_wait_that_is_over_lies_in_the_phase_of_that_time() {
     let (timeline, _) = life();
     let until_placed = &timeline[..4];
-    let (full, scarce) = (row("NoSpace", 31), row(Reason::NoPermission, 33));
+    let (full, scarce) = (row("NoSpace".into(), 31), row(Reason::NoPermission, 33));
     let over =
         |old: &[WaitingOn], new: &[WaitingOn]| waits_over(&about(), until_placed, old, new, at(38));
     assert_eq!(
@@ -438,7 +438,7 @@ fn a_wait_that_is_over_lies_in_the_phase_of_that_time() {
     );
     assert!(!format!("{span:?}").contains("https://"), "no sentence");
     // The same reason since another time is another wait with its own id.
-    let again = over(std::slice::from_ref(&full), &[row("NoSpace", 36)]);
+    let again = over(std::slice::from_ref(&full), &[row("NoSpace".into(), 36)]);
     assert_eq!(again[0].id, span.id);
     assert_ne!(over(&[scarce], &[])[0].id, span.id);
 }
@@ -490,7 +490,7 @@ fn a_wait_begins_at_a_whole_second_however_it_is_remembered() {
     let moment = at(10)
         .checked_add(SignedDuration::from_millis(700))
         .expect("in range");
-    let what = ("AgentMachine/a", Reason::PoolConflict);
+    let what = ("AgentMachine/a", "PoolConflict");
     let told = |since| wait(&about(), &[], what, since, Until::Lasts(at(400)));
     assert_eq!(told(moment), told(at(10)));
     assert_eq!(times(&told(moment)), [(10, 310)]);

@@ -250,10 +250,10 @@ fn overdue<'a>(vm: &'a VmStatus, seen: &'a Ownership, exhausted: bool) -> Facts<
     })
 }
 
-fn reason(step: &Step) -> &str {
+fn reason(step: &Step) -> Reason {
     match step {
-        Step::Hold { reason, .. } => reason,
-        _ => "",
+        Step::Hold { reason, .. } => reason.clone(),
+        _ => Reason::default(),
     }
 }
 
@@ -354,8 +354,8 @@ fn a_guest_that_may_be_a_node_is_left_to_a_person() {
     assert_eq!(reason_of(&kept), Reason::AgentDiscoveryExpired);
 }
 
-fn reason_of(f: &Facts<'_>) -> String {
-    reason(&next(f)).to_owned()
+fn reason_of(f: &Facts<'_>) -> Reason {
+    reason(&next(f))
 }
 
 #[test]
@@ -531,14 +531,14 @@ fn a_record_that_was_taken_away_makes_no_second_vm() {
             f.pool.iso_ready = false;
         });
         match next(&facts) {
-            Step::Hold { reason, .. } => reason.to_owned(),
+            Step::Hold { reason, .. } => reason.to_string(),
             step => step.name().to_owned(),
         }
     };
     for deleting in [false, true] {
         assert_eq!(
             says(deleting, false, Loss::Unrecoverable),
-            Reason::RecordLost
+            Reason::RecordLost.as_str()
         );
         let again = says(deleting, false, Loss::Restorable);
         assert_eq!(again, "vm.record_identity", "it leads to the VM");
@@ -708,12 +708,12 @@ proptest! {
             prop_assert!(!destructive && step != Step::Create);
         }
         if let Step::Hold { reason, message, .. } = &step {
-            prop_assert!(!reason.is_empty() && !message.is_empty(), "not now without a reason");
+            prop_assert!(reason != &Reason::default() && !message.is_empty(), "not now without a reason");
         }
     }
 }
 
-fn resting(call: E, reason: &'static str, seconds: u64) -> Resting<'static> {
+fn resting(call: E, reason: &Reason, seconds: u64) -> Resting<'_> {
     Resting {
         call,
         reason,
@@ -751,15 +751,15 @@ fn a_busy_vm_is_looked_at_and_only_the_call_that_rests_is_not_tried() {
         let free = next(&facts(None));
         assert_eq!(free.call(), Some(call), "{free:?}");
         for (left, again) in [(7, 7), (299, 60)] {
-            let held = next(&facts(Some(resting(call, Reason::VmBusy, left))));
+            let held = next(&facts(Some(resting(call, &Reason::VmBusy, left))));
             let again = Some(Duration::from_secs(again));
             assert_eq!(held, hold(Reason::VmBusy, "busy", again), "{free:?}");
         }
-        let other = next(&facts(Some(resting(E::EjectIso, Reason::VmBusy, 7))));
+        let other = next(&facts(Some(resting(E::EjectIso, &Reason::VmBusy, 7))));
         assert_eq!(other, free, "another call rests");
     }
     let unseen = with(wanted(Some(&made), &Ownership::NotAsked), |f| {
-        f.vm.resting = Some(resting(E::PowerOn, Reason::VmBusy, 7))
+        f.vm.resting = Some(resting(E::PowerOn, &Reason::VmBusy, 7))
     });
     assert_eq!(next(&unseen), Step::Lookup);
 }
@@ -788,7 +788,7 @@ fn the_drive_is_emptied_when_all_else_is_done_and_only_of_a_vm_seen_as_ours() {
     }));
     let busy = |seen| {
         next(&with(facts(seen), |f| {
-            f.vm.resting = Some(resting(E::EjectIso, Reason::EjectFailed, 7))
+            f.vm.resting = Some(resting(E::EjectIso, &Reason::EjectFailed, 7))
         }))
     };
     assert_eq!(busy(&Ownership::NotAsked), Step::Lookup);

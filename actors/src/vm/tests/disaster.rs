@@ -45,7 +45,7 @@ struct Case {
     /// What runs in vCenter.
     vms: Vec<VmObservation>,
     /// What the VsphereAgent waits on in the end. `None`: nothing.
-    says: Option<&'static str>,
+    says: Option<Reason>,
     /// At most a create is tried that finds the name taken.
     creates: bool,
 }
@@ -187,7 +187,7 @@ async fn no_disaster_touches_a_vm_that_may_serve() {
         let left = bench.site.with(|i| i.vms.clone());
         assert_eq!(left, case.vms, "{}", case.name);
         let says = bench.waits_on();
-        assert_eq!(says.as_deref(), case.says, "{}", case.name);
+        assert_eq!(says, case.says, "{}", case.name);
         assert_eq!(bench.child().name_any(), "a");
         let cluster = bench.status().cluster_id;
         assert!(cluster.is_none_or(|c| c == CLUSTER_ID || c == "another"));

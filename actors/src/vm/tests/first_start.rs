@@ -64,7 +64,7 @@ async fn a_vm_whose_agent_was_there_before_it_ran_stays_off_until_that_is_gone()
     let agent = agent_on(&testing::child_with_vm("a"));
     bench.hub.with(|o| o.agents = vec![agent]);
     bench
-        .until(|b| b.waits_on().as_deref() == Some(Reason::RivalAgents))
+        .until(|b| b.waits_on() == Some(Reason::RivalAgents))
         .await;
     for _ in 0..5 {
         bench.turn(MINUTE);

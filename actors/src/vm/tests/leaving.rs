@@ -19,9 +19,9 @@ use crate::{
     },
 };
 
-fn reason(step: &Step) -> Option<&'static str> {
+fn reason(step: &Step) -> Option<Reason> {
     match step {
-        Step::Hold { reason, .. } => Some(reason),
+        Step::Hold { reason, .. } => Some(reason.clone()),
         _ => None,
     }
 }

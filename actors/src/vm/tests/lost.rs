@@ -103,7 +103,7 @@ async fn a_record_that_was_torn_is_left_to_a_person() {
             }
             bench.pass().await;
             assert_eq!(
-                bench.waits_on().as_deref(),
+                bench.waits_on(),
                 Some(Reason::RecordLost),
                 "{what}, {deleted}"
             );
@@ -128,7 +128,7 @@ async fn another_attempts_vm_is_left_to_a_person() {
             release(&bench);
         }
         bench.pass().await;
-        assert_eq!(bench.waits_on().as_deref(), Some(Reason::RecordLost));
+        assert_eq!(bench.waits_on(), Some(Reason::RecordLost));
         assert_eq!(bench.site.with(|i| i.vms.len()), 1);
     }
 }

@@ -45,14 +45,14 @@ fn force(bench: &Bench) {
 }
 
 /// It waits for that and its VM runs, however often it is looked at, also by a new actor.
-async fn stays(bench: &mut Bench, reason: &str) {
+async fn stays(bench: &mut Bench, reason: Reason) {
     for restarted in [false, true] {
         if restarted {
             bench.restart();
         }
         for _ in 0..5 {
             bench.pass().await;
-            assert_eq!(bench.waits_on().as_deref(), Some(reason));
+            assert_eq!(bench.waits_on(), Some(reason.clone()));
             bench.turn(MINUTE);
         }
     }
@@ -236,7 +236,7 @@ async fn a_guest_that_told_its_name_once_may_be_a_node_for_good() {
 #[tokio::test]
 async fn a_machine_is_looked_for_where_it_was_recorded() {
     type Change = fn(&mut super::super::testing::hub::Objects);
-    let changes: [(Change, &str); 3] = [
+    let changes: [(Change, Reason); 3] = [
         (|o| o.pool = None, Reason::MachineRemains),
         (
             |o| {

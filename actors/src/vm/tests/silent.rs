@@ -75,7 +75,7 @@ async fn a_guest_that_went_silent_after_it_registered_is_said_and_replaced() {
         let first = bench.vm();
         silence(&bench);
         bench.pass().await;
-        assert_eq!(bench.waits_on().as_deref(), Some(Reason::AgentDisconnected));
+        assert_eq!(bench.waits_on(), Some(Reason::AgentDisconnected));
         let status = bench.status();
         let ready = find_condition(&status.conditions, READY).expect("Ready");
         assert_eq!(ready.status, "False", "{inventory}");
@@ -94,7 +94,7 @@ async fn a_guest_that_went_silent_after_it_registered_is_said_and_replaced() {
         bench.turn(MINUTE * 2);
         bench.until(|b| b.vm().bios_uuid.is_none()).await;
         let failure = bench.status().last_failure.expect("recorded");
-        assert_eq!(failure.class.as_deref(), Some(Reason::AgentDisconnected));
+        assert_eq!(failure.class.as_deref(), Some("AgentDisconnected"));
         assert_eq!(failure.bios_uuid, first.bios_uuid);
         assert!(
             bench.hub.with(|o| o.agents.is_empty()),
@@ -168,7 +168,7 @@ async fn an_agent_deleted_before_it_served_is_missed_and_its_vm_replaced() {
     let mut bench = registered().await;
     bench.hub.with(|o| o.agents.clear());
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some(Reason::AgentMissing));
+    assert_eq!(bench.waits_on(), Some(Reason::AgentMissing));
     bench.turn(TIMEOUT + MINUTE);
     bench.until(|b| b.vm().bios_uuid.is_none()).await;
     let failure = bench.status().last_failure.expect("recorded");
@@ -186,7 +186,7 @@ async fn the_agent_of_a_serving_host_is_missed_and_its_vm_left_alone() {
         if asked {
             ask(&bench, "1");
             bench.pass().await;
-            assert_eq!(bench.waits_on().as_deref(), Some(Reason::ReplaceRefused));
+            assert_eq!(bench.waits_on(), Some(Reason::ReplaceRefused));
         }
         bench.hub.with(|o| o.agents.clear());
         for _ in 0..3 {
@@ -197,9 +197,9 @@ async fn the_agent_of_a_serving_host_is_missed_and_its_vm_left_alone() {
             } else {
                 Reason::AgentMissing
             };
-            assert_eq!(bench.waits_on().as_deref(), Some(why));
+            assert_eq!(bench.waits_on(), Some(why));
         }
-        assert_eq!(bench.vm().reason.as_deref(), Some(Reason::AgentMissing));
+        assert_eq!(bench.vm().reason, Some(Reason::AgentMissing));
         bench.restart();
         bench.turn(TIMEOUT);
         bench.pass().await;
@@ -237,7 +237,7 @@ async fn whatever_state_a_free_agent_is_in_a_person_may_have_its_vm_replaced() {
     bench.hub.with(|o| o.unseen_agents = vec![bound]);
     ask(&bench, "1");
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some(Reason::ReplaceRefused));
+    assert_eq!(bench.waits_on(), Some(Reason::ReplaceRefused));
     assert_eq!(bench.status().last_failure, None);
 }
 
@@ -290,11 +290,7 @@ async fn a_guest_that_dies_after_binding_is_named_and_left_to_its_machine() {
         bench.pass().await;
         bench.turn(11 * MINUTE);
         bench.pass().await;
-        assert_eq!(
-            bench.waits_on().as_deref(),
-            Some(Reason::AgentStuck),
-            "{word}"
-        );
+        assert_eq!(bench.waits_on(), Some(Reason::AgentStuck), "{word}");
         bench.turn(4 * TIMEOUT);
         bench.pass().await;
         assert_eq!(bench.times(E::PowerOff), 0, "{word}");

@@ -85,7 +85,7 @@ async fn the_predecessors_vm_is_not_taken_for_absent_because_it_is_in_another_da
         bench.turn(MINUTE);
         bench.pass().await;
     }
-    assert_eq!(bench.waits_on().as_deref(), Some(Reason::OwnershipUnproven));
+    assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven));
     assert_eq!(bench.child().finalizers(), [AGENT_FINALIZER]);
     bench.site.with(|i| i.vms.clear());
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
@@ -110,7 +110,7 @@ async fn without_proof_the_predecessors_vm_is_reported_and_never_touched() {
         predecessors(&bench);
         bench.site.with(|i| twist(&mut i.vms));
         bench.pass().await;
-        assert_eq!(bench.waits_on().as_deref(), Some(Reason::OwnershipUnproven));
+        assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven));
         // Not even when its object is deleted.
         bench.hub.with(|o| {
             delete(o.child.as_mut().expect("child"));
@@ -142,13 +142,13 @@ async fn the_predecessors_vm_is_taken_over_once_somebody_has_put_it_right() {
             there
         });
         bench
-            .until(|b| b.waits_on().as_deref() == Some(reason))
+            .until(|b| b.waits_on().as_ref() == Some(&reason))
             .await;
         let writes = bench.hub.with(|o| o.effects.len());
         for _ in 0..10 {
             bench.turn(MINUTE);
             bench.pass().await;
-            assert_eq!(bench.waits_on().as_deref(), Some(reason), "all the while");
+            assert_eq!(bench.waits_on().as_ref(), Some(&reason), "all the while");
         }
         assert_eq!(bench.hub.with(|o| o.effects.len()), writes, "in silence");
         assert!(bench.site.with(|i| i.effects.is_empty()));
@@ -184,12 +184,12 @@ async fn an_adopted_vm_is_taken_over_only_when_a_person_says_so_and_only_with_pr
     say(&bench, "yes");
     bench.pass().await;
     assert!(bench.site.with(|i| i.effects.is_empty()));
-    assert_eq!(bench.waits_on().as_deref(), Some(Reason::OwnershipUnproven));
-    assert_eq!(bench.vm().reason.as_deref(), Some(Reason::VmAdopted));
+    assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven));
+    assert_eq!(bench.vm().reason, Some(Reason::VmAdopted));
     say(&bench, "true");
     bench.until(Bench::is_on).await;
     let told = bench.vm().reason;
-    assert_eq!(told.as_deref(), Some(Reason::AgentNotDiscovered));
+    assert_eq!(told, Some(Reason::AgentNotDiscovered));
     assert_eq!(bench.site.with(|i| i.effects.clone()), [E::Reconfigure]);
     let mut bench = adopted();
     bench.site.with(|i| i.vms[0].folder = None);
@@ -268,11 +268,7 @@ async fn notes_of_another_owner_and_lost_notes_prove_nothing() {
             "{what}"
         );
         if !taken {
-            assert_eq!(
-                bench.waits_on().as_deref(),
-                Some(Reason::OwnershipUnproven),
-                "{what}"
-            );
+            assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven), "{what}");
             assert!(bench.site.with(|i| i.effects.is_empty()), "{what}");
         } else if notes == Notes::Other {
             assert_eq!(bench.site.with(|i| i.vms[0].notes.clone()), notes, "kept");
@@ -322,7 +318,7 @@ async fn a_vm_whose_uuid_the_predecessor_did_not_record_is_neither_made_again_no
             .bios_uuid = None;
     });
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some(Reason::OwnershipUnproven));
+    assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven));
     release(&bench);
     for _ in 0..3 {
         bench.pass().await;

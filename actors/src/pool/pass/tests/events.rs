@@ -234,7 +234,7 @@ async fn an_infra_env_is_looked_at_whatever_the_secret_is_worth() {
     ] {
         let said = find_condition(&all, type_).expect(type_);
         assert_eq!(
-            (said.status.as_str(), said.reason.as_str()),
+            (said.status.as_str(), said.reason.as_str().into()),
             ("False", reason)
         );
     }

@@ -8,7 +8,7 @@ use crate::{testing::infra_env, vm::testing::hub::Hub};
 const OLD: &str = "https://images.example/byid/1/x.iso";
 const NEW: &str = "https://images.example/byid/2/x.iso";
 
-fn failed(reason: &str) -> IsoState {
+fn failed(reason: Reason) -> IsoState {
     IsoState::Failed(ReconcileError::blocked(ErrorSource::Iso, reason, "as told"))
 }
 

@@ -51,9 +51,9 @@ fn done(plan: &Plan) -> Vec<(&'static str, String)> {
     all
 }
 
-fn says(plan: &Plan, subject: &str) -> Vec<&'static str> {
+fn says(plan: &Plan, subject: &str) -> Vec<Reason> {
     let of_it = plan.waiting.iter().filter(|w| w.subject == subject);
-    of_it.map(|w| w.reason).collect()
+    of_it.map(|w| w.reason.clone()).collect()
 }
 
 fn action(kind: &'static str, what: &str) -> Vec<(&'static str, String)> {

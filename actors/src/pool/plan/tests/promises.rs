@@ -40,9 +40,9 @@ fn released(plan: &Plan) -> Vec<ReleaseReason> {
     plan.actions.iter().filter_map(why).collect()
 }
 
-fn reason(plan: &Plan, subject: &str) -> Option<&'static str> {
+fn reason(plan: &Plan, subject: &str) -> Option<Reason> {
     let row = plan.waiting.iter().find(|w| w.subject == subject);
-    row.map(|w| w.reason)
+    row.map(|w| w.reason.clone())
 }
 
 fn pin(am: &mut AgentMachine) {
@@ -329,7 +329,7 @@ fn surplus_beside_one_that_asks() -> World {
 #[test]
 fn a_vm_is_kept_a_while_for_who_asks_and_cannot_be_served_as_things_are() {
     type Change = fn(&mut World);
-    let table: [(&str, Change); 4] = [
+    let table: [(Reason, Change); 4] = [
         (Reason::MachinePending, |w| w.machines.truncate(1)),
         (Reason::ProviderNotAccepting, |w| {
             w.agent_machines[1].metadata.finalizers = None;
@@ -348,7 +348,7 @@ fn a_vm_is_kept_a_while_for_who_asks_and_cannot_be_served_as_things_are() {
         let mut world = surplus_beside_one_that_asks();
         change(&mut world);
         let kept = plan(&world.observed());
-        assert_eq!(reason(&kept, "b"), Some(why));
+        assert_eq!(reason(&kept, "b"), Some(why.clone()));
         assert_eq!(reason(&kept, "a"), Some(Reason::SurplusKept), "{why}");
         assert_eq!(released(&kept), [], "{why}");
         assert!(kept.again.is_some_and(|again| again <= HOPE), "{why}");

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Condition, reason, and what its message has to name.
-type No = (&'static str, &'static str, &'static [&'static str]);
+type No = (&'static str, Reason, &'static [&'static str]);
 
 struct Case {
     so: &'static str,
@@ -73,11 +73,11 @@ fn no_source(why: NoSource) -> Outcome {
 }
 
 /// A VsphereAgent that waits for vCenter.
-fn refused(name: &str, reason: &str) -> VsphereAgent {
+fn refused(name: &str, reason: Reason) -> VsphereAgent {
     with(child(name), |c| {
         c.status.get_or_insert_default().waiting_on = vec![WaitingOn {
             subject: "vSphere".to_owned(),
-            reason: reason.to_owned(),
+            reason,
             message: "these are the words".to_owned(),
             since: None,
         }];
@@ -97,8 +97,8 @@ fn cases() -> Vec<Case> {
         not,
     };
     let waiting = || World::waiting(&["a"]);
-    let blocked = |side, reason: &str| ReconcileError::blocked(side, reason, "these are the words");
-    let full = |side| IsoState::Failed(blocked(side, "DatastoreFull"));
+    let blocked = |side, reason| ReconcileError::blocked(side, reason, "these are the words");
+    let full = |side| IsoState::Failed(blocked(side, Reason::NoDiskSpace));
     vec![
         case("nobody asks for anything", World::default(), well(), &[]),
         case(
@@ -185,7 +185,7 @@ fn cases() -> Vec<Case> {
                 ..Outcome::default()
             },
             &[
-                (ISO_READY, "DatastoreFull", &["these are the words"]),
+                (ISO_READY, Reason::NoDiskSpace, &["these are the words"]),
                 (VSPHERE_READY, Reason::NoPermission, &["a: "]),
                 (READY, Reason::NoPermission, &["a: "]),
             ],
@@ -267,8 +267,8 @@ fn cases() -> Vec<Case> {
                 ..Outcome::default()
             },
             &[
-                (ISO_READY, "DatastoreFull", &["these are the words"]),
-                (READY, "DatastoreFull", &["these are the words"]),
+                (ISO_READY, Reason::NoDiskSpace, &["these are the words"]),
+                (READY, Reason::NoDiskSpace, &["these are the words"]),
             ],
         ),
         case(
@@ -279,13 +279,13 @@ fn cases() -> Vec<Case> {
                 ..Outcome::default()
             },
             &[
-                (ISO_READY, "DatastoreFull", &["these are the words"]),
+                (ISO_READY, Reason::NoDiskSpace, &["these are the words"]),
                 (
                     VSPHERE_READY,
-                    "DatastoreFull",
+                    Reason::NoDiskSpace,
                     &["spec.vsphere.isoDatastore", "these are the words"],
                 ),
-                (READY, "DatastoreFull", &["these are the words"]),
+                (READY, Reason::NoDiskSpace, &["these are the words"]),
             ],
         ),
         case(
@@ -415,7 +415,7 @@ fn each_trouble_is_said_where_it_belongs_and_nowhere_else() {
                 .unwrap_or_else(|| panic!("{so}: no {type_}"));
             assert_eq!(
                 (c.status.as_str(), c.reason.as_str()),
-                ("False", *reason),
+                ("False", reason.as_str()),
                 "{so}: {type_}"
             );
             for word in *words {
@@ -555,13 +555,13 @@ fn why_the_iso_failed_is_said_until_it_is_there() {
         "a look unsays nothing"
     );
     let comes = iso(&fetching, Some(&said(&lies)));
-    assert_eq!((comes.1, comes.2.as_str()), (false, Reason::IsoUploading));
+    assert_eq!((comes.1, &comes.2), (false, &Reason::IsoUploading));
     let place = DatastorePath::new("ds", "isos/ab.iso").expect("a path");
     let lost = iso(
         &outcome(IsoState::Lost(place)),
         Some(&said(&iso(&well(), None))),
     );
-    assert_eq!((lost.1, lost.2.as_str()), (false, Reason::IsoUploading));
+    assert_eq!((lost.1, &lost.2), (false, &Reason::IsoUploading));
     assert!(lost.3.contains("[ds] isos/ab.iso"), "{}", lost.3);
     let trouble =
         ReconcileError::transient(ErrorSource::Iso, Reason::IsoDownloadStalled, "nothing came");
@@ -572,7 +572,8 @@ fn why_the_iso_failed_is_said_until_it_is_there() {
     let again = iso(&queued, Some(&said(&failed)));
     assert_eq!(again, failed, "nor does the wait for it");
     for mended in [Reason::InvalidIsoUrl, Reason::InvalidSpec] {
-        let trouble = ReconcileError::blocked(ErrorSource::Iso, mended, "these are the words");
+        let trouble =
+            ReconcileError::blocked(ErrorSource::Iso, mended.clone(), "these are the words");
         let invalid = iso(&no_source(NoSource::Invalid(trouble)), None);
         assert_eq!(invalid.2, mended);
         let asked = iso(&fetching, Some(&said(&invalid)));
