@@ -333,7 +333,7 @@ pub(super) async fn bounded<T>(
         .await;
     if let Err(e) = &result {
         span.record("otel.status_code", "ERROR");
-        span.record("error.type", e.reason());
+        span.record("error.type", e.reason().as_str());
     }
     result
 }

@@ -17,7 +17,7 @@ mod tests;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    conditions::reason,
+    conditions::Reason,
     duration,
     external::infra_env::{self, InfraEnv},
     names::FORCE_ISO_REFRESH_ANNOTATION,
@@ -29,7 +29,7 @@ use kube::ResourceExt;
 use sha2::{Digest, Sha256};
 
 pub use self::record::status;
-use super::{infra_env::INVALID_URL, infra_env_guards::image_failed};
+use super::infra_env_guards::image_failed;
 use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},
@@ -103,7 +103,7 @@ pub fn directory(pool: &VsphereAgentPool) -> Result<DatastorePath, ReconcileErro
     path.map_err(|e| {
         ReconcileError::blocked(
             ErrorSource::Iso,
-            reason::INVALID_SPEC,
+            Reason::InvalidSpec,
             format!("spec.iso.pathPrefix or spec.vsphere.isoDatastore: {e}"),
         )
     })
@@ -205,7 +205,7 @@ pub fn source(infra_env: Option<&InfraEnv>) -> Result<(&InfraEnv, IsoUrl), NoSou
         );
         NoSource::Invalid(ReconcileError::blocked(
             ErrorSource::Iso,
-            INVALID_URL,
+            Reason::InvalidIsoUrl,
             message,
         ))
     })?;

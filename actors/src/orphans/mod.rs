@@ -30,7 +30,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_crds::conditions::{event, reason};
+use agent_forge_crds::conditions::{Reason, event};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tracing::Instrument as _;
@@ -191,7 +191,7 @@ fn unending(server: &str, within: Duration) -> ReconcileError {
         "{server}: the scan for VMs that are nobody's did not end within {} s",
         within.as_secs()
     );
-    ReconcileError::transient(ErrorSource::Vsphere, reason::VCENTER_UNREACHABLE, message)
+    ReconcileError::transient(ErrorSource::Vsphere, Reason::VcenterUnreachable, message)
 }
 
 /// Forgets vCenters that no pool and no record names any more.
@@ -265,7 +265,7 @@ impl Marked {
                     "{server} shows more than {MOST_MARKED} VMs with our mark to the Secrets that lead there; no orphan is \
                      looked for on it"
                 );
-                let reason = reason::VCENTER_REPLY_UNUSABLE;
+                let reason = Reason::VcenterReplyUnusable;
                 return Err(ReconcileError::blocked(
                     ErrorSource::Vsphere,
                     reason,
@@ -369,7 +369,7 @@ async fn remove(
     let mut removed = Ok(false);
     for user in users {
         removed = remove_as(context, user, orphan, place).await;
-        let refused = |t: &ReconcileError| t.reason == reason::NO_PERMISSION;
+        let refused = |t: &ReconcileError| t.reason == Reason::NoPermission;
         if !removed.as_ref().is_err_and(refused) {
             break;
         }
@@ -466,7 +466,7 @@ fn endless(orphan: &Orphan) -> ReconcileError {
         quoted(&orphan.vm.moref.id),
         TASK_PATIENCE.as_secs()
     );
-    ReconcileError::transient(ErrorSource::Vsphere, reason::VM_BUSY, message)
+    ReconcileError::transient(ErrorSource::Vsphere, Reason::VmBusy, message)
 }
 
 /// A name from vCenter as a quotation, so that no part of it looks like the operator's own text.

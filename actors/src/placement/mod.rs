@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_crds::agent::VsphereAgent;
+use agent_forge_crds::{agent::VsphereAgent, conditions::Reason};
 
 use async_trait::async_trait;
 use kube::ResourceExt as _;
@@ -280,7 +280,7 @@ where
     ) -> Result<Place, ReconcileError> {
         let lost = || ReconcileError {
             side: ErrorSource::Vsphere,
-            reason: "PlacementActorRestarting".to_owned(),
+            reason: Reason::PlacementActorRestarting,
             message: "the placement actor is being restarted; trying again".to_owned(),
             class: Class::Transient,
         };

@@ -2,7 +2,7 @@
 
 use agent_forge_crds::{
     agent::{VmStatus, VsphereAgentStatus},
-    conditions::reason,
+    conditions::Reason,
 };
 use futures::FutureExt as _;
 
@@ -204,7 +204,7 @@ async fn what_will_not_be_made_gives_its_space_back_at_once() {
     let desk = Desk::new(VM, 0).await;
     desk.place("a").await.expect("room");
     let full = desk.place("b").await.expect_err("no room");
-    assert_eq!(full.reason, reason::NO_DISK_SPACE);
+    assert_eq!(full.reason, Reason::NoDiskSpace);
     desk.hub.with(|o| o.others.retain(|c| c.name_any() != "a"));
     desk.place("b").await.expect("a is gone");
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentSpec},
-    conditions::reason,
+    conditions::Reason,
     external::agent_machine::AgentMachine,
     names::{
         AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, API_VERSION,
@@ -365,7 +365,7 @@ pub async fn perform(
                     Ok(ActionOutcome::It)
                 }
                 Some(held) => {
-                    tracing::info!(child = %child.key, reason = held.reason, "not released: {}", held.message);
+                    tracing::info!(child = %child.key, reason = held.reason.as_str(), "not released: {}", held.message);
                     Ok(ActionOutcome::Held(Some(held)))
                 }
             }
@@ -502,7 +502,7 @@ async fn prove_released(
         if agent.is_claimed_or_bound() || reserved {
             return Ok(Some(Waiting {
                 subject: child.key.name.clone(),
-                reason: reason::AGENT_BOUND,
+                reason: Reason::AgentBound,
                 message: format!("Agent {key} is bound"),
             }));
         }
@@ -514,7 +514,7 @@ async fn prove_released(
 fn shown_otherwise(child: &ManagedVm, machine_state: &MachineState) -> Waiting {
     Waiting {
         subject: child.key.name.clone(),
-        reason: reason::MACHINE_STATE_UNKNOWN,
+        reason: Reason::MachineStateUnknown,
         message: match machine_state {
             MachineState::Unknown(why) => why.clone(),
             other => format!("the API server shows its Machine ({other:?}); looking again"),

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_crds::{conditions::reason, external::agent_machine::AgentMachine};
+use agent_forge_crds::{conditions::Reason, external::agent_machine::AgentMachine};
 use futures::{StreamExt as _, stream};
 use kube::ResourceExt;
 
@@ -176,7 +176,7 @@ pub async fn create(
             }
             Err(ReconcileError::blocked(
                 ErrorSource::Kubernetes,
-                reason::NAME_CONFLICT,
+                Reason::NameConflict,
                 format!(
                     "VsphereAgent {key} exists for something else; it is left alone until it is gone"
                 ),

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
-    conditions::reason,
+    conditions::Reason,
     external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
     pool::{VsphereAgentPool, VsphereAgentPoolStatus},
 };
@@ -138,17 +138,17 @@ pub struct ClusterError {
 impl ClusterError {
     /// CamelCase reason for conditions.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         match self.kind {
-            ClusterErrorKind::NotFound => "NotFound",
-            ClusterErrorKind::AlreadyExists => "AlreadyExists",
-            ClusterErrorKind::Conflict => "Conflict",
-            ClusterErrorKind::Forbidden => "Forbidden",
-            ClusterErrorKind::NotServed => reason::NAMESPACE_NOT_ALLOWED,
-            ClusterErrorKind::Invalid => "Invalid",
-            ClusterErrorKind::Unavailable => "APIServerUnavailable",
-            ClusterErrorKind::Undecodable => reason::INTERNAL_ERROR,
-            ClusterErrorKind::Held(_) => "EffectHeld",
+            ClusterErrorKind::NotFound => Reason::NotFound,
+            ClusterErrorKind::AlreadyExists => Reason::AlreadyExists,
+            ClusterErrorKind::Conflict => Reason::Conflict,
+            ClusterErrorKind::Forbidden => Reason::Forbidden,
+            ClusterErrorKind::NotServed => Reason::NamespaceNotAllowed,
+            ClusterErrorKind::Invalid => Reason::Invalid,
+            ClusterErrorKind::Unavailable => Reason::ApiServerUnavailable,
+            ClusterErrorKind::Undecodable => Reason::InternalError,
+            ClusterErrorKind::Held(_) => Reason::EffectHeld,
         }
     }
 
@@ -389,7 +389,7 @@ impl From<ClusterError> for ReconcileError {
     fn from(e: ClusterError) -> Self {
         Self {
             side: ErrorSource::Kubernetes,
-            reason: e.reason().to_owned(),
+            reason: e.reason(),
             message: e.to_string(),
             class: e.class(),
         }

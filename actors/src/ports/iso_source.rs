@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agent_forge_crds::conditions::Reason;
 use async_trait::async_trait;
 
 use super::vcenter::ByteStream;
@@ -177,7 +178,7 @@ pub struct IsoDownload {
 #[error("{message}")]
 pub struct IsoError {
     /// CamelCase reason for conditions.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// One sentence for people, without the URL's token.
     pub message: String,
     /// What it means for the next try.
@@ -213,7 +214,7 @@ impl From<IsoError> for ReconcileError {
     fn from(e: IsoError) -> Self {
         Self {
             side: ErrorSource::Iso,
-            reason: e.reason.to_owned(),
+            reason: e.reason,
             message: e.message,
             class: e.class,
         }

@@ -24,7 +24,7 @@ pub mod users;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use agent_forge_crds::{Time, conditions::reason, pool::RefusedCredentials};
+use agent_forge_crds::{Time, conditions::Reason, pool::RefusedCredentials};
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -292,7 +292,7 @@ async fn log_out(session: &Session) {
 fn leaving() -> ReconcileError {
     ReconcileError {
         side: ErrorSource::Vsphere,
-        reason: "SessionActorRestarting".to_owned(),
+        reason: Reason::SessionActorRestarting,
         message: "the process ends, its sessions are being closed".to_owned(),
         class: Class::Transient,
     }
@@ -358,7 +358,7 @@ async fn read(args: &SessionArgs, secret: &ObjectKey) -> Result<Seen, ReconcileE
     let Some(found) = args.cluster.secret(secret).await? else {
         let missing = ReconcileError::blocked(
             ErrorSource::Vsphere,
-            reason::SECRET_NOT_FOUND,
+            Reason::SecretNotFound,
             format!(
                 "Secret {secret} does not exist; create it with keys server, username and password"
             ),
@@ -497,7 +497,7 @@ where
     ) -> Result<Session, ReconcileError> {
         let lost = |why: &str| ReconcileError {
             side: ErrorSource::Vsphere,
-            reason: "SessionActorRestarting".to_owned(),
+            reason: Reason::SessionActorRestarting,
             message: format!("the session actor {why}; trying again"),
             class: Class::Transient,
         };

@@ -20,7 +20,7 @@ use agent_forge_actors::{
 };
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
-    conditions::{Phase, reason},
+    conditions::{Phase, Reason},
     external::{agent::Agent, agent_machine::AgentMachine},
 };
 use kube::ResourceExt;
@@ -617,7 +617,7 @@ pub fn bare(status: &mut VsphereAgentStatus) {
     status.conditions.clear();
     status.waiting_on.retain_mut(|w| {
         w.message.clear();
-        LASTING.contains(&w.reason.as_str())
+        LASTING.contains(&w.reason)
     });
     if let Some(vm) = &mut status.vm {
         vm.last_transition_time = None;
@@ -629,13 +629,13 @@ pub fn bare(status: &mut VsphereAgentStatus) {
 }
 
 /// The reasons that the pool's decisions depend on.
-const LASTING: [&str; 6] = [
-    reason::NAME_CONFLICT,
-    reason::OWNERSHIP_UNPROVEN,
-    reason::AMBIGUOUS_VM,
-    reason::CLUSTER_ID_CHANGED,
-    reason::RECORD_UNREADABLE,
-    "VMMissing",
+const LASTING: [Reason; 6] = [
+    Reason::NameConflict,
+    Reason::OwnershipUnproven,
+    Reason::AmbiguousVm,
+    Reason::ClusterIdChanged,
+    Reason::RecordUnreadable,
+    Reason::VmMissing,
 ];
 
 /// A foreign VM.

@@ -238,6 +238,7 @@ fn whole(t: Timestamp) -> Time {
 
 #[cfg(test)]
 mod tests {
+    use agent_forge_crds::conditions::Reason;
     use sha2::{Digest as _, Sha256};
 
     use super::*;
@@ -284,7 +285,7 @@ mod tests {
         };
         let failed = IsoState::Failed(ReconcileError::transient(
             ErrorSource::Iso,
-            "ISODownloadFailed",
+            Reason::IsoDownloadFailed,
             "503",
         ));
         let queued = IsoState::Queued(ObjectKey::new("demo", "other"));
@@ -535,7 +536,7 @@ mod tests {
         };
         let failed = IsoState::Failed(ReconcileError::transient(
             ErrorSource::Iso,
-            "ISODownloadFailed",
+            Reason::IsoDownloadFailed,
             "503",
         ));
         let record = IsoStatus {

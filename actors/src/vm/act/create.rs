@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agent_forge_crds::{agent::VmStatus, conditions::reason};
+use agent_forge_crds::{agent::VmStatus, conditions::Reason};
 
 use super::{Done, Executor, StepOutcome, defect};
 use crate::{
@@ -221,7 +221,7 @@ impl Executor<'_> {
             );
             return ReconcileError::transient(
                 ErrorSource::Vsphere,
-                reason::VM_FOLDER_DELETED,
+                Reason::VmFolderDeleted,
                 message,
             );
         }
@@ -274,15 +274,15 @@ impl Executor<'_> {
 /// the gate are not.
 fn refuses_the_place(trouble: &ReconcileError) -> bool {
     matches!(trouble.class, Class::Blocked)
-        || trouble.class == Class::Transient && !PASSING.contains(&trouble.reason.as_str())
+        || trouble.class == Class::Transient && !PASSING.contains(&trouble.reason)
 }
 
 /// Refusals that are not about the place.
-const PASSING: [&str; 6] = [
-    reason::VCENTER_UNREACHABLE,
-    "EffectHeld",
-    "NotAuthenticated",
-    "RequestCanceled",
-    "TaskInProgress",
-    "FileLocked",
+const PASSING: [Reason; 6] = [
+    Reason::VcenterUnreachable,
+    Reason::EffectHeld,
+    Reason::NotAuthenticated,
+    Reason::RequestCanceled,
+    Reason::TaskInProgress,
+    Reason::FileLocked,
 ];

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::pool::{CredentialsSecretRef, SOURCE_VSPHERE_AGENT};
+use agent_forge_crds::{
+    conditions::Reason,
+    pool::{CredentialsSecretRef, SOURCE_VSPHERE_AGENT},
+};
 
 use super::{Done, Executor, StepOutcome};
 use crate::{
@@ -92,7 +95,7 @@ impl Executor<'_> {
             memory.seen = Ownership::NotAsked;
             return Err(ReconcileError::blocked(
                 ErrorSource::Vsphere,
-                "FolderNotVisible",
+                Reason::FolderNotVisible,
                 format!(
                     "VM folder {:?} is not visible, so an empty answer proves nothing; check the user's permissions",
                     self.folder_name()

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_crds::pool::RefusedCredentials;
+use agent_forge_crds::{conditions::Reason, pool::RefusedCredentials};
 use async_trait::async_trait;
 use tokio::time::Instant;
 
@@ -246,7 +246,7 @@ impl Sessions for Site {
             if i.refused_secrets.contains(secret) {
                 return Err(ReconcileError {
                     side: ErrorSource::Vsphere,
-                    reason: "InvalidCredentials".to_owned(),
+                    reason: Reason::InvalidCredentials,
                     message: "as told".to_owned(),
                     class: Class::Blocked,
                 });

@@ -1,7 +1,7 @@
 //! Take-over from the predecessor, and of what it adopted: proof and mark, nothing else.
 
 use agent_forge_crds::{
-    conditions::vm_reason,
+    conditions::Reason,
     names::{AGENT_FINALIZER, CREATED_FOR_ADOPTED, CREATED_FOR_LABEL},
 };
 use kube::ResourceExt;
@@ -86,7 +86,7 @@ async fn the_predecessors_vm_is_not_taken_for_absent_because_it_is_in_another_da
         bench.turn(MINUTE);
         bench.pass().await;
     }
-    assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
+    assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven));
     assert_eq!(bench.child().finalizers(), [AGENT_FINALIZER]);
     bench.site.with(|i| i.vms.clear());
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
@@ -111,7 +111,7 @@ async fn without_proof_the_predecessors_vm_is_reported_and_never_touched() {
         predecessors(&bench);
         bench.site.with(|i| twist(&mut i.vms));
         bench.pass().await;
-        assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
+        assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven));
         // Not even when its object is deleted.
         bench.hub.with(|o| {
             delete(o.child.as_mut().expect("child"));
@@ -130,7 +130,10 @@ async fn without_proof_the_predecessors_vm_is_reported_and_never_touched() {
 
 #[tokio::test]
 async fn the_predecessors_vm_is_taken_over_once_somebody_has_put_it_right() {
-    for (gone, reason) in [(false, "OwnershipUnproven"), (true, "VMMissing")] {
+    for (gone, reason) in [
+        (false, Reason::OwnershipUnproven),
+        (true, Reason::VmMissing),
+    ] {
         let mut bench = Bench::new();
         predecessors(&bench);
         let vms = bench.site.with(|i| {
@@ -140,13 +143,13 @@ async fn the_predecessors_vm_is_taken_over_once_somebody_has_put_it_right() {
             there
         });
         bench
-            .until(|b| b.waits_on().as_deref() == Some(reason))
+            .until(|b| b.waits_on().as_ref() == Some(&reason))
             .await;
         let writes = bench.hub.with(|o| o.effects.len());
         for _ in 0..10 {
             bench.turn(MINUTE);
             bench.pass().await;
-            assert_eq!(bench.waits_on().as_deref(), Some(reason), "all the while");
+            assert_eq!(bench.waits_on().as_ref(), Some(&reason), "all the while");
         }
         assert_eq!(bench.hub.with(|o| o.effects.len()), writes, "in silence");
         assert!(bench.site.with(|i| i.effects.is_empty()));
@@ -182,12 +185,12 @@ async fn an_adopted_vm_is_taken_over_only_when_a_person_says_so_and_only_with_pr
     say(&bench, "yes");
     bench.pass().await;
     assert!(bench.site.with(|i| i.effects.is_empty()));
-    assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
-    assert_eq!(bench.vm().reason.as_deref(), Some(vm_reason::VM_ADOPTED));
+    assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven));
+    assert_eq!(bench.vm().reason, Some(Reason::VmAdopted));
     say(&bench, "true");
     bench.until(Bench::is_on).await;
     let told = bench.vm().reason;
-    assert_eq!(told.as_deref(), Some(vm_reason::AGENT_NOT_DISCOVERED));
+    assert_eq!(told, Some(Reason::AgentNotDiscovered));
     assert_eq!(bench.site.with(|i| i.effects.clone()), [E::Reconfigure]);
     let mut bench = adopted();
     bench.site.with(|i| i.vms[0].folder = None);
@@ -265,11 +268,7 @@ async fn notes_of_another_owner_and_lost_notes_prove_nothing() {
             "{what}"
         );
         if !taken {
-            assert_eq!(
-                bench.waits_on().as_deref(),
-                Some("OwnershipUnproven"),
-                "{what}"
-            );
+            assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven), "{what}");
             assert!(bench.site.with(|i| i.effects.is_empty()), "{what}");
         } else if notes == by_people {
             assert_eq!(
@@ -323,7 +322,7 @@ async fn a_vm_whose_uuid_the_predecessor_did_not_record_is_neither_made_again_no
             .bios_uuid = None;
     });
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
+    assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven));
     release(&bench);
     for _ in 0..3 {
         bench.pass().await;
