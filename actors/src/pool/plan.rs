@@ -9,9 +9,9 @@
 
 mod demand;
 pub mod iso;
-mod tend;
 #[cfg(test)]
 mod tests;
+mod vm;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -193,7 +193,7 @@ pub fn plan(s: &Observed) -> Plan {
         demand::assign_hosts(s, &records, &mut plan)
     };
     for child in s.children.iter().filter(|c| !reassigned.contains(&c.key)) {
-        tend::plan_vm(s, child, &records, deleting, &mut plan);
+        vm::plan_vm(s, child, &records, deleting, &mut plan);
     }
     let mut actions = plan.actions.iter();
     let creating = actions.any(|a| matches!(a, Action::CreateChild { .. }));

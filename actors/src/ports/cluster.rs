@@ -17,11 +17,11 @@ use secrecy::SecretString;
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
+        index_keys::{self, IndexKey, IndexKeys},
         names::ObjectKey,
         selector::Labels,
         tally::Tally,
         upstream::MachineFacts,
-        words::{self, Word, Words},
     },
     ports::effect::{Effect, Hold},
 };
@@ -49,24 +49,24 @@ pub trait View: Send + Sync {
     fn all_agent_machines(&self) -> Vec<Arc<AgentMachine>>;
     /// Machines of a namespace, in name order.
     fn machines(&self, namespace: &str) -> Vec<Arc<MachineFacts>>;
-    /// Agents of a namespace, in name order. There may be ten thousand: to find some, ask by [`words`].
+    /// Agents of a namespace, in name order. There may be ten thousand: to find some, ask by [`index_keys`].
     fn agents(&self, namespace: &str) -> Vec<Arc<Agent>>;
-    /// The Agents that have one of these words, at one moment and in name order. This default shows the meaning. A cache
+    /// The Agents that have one of these keys, at one moment and in name order. This default shows the meaning. A cache
     /// keeps an index for it, and for the methods below.
-    fn agents_saying(&self, namespace: &str, words: &Words) -> Vec<Arc<Agent>> {
+    fn agents_with(&self, namespace: &str, keys: &IndexKeys) -> Vec<Arc<Agent>> {
         let mut all = self.agents(namespace);
-        all.retain(|agent| !words::said(agent).is_disjoint(words));
+        all.retain(|agent| !index_keys::of_agent(agent).is_disjoint(keys));
         all
     }
     /// The first Agent, in name order, that has that word and that `wanted` accepts. `wanted` must not ask the view.
     fn first_agent(
         &self,
         namespace: &str,
-        word: Word,
+        word: IndexKey,
         wanted: &dyn Fn(&Agent) -> bool,
     ) -> Option<Arc<Agent>> {
         let mut all = self
-            .agents_saying(namespace, &Words::from([word]))
+            .agents_with(namespace, &IndexKeys::from([word]))
             .into_iter();
         all.find(|agent| wanted(agent))
     }
@@ -75,16 +75,16 @@ pub trait View: Send + Sync {
         let all = self.agents(namespace);
         all.iter().map(|agent| Tally::of(agent, labels)).sum()
     }
-    /// VsphereAgents of all namespaces that ask for one of these words.
-    fn children_asking(&self, words: &Words) -> Vec<Arc<VsphereAgent>> {
+    /// VsphereAgents of all namespaces that ask for one of these keys.
+    fn children_asking(&self, keys: &IndexKeys) -> Vec<Arc<VsphereAgent>> {
         let mut all = self.all_children();
-        all.retain(|child| !words::asked_by_child(child).is_disjoint(words));
+        all.retain(|child| !index_keys::asked_by_child(child).is_disjoint(keys));
         all
     }
-    /// AgentMachines of all namespaces that ask for one of these words.
-    fn agent_machines_asking(&self, words: &Words) -> Vec<Arc<AgentMachine>> {
+    /// AgentMachines of all namespaces that ask for one of these keys.
+    fn agent_machines_asking(&self, keys: &IndexKeys) -> Vec<Arc<AgentMachine>> {
         let mut all = self.all_agent_machines();
-        all.retain(|am| !words::asked_by_agent_machine(am).is_disjoint(words));
+        all.retain(|am| !index_keys::asked_by_agent_machine(am).is_disjoint(keys));
         all
     }
     /// One InfraEnv.

@@ -3,11 +3,11 @@
 pub mod announcer;
 pub mod backoff;
 pub mod beside;
-#[cfg(test)]
-mod facts;
 pub mod holds;
 pub mod lease;
 pub mod mailbox;
 pub mod shell;
 pub mod status_writer;
+#[cfg(test)]
+mod tests;
 pub mod timeline;

@@ -17,12 +17,10 @@
 //! `now` is monotonic.
 //! Caveat: all of this is a cache. Its loss costs one read for each pool, or one transfer if no status names the file.
 
-#[cfg(test)]
-mod edges;
 mod ends;
 mod entry;
 #[cfg(test)]
-mod model;
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

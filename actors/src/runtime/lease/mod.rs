@@ -15,11 +15,7 @@
 //! operator's own RBAC rules do not allow it.
 
 mod fence;
-#[cfg(test)]
-mod guard_tests;
 mod timing;
-#[cfg(test)]
-mod world;
 
 use std::time::Duration;
 

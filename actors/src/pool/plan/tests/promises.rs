@@ -16,7 +16,7 @@ use crate::{
     lifecycle::ReleaseReason,
     pool::plan::{
         Action, Plan, plan,
-        tend::{HOPE, OFFER},
+        vm::{HOPE, OFFER},
     },
     testing::{
         AGE, World, agent_machine, agent_on, at, condition, delete, foreign_agent, machine, pool,
