@@ -130,7 +130,7 @@ pub mod reason {
     pub const CHILDREN_REMAIN: &str = "ChildrenRemain";
     /// It could not be proven that the Machine is gone.
     pub const MACHINE_STATE_UNKNOWN: &str = "MachineStateUnknown";
-    /// The Machine is gone, but its Agent was not unbound. The VM may be a node of another hub.
+    /// The Machine is gone, and its Agent was not seen unbound. The VM may be a node of another hub.
     pub const MACHINE_VANISHED_PAUSED: &str = "MachineVanishedPaused";
     /// `cleanupPolicy: Retain` keeps the VM.
     pub const RETAINED: &str = "Retained";

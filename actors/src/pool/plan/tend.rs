@@ -250,7 +250,7 @@ impl Host<'_> {
                 let (reason, words) = if is_doubtful(self.s, self.child, agent) {
                     (reason::AGENT_UNPROVEN, UNPROVEN)
                 } else {
-                    (reason::AGENT_BOUND, "it goes when its Machine is gone")
+                    (reason::AGENT_BOUND, "the VM goes when that is unbound")
                 };
                 let message = format!("Agent {} is bound; {words}", agent.name_any());
                 plan.wait(name, reason, message);
