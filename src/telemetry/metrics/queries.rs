@@ -83,7 +83,9 @@ fn values(of: &Family, label: &str) -> Option<Vec<String>> {
         "phase" => words(&phases.each_ref().map(Phase::as_str)),
         "condition" => words(&conditions::POOL_CONDITIONS),
         "status" => words(&["True", "False", "Unknown"]),
-        "reason" => words(&[&vcenter::error::REASONS[..], &OWN_REASONS[..]].concat()),
+        "reason" if of.name == catalog::CONDITION.name => {
+            words(&[&vcenter::error::REASONS[..], &OWN_REASONS[..]].concat())
+        }
         "effect" => {
             let names: Vec<_> = EffectKind::ALL.iter().map(|kind| kind.name()).collect();
             words(&names)
