@@ -73,7 +73,7 @@ fn row(out: &mut String, actor: &Described) {
     };
     let mut waits = String::new();
     for (reason, message) in &state.waiting_on {
-        let (reason, message) = (escaped(reason), escaped(message));
+        let (reason, message) = (escaped(reason.as_str()), escaped(message));
         let _ = write!(
             waits,
             "<div><span class=reason>{reason}</span> {message}</div>"
@@ -133,6 +133,8 @@ pub fn page(actors: &[Described]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use agent_forge_crds::conditions::Reason;
+
     use super::*;
 
     #[test]
@@ -147,7 +149,7 @@ mod tests {
                 kind: "vm".to_owned(),
                 last_wake: "agent changed".to_owned(),
                 last_wake_seconds: Some(12),
-                waiting_on: vec![("ISONotReady".to_owned(), "<script>".to_owned())],
+                waiting_on: vec![(Reason::IsoNotReady, "<script>".to_owned())],
                 ..Description::default()
             }),
         };

@@ -1,16 +1,18 @@
 //! The effect gate in production. It traces and counts every effect.
 //!
-//! With leader election a second gate in front of it checks that enough time of the Lease is left
-//! (docs/explanation/reliability.md).
+//! With leader election a second gate in front of it asks what holds an effect back (docs/explanation/reliability.md).
 
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_actors::{
     ports::{
         clock::Clock,
-        effect::{Effect, EffectKind, Gate, Held, Settled},
+        effect::{Effect, EffectKind, Gate, Hold, Nature, Settled},
     },
-    runtime::lease::{Leadership, Need},
+    runtime::{
+        holds::{Facts, held},
+        lease::Leadership,
+    },
 };
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -21,27 +23,19 @@ use crate::telemetry::metrics::Metrics;
 /// VsphereAgent, Agent and ISO.
 const fn is_news(kind: EffectKind) -> bool {
     use EffectKind as E;
-    matches!(
-        kind,
-        E::CreateChild
-            | E::ReassignChild
-            | E::DeleteChild
-            | E::RemoveChildFinalizer
-            | E::PrepareAgent
-            | E::FenceAgent
-            | E::DeleteAgent
-            | E::CreateVm
-            | E::Reconfigure
-            | E::PowerOn
-            | E::PowerOff
-            | E::Destroy
-            | E::EjectIso
-            | E::Upload
-            | E::Publish
-            | E::DeleteFile
-            | E::Login
-            | E::Logout
-    )
+    match kind.nature() {
+        Nature::Status | Nature::Event | Nature::Lease => false,
+        Nature::Session => !matches!(kind, E::SessionView),
+        Nature::Cluster => !matches!(
+            kind,
+            E::PinSelector
+                | E::AddFinalizer
+                | E::RemovePoolFinalizer
+                | E::HoldSecret
+                | E::ReleaseSecret
+        ),
+        Nature::Vcenter => !matches!(kind, E::AttachTags | E::MakeDirectory | E::CreateFolder),
+    }
 }
 
 /// Admits every effect and counts it.
@@ -59,7 +53,7 @@ impl OpenGate {
 
 #[async_trait]
 impl Gate for OpenGate {
-    async fn admit(&self, effect: &Effect) -> Result<(), Held> {
+    async fn admit(&self, effect: &Effect) -> Result<(), Hold> {
         tracing::trace!(%effect, "admitted");
         Ok(())
     }
@@ -70,7 +64,7 @@ impl Gate for OpenGate {
             Settled::Refused => "refused",
             Settled::Unknown => "unknown",
         };
-        let (name, object) = (effect.kind.name(), &effect.key);
+        let (name, object) = (effect.kind.name(), &effect.subject);
         if is_news(effect.kind) {
             tracing::info!(%object, outcome = word, "effect {name}");
         } else {
@@ -80,19 +74,18 @@ impl Gate for OpenGate {
     }
 }
 
-/// The gate that checks the Lease, in front of another gate. It admits an effect only if the call will end before the
-/// Lease runs out, even if the call takes its longest time.
+/// The gate that asks what holds an effect back ([`held`]), in front of another gate.
 ///
 /// Assumption: the caller limits the call to `bound`, counted from before it asked this gate ([`crate::deadline`]).
-pub struct FencedGate {
+pub struct HoldGate {
     inner: Arc<dyn Gate>,
     standing: watch::Receiver<Leadership>,
     clock: Arc<dyn Clock>,
     bound: Duration,
 }
 
-impl FencedGate {
-    /// A Lease check in front of `inner`. No admitted call takes longer than `bound`.
+impl HoldGate {
+    /// Asks for holds in front of `inner`. No admitted call takes longer than `bound`.
     #[must_use]
     pub fn new(
         inner: Arc<dyn Gate>,
@@ -108,25 +101,25 @@ impl FencedGate {
         }
     }
 
-    fn fence(&self, effect: &Effect) -> Result<(), Held> {
+    fn ask(&self, effect: &Effect) -> Result<(), Hold> {
         // Read the clock after the leadership: a renewal in between then only makes the answer stricter.
-        let standing = self.standing.borrow().clone();
-        standing
-            .admits(Need::of(effect.kind), self.clock.monotonic(), self.bound)
-            .map_err(|reason| Held {
-                effect: effect.clone(),
-                reason,
-            })
+        let leadership = self.standing.borrow().clone();
+        let facts = Facts {
+            leadership,
+            now: self.clock.monotonic(),
+            bound: self.bound,
+        };
+        held(effect, &facts).map_or(Ok(()), Err)
     }
 }
 
 #[async_trait]
-impl Gate for FencedGate {
-    async fn admit(&self, effect: &Effect) -> Result<(), Held> {
-        self.fence(effect)?;
+impl Gate for HoldGate {
+    async fn admit(&self, effect: &Effect) -> Result<(), Hold> {
+        self.ask(effect)?;
         self.inner.admit(effect).await?;
         // The inner gate may have taken time.
-        self.fence(effect)
+        self.ask(effect)
     }
 
     fn settled(&self, effect: &Effect, outcome: Settled) {

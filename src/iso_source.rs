@@ -18,6 +18,7 @@ use agent_forge_actors::{
     domain::failure::Class,
     ports::iso_source::{Freshness, IsoDownload, IsoError, IsoRequest, IsoSource, Validators},
 };
+use agent_forge_crds::conditions::Reason;
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use hyper_util::client::proxy::matcher::Matcher;
@@ -102,7 +103,7 @@ impl HttpIsoSource {
         };
         let all = [self.door.options.extra_ca_pem.as_deref().unwrap_or(""), own].join("\n");
         tls::system_and(Some(&all)).map_err(|why| IsoError {
-            reason: "InvalidISOCABundle",
+            reason: Reason::InvalidIsoCaBundle,
             message: format!(
                 "spec.iso.caBundleRef: the certificates for the ISO's server are not usable: {why}"
             ),
@@ -133,11 +134,11 @@ impl HttpIsoSource {
             .and_then(|v| v.to_str().ok()?.parse().ok());
         match declared {
             None | Some(0) => refuse(
-                "ISOLengthMissing",
+                Reason::IsoLengthMissing,
                 "the ISO's server does not say how long the ISO is".to_owned(),
             ),
             Some(length) if length > self.door.options.max_bytes => refuse(
-                "ISOTooLarge",
+                Reason::IsoTooLarge,
                 format!(
                     "the ISO has {length} bytes, more than the {} allowed",
                     self.door.options.max_bytes
@@ -243,7 +244,7 @@ fn refused(status: StatusCode) -> IsoError {
 
 fn failed(message: &str, class: Class) -> IsoError {
     IsoError {
-        reason: "ISODownloadFailed",
+        reason: Reason::IsoDownloadFailed,
         message: message.to_owned(),
         class,
     }

@@ -11,8 +11,12 @@ use std::{
 
 use agent_forge_actors::{
     domain::names::{DatastorePath, ObjectKey},
-    iso::of_pool::{kept, shown},
-    ports::vcenter::{Connector as _, Drives},
+    iso::of_pool::kept,
+    migration::iso::shown,
+    ports::{
+        effect::{Effect, EffectKind, Subject},
+        vcenter::{Connector as _, Drives},
+    },
     sessions::{credentials, secret_ref},
 };
 use agent_forge_crds::{VsphereAgentPool, names::ALLOW_POOLS_FROM_ANNOTATION};
@@ -113,10 +117,8 @@ async fn in_drives(
         .connect(&parsed)
         .await?;
     let found = session.drives().await;
-    let effect = agent_forge_actors::ports::effect::Effect::new(
-        agent_forge_actors::ports::effect::EffectKind::Logout,
-        session.server(),
-    );
+    let subject = Subject::Server(session.server().to_owned());
+    let effect = Effect::new(EffectKind::Logout, subject);
     session.logout(&effect).await;
     Ok(found?)
 }

@@ -9,8 +9,9 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use agent_forge_actors::{
+    migration::lease::{Clear, Guard},
     ports::clock::Clock,
-    runtime::lease::{Barrier, Clear, Election, Guard, Leadership, Lost, Next, Timing},
+    runtime::lease::{Barrier, Election, Leadership, Lost, Next, Timing},
 };
 use futures::FutureExt as _;
 use tokio::{sync::watch, task::JoinSet};

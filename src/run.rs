@@ -4,6 +4,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use agent_forge_actors::{
     context::Settings,
+    migration,
     ports::{
         clock::Clock,
         cluster::{Cluster, View},
@@ -11,7 +12,7 @@ use agent_forge_actors::{
         iso_source::IsoSource,
         vcenter::Connector,
     },
-    runtime::lease::{Leadership, guard},
+    runtime::lease::Leadership,
     sessions::ledger::Ledger,
     supervisor::{Ports, Supervisor, SupervisorMsg},
 };
@@ -39,7 +40,7 @@ use crate::{
         writer::Writer,
     },
     debug,
-    gate::{FencedGate, OpenGate},
+    gate::{HoldGate, OpenGate},
     health::Health,
     iso_source::{self, HttpIsoSource},
     lease::{LeaderElector, Leases},
@@ -169,7 +170,7 @@ pub async fn between(
     result
 }
 
-/// Starts the leader election. With leader election, puts the check of the Lease in front of the gate. In any case,
+/// Starts the leader election. With leader election, puts the question for holds in front of the gate. In any case,
 /// watches the predecessor's Lease.
 fn elect(args: &Args, borders: &mut Borders) -> anyhow::Result<LeaderElector> {
     let timing = args.lease.timing().context("--leader-elect-*")?;
@@ -186,7 +187,7 @@ fn elect(args: &Args, borders: &mut Borders) -> anyhow::Result<LeaderElector> {
         let bound = timing.call_bound().min(borders.vsphere.call_timeout);
         borders.vsphere.call_timeout = bound;
         let (inner, clock) = (borders.gate.clone(), borders.clock.clone());
-        borders.gate = Arc::new(FencedGate::new(inner, seen, clock, bound));
+        borders.gate = Arc::new(HoldGate::new(inner, seen, clock, bound));
     }
     let store = |namespace: &str, name| {
         let (gate, clock) = (borders.gate.clone(), borders.clock.clone());
@@ -202,7 +203,7 @@ fn elect(args: &Args, borders: &mut Borders) -> anyhow::Result<LeaderElector> {
             .leader_elect
             .then(|| store(&namespace, lease::NAME)),
         guards: guards
-            .map(|(namespace, guard)| (store(&namespace, guard::LEASE), guard))
+            .map(|(namespace, guard)| (store(&namespace, migration::lease::LEASE), guard))
             .collect(),
     };
     Ok(LeaderElector::start(leases, &borders.clock, standing))

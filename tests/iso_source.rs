@@ -10,6 +10,7 @@ use agent_forge_actors::{
         Freshness, IsoDownload, IsoError, IsoRequest, IsoSource as _, IsoUrl, Validators,
     },
 };
+use agent_forge_crds::conditions::Reason;
 use futures::StreamExt as _;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -124,14 +125,14 @@ async fn inner_addresses_are_refused_before_a_connection() {
     ] {
         let e = refused(closed.clone(), &text).await;
         assert_eq!(
-            (e.reason, e.class),
-            ("ISOAddressNotAllowed", Class::Blocked),
+            (e.reason.clone(), e.class),
+            (Reason::IsoAddressNotAllowed, Class::Blocked),
             "{text}: {e}"
         );
     }
     // Even a lab does not need a metadata service.
     let e = refused(lab(), "http://169.254.169.254/SECRET.iso").await;
-    assert_eq!(e.reason, "ISOAddressNotAllowed");
+    assert_eq!(e.reason, Reason::IsoAddressNotAllowed);
 }
 
 #[tokio::test]
@@ -155,7 +156,7 @@ async fn redirects_are_followed_three_times_and_checked_each_time() {
         b"ok"
     );
     let e = refused(lab(), &hops[3]).await;
-    assert_eq!(e.reason, "ISODownloadFailed");
+    assert_eq!(e.reason, Reason::IsoDownloadFailed);
     assert!(e.message.contains("redirects"), "{e}");
 
     let metadata = replying(
@@ -164,7 +165,7 @@ async fn redirects_are_followed_three_times_and_checked_each_time() {
     )
     .await;
     let e = refused(lab(), &format!("http://{metadata}/x.iso")).await;
-    assert_eq!(e.reason, "ISOAddressNotAllowed", "{e}");
+    assert_eq!(e.reason, Reason::IsoAddressNotAllowed, "{e}");
     let file = replying(
         "302 Found\r\nlocation: file:///etc/SECRET\r\ncontent-length: 0",
         b"",
@@ -172,8 +173,8 @@ async fn redirects_are_followed_three_times_and_checked_each_time() {
     .await;
     let e = refused(lab(), &format!("http://{file}/x.iso")).await;
     assert_eq!(
-        (e.reason, e.class),
-        ("ISODownloadFailed", Class::Blocked),
+        (e.reason.clone(), e.class),
+        (Reason::IsoDownloadFailed, Class::Blocked),
         "{e}"
     );
 }
@@ -200,8 +201,8 @@ async fn statuses_say_whether_trying_again_helps() {
         )
         .await;
         assert_eq!(
-            (e.reason, e.class),
-            ("ISODownloadFailed", class),
+            (e.reason.clone(), e.class),
+            (Reason::IsoDownloadFailed, class),
             "{status}: {e}"
         );
         assert!(e.message.contains(&status[..3]), "{e}");
@@ -217,16 +218,19 @@ async fn a_length_is_needed_and_has_a_limit() {
     .await;
     assert_eq!(
         refused(lab(), &format!("http://{chunked}/")).await.reason,
-        "ISOLengthMissing"
+        Reason::IsoLengthMissing
     );
     let empty = replying("200 OK\r\ncontent-length: 0", b"").await;
     assert_eq!(
         refused(lab(), &format!("http://{empty}/")).await.reason,
-        "ISOLengthMissing"
+        Reason::IsoLengthMissing
     );
     let huge = replying("200 OK\r\ncontent-length: 99999999999999", b"").await;
     let e = refused(lab(), &format!("http://{huge}/")).await;
-    assert_eq!((e.reason, e.class), ("ISOTooLarge", Class::Blocked));
+    assert_eq!(
+        (e.reason.clone(), e.class),
+        (Reason::IsoTooLarge, Class::Blocked)
+    );
 }
 
 #[tokio::test]
@@ -236,8 +240,8 @@ async fn a_cut_off_download_is_no_success() {
         .await
         .unwrap_err();
     assert_eq!(
-        (e.reason, e.class),
-        ("ISODownloadFailed", Class::Transient),
+        (e.reason.clone(), e.class),
+        (Reason::IsoDownloadFailed, Class::Transient),
         "{e}"
     );
     assert!(e.message.contains("10 of 20"), "{e}");
@@ -288,7 +292,11 @@ async fn waiting_has_an_end() {
         )
         .await
         .unwrap_err();
-        assert_eq!((e.reason, e.class), ("ISOStalled", Class::Transient), "{e}");
+        assert_eq!(
+            (e.reason.clone(), e.class),
+            (Reason::IsoStalled, Class::Transient),
+            "{e}"
+        );
         assert!(e.message.contains(what), "{e}");
         assert!(started.elapsed() < HANG);
     }
@@ -330,7 +338,7 @@ async fn silence_and_closed_doors_are_told_in_time() {
     let started = Instant::now();
     assert_eq!(
         refused(options, &format!("http://{silent}/")).await.reason,
-        "ISOStalled"
+        Reason::IsoStalled
     );
     assert!(started.elapsed() < HANG);
 
@@ -340,8 +348,8 @@ async fn silence_and_closed_doors_are_told_in_time() {
     let closed = bound.local_addr().unwrap();
     let e = refused(lab(), &format!("http://{closed}/SECRET")).await;
     assert_eq!(
-        (e.reason, e.class),
-        ("ISODownloadFailed", Class::Transient),
+        (e.reason.clone(), e.class),
+        (Reason::IsoDownloadFailed, Class::Transient),
         "{e}"
     );
     let soon = Options {
@@ -350,8 +358,8 @@ async fn silence_and_closed_doors_are_told_in_time() {
     };
     let e = refused(soon, "http://no-such-host.invalid/SECRET").await;
     assert_eq!(
-        (e.reason, e.class),
-        ("ISODownloadFailed", Class::Transient),
+        (e.reason.clone(), e.class),
+        (Reason::IsoDownloadFailed, Class::Transient),
         "{e}"
     );
 }
@@ -387,8 +395,8 @@ async fn a_broken_download_fails_and_is_not_resumed() {
     let download = open(lab(), &format!("http://{host}/x.iso")).await;
     let e = read(download.unwrap()).await.unwrap_err();
     assert_eq!(
-        (e.reason, e.class),
-        ("ISODownloadFailed", Class::Transient),
+        (e.reason.clone(), e.class),
+        (Reason::IsoDownloadFailed, Class::Transient),
         "{e}"
     );
     assert!(e.message.contains("40000"), "{e}");
@@ -458,7 +466,10 @@ async fn certificates_of_a_request_must_be_certificates() {
         .await
         .err()
         .unwrap();
-    assert_eq!((e.reason, e.class), ("InvalidISOCABundle", Class::Blocked));
+    assert_eq!(
+        (e.reason.clone(), e.class),
+        (Reason::InvalidIsoCaBundle, Class::Blocked)
+    );
 }
 
 #[tokio::test]

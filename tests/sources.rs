@@ -2,12 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::{
-    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
 
-use agent_forge_actors::ports::vcenter;
+use agent_forge_crds::conditions::Reason;
 
 /// Folders of the repository with texts for people, and (`KINDS`) the kinds of files.
 const FOLDERS: [&str; 6] = ["actors", "config", "crds", "docs", "src", "tests"];
@@ -139,131 +138,80 @@ fn modules_that_are_named_exist() {
 /// A reason that is never used would make people look for something that cannot happen.
 #[test]
 fn reasons_that_are_listed_are_given() {
-    let list = read(Path::new("crds/src/conditions/reasons.rs"));
     let product: Vec<String> = ["actors/src", "src"]
         .iter()
         .flat_map(|folder| files(folder, &["rs"]))
         .filter(|path| !path.ends_with("tests.rs"))
         .map(|path| read(&path))
         .collect();
-    let (mut module, mut listed, mut unused) = ("", 0, Vec::new());
-    for line in list.lines().map(str::trim) {
-        if let Some(name) = line.strip_prefix("pub mod ") {
-            module = name.trim_end_matches([' ', '{']);
-        }
-        let constant = line.strip_prefix("pub const ");
-        if let Some(name) = constant.and_then(|c| c.split(':').next()) {
-            listed += 1;
-            let given = format!("{module}::{name}");
-            let is_given = |source: &String| {
-                let mut uses = source.split(&given).skip(1);
-                uses.any(|rest| !rest.starts_with(|c: char| c == '_' || c.is_ascii_alphanumeric()))
-            };
-            if !product.iter().any(is_given) {
-                unused.push(given);
-            }
+    let mut listed: Vec<String> = Reason::ALL
+        .iter()
+        .map(|reason| format!("Reason::{reason:?}"))
+        .collect();
+    for module in ["action", "event"] {
+        let list = read(Path::new(&format!("crds/src/conditions/{module}.rs")));
+        let constants = list
+            .lines()
+            .filter_map(|line| line.strip_prefix("pub const "));
+        let names = constants.filter_map(|constant| constant.split(':').next());
+        listed.extend(names.map(|name| format!("{module}::{name}")));
+    }
+    let is_given = |name: &str, source: &String| {
+        let mut uses = source.split(name).skip(1);
+        uses.any(|rest| !rest.starts_with(|c: char| c == '_' || c.is_ascii_alphanumeric()))
+    };
+    listed.retain(|name| !product.iter().any(|source| is_given(name, source)));
+    assert!(listed.is_empty(), "{listed:#?}");
+}
+
+/// The words in the first column of the tables of reasons. A cell with code is a message.
+fn explained_reasons(page: &str) -> Vec<&str> {
+    let (mut words, mut of_reasons) = (Vec::new(), false);
+    for line in page.lines() {
+        let Some(cell) = line.strip_prefix('|').and_then(|l| l.split('|').next()) else {
+            of_reasons = false;
+            continue;
+        };
+        let cell = cell.trim();
+        if cell.starts_with("Reason") {
+            of_reasons = true;
+        } else if of_reasons && !cell.contains(['-', '`']) {
+            words.extend(cell.split(", "));
         }
     }
-    assert!(listed > 50, "only {listed} constants");
-    assert!(unused.is_empty(), "{unused:#?}");
-}
-
-/// The code right before a reason, without white space.
-const BEFORE_A_REASON: [&str; 3] = ["hold(", "ask(", "reason:"];
-const TROUBLES: [&str; 2] = [
-    "ReconcileError::blocked(ErrorSource::",
-    "ReconcileError::transient(ErrorSource::",
-];
-/// Reasons of good states.
-const GOOD_NEWS: [&str; 7] = [
-    "Reconciled",
-    "Observed",
-    "Available",
-    "Satisfied",
-    "Ready",
-    "ISOReady",
-    "VMCreated",
-];
-
-/// The text literal at the start of `code`, if it may be a reason.
-fn literal(code: &str) -> Option<&str> {
-    let (text, _) = code.strip_prefix('"')?.split_once('"')?;
-    let camel = text.starts_with(|c: char| c.is_ascii_uppercase());
-    (camel && text.chars().all(|c| c.is_ascii_alphanumeric())).then_some(text)
-}
-
-/// The reasons that are text literals in a source, without its tests.
-fn reasons_in(source: &str) -> BTreeSet<String> {
-    let product = source.split("#[cfg(test)]\nmod tests").next();
-    let code: String = product.unwrap_or_default().split_whitespace().collect();
-    let held = BEFORE_A_REASON.iter().flat_map(|b| code.split(b).skip(1));
-    let troubles = TROUBLES.iter().flat_map(|b| code.split(b).skip(1));
-    let of_side = troubles.filter_map(|rest| Some(rest.split_once(',')?.1));
-    held.chain(of_side)
-        .filter_map(literal)
-        .map(str::to_owned)
-        .collect()
-}
-
-/// Every reason why something does not happen.
-fn reasons_to_wait() -> BTreeSet<String> {
-    let aside = |path: &Path| {
-        let name = path.to_string_lossy();
-        path.ends_with("tests.rs")
-            || path.ends_with("edges.rs")
-            || name.contains("/tests/")
-            || name.contains("/testing")
-    };
-    let sources = ["actors/src", "src"]
-        .iter()
-        .flat_map(|folder| files(folder, &["rs"]))
-        .filter(|path| !aside(path));
-    let mut all: BTreeSet<String> = sources.flat_map(|path| reasons_in(&read(&path))).collect();
-    let list = read(Path::new("crds/src/conditions/reasons.rs"));
-    let listed = list.split("pub mod vm_reason").next().unwrap_or_default();
-    let named = listed
-        .lines()
-        .filter(|line| line.trim().starts_with("pub const "));
-    let values = named.filter_map(|line| line.split('"').nth(1));
-    all.extend(values.map(str::to_owned));
-    let of_vcenter = vcenter::error::REASONS.iter().chain(&vcenter::error::AWAY);
-    all.extend(of_vcenter.map(|reason| (*reason).to_owned()));
-    all
+    words
 }
 
 /// Runbooks refer to docs/reference/reasons.md for the remedy of a reason.
 #[test]
-fn each_reason_to_wait_has_its_remedy() {
-    let told = ["docs/reference/reasons.md", "docs/explanation/iso-cache.md"]
-        .map(|path| read(Path::new(path)));
-    let words: BTreeSet<&str> = told
-        .iter()
-        .flat_map(|text| text.split(|c: char| !c.is_ascii_alphanumeric()))
-        .collect();
-    let all = reasons_to_wait();
-    assert!(all.len() > 70, "only {} reasons: {all:?}", all.len());
-    let missing: Vec<&String> = all
-        .iter()
-        .filter(|reason| !GOOD_NEWS.contains(&reason.as_str()))
-        .filter(|reason| !words.contains(reason.as_str()))
-        .collect();
-    assert!(missing.is_empty(), "{missing:#?}");
+fn each_reason_has_its_remedy_once() {
+    let page = read(Path::new("docs/reference/reasons.md"));
+    let mut explained = explained_reasons(&page);
+    let mut all: Vec<&str> = Reason::ALL.iter().map(Reason::as_str).collect();
+    explained.sort_unstable();
+    all.sort_unstable();
+    let missing: Vec<_> = all.iter().filter(|r| !explained.contains(r)).collect();
+    let unknown: Vec<_> = explained.iter().filter(|r| !all.contains(r)).collect();
+    assert!(
+        missing.is_empty() && unknown.is_empty(),
+        "missing {missing:?}, unknown {unknown:?}"
+    );
+    assert_eq!(explained, all, "each once");
 }
 
 #[test]
-fn a_reason_is_told_from_other_texts() {
-    let source = r#"
-        hold("NoTime", "a sentence", None);
-        ReconcileError::blocked(
-            ErrorSource::Vsphere,
-            "NoRoom",
-            format!("{why}"),
-        );
-        ReconcileError { side, reason: "NoWay".to_owned(), message: "Never".to_owned() }
-        say("Nothing");
-    "#;
-    let tests = "#[cfg(test)]\nmod tests { fn f() { hold(\"NoMore\") } }";
-    let found = reasons_in(&format!("{source}{tests}"));
-    let found: Vec<&str> = found.iter().map(String::as_str).collect();
-    assert_eq!(found, ["NoRoom", "NoTime", "NoWay"]);
+fn a_reason_is_told_from_other_cells() {
+    let page = "\
+| Condition | Is about |
+|---|---|
+| `Ready` | all |
+
+| Reason | Meaning |
+|---|---|
+| NoTime, NoRoom | so |
+| `/readyz`: ok | fine |
+
+| Other | x |
+";
+    assert_eq!(explained_reasons(page), ["NoTime", "NoRoom"]);
 }

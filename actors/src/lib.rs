@@ -15,6 +15,7 @@ pub mod demand;
 pub mod domain;
 pub mod iso;
 pub mod lifecycle;
+pub mod migration;
 pub mod orphans;
 pub mod placement;
 pub mod pool;

@@ -309,7 +309,7 @@ pub fn shown(child: &VsphereAgent, power: PowerState) -> VmObservation {
         instance_uuid: Some(format!("instance-{name}")),
         folder: Some(MoRef::new("Folder", "group-v1")),
         marker: Some(marker(child, 1)),
-        notes: crate::domain::notes::Notes::Empty,
+        annotation: String::new(),
         power,
         connection_state: "connected".to_owned(),
         macs: crate::domain::identity::MacAddress::parse(&mac(&name))

@@ -18,6 +18,7 @@ use syn::{
 const FLOORS: &[&[&str]] = &[
     &["domain"],
     &["ports"],
+    &["migration"],
     &["runtime"],
     &["sessions", "placement"],
     &["iso"],

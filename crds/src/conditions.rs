@@ -1,15 +1,18 @@
 //! Words in the status: condition types and reasons, phases and reasons of a VM, planned actions, reasons of Events. A
 //! condition list is only written with [`set_condition`].
 //!
-//! Words that users or their alerts know from the predecessor are kept exactly. The reason modules add words for
-//! situations that had none.
+//! Words that users or their alerts know from the predecessor are kept exactly. [`Reason`] and [`event`] add words
+//! for situations that had none.
 
+pub mod action;
+pub mod event;
 mod phase;
-mod reasons;
+mod reason;
 mod set;
+mod words;
 
 pub use phase::Phase;
-pub use reasons::{action, event, reason, vm_reason};
+pub use reason::Reason;
 pub use set::{ConditionStatus, ConditionUpdate, find_condition, is_true, set_condition};
 
 /// On both kinds: everything that was requested exists, or the reason why not.

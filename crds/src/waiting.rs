@@ -4,6 +4,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::conditions::Reason;
+
 /// One thing that does not happen now, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -12,7 +14,8 @@ pub struct WaitingOn {
     /// What waits: an object or a step, such as `AgentMachine/demo-demo/worker-1` or `tags`.
     pub subject: String,
     /// The cause as one word for programs.
-    pub reason: String,
+    #[schemars(with = "String")]
+    pub reason: Reason,
     /// The cause as a sentence for people, with what to do about it where someone can do something.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(default)]
@@ -25,8 +28,8 @@ pub struct WaitingOn {
 impl WaitingOn {
     /// Since when `subject` has waited for this reason, by what stands in `rows`.
     #[must_use]
-    pub fn since_of(rows: &[Self], subject: &str, reason: &str) -> Option<Time> {
-        let is_it = |w: &&Self| w.subject == subject && w.reason == reason;
+    pub fn since_of(rows: &[Self], subject: &str, reason: &Reason) -> Option<Time> {
+        let is_it = |w: &&Self| w.subject == subject && w.reason == *reason;
         rows.iter().find(is_it)?.since.clone()
     }
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use agent_forge_actors::runtime::lease::{BadTiming, Guard, Timing, guard::Kin};
+use agent_forge_actors::{
+    migration::lease::{Guard, Kin},
+    runtime::lease::{BadTiming, Timing},
+};
 use clap::{Parser, builder::BoolishValueParser};
 
 use super::duration;

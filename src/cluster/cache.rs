@@ -1,7 +1,7 @@
 //! The objects of one kind, as the watch last showed them.
 //!
 //! This is not kube's reflector store for two reasons. That store reports nothing about objects that vanished before a
-//! relist. And the lookups of the actors (by key, by namespace, by [word](agent_forge_actors::domain::words)) are range
+//! relist. And the lookups of the actors (by key, by namespace, by [index_key](agent_forge_actors::domain::index_keys)) are range
 //! reads here.
 
 use std::{
@@ -10,10 +10,10 @@ use std::{
 };
 
 use agent_forge_actors::domain::{
+    index_keys::{IndexKey, IndexKeys},
     names::ObjectKey,
     selector::Labels,
     tally::Tally,
-    words::{Word, Words},
 };
 use kube::runtime::watcher::Event;
 
@@ -97,27 +97,27 @@ impl<K> Cache<K> {
         self.read(|o| o.of_namespace(namespace).cloned().collect())
     }
 
-    /// The objects that have one of the words, in key order. With a namespace, only the objects in it.
-    pub fn saying(&self, namespace: Option<&str>, words: &Words) -> Vec<Arc<K>> {
+    /// The objects that have one of the index keys, in key order. With a namespace, only the objects in it.
+    pub fn with_keys(&self, namespace: Option<&str>, wanted: &IndexKeys) -> Vec<Arc<K>> {
         self.read(|o| {
-            let words = words.iter();
-            let keys: BTreeSet<&ObjectKey> = words
-                .flat_map(|word| o.index.saying(namespace, *word))
+            let wanted = wanted.iter();
+            let keys: BTreeSet<&ObjectKey> = wanted
+                .flat_map(|index_key| o.index.with_key(namespace, *index_key))
                 .collect();
             let found = keys.into_iter().filter_map(|key| o.all.get(key));
             found.cloned().collect()
         })
     }
 
-    /// The first object of a namespace, in name order, that has the word and that `wanted` accepts.
+    /// The first object of a namespace, in name order, that has the index key and that `wanted` accepts.
     pub fn first(
         &self,
         namespace: &str,
-        word: Word,
+        index_key: IndexKey,
         wanted: &dyn Fn(&K) -> bool,
     ) -> Option<Arc<K>> {
         self.read(|o| {
-            let keys = o.index.saying(Some(namespace), word);
+            let keys = o.index.with_key(Some(namespace), index_key);
             let mut all = keys.filter_map(|key| o.all.get(key));
             all.find(|object| wanted(object)).cloned()
         })

@@ -20,7 +20,7 @@ use std::{
 
 use agent_forge_actors::ports::{
     cluster::Notice,
-    effect::{Effect, EffectKind, Gate, Settled},
+    effect::{Effect, EffectKind, Gate, Settled, Subject},
 };
 use agent_forge_crds::conditions::event;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -168,7 +168,10 @@ async fn send_all(
         let Some(recorder) = book.admit(&notice, now, fresh) else {
             continue;
         };
-        let effect = Effect::new(EffectKind::Event, &notice.regarding.key);
+        let effect = Effect::new(
+            EffectKind::Event,
+            Subject::Object(notice.regarding.key.clone()),
+        );
         let end = now + within;
         if gate.admit(&effect).await.is_err() {
             continue;

@@ -1,4 +1,4 @@
-//! The index of a cache, so that lookups do not go through all objects. It knows which objects have which word, and how
+//! The index of a cache, so that lookups do not go through all objects. It knows which objects have which wanted, and how
 //! many objects carry which labels.
 //!
 //! Guarantee: the index is updated with each object, under the lock of the objects. No question rebuilds it, except for
@@ -10,10 +10,10 @@ use std::{
 };
 
 use agent_forge_actors::domain::{
+    index_keys::{IndexKey, IndexKeys},
     names::ObjectKey,
     selector::Labels,
     tally::Tally,
-    words::{Word, Words},
 };
 
 /// How many sets of labels per namespace have a running count. Beyond that, the set that was asked for longest ago is
@@ -23,8 +23,8 @@ const MOST_COUNTS: usize = 1000;
 /// What the index reads of each object.
 #[derive(Debug)]
 pub struct Reads<K> {
-    /// The words by which the object is found.
-    pub words: fn(&K) -> Words,
+    /// The keys by which the object is found.
+    pub keys: fn(&K) -> IndexKeys,
     /// What the object adds to the count of objects with the labels.
     pub tally: fn(&K, &Labels) -> Tally,
 }
@@ -32,7 +32,7 @@ pub struct Reads<K> {
 impl<K> Default for Reads<K> {
     fn default() -> Self {
         Self {
-            words: |_| Words::new(),
+            keys: |_| IndexKeys::new(),
             tally: |_, _| Tally::default(),
         }
     }
@@ -56,7 +56,7 @@ struct Counts {
 #[derive(Debug)]
 pub struct Index<K> {
     reads: Reads<K>,
-    words: BTreeSet<(Word, Arc<ObjectKey>)>,
+    keys: BTreeSet<(IndexKey, Arc<ObjectKey>)>,
     counts: Mutex<Counts>,
 }
 
@@ -66,7 +66,7 @@ impl<K> Index<K> {
     pub fn new(reads: Reads<K>) -> Self {
         Self {
             reads,
-            words: BTreeSet::new(),
+            keys: BTreeSet::new(),
             counts: Mutex::default(),
         }
     }
@@ -77,15 +77,15 @@ impl<K> Index<K> {
 
     /// Updates the index for an object that changed from `old` to `new`.
     pub fn changed(&mut self, key: &ObjectKey, old: Option<&K>, new: Option<&K>) {
-        let words = |k: Option<&K>| k.map(self.reads.words).unwrap_or_default();
-        let (was, is) = (words(old), words(new));
+        let keys = |k: Option<&K>| k.map(self.reads.keys).unwrap_or_default();
+        let (was, is) = (keys(old), keys(new));
         if was != is {
             let key = Arc::new(key.clone());
-            for word in was.difference(&is) {
-                self.words.remove(&(*word, key.clone()));
+            for wanted in was.difference(&is) {
+                self.keys.remove(&(*wanted, key.clone()));
             }
-            let new = is.difference(&was).map(|word| (*word, key.clone()));
-            self.words.extend(new);
+            let new = is.difference(&was).map(|wanted| (*wanted, key.clone()));
+            self.keys.extend(new);
         }
         let tally = self.reads.tally;
         let adds = |k: Option<&K>, labels| k.map(|k| tally(k, labels)).unwrap_or_default();
@@ -96,15 +96,15 @@ impl<K> Index<K> {
         }
     }
 
-    /// The keys of the objects that have the word, in key order. With a namespace, only the objects in it.
-    pub fn saying<'a>(
+    /// The keys of the objects that have the index key, in key order. With a namespace, only the objects in it.
+    pub fn with_key<'a>(
         &'a self,
         namespace: Option<&'a str>,
-        word: Word,
+        wanted: IndexKey,
     ) -> impl Iterator<Item = &'a ObjectKey> {
         let from = ObjectKey::new(namespace.unwrap_or_default(), "");
-        let all = self.words.range((word, Arc::new(from))..);
-        all.take_while(move |(w, key)| *w == word && namespace.is_none_or(|n| n == key.namespace))
+        let all = self.keys.range((wanted, Arc::new(from))..);
+        all.take_while(move |(w, key)| *w == wanted && namespace.is_none_or(|n| n == key.namespace))
             .map(|(_, key)| key.as_ref())
     }
 

@@ -4,9 +4,10 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_actors::{
+    domain::names::ObjectKey,
     ports::{
         clock::Clock,
-        effect::{Effect, EffectKind, Gate, Settled},
+        effect::{Effect, EffectKind, Gate, Settled, Subject},
     },
     runtime::lease::Record,
 };
@@ -36,9 +37,10 @@ pub enum LeaseError {
 pub struct LeaseStore {
     api: Api<Lease>,
     name: &'static str,
+    subject: String,
     gate: Arc<dyn Gate>,
     clock: Arc<dyn Clock>,
-    subject: String,
+    effect: Effect,
     within: Duration,
     seen: Option<Lease>,
 }
@@ -52,12 +54,14 @@ impl LeaseStore {
         clock: Arc<dyn Clock>,
         within: Duration,
     ) -> Self {
+        let key = ObjectKey::new(namespace, name);
         Self {
+            subject: key.to_string(),
             api: Api::namespaced(client, namespace),
             name,
             gate,
             clock,
-            subject: format!("{namespace}/{name}"),
+            effect: Effect::new(EffectKind::Lease, Subject::Object(key)),
             within,
             seen: None,
         }
@@ -157,14 +161,13 @@ impl LeaseStore {
         &mut self,
         call: impl Future<Output = kube::Result<Lease>>,
     ) -> Result<String, LeaseError> {
-        let effect = Effect::new(EffectKind::Lease, &self.subject);
         self.gate
-            .admit(&effect)
+            .admit(&self.effect)
             .await
-            .map_err(|held| LeaseError::Other(held.to_string()))?;
+            .map_err(|hold| LeaseError::Other(self.effect.held_back(&hold)))?;
         let answer = deadline::within(self.within, call).await;
         self.gate.settled(
-            &effect,
+            &self.effect,
             match &answer {
                 Ok(Ok(_)) => Settled::Done,
                 Ok(Err(kube::Error::Api(_))) => Settled::Refused,

@@ -7,11 +7,11 @@ use std::sync::{
 
 use agent_forge_actors::{
     domain::{
+        index_keys::{self, IndexKey, IndexKeys},
         names::ObjectKey,
         selector::Labels,
         tally::Tally,
         upstream::MachineFacts,
-        words::{self, Word, Words},
     },
     ports::cluster::View,
 };
@@ -88,13 +88,13 @@ impl Caches {
         let parts = scope.parts();
         Self {
             pools: Arc::new(Cache::of(&parts)),
-            children: found_by(&parts, words::asked_by_child),
-            agent_machines: found_by(&parts, words::asked_by_agent_machine),
+            children: found_by(&parts, index_keys::asked_by_child),
+            agent_machines: found_by(&parts, index_keys::asked_by_agent_machine),
             machines: Arc::new(Cache::of(&parts)),
             agents: Arc::new(Cache::indexed(
                 &parts,
                 Reads {
-                    words: words::said,
+                    keys: index_keys::of_agent,
                     tally: Tally::of,
                 },
             )),
@@ -153,10 +153,10 @@ impl Caches {
     }
 }
 
-/// A cache whose objects are found by their words.
-fn found_by<K>(parts: &[Part], words: fn(&K) -> Words) -> Arc<Cache<K>> {
+/// A cache whose objects are found by their index keys.
+fn found_by<K>(parts: &[Part], keys: fn(&K) -> IndexKeys) -> Arc<Cache<K>> {
     let reads = Reads {
-        words,
+        keys,
         ..Reads::default()
     };
     Arc::new(Cache::indexed(parts, reads))
@@ -183,8 +183,8 @@ impl View for Caches {
     }
 
     fn children(&self, pool: &ObjectKey) -> Vec<Arc<VsphereAgent>> {
-        let asked = Words::from([Word::pool(pool)]);
-        let mut all = self.children.saying(Some(&pool.namespace), &asked);
+        let asked = IndexKeys::from([IndexKey::pool(pool)]);
+        let mut all = self.children.with_keys(Some(&pool.namespace), &asked);
         all.retain(|c| c.spec.pool_ref.name == pool.name);
         all
     }
@@ -213,14 +213,14 @@ impl View for Caches {
         self.agents.of_namespace(namespace)
     }
 
-    fn agents_saying(&self, namespace: &str, words: &Words) -> Vec<Arc<Agent>> {
-        self.agents.saying(Some(namespace), words)
+    fn agents_with(&self, namespace: &str, keys: &IndexKeys) -> Vec<Arc<Agent>> {
+        self.agents.with_keys(Some(namespace), keys)
     }
 
     fn first_agent(
         &self,
         namespace: &str,
-        word: Word,
+        word: IndexKey,
         wanted: &dyn Fn(&Agent) -> bool,
     ) -> Option<Arc<Agent>> {
         self.agents.first(namespace, word, wanted)
@@ -230,12 +230,12 @@ impl View for Caches {
         self.agents.count(namespace, labels)
     }
 
-    fn children_asking(&self, words: &Words) -> Vec<Arc<VsphereAgent>> {
-        self.children.saying(None, words)
+    fn children_asking(&self, keys: &IndexKeys) -> Vec<Arc<VsphereAgent>> {
+        self.children.with_keys(None, keys)
     }
 
-    fn agent_machines_asking(&self, words: &Words) -> Vec<Arc<AgentMachine>> {
-        self.agent_machines.saying(None, words)
+    fn agent_machines_asking(&self, keys: &IndexKeys) -> Vec<Arc<AgentMachine>> {
+        self.agent_machines.with_keys(None, keys)
     }
 
     fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>> {

@@ -139,10 +139,10 @@ impl Writer {
     ) -> ClusterResult<T> {
         // The time limit counts from before the gate is asked. So an admitted call ends before the Lease runs out.
         let end = Instant::now() + self.write_within;
-        if let Err(held) = self.gate.admit(effect).await {
-            let message = held.to_string();
+        if let Err(hold) = self.gate.admit(effect).await {
+            let message = effect.held_back(&hold);
             return Err(ClusterError {
-                kind: ClusterErrorKind::Held(held),
+                kind: ClusterErrorKind::Held(hold),
                 operation,
                 subject,
                 message,
@@ -333,7 +333,7 @@ pub(super) async fn bounded<T>(
         .await;
     if let Err(e) = &result {
         span.record("otel.status_code", "ERROR");
-        span.record("error.type", e.reason());
+        span.record("error.type", e.reason().as_str());
     }
     result
 }

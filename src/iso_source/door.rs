@@ -6,6 +6,7 @@ use agent_forge_actors::{
     domain::{address, failure::Class},
     ports::iso_source::IsoError,
 };
+use agent_forge_crds::conditions::Reason;
 use http::{HeaderMap, StatusCode, header};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use tracing::{Instrument as _, field::Empty};
@@ -113,7 +114,7 @@ impl Door {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(e)) => Err(failed(&why(&e), Class::Transient)),
             Err(_) => Err(IsoError {
-                reason: "ISOStalled",
+                reason: Reason::IsoStalled,
                 message: format!(
                     "no answer from the ISO's server within {} s",
                     self.options.connect_timeout.as_secs()
@@ -145,7 +146,7 @@ impl Door {
     ) -> Result<(), IsoError> {
         match refused {
             Some(why) if !(self.options.allow_local && why.is_local()) => Err(IsoError {
-                reason: "ISOAddressNotAllowed",
+                reason: Reason::IsoAddressNotAllowed,
                 message: format!(
                     "the ISO's server is at {place}, {}; downloads from there are refused",
                     why.text()

@@ -6,6 +6,7 @@ use agent_forge_actors::{
     domain::failure::Class,
     ports::{iso_source::IsoError, vcenter::ByteStream},
 };
+use agent_forge_crds::conditions::Reason;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use tokio::time::{Instant, timeout};
@@ -97,7 +98,7 @@ impl Pace {
 
     fn stalled(&self, what: &str) -> IsoError {
         IsoError {
-            reason: "ISOStalled",
+            reason: Reason::IsoStalled,
             message: format!("{what} ({} of {} bytes so far)", self.seen, self.length),
             class: Class::Transient,
         }

@@ -1,6 +1,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent_forge_actors::ports::iso_source::IsoUrl;
+use agent_forge_crds::conditions::Reason;
 use futures::StreamExt as _;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -100,8 +101,8 @@ async fn proxies_are_asked_for_what_is_theirs() {
     .await
     .expect_err("no tunnel");
     assert_eq!(
-        (e.reason, e.class),
-        ("ISODownloadFailed", Class::Transient),
+        (e.reason.clone(), e.class),
+        (Reason::IsoDownloadFailed, Class::Transient),
         "{e}"
     );
     assert_eq!(all(&through)[1..], ["CONNECT images.example:443 HTTP/1.1"]);
@@ -126,7 +127,7 @@ async fn what_means_this_machine_is_not_asked_of_a_proxy() {
     ] {
         let e = fetched(Options::default(), proxies(), url).await;
         let e = e.expect_err(url);
-        assert_eq!(e.reason, "ISOAddressNotAllowed", "{url}: {e}");
+        assert_eq!(e.reason, Reason::IsoAddressNotAllowed, "{url}: {e}");
     }
     assert_eq!(all(&through), [""; 0]);
 }
@@ -144,7 +145,10 @@ fn no_redirect_leads_from_https_to_http() {
     let at = |url: &str| Url::parse(url).expect("a URL");
     let secure = at("https://images.example/x.iso");
     let e = door::next_hop(&secure, &to("http://images.example/x.iso")).expect_err("plain");
-    assert_eq!((e.reason, e.class), ("ISODownloadFailed", Class::Blocked));
+    assert_eq!(
+        (e.reason.clone(), e.class),
+        (Reason::IsoDownloadFailed, Class::Blocked)
+    );
     assert!(e.message.contains("plain http"), "{e}");
     for (from, location, wanted) in [
         (&secure, "/y.iso", "https://images.example/y.iso"),

@@ -171,7 +171,12 @@ async fn a_guest_that_falls_silent_after_it_registered_is_named_and_replaced() -
         "{}",
         ready.message
     );
-    ensure!(status.waiting_on.iter().any(|w| w.reason == ready.reason));
+    ensure!(
+        status
+            .waiting_on
+            .iter()
+            .any(|w| w.reason.as_str() == ready.reason)
+    );
     let silent = world.all_agents().await?.pop().context("its Agent")?;
     guests.clear_quirks();
 

@@ -18,7 +18,7 @@ impl Site {
             .into_iter()
             .filter(|c| c.spec.pool_ref.name == self.name);
         let rows = ours.flat_map(|c| c.status.unwrap_or_default().waiting_on);
-        Ok(rows.map(|row| row.reason).collect())
+        Ok(rows.map(|row| row.reason.into()).collect())
     }
 
     async fn until_waits(&self, world: &World, reason: &str) -> Result<()> {

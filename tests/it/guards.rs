@@ -40,7 +40,10 @@ async fn until_kept_back(world: &World, reason: &str) -> Result<()> {
     world
         .until(&format!("{reason} in waitingOn"), async || {
             let status = world.pools().get(POOL).await?.status.unwrap_or_default();
-            Ok(status.waiting_on.iter().any(|w| w.reason == reason))
+            Ok(status
+                .waiting_on
+                .iter()
+                .any(|w| w.reason.as_str() == reason))
         })
         .await?;
     ensure!(

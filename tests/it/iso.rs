@@ -653,7 +653,11 @@ async fn fifty_machines_of_two_pools_wait_for_one_transfer_in_bounded_memory() -
             let children = world.children().list(&Default::default()).await?.items;
             let waits = |c: &&agent_forge_crds::VsphereAgent| {
                 let status = c.status.as_ref();
-                status.is_some_and(|s| s.waiting_on.iter().any(|w| w.reason == "IsoNotReady"))
+                status.is_some_and(|s| {
+                    s.waiting_on
+                        .iter()
+                        .any(|w| w.reason.as_str() == "IsoNotReady")
+                })
             };
             Ok(children.iter().filter(waits).count() == 50)
         })

@@ -131,7 +131,10 @@ impl World {
     /// The rows of the pool's `status.waitingOn`: subject and reason.
     pub async fn waiting_on(&self) -> Result<BTreeMap<String, String>> {
         let rows = self.pool_status().await?.waiting_on;
-        Ok(rows.into_iter().map(|w| (w.subject, w.reason)).collect())
+        Ok(rows
+            .into_iter()
+            .map(|w| (w.subject, w.reason.into()))
+            .collect())
     }
 }
 

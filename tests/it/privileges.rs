@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use agent_forge_crds::conditions::reason;
+use agent_forge_crds::conditions::Reason;
 use agent_forge_lab::parts::{
     vcenter_inventory::{Inventory, Vm},
     vcenter_trouble::VmAction,
@@ -178,11 +178,11 @@ async fn missed(
         site.admin.act(&vm, VmAction::LockTray).await?;
     }
     let reason = match when {
-        Runs => reason::TAGGING_FAILED,
-        Installed | Asked => reason::EJECT_FAILED,
-        First | Made | End => "NoPermission",
+        Runs => Reason::TaggingFailed,
+        Installed | Asked => Reason::EjectFailed,
+        First | Made | End => Reason::NoPermission,
     };
-    let said = site.until_trouble(world, reason).await?;
+    let said = site.until_trouble(world, reason.as_str()).await?;
     ensure!(
         said.contains(privilege) && said.contains(object),
         "privilege and object are told: {said}"

@@ -57,7 +57,9 @@ impl World {
         self.until(&format!("{reason} of {names:?}"), async || {
             let child = self.only_child().await?;
             let mut rows = child.status.iter().flat_map(|s| &s.waiting_on);
-            Ok(rows.any(|w| w.reason == reason && names.iter().all(|n| w.message.contains(n))))
+            Ok(rows.any(|w| {
+                w.reason.as_str() == reason && names.iter().all(|n| w.message.contains(n))
+            }))
         })
         .await
     }

@@ -318,7 +318,7 @@ impl World {
                 let vm = c.status.and_then(|s| s.vm).unwrap_or_default();
                 (
                     c.metadata.name.unwrap_or_default(),
-                    (vm.phase, vm.reason.unwrap_or_default()),
+                    (vm.phase, vm.reason.unwrap_or_default().into()),
                 )
             })
             .collect())

@@ -8,11 +8,11 @@ use std::sync::{
 use agent_forge::cluster::view::Caches;
 use agent_forge_actors::{
     domain::{
+        index_keys::{IndexKey, IndexKeys},
         names::ObjectKey,
         selector::Labels,
         tally::Tally,
         upstream::MachineFacts,
-        words::{Word, Words},
     },
     ports::cluster::View,
 };
@@ -90,13 +90,13 @@ impl View for Counting {
     fn agents(&self, namespace: &str) -> Vec<Arc<Agent>> {
         self.all(self.caches.agents(namespace))
     }
-    fn agents_saying(&self, namespace: &str, words: &Words) -> Vec<Arc<Agent>> {
-        self.all(self.caches.agents_saying(namespace, words))
+    fn agents_with(&self, namespace: &str, words: &IndexKeys) -> Vec<Arc<Agent>> {
+        self.all(self.caches.agents_with(namespace, words))
     }
     fn first_agent(
         &self,
         namespace: &str,
-        word: Word,
+        word: IndexKey,
         wanted: &dyn Fn(&Agent) -> bool,
     ) -> Option<Arc<Agent>> {
         let wanted = |agent: &Agent| {
@@ -108,10 +108,10 @@ impl View for Counting {
     fn count_agents(&self, namespace: &str, labels: &Labels) -> Tally {
         self.caches.count_agents(namespace, labels)
     }
-    fn children_asking(&self, words: &Words) -> Vec<Arc<VsphereAgent>> {
+    fn children_asking(&self, words: &IndexKeys) -> Vec<Arc<VsphereAgent>> {
         self.all(self.caches.children_asking(words))
     }
-    fn agent_machines_asking(&self, words: &Words) -> Vec<Arc<AgentMachine>> {
+    fn agent_machines_asking(&self, words: &IndexKeys) -> Vec<Arc<AgentMachine>> {
         self.all(self.caches.agent_machines_asking(words))
     }
     fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>> {

@@ -16,7 +16,7 @@ use agent_forge_actors::{
         vcenter::{Connector as _, Fault, VcErrorKind},
     },
 };
-use agent_forge_crds::conditions::reason;
+use agent_forge_crds::conditions::Reason;
 use agent_forge_lab::{
     parts::{
         proxy::{FaultProxy, Network},
@@ -217,7 +217,7 @@ async fn a_password_that_files_refuse_is_told_and_tried_once() {
     for _ in 0..3 {
         let e = put(&*vc, &dc, &file, b"x").await.unwrap_err();
         assert_eq!(e.fault(), Some(&Fault::InvalidLogin), "{e}");
-        assert_eq!(e.reason(), reason::INVALID_CREDENTIALS);
+        assert_eq!(e.reason(), Reason::InvalidCredentials);
         for named in [server, world.vcenter.options().username.as_str()] {
             assert!(e.message.contains(named), "{named}: {e}");
         }

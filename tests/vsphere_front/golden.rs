@@ -16,6 +16,7 @@ use agent_forge_actors::{
         hardware::{DiskController, Firmware, NetworkAdapter},
         marker::Mark,
     },
+    migration::notes::Notes,
     ports::{
         effect::EffectKind,
         vcenter::{Connector as _, Credentials, FolderSight, TaskEnd, Trust, VCenter},
@@ -366,7 +367,12 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
     vc.wait(&task).await.flatten().unwrap();
     tap.step("stamp");
     let task = vc
-        .stamp_marker(&change, &vm, &Mark::Owned(marker("standard")), true)
+        .stamp_marker(
+            &change,
+            &vm,
+            &Mark::Owned(marker("standard")),
+            Some(&Notes::text(&marker("standard").uid)),
+        )
         .await
         .unwrap();
     vc.wait(&task).await.flatten().unwrap();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use agent_forge_actors::{
-    domain::{marker::Mark, names::MoRef, notes::Notes},
+    domain::{marker::Mark, names::MoRef},
     ports::{
         effect::{EffectKind, Settled},
         vcenter::{BootDevice, Fault, FolderSight, MountedIso, PowerState, TaskEnd},
@@ -336,20 +336,23 @@ async fn a_vm_of_the_predecessor_gets_its_marker_later() {
     let uuid = agent_forge_actors::domain::identity::BiosUuid::parse(&uuid).unwrap();
     let found = vc.find_by_uuid(uuid).await.unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!((&found[0].marker, &found[0].notes), (&None, &Notes::Empty));
+    assert_eq!(
+        (&found[0].marker, found[0].annotation.as_str()),
+        (&None, "")
+    );
     let vm = found[0].moref.clone();
     let task = vc
         .stamp_marker(
             &effect(EffectKind::Reconfigure),
             &vm,
             &Mark::Owned(marker("old-1")),
-            true,
+            Some("its notes"),
         )
         .await
         .unwrap();
     vc.wait(&task).await.flatten().unwrap();
     let seen = vc.observe(&vm).await.unwrap().unwrap();
-    assert_eq!(seen.notes, Notes::OfAgent(marker("old-1").uid));
+    assert_eq!(seen.annotation, "its notes");
     assert_eq!(seen.marker, Some(marker("old-1")));
 }
 

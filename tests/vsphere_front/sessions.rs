@@ -10,7 +10,7 @@ use agent_forge_actors::{
         vcenter::{Connector as _, Fault, Trust, VcErrorKind},
     },
 };
-use agent_forge_crds::conditions::reason;
+use agent_forge_crds::conditions::Reason;
 use agent_forge_lab::parts::vcenter::VCenterOptions;
 use async_trait::async_trait;
 use serde_json::json;
@@ -208,7 +208,7 @@ async fn a_name_that_resolves_to_this_machine_hears_nothing() {
     credentials.server.set_host(Some("localhost")).unwrap();
     let e = world.connector.connect(&credentials).await.err().unwrap();
     assert_eq!(e.kind, VcErrorKind::NotAllowed, "{e}");
-    assert_eq!(e.reason(), reason::VCENTER_NOT_ALLOWED);
+    assert_eq!(e.reason(), Reason::VcenterNotAllowed);
     assert!(e.message.contains("localhost resolves to"), "{e}");
     assert!(world.calls().await.is_empty(), "nobody connects");
     let lab = Options {

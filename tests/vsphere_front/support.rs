@@ -12,11 +12,12 @@ use agent_forge_actors::{
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
         identity::BiosUuid,
         marker::Marker,
-        names::{DatastorePath, MoRef},
+        names::{DatastorePath, MoRef, ObjectKey},
+        network::nics,
     },
     placement::{choice::EarlierChoices, search},
     ports::{
-        effect::{Effect, EffectKind, Gate, Held, Settled},
+        effect::{Effect, EffectKind, Gate, Hold, Settled, Subject},
         vcenter::{
             Connector as _, CreateVm, Credentials, Place, PlaceRequest, TaskEnd, Trust, VCenter,
             VcResult,
@@ -47,12 +48,9 @@ impl Recorder {
 
 #[async_trait]
 impl Gate for Recorder {
-    async fn admit(&self, effect: &Effect) -> Result<(), Held> {
+    async fn admit(&self, effect: &Effect) -> Result<(), Hold> {
         if *self.held.lock().unwrap() == Some(effect.kind) {
-            return Err(Held {
-                effect: effect.clone(),
-                reason: "the test says so".into(),
-            });
+            return Err(Hold::Lease("the test says so".into()));
         }
         self.admitted.lock().unwrap().push(effect.kind);
         Ok(())
@@ -181,7 +179,7 @@ impl World {
 }
 
 pub fn effect(kind: EffectKind) -> Effect {
-    Effect::new(kind, "ns/vm")
+    Effect::new(kind, Subject::Object(ObjectKey::new("ns", "vm")))
 }
 
 pub fn hardware() -> Hardware {
@@ -234,6 +232,7 @@ pub fn create_vm(name: &str, place: &Place) -> CreateVm {
         uuid: uuid_of(name),
         marker: marker(name),
         hardware: hardware(),
+        nics: nics(&place.network),
         place: place.clone(),
         vm_path: DatastorePath::new(&place.datastore.0, &format!("{name}-12345678-1/{name}.vmx"))
             .unwrap(),

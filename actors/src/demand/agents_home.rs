@@ -15,9 +15,9 @@ use kube::ResourceExt;
 use super::{boundary::Grants, classify};
 use crate::{
     domain::{
+        index_keys::{self, IndexKey, IndexKeys},
         managed_vm::ManagedVm,
         names::ObjectKey,
-        words::{self, Word, Words},
     },
     ports::cluster::View,
 };
@@ -55,10 +55,10 @@ pub fn naming(
     let Some(identity) = &child.identity else {
         return Vec::new();
     };
-    let words = Words::from([Word::machine(identity.bios_uuid)]);
+    let keys = IndexKeys::from([IndexKey::machine(identity.bios_uuid)]);
     let namespaces = namespaces(pool, [child]).into_iter();
     namespaces
-        .flat_map(|n| view.agents_saying(&n, &words))
+        .flat_map(|n| view.agents_with(&n, &keys))
         .collect()
 }
 
@@ -77,14 +77,16 @@ pub fn of_pool(
     home: &str,
 ) -> Vec<Arc<Agent>> {
     let identities = children.iter().filter_map(|c| c.identity.as_ref());
-    let machines = identities.map(|vm| Word::machine(vm.bios_uuid));
-    let sought = agent_machines.iter().flat_map(|am| words::sought_by(am));
-    let words: Words = machines.chain(sought).collect();
+    let machines = identities.map(|vm| IndexKey::machine(vm.bios_uuid));
+    let sought = agent_machines
+        .iter()
+        .flat_map(|am| index_keys::sought_by(am));
+    let keys: IndexKeys = machines.chain(sought).collect();
     let namespaces = namespaces(Some(pool), children).into_iter();
-    let named = namespaces.flat_map(|n| view.agents_saying(&n, &words));
+    let named = namespaces.flat_map(|n| view.agents_with(&n, &keys));
     let first_free = |am: &&AgentMachine| {
         let fits = |agent: &Agent| classify::is_free_for(agent, am);
-        view.first_agent(home, Word::free_for(am), &fits)
+        view.first_agent(home, IndexKey::free_for(am), &fits)
     };
     let free = agent_machines.iter().filter_map(first_free);
     let mut all = BTreeMap::new();

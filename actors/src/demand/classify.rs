@@ -9,7 +9,7 @@ use std::{
 };
 
 use agent_forge_crds::{
-    conditions::reason,
+    conditions::Reason,
     external::{agent::Agent, agent_machine::AgentMachine},
     names::AGENT_MACHINE_LABEL,
     pool::VsphereAgentPool,
@@ -385,45 +385,45 @@ pub fn is_free_for(agent: &Agent, am: &AgentMachine) -> bool {
 
 /// Reason and sentence of a [`DemandReason`].
 #[must_use]
-pub fn explain(why: &DemandReason) -> (&'static str, String) {
+pub fn explain(why: &DemandReason) -> (Reason, String) {
     match why {
-        DemandReason::Deleting => ("Deleting", "it is being deleted".to_owned()),
-        DemandReason::Paused => ("Paused", "paused by cluster.x-k8s.io/paused".to_owned()),
-        DemandReason::MachinePending => (reason::MACHINE_PENDING, "its owner Machine is not there yet".to_owned()),
-        DemandReason::NotWaiting => ("NotWaiting", "it does not report NoSuitableAgents".to_owned()),
+        DemandReason::Deleting => (Reason::Deleting, "it is being deleted".to_owned()),
+        DemandReason::Paused => (Reason::Paused, "paused by cluster.x-k8s.io/paused".to_owned()),
+        DemandReason::MachinePending => (Reason::MachinePending, "its owner Machine is not there yet".to_owned()),
+        DemandReason::NotWaiting => (Reason::NotWaiting, "it does not report NoSuitableAgents".to_owned()),
         DemandReason::SearchFailed(error) => (
-            reason::AGENT_SEARCH_FAILED,
+            Reason::AgentSearchFailed,
             format!("the agent provider cannot look for an Agent, so nobody asks for one: {error}"),
         ),
-        DemandReason::Debouncing => (reason::DEBOUNCING, "seen waiting only just now".to_owned()),
+        DemandReason::Debouncing => (Reason::Debouncing, "seen waiting only just now".to_owned()),
         DemandReason::FreeAgentFits(agent) => {
-            ("FreeAgentFits", format!("free Agent {agent} fits; the provider is given time to bind it"))
+            (Reason::FreeAgentFits, format!("free Agent {agent} fits; the provider is given time to bind it"))
         }
         DemandReason::ConditionsMissing => (
-            reason::CONDITIONS_MISSING,
+            Reason::ConditionsMissing,
             "it has no conditions and no agentRef; agent provider and AgentMachine CRD may be of different generations"
                 .to_owned(),
         ),
         DemandReason::ProviderNotAccepting => (
-            reason::PROVIDER_NOT_ACCEPTING,
+            Reason::ProviderNotAccepting,
             "the agent provider has not put its finalizer on it: it does not accept the owner Machine (check that the \
              provider's release fits the CAPI API version), so no VM is made"
                 .to_owned(),
         ),
-        DemandReason::NamespaceNotAllowed(sentence) => (reason::NAMESPACE_NOT_ALLOWED, sentence.clone()),
-        DemandReason::LabelRefused(key) => (reason::INVALID_SPEC, crate::demand::prepare::refused_label_sentence(key)),
+        DemandReason::NamespaceNotAllowed(sentence) => (Reason::NamespaceNotAllowed, sentence.clone()),
+        DemandReason::LabelRefused(key) => (Reason::InvalidSpec, crate::demand::prepare::refused_label_sentence(key)),
         DemandReason::PoolConflict(other) => {
-            (reason::POOL_CONFLICT, format!("VsphereAgentPool {other} claims it too; neither creates a VM until one lets go"))
+            (Reason::PoolConflict, format!("VsphereAgentPool {other} claims it too; neither creates a VM until one lets go"))
         }
         DemandReason::HostOfAnotherPool(other) => (
-            reason::HOST_OF_ANOTHER_POOL,
+            Reason::HostOfAnotherPool,
             format!(
                 "VsphereAgent {other} of another pool is for it; that pool lets its VM go, and this pool makes one then. If the \
                  VsphereAgent stays, its status says why; delete it to go on"
             ),
         ),
-        DemandReason::SelectorUnsatisfiable(why) => (reason::SELECTOR_UNSATISFIABLE, why.clone()),
-        DemandReason::Guarded(guard) => (guard.reason, guard.message.clone()),
+        DemandReason::SelectorUnsatisfiable(why) => (Reason::SelectorUnsatisfiable, why.clone()),
+        DemandReason::Guarded(guard) => (guard.reason.clone(), guard.message.clone()),
     }
 }
 

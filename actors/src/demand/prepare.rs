@@ -23,6 +23,7 @@ use crate::{
         names::ObjectKey,
         selector::{self, Labels, Unsatisfiable},
     },
+    migration::agent::is_let_go,
     ports::cluster::AgentPatch,
 };
 
@@ -236,12 +237,6 @@ fn fenced(
         role: None,
     };
     (!is_empty(&patch)).then_some(patch)
-}
-
-/// Whether the predecessor has decided to delete the VM of this Agent.
-#[must_use]
-pub fn is_let_go(agent: &Agent) -> bool {
-    agent.annotations().contains_key(CLEANUP_VM_ANNOTATION)
 }
 
 fn is_empty(patch: &AgentPatch) -> bool {

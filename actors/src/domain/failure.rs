@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use agent_forge_crds::conditions::Reason;
+
 /// What a failure means for the next try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -44,8 +46,8 @@ pub enum ErrorSource {
 pub struct ReconcileError {
     /// The side that the failure is on.
     pub side: ErrorSource,
-    /// CamelCase reason.
-    pub reason: String,
+    /// Why, as one word.
+    pub reason: Reason,
     /// Sentence, without secrets; names field and value where a field is wrong.
     pub message: String,
     /// Decides when the next try is.
@@ -54,24 +56,16 @@ pub struct ReconcileError {
 
 impl ReconcileError {
     /// A failure that only a changed input ends.
-    pub fn blocked(
-        side: ErrorSource,
-        reason: impl Into<String>,
-        message: impl Into<String>,
-    ) -> Self {
-        Self::of(side, reason.into(), message.into(), Class::Blocked)
+    pub fn blocked(side: ErrorSource, reason: Reason, message: impl Into<String>) -> Self {
+        Self::of(side, reason, message.into(), Class::Blocked)
     }
 
     /// A failure that passes.
-    pub fn transient(
-        side: ErrorSource,
-        reason: impl Into<String>,
-        message: impl Into<String>,
-    ) -> Self {
-        Self::of(side, reason.into(), message.into(), Class::Transient)
+    pub fn transient(side: ErrorSource, reason: Reason, message: impl Into<String>) -> Self {
+        Self::of(side, reason, message.into(), Class::Transient)
     }
 
-    const fn of(side: ErrorSource, reason: String, message: String, class: Class) -> Self {
+    const fn of(side: ErrorSource, reason: Reason, message: String, class: Class) -> Self {
         Self {
             side,
             reason,

@@ -2,7 +2,7 @@
 //!
 //! A new InfraEnv is given time to get its URL.
 
-use agent_forge_crds::conditions::reason;
+use agent_forge_crds::conditions::Reason;
 
 use super::of_pool::NoSource;
 use crate::{
@@ -13,38 +13,35 @@ use crate::{
 /// What is missing in the InfraEnv: the reason, when it is announced, and a sentence. `None` if the cause is not in the
 /// InfraEnv.
 #[must_use]
-pub fn lack<'a>(infra_env: &ObjectKey, no: &'a NoSource) -> Option<(&'a str, Pace, String)> {
+pub fn lack(infra_env: &ObjectKey, no: &NoSource) -> Option<(Reason, Pace, String)> {
     match no {
         NoSource::NotAllowed(_) => {
             let note = format!(
                 "InfraEnv {infra_env} is not looked for: its namespace does not admit this pool; see the condition \
                  InfraEnvAvailable"
             );
-            Some((reason::NAMESPACE_NOT_ALLOWED, Pace::NEWS, note))
+            Some((Reason::NamespaceNotAllowed, Pace::NEWS, note))
         }
         NoSource::InfraEnvNotFound => {
             let note = format!("InfraEnv {infra_env} does not exist");
-            Some((reason::INFRA_ENV_NOT_FOUND, Pace::NEWS, note))
+            Some((Reason::InfraEnvNotFound, Pace::NEWS, note))
         }
         NoSource::UrlPending => {
             let note = format!(
                 "InfraEnv {infra_env} has no status.isoDownloadURL; its own conditions may say why"
             );
-            Some((reason::ISO_URL_PENDING, Pace::once(QUIET), note))
+            Some((Reason::IsoUrlPending, Pace::once(QUIET), note))
         }
         NoSource::ImageFailed(note) => {
             let pace = Pace::once(QUIET);
-            Some((reason::IMAGE_NOT_CREATED, pace, note.clone()))
+            Some((Reason::ImageNotCreated, pace, note.clone()))
         }
-        NoSource::Invalid(t) if t.reason == INVALID_URL => {
-            Some((INVALID_URL, Pace::NEWS, t.message.clone()))
+        NoSource::Invalid(t) if t.reason == Reason::InvalidIsoUrl => {
+            Some((Reason::InvalidIsoUrl, Pace::NEWS, t.message.clone()))
         }
         NoSource::Invalid(_) => None,
     }
 }
-
-/// The URL in its status cannot be used.
-pub const INVALID_URL: &str = "InvalidISOURL";
 
 #[cfg(test)]
 mod tests {
@@ -56,7 +53,7 @@ mod tests {
         runtime::announcer::{Announcer, Due},
     };
 
-    fn invalid(reason: &str) -> NoSource {
+    fn invalid(reason: Reason) -> NoSource {
         NoSource::Invalid(ReconcileError::blocked(
             ErrorSource::Iso,
             reason,
@@ -67,7 +64,7 @@ mod tests {
     #[test]
     fn each_lack_is_said_once_and_anew_after_an_iso_was_offered() {
         let (missing, pending) = (NoSource::InfraEnvNotFound, NoSource::UrlPending);
-        let (odd, of_spec) = (invalid(INVALID_URL), invalid("InvalidSpec"));
+        let (odd, of_spec) = (invalid(Reason::InvalidIsoUrl), invalid(Reason::InvalidSpec));
         let key = ObjectKey::new("demo", "infra");
         let quiet = QUIET.as_secs();
         let mut announcer = Announcer::default();
@@ -76,7 +73,7 @@ mod tests {
                 announcer.over(&());
                 return None;
             };
-            let due = announcer.announce((), why, Duration::from_secs(second), pace);
+            let due = announcer.announce((), why.as_str(), Duration::from_secs(second), pace);
             (due == Due::Now).then_some(note)
         };
         // The time, what is missing then, and words of the Event.

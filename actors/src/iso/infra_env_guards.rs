@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use agent_forge_crds::{
-    conditions::reason,
+    conditions::Reason,
     external::{
         agent::{Agent, INFRA_ENV_LABEL},
         agent_machine::AgentMachine,
@@ -29,7 +29,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
     /// CamelCase.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// Sentence, with what a person can do.
     pub message: String,
 }
@@ -58,7 +58,7 @@ fn named(infra_env: &InfraEnv) -> String {
 fn late_binding(infra_env: &InfraEnv) -> Option<Guard> {
     let cluster = infra_env.spec.cluster_ref.as_ref()?;
     Some(Guard {
-        reason: reason::LATE_BINDING_UNAVAILABLE,
+        reason: Reason::LateBindingUnavailable,
         message: format!(
             "{} has spec.clusterRef ({}): its hosts are bound to that cluster from the start, so no VM is made; use an \
              InfraEnv without clusterRef",
@@ -72,7 +72,7 @@ fn late_binding(infra_env: &InfraEnv) -> Option<Guard> {
 #[must_use]
 pub fn gone(key: &ObjectKey) -> Guard {
     Guard {
-        reason: reason::INFRA_ENV_NOT_FOUND,
+        reason: Reason::InfraEnvNotFound,
         message: format!("InfraEnv {key} does not exist: no VM is made from an ISO of it"),
     }
 }
@@ -84,7 +84,7 @@ fn of_another(pool: &VsphereAgentPool, infra_env: &InfraEnv) -> Option<Guard> {
     let source = BootSource::read(iso.infra_env_ref.as_ref()?)?;
     let now = BootSource::of(infra_env);
     (!source.is_same(&now)).then(|| Guard {
-        reason: reason::ISO_SOURCE_CHANGED,
+        reason: Reason::IsoSourceChanged,
         message: format!(
             "the ISO on the datastore is of {source}, and the pool's is {now} now: no VM is made until that one's ISO lies there"
         ),
@@ -94,7 +94,7 @@ fn of_another(pool: &VsphereAgentPool, infra_env: &InfraEnv) -> Option<Guard> {
 fn image(infra_env: &InfraEnv) -> Option<Guard> {
     let why = infra_env.image_failure()?;
     Some(Guard {
-        reason: reason::IMAGE_NOT_CREATED,
+        reason: Reason::ImageNotCreated,
         message: image_failed(infra_env, why),
     })
 }
@@ -121,7 +121,7 @@ fn stale(pool: &VsphereAgentPool, infra_env: &InfraEnv) -> Option<Guard> {
         .and_then(|url| Some(("the ISO that it offers", other(url)?)))
         .or_else(|| Some(("the ISO on the datastore", other(lying?)?)))?;
     Some(Guard {
-        reason: reason::ISO_STALE,
+        reason: Reason::IsoStale,
         message: format!(
             "{} asks for osImageVersion {wanted}, and {where_} is of version {found}: no VM is made until they agree",
             named(infra_env)
@@ -171,7 +171,7 @@ fn defeated(
         "an AgentMachine of another tenant".to_owned()
     };
     Some(Guard {
-        reason: reason::AUTO_APPROVE_DEFEATS_FENCE,
+        reason: Reason::AutoApproveDefeatsFence,
         message: format!(
             "{} approves its Agents by itself, and {who} takes any Agent: one whose Machine goes could be chosen again, so no \
              VM is made. Switch spec.agentApproval.autoApprove off, or give that NodePool an agentLabelSelector",

@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use agent_forge_crds::conditions::Reason;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use sha2::{Digest, Sha256};
@@ -135,7 +136,7 @@ impl Meter {
             return if notes.waits_for_source {
                 ReconcileError::transient(
                     ErrorSource::Iso,
-                    "ISODownloadStalled",
+                    Reason::IsoDownloadStalled,
                     format!(
                         "the ISO's source sent nothing for {seconds} s after {done} of {length} bytes"
                     ),
@@ -143,7 +144,7 @@ impl Meter {
             } else {
                 ReconcileError::transient(
                     ErrorSource::Vsphere,
-                    "ISOUploadStalled",
+                    Reason::IsoUploadStalled,
                     format!(
                         "vCenter took nothing of the ISO for {seconds} s after {done} of {length} bytes"
                     ),
@@ -286,13 +287,13 @@ fn volume(descriptor: &[u8; SEEN]) -> Option<u64> {
 pub(super) fn not_an_iso(what: &str) -> ReconcileError {
     ReconcileError::blocked(
         ErrorSource::Iso,
-        "ISOWrongMagic",
+        Reason::IsoWrongMagic,
         format!("{what}; check what the InfraEnv's ISO URL serves"),
     )
 }
 
 fn wrong_length(what: String) -> ReconcileError {
-    ReconcileError::transient(ErrorSource::Iso, "ISOLengthMismatch", what)
+    ReconcileError::transient(ErrorSource::Iso, Reason::IsoLengthMismatch, what)
 }
 
 fn broken(e: &io::Error, done: u64) -> ReconcileError {
@@ -303,7 +304,7 @@ fn broken(e: &io::Error, done: u64) -> ReconcileError {
         Some(known) => known.clone().into(),
         None => ReconcileError::transient(
             ErrorSource::Iso,
-            "ISODownloadFailed",
+            Reason::IsoDownloadFailed,
             format!(
                 "the ISO's source broke off after {done} bytes ({:?})",
                 e.kind()
@@ -409,7 +410,7 @@ mod tests {
             }
         }
         let cut = verdict(length, 1000, (1, 21, 2048)).await.expect_err("cut");
-        assert_eq!(cut.reason, "ISOLengthMismatch");
+        assert_eq!(cut.reason, Reason::IsoLengthMismatch);
         let said = "the image is 40960 bytes, its volume descriptor says 43008: cut off";
         assert_eq!(cut.message, said);
     }
@@ -417,7 +418,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_typed_failure_of_the_source_keeps_its_reason() {
         let known = IsoError {
-            reason: "ISOTooSlow",
+            reason: "ISOTooSlow".into(),
             message: "too slow".to_owned(),
             class: crate::domain::failure::Class::Transient,
         };

@@ -41,7 +41,7 @@ mod tests;
 
 use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use agent_forge_crds::conditions::reason;
+use agent_forge_crds::conditions::Reason;
 use futures::{FutureExt, future::BoxFuture};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, rpc::CallResult};
 use tokio::{sync::watch, task::JoinSet};
@@ -166,7 +166,7 @@ async fn call<T: Send + 'static>(
 ) -> Result<T, ReconcileError> {
     let unavailable = |why: &str| {
         let message = format!("the ISO cache {why}; it is asked again");
-        ReconcileError::transient(ErrorSource::Iso, "ISOCacheUnavailable", message)
+        ReconcileError::transient(ErrorSource::Iso, Reason::IsoCacheUnavailable, message)
     };
     let queued = cache.send();
     match cache
@@ -289,7 +289,7 @@ impl IsoCacheState {
                 });
             if let FlightNews::Failed(trouble) = &news {
                 tracer::fault(&tracing::Span::current(), trouble);
-                tracing::warn!(reason = trouble.reason, error = %trouble, "ISO flight failed");
+                tracing::warn!(reason = trouble.reason.as_str(), error = %trouble, "ISO flight failed");
             }
             (ports.tell)(id, news);
         };
@@ -300,7 +300,7 @@ impl IsoCacheState {
 fn defect(message: String) -> ReconcileError {
     ReconcileError {
         side: ErrorSource::Iso,
-        reason: reason::INTERNAL_ERROR.to_owned(),
+        reason: Reason::InternalError,
         message,
         class: Class::Defect,
     }

@@ -17,7 +17,7 @@ mod tests;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    conditions::reason,
+    conditions::Reason,
     duration,
     external::infra_env::{self, InfraEnv},
     names::FORCE_ISO_REFRESH_ANNOTATION,
@@ -28,8 +28,8 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
 use sha2::{Digest, Sha256};
 
-pub use self::record::{shown, status};
-use super::{infra_env::INVALID_URL, infra_env_guards::image_failed};
+pub use self::record::status;
+use super::infra_env_guards::image_failed;
 use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},
@@ -37,9 +37,10 @@ use crate::{
     },
     iso::{
         PruneNews,
-        msg::{IsoKey, IsoState, IsoWant, ShareGroup},
+        msg::{IsoFile, IsoKey, IsoState, IsoWant, ShareGroup},
     },
-    ports::iso_source::IsoUrl,
+    migration,
+    ports::iso_source::{IsoUrl, Validators},
 };
 
 /// Where the pool's ISO is.
@@ -102,7 +103,7 @@ pub fn directory(pool: &VsphereAgentPool) -> Result<DatastorePath, ReconcileErro
     path.map_err(|e| {
         ReconcileError::blocked(
             ErrorSource::Iso,
-            reason::INVALID_SPEC,
+            Reason::InvalidSpec,
             format!("spec.iso.pathPrefix or spec.vsphere.isoDatastore: {e}"),
         )
     })
@@ -204,7 +205,7 @@ pub fn source(infra_env: Option<&InfraEnv>) -> Result<(&InfraEnv, IsoUrl), NoSou
         );
         NoSource::Invalid(ReconcileError::blocked(
             ErrorSource::Iso,
-            INVALID_URL,
+            Reason::InvalidIsoUrl,
             message,
         ))
     })?;
@@ -241,7 +242,15 @@ pub fn want(
     let inherited = || {
         let status = unforced(status)?;
         let datastore = &pool.spec.vsphere.iso_datastore;
-        record::predecessors_file(&status, datastore, &source, infra_env.created_time())
+        let theirs = migration::iso::file(&status, datastore, &source, infra_env.created_time())?;
+        Some(IsoFile {
+            sha256: theirs.sha256,
+            path: theirs.path,
+            size: theirs.size,
+            uploaded_at: theirs.uploaded_at,
+            validators: Validators::default(),
+            volatile: false,
+        })
     };
     let volatile = same_source.is_some_and(|i| i.volatile == Some(true));
     Ok(IsoWant {

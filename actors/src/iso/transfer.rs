@@ -15,6 +15,8 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use agent_forge_crds::conditions::Reason;
+
 use super::{
     Ports,
     meter::{Meter, SHORTEST, not_an_iso},
@@ -28,7 +30,7 @@ use crate::{
         names::{DatastorePath, MoRef, ObjectKey},
     },
     ports::{
-        effect::{Effect, EffectKind},
+        effect::{Effect, EffectKind, Subject},
         iso_source::{Freshness, IsoDownload, IsoUrl, Validators},
         vcenter::{Fault, VCenter, VcError, VcErrorKind},
     },
@@ -225,7 +227,7 @@ impl Site {
     }
 
     pub(super) fn effect(&self, kind: EffectKind) -> Effect {
-        Effect::new(kind, &self.pool)
+        Effect::new(kind, Subject::Pool(self.pool.clone()))
     }
 
     async fn open(
@@ -355,7 +357,7 @@ impl Site {
             }
             Some(there) => Err(ReconcileError::blocked(
                 ErrorSource::Iso,
-                "ISOFileConflict",
+                Reason::IsoFileConflict,
                 format!(
                     "{path} is there with {there} bytes, but an ISO with this digest has {size}; it is not overwritten: \
                      delete or rename that file"
@@ -415,13 +417,13 @@ async fn is_volatile(ports: &Ports, want: &IsoWant, said: &Validators) -> bool {
 }
 
 fn incomplete(what: String) -> ReconcileError {
-    ReconcileError::transient(ErrorSource::Iso, "ISOUploadIncomplete", what)
+    ReconcileError::transient(ErrorSource::Iso, Reason::IsoUploadIncomplete, what)
 }
 
 pub(super) fn bad_path(e: crate::domain::names::BadDatastorePath) -> ReconcileError {
     ReconcileError {
         side: ErrorSource::Iso,
-        reason: "InvalidPath".to_owned(),
+        reason: Reason::InvalidPath,
         message: e.to_string(),
         class: Class::Defect,
     }

@@ -7,6 +7,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use agent_forge_crds::conditions::Reason;
 use futures::{FutureExt as _, future::BoxFuture};
 use jiff::Timestamp;
 use tracing::Instrument as _;
@@ -268,7 +269,7 @@ async fn step<T>(
         let message = format!("{what}: vCenter did not answer within {} s", STEP.as_secs());
         Err(ReconcileError::transient(
             ErrorSource::Vsphere,
-            "VCenterNoAnswer",
+            Reason::VcenterNoAnswer,
             message,
         ))
     })

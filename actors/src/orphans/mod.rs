@@ -30,7 +30,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_crds::conditions::{event, reason};
+use agent_forge_crds::conditions::{Reason, event};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tracing::Instrument as _;
@@ -44,7 +44,7 @@ use crate::{
     },
     ports::{
         cluster::{Notice, Regarding},
-        effect::{Effect, EffectKind},
+        effect::{Effect, EffectKind, Subject},
         instruments::Instruments,
         slots::turns::Errand,
         vcenter::{Fault, MarkedVm, TASK_PATIENCE, TaskEnd, VCenter},
@@ -191,7 +191,7 @@ fn unending(server: &str, within: Duration) -> ReconcileError {
         "{server}: the scan for VMs that are nobody's did not end within {} s",
         within.as_secs()
     );
-    ReconcileError::transient(ErrorSource::Vsphere, reason::VCENTER_UNREACHABLE, message)
+    ReconcileError::transient(ErrorSource::Vsphere, Reason::VcenterUnreachable, message)
 }
 
 /// Forgets vCenters that no pool and no record names any more.
@@ -265,7 +265,7 @@ impl Marked {
                     "{server} shows more than {MOST_MARKED} VMs with our mark to the Secrets that lead there; no orphan is \
                      looked for on it"
                 );
-                let reason = reason::VCENTER_REPLY_UNUSABLE;
+                let reason = Reason::VcenterReplyUnusable;
                 return Err(ReconcileError::blocked(
                     ErrorSource::Vsphere,
                     reason,
@@ -369,7 +369,7 @@ async fn remove(
     let mut removed = Ok(false);
     for user in users {
         removed = remove_as(context, user, orphan, place).await;
-        let refused = |t: &ReconcileError| t.reason == reason::NO_PERMISSION;
+        let refused = |t: &ReconcileError| t.reason == Reason::NoPermission;
         if !removed.as_ref().is_err_and(refused) {
             break;
         }
@@ -401,7 +401,7 @@ async fn remove_as(
     if !judge::is_unchanged_and_ours(orphan, &shown) {
         return Ok(false);
     }
-    let gone = destroy(context, session.as_ref(), &key, orphan).await;
+    let gone = destroy(context, session.as_ref(), key, orphan).await;
     let done = matches!(gone, Ok(true));
     context.instruments.vm_operation("destroy_orphan", done);
     if !gone? {
@@ -429,12 +429,12 @@ async fn remove_as(
 async fn destroy(
     context: &Context,
     session: &dyn VCenter,
-    key: &ObjectKey,
+    key: ObjectKey,
     orphan: &Orphan,
 ) -> Result<bool, ReconcileError> {
     let moref = &orphan.vm.moref;
     let ended = {
-        let effect = Effect::new(EffectKind::Destroy, key);
+        let effect = Effect::new(EffectKind::Destroy, Subject::Vm { key, pool: None });
         let _running = context.in_flight(session.server(), effect.kind);
         match session.destroy(&effect, moref).await {
             Ok(task) => {
@@ -466,7 +466,7 @@ fn endless(orphan: &Orphan) -> ReconcileError {
         quoted(&orphan.vm.moref.id),
         TASK_PATIENCE.as_secs()
     );
-    ReconcileError::transient(ErrorSource::Vsphere, reason::VM_BUSY, message)
+    ReconcileError::transient(ErrorSource::Vsphere, Reason::VmBusy, message)
 }
 
 /// A name from vCenter as a quotation, so that no part of it looks like the operator's own text.

@@ -1,6 +1,7 @@
 //! Whole scans against a cluster and a vCenter in memory.
 
 use agent_forge_crds::{
+    conditions::Reason,
     conditions::event,
     pool::{CredentialsSecretRef, RefusedCredentials},
 };
@@ -174,7 +175,7 @@ async fn a_destroy_task_that_does_not_end_holds_up_neither_the_scan_nor_the_othe
     let scanned = tokio::time::timeout(2 * TASK_PATIENCE, scans.next()).await;
     let verdict = scanned.expect("the scan ends");
     let (reason, message) = &verdict.waiting_on[0];
-    assert_eq!(reason, reason::VM_BUSY);
+    assert_eq!(*reason, Reason::VmBusy);
     assert!(message.contains("vm-7"), "{message}");
     assert_eq!(verdict.again, Some(INTERVAL));
     let slots = scans.bench.site.with(|i| i.slots.clone()).expect("used");
@@ -185,7 +186,7 @@ async fn a_destroy_task_that_does_not_end_holds_up_neither_the_scan_nor_the_othe
     // vCenter continues the task. The VM stays known all the time, and so does another one that appears.
     scans.bench.site.with(|i| i.vms.push(lost("vm-8")));
     let verdict = scans.next().await;
-    assert_eq!(verdict.waiting_on[0].0, "TaskInProgress");
+    assert_eq!(verdict.waiting_on[0].0, Reason::TaskInProgress);
     let known = &scans.memory.known["vc.example"].vms;
     assert_eq!(known.len(), 2);
     scans.bench.site.end_task();
@@ -200,7 +201,7 @@ async fn a_vm_that_cannot_be_destroyed_keeps_no_other_one() {
     scans.next().await;
     scans.bench.site.with(|i| i.destroy_refused = Some("vm-7"));
     let verdict = scans.next().await;
-    assert_eq!(verdict.waiting_on[0].0, "NoPermission");
+    assert_eq!(verdict.waiting_on[0].0, Reason::NoPermission);
     let left = scans.bench.site.with(|i| i.vms.clone());
     assert_eq!(left.len(), 1, "vm-8 is gone");
     let said = scans.said(event::ORPHAN_VM);
@@ -345,7 +346,7 @@ async fn a_vcenter_that_does_not_answer_changes_nothing() {
     scans.next().await;
     scans.bench.site.with(|i| i.scan_fails = true);
     let verdict = scans.next().await;
-    assert_eq!(verdict.waiting_on[0].0, "VCenterUnreachable");
+    assert_eq!(verdict.waiting_on[0].0, Reason::VcenterUnreachable);
     assert_eq!(verdict.again, Some(INTERVAL));
     scans.bench.site.with(|i| i.scan_fails = false);
     scans.next().await;

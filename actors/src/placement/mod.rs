@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_crds::agent::VsphereAgent;
+use agent_forge_crds::{agent::VsphereAgent, conditions::Reason};
 
 use async_trait::async_trait;
 use kube::ResourceExt as _;
@@ -39,7 +39,7 @@ use crate::{
     ports::{
         clock::Clock,
         cluster::View,
-        effect::{Effect, EffectKey},
+        effect::{Effect, Subject},
         vcenter::{Place, PlaceRequest, VCenter},
     },
     runtime::{
@@ -91,7 +91,7 @@ pub enum PlacementMsg {
 
 /// A place that was found.
 pub struct Answered {
-    whose: EffectKey,
+    whose: Subject,
     datastore: String,
     bytes: u64,
     /// Resource pool, if placement named the host.
@@ -122,7 +122,7 @@ impl Lane {
 
     fn earlier(&self, job: &Job, pool: &PoolName) -> EarlierChoices {
         EarlierChoices {
-            reserved: self.reservations.beside(&job.effect.key),
+            reserved: self.reservations.beside(&job.effect.subject),
             hosts_named: self.hosts_named.get(pool).copied().unwrap_or(0),
         }
     }
@@ -243,7 +243,7 @@ fn begin(state: &mut PlacementState, myself: &ActorRef<PlacementMsg>, server: &s
     let search = async move {
         let placed = search::find(&*job.session, &job.effect, &job.request, &earlier).await;
         let answered = placed.as_ref().ok().map(|place| Answered {
-            whose: job.effect.key,
+            whose: job.effect.subject,
             datastore: place.datastore.1.id.clone(),
             bytes: job.request.bytes,
             host_named_in: place.host.is_some().then_some(pool),
@@ -280,7 +280,7 @@ where
     ) -> Result<Place, ReconcileError> {
         let lost = || ReconcileError {
             side: ErrorSource::Vsphere,
-            reason: "PlacementActorRestarting".to_owned(),
+            reason: Reason::PlacementActorRestarting,
             message: "the placement actor is being restarted; trying again".to_owned(),
             class: Class::Transient,
         };

@@ -2,7 +2,7 @@
 //! [`ReconcileError`] that names the field.
 
 use agent_forge_crds::{
-    conditions::reason,
+    conditions::Reason,
     pool::{Firmware as WireFirmware, VsphereAgentPool},
 };
 
@@ -17,7 +17,7 @@ use crate::{
 fn invalid(field: &str, value: &str, must: &str) -> ReconcileError {
     ReconcileError::blocked(
         ErrorSource::Vsphere,
-        reason::INVALID_SPEC,
+        Reason::InvalidSpec,
         format!("{field}: {value:?} {must}"),
     )
 }

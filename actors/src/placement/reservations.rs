@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use agent_forge_crds::agent::VsphereAgent;
 
-use crate::{domain::names::ObjectKey, ports::effect::EffectKey};
+use crate::ports::effect::Subject;
 
 /// How long a reservation outlives its last reason. By then the view shows the record, and the datastore's figures show the
 /// VM.
@@ -23,9 +23,9 @@ struct Reservation {
     at: Duration,
 }
 
-/// Reservations at one vCenter: one per VsphereAgent, by the key of its effects.
+/// Reservations at one vCenter: one per VsphereAgent, by the subject of its effects.
 #[derive(Debug, Default)]
-pub struct Reservations(BTreeMap<EffectKey, Reservation>);
+pub struct Reservations(BTreeMap<Subject, Reservation>);
 
 /// What a VsphereAgent's VM means for space.
 enum Stage<'a> {
@@ -39,7 +39,7 @@ enum Stage<'a> {
 
 impl Reservations {
     /// Reserves the space of a place that was found.
-    pub fn answered(&mut self, whose: EffectKey, datastore: String, bytes: u64, now: Duration) {
+    pub fn answered(&mut self, whose: Subject, datastore: String, bytes: u64, now: Duration) {
         let reservation = Reservation {
             datastore,
             bytes,
@@ -58,7 +58,7 @@ impl Reservations {
     ) {
         let mut before = std::mem::take(&mut self.0);
         for child in children {
-            let key = EffectKey(ObjectKey::of(child).to_string());
+            let key = Subject::vm(child);
             let old = before.remove(&key);
             let kept = match stage(child, server) {
                 Stage::Dropped => None,
@@ -79,7 +79,7 @@ impl Reservations {
 
     /// Bytes by datastore id, without those of `asking`: a VM that is placed again needs its space once.
     #[must_use]
-    pub fn beside(&self, asking: &EffectKey) -> BTreeMap<String, u64> {
+    pub fn beside(&self, asking: &Subject) -> BTreeMap<String, u64> {
         let mut reserved = BTreeMap::<String, u64>::new();
         for (_, reservation) in self.0.iter().filter(|(whose, _)| *whose != asking) {
             let bytes = reserved.entry(reservation.datastore.clone()).or_default();
@@ -119,8 +119,8 @@ mod tests {
         Duration::from_secs(n)
     }
 
-    fn key(name: &str) -> EffectKey {
-        EffectKey(ObjectKey::of(&child(name)).to_string())
+    fn key(name: &str) -> Subject {
+        Subject::vm(&child(name))
     }
 
     /// Its place is recorded.

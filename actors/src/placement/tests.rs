@@ -2,13 +2,16 @@
 
 use agent_forge_crds::{
     agent::{VmStatus, VsphereAgentStatus},
-    conditions::reason,
+    conditions::Reason,
 };
 use futures::FutureExt as _;
 
 use super::{reservations::LAG, *};
 use crate::{
-    ports::{effect::EffectKind, instruments::NoInstruments},
+    ports::{
+        effect::{EffectKind, Subject},
+        instruments::NoInstruments,
+    },
     runtime::mailbox::Mailbox,
     testing::{self, POOL, child, intent, running, told::Told, with},
     vm::testing::{Turned, hub::Hub, vcenter::Site},
@@ -61,7 +64,7 @@ impl Desk {
             let actor = Counted::new(self.actor.clone(), mailbox);
             move || Some(actor.clone())
         });
-        let effect = Effect::new(EffectKind::CreateFolder, ObjectKey::of(&child(name)));
+        let effect = Effect::new(EffectKind::CreateFolder, Subject::vm(&child(name)));
         desk.place(Arc::new(self.site.clone()), effect, request)
             .await
     }
@@ -201,7 +204,7 @@ async fn what_will_not_be_made_gives_its_space_back_at_once() {
     let desk = Desk::new(VM, 0).await;
     desk.place("a").await.expect("room");
     let full = desk.place("b").await.expect_err("no room");
-    assert_eq!(full.reason, reason::NO_DISK_SPACE);
+    assert_eq!(full.reason, Reason::NoDiskSpace);
     desk.hub.with(|o| o.others.retain(|c| c.name_any() != "a"));
     desk.place("b").await.expect("a is gone");
 }

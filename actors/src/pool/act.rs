@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentSpec},
-    conditions::reason,
+    conditions::Reason,
     external::agent_machine::AgentMachine,
     names::{
         AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, API_VERSION,
@@ -39,7 +39,7 @@ use crate::{
     lifecycle::ReleaseReason,
     ports::{
         cluster::{MetadataPatch, Precondition},
-        effect::{Effect, EffectKind},
+        effect::{Effect, EffectKind, Subject},
     },
 };
 
@@ -277,7 +277,7 @@ pub async fn perform(
     machines: &LiveMachines,
 ) -> Result<ActionOutcome, ReconcileError> {
     let cluster = context.cluster.as_ref();
-    let effect = |kind| Effect::new(kind, &s.key);
+    let effect = |kind| Effect::new(kind, Subject::Pool(s.key.clone()));
     // The pool's finalizers change only if no Secret is on record: so this pass has written no status before.
     let at = || Precondition::of(s.pool.as_ref());
     match action {
@@ -324,7 +324,7 @@ pub async fn perform(
             let at = Precondition::of(child.object.as_ref());
             cluster
                 .patch_child(
-                    &Effect::new(EffectKind::ReassignChild, &child.key),
+                    &Effect::new(EffectKind::ReassignChild, Subject::vm(&child.object)),
                     &at,
                     &patch,
                 )
@@ -357,12 +357,15 @@ pub async fn perform(
                 None => {
                     let at = Precondition::of(child.object.as_ref());
                     cluster
-                        .delete_child(&Effect::new(EffectKind::DeleteChild, &child.key), &at)
+                        .delete_child(
+                            &Effect::new(EffectKind::DeleteChild, Subject::vm(&child.object)),
+                            &at,
+                        )
                         .await?;
                     Ok(ActionOutcome::It)
                 }
                 Some(held) => {
-                    tracing::info!(child = %child.key, reason = held.reason, "not released: {}", held.message);
+                    tracing::info!(child = %child.key, reason = held.reason.as_str(), "not released: {}", held.message);
                     Ok(ActionOutcome::Held(Some(held)))
                 }
             }
@@ -499,7 +502,7 @@ async fn prove_released(
         if agent.is_claimed_or_bound() || reserved {
             return Ok(Some(Waiting {
                 subject: child.key.name.clone(),
-                reason: reason::AGENT_BOUND,
+                reason: Reason::AgentBound,
                 message: format!("Agent {key} is bound"),
             }));
         }
@@ -511,7 +514,7 @@ async fn prove_released(
 fn shown_otherwise(child: &ManagedVm, machine_state: &MachineState) -> Waiting {
     Waiting {
         subject: child.key.name.clone(),
-        reason: reason::MACHINE_STATE_UNKNOWN,
+        reason: Reason::MachineStateUnknown,
         message: match machine_state {
             MachineState::Unknown(why) => why.clone(),
             other => format!("the API server shows its Machine ({other:?}); looking again"),

@@ -130,7 +130,7 @@ impl Events<'_> {
             memory.announcer.over(&Topic::InfraEnv);
             return;
         };
-        if self.is_due(memory, Topic::InfraEnv, reason, pace) {
+        if self.is_due(memory, Topic::InfraEnv, reason.as_str(), pace) {
             self.send(true, event::INFRA_ENV_UNAVAILABLE, "EnsureISO", note);
         }
     }
@@ -157,7 +157,7 @@ impl Events<'_> {
         match &acted.result {
             Err(t) if t.class == Class::Conflict => {}
             Err(t) => {
-                if self.is_due(memory, Topic::Failure, &t.reason, Pace::NEWS) {
+                if self.is_due(memory, Topic::Failure, t.reason.as_str(), Pace::NEWS) {
                     let note = t.message.clone();
                     self.send(true, event::APPLY_PLAN_FAILED, "ApplyPlan", note);
                 }

@@ -17,7 +17,7 @@ use crate::{
     domain::{failure::ReconcileError, managed_vm::ManagedVm, names::ObjectKey},
     ports::{
         cluster::AgentPatch,
-        effect::{Effect, EffectKind},
+        effect::{Effect, EffectKind, Subject},
     },
 };
 
@@ -53,7 +53,7 @@ pub(super) async fn approve(
         });
         return Ok(ActionOutcome::Held(held));
     }
-    let effect = Effect::new(EffectKind::PrepareAgent, &s.key);
+    let effect = Effect::new(EffectKind::PrepareAgent, Subject::Pool(s.key.clone()));
     cluster.patch_agent(&effect, patch).await?;
     Ok(ActionOutcome::It)
 }

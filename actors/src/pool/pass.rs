@@ -100,14 +100,14 @@ fn verdict(
         .into_iter()
         .flatten()
         .collect();
-    let mut waiting_on: Vec<(String, String)> = troubles
+    let mut waiting_on: Vec<_> = troubles
         .iter()
         .map(|t| (t.reason.clone(), t.message.clone()))
         .collect();
     waiting_on.extend(
         plan.waiting
             .iter()
-            .map(|w| (w.reason.to_owned(), format!("{}: {}", w.subject, w.message))),
+            .map(|w| (w.reason.clone(), format!("{}: {}", w.subject, w.message))),
     );
     Verdict {
         again,

@@ -9,9 +9,9 @@
 
 mod demand;
 pub mod iso;
-mod tend;
 #[cfg(test)]
 mod tests;
+mod vm;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -20,6 +20,7 @@ use std::{
 };
 
 use agent_forge_crds::{
+    conditions::Reason,
     external::{agent::Agent, agent_machine::AgentMachine},
     names::{AGENT_MACHINE_LABEL, POOL_FINALIZER},
 };
@@ -108,7 +109,7 @@ pub struct Waiting {
     /// AgentMachine, VsphereAgent or other subject.
     pub subject: String,
     /// CamelCase reason.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// Sentence.
     pub message: String,
 }
@@ -133,12 +134,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    fn wait(
-        &mut self,
-        subject: impl Into<String>,
-        reason: &'static str,
-        message: impl Into<String>,
-    ) {
+    fn wait(&mut self, subject: impl Into<String>, reason: Reason, message: impl Into<String>) {
         self.waiting.push(Waiting {
             subject: subject.into(),
             reason,
@@ -197,7 +193,7 @@ pub fn plan(s: &Observed) -> Plan {
         demand::assign_hosts(s, &records, &mut plan)
     };
     for child in s.children.iter().filter(|c| !reassigned.contains(&c.key)) {
-        tend::plan_vm(s, child, &records, deleting, &mut plan);
+        vm::plan_vm(s, child, &records, deleting, &mut plan);
     }
     let mut actions = plan.actions.iter();
     let creating = actions.any(|a| matches!(a, Action::CreateChild { .. }));

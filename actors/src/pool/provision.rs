@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_crds::{conditions::reason, external::agent_machine::AgentMachine};
+use agent_forge_crds::{conditions::Reason, external::agent_machine::AgentMachine};
 use futures::{StreamExt as _, stream};
 use kube::ResourceExt;
 
@@ -26,7 +26,7 @@ use crate::{
     },
     ports::{
         cluster::ClusterErrorKind,
-        effect::{Effect, EffectKind},
+        effect::{Effect, EffectKind, Subject},
     },
 };
 
@@ -158,7 +158,7 @@ pub async fn create(
 ) -> Result<(), ReconcileError> {
     let child = child_object(&s.pool, am, machine, name);
     let key = ObjectKey::new(s.key.namespace.clone(), name);
-    let effect = Effect::new(EffectKind::CreateChild, &key);
+    let effect = Effect::new(EffectKind::CreateChild, Subject::vm(&child));
     match context.cluster.create_child(&effect, &child).await {
         Ok(_) => Ok(()),
         // It was created before, and the cache is late. That is right if it is for this AgentMachine.
@@ -176,7 +176,7 @@ pub async fn create(
             }
             Err(ReconcileError::blocked(
                 ErrorSource::Kubernetes,
-                reason::NAME_CONFLICT,
+                Reason::NameConflict,
                 format!(
                     "VsphereAgent {key} exists for something else; it is left alone until it is gone"
                 ),

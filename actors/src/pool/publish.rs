@@ -19,7 +19,7 @@ use crate::{
     iso::msg::IsoState,
     ports::{
         cluster::{ClusterResult, Precondition},
-        effect::{Effect, EffectKind},
+        effect::{Effect, EffectKind, Subject},
     },
     runtime::{shell::Verdict, status_writer::Publish},
 };
@@ -142,7 +142,7 @@ async fn write(
     status: VsphereAgentPoolStatus,
 ) -> ClusterResult<()> {
     let pool = memory.status.over(&s.pool);
-    let effect = Effect::new(kind, &s.key);
+    let effect = Effect::new(kind, Subject::Pool(s.key.clone()));
     let at = Precondition::of(pool.as_ref());
     let version = context.cluster.pool_status(&effect, &at, &status).await;
     memory.status.record(&pool, status, version).map(drop)

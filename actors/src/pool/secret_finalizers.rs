@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use agent_forge_crds::{
     agent::VsphereAgent,
-    conditions::reason,
+    conditions::Reason,
     names::POOL_FINALIZER,
     pool::{HeldSecret, VsphereAgentPool},
 };
@@ -21,7 +21,7 @@ use super::{Memory, observed::Observed, publish, vcenter::SESSION_PATIENCE};
 use crate::{
     context::Context,
     domain::{failure::ReconcileError, names::ObjectKey},
-    ports::effect::{Effect, EffectKind},
+    ports::effect::{Effect, EffectKind, Subject},
     sessions::secret_ref,
 };
 
@@ -141,7 +141,7 @@ pub async fn execute(
                 match hold(context, s, &secret).await {
                     Ok(held) => entry.held = held,
                     Err(t) => {
-                        if t.reason == reason::SECRET_NAMESPACE_REFUSED && *recorded {
+                        if t.reason == Reason::SecretNamespaceRefused && *recorded {
                             // Its owner no longer admits the pool. The pool cannot log in with it, so it need not stay.
                             // The entry stays until the pool no longer needs the Secret.
                             release(context, s, &secret).await?;
@@ -179,12 +179,12 @@ async fn hold(context: &Context, s: &Observed, secret: &ObjectKey) -> Result<boo
         // answers.
         let asked = context.sessions.session(secret, namespace);
         match tokio::time::timeout(SESSION_PATIENCE, asked).await {
-            Ok(Err(t)) if t.reason == reason::SECRET_NAMESPACE_REFUSED => return Err(t),
+            Ok(Err(t)) if t.reason == Reason::SecretNamespaceRefused => return Err(t),
             Ok(_) => {}
             Err(_) => return Ok(false),
         }
     }
-    let effect = Effect::new(EffectKind::HoldSecret, &s.key);
+    let effect = Effect::new(EffectKind::HoldSecret, Subject::Pool(s.key.clone()));
     let held = context
         .cluster
         .hold_secret(&effect, secret, &secret_ref::finalizer(&s.pool))
@@ -211,7 +211,7 @@ async fn release(
     s: &Observed,
     secret: &ObjectKey,
 ) -> Result<(), ReconcileError> {
-    let effect = Effect::new(EffectKind::ReleaseSecret, &s.key);
+    let effect = Effect::new(EffectKind::ReleaseSecret, Subject::Pool(s.key.clone()));
     let finalizer = secret_ref::finalizer(&s.pool);
     let released = context.cluster.release_secret(&effect, secret, &finalizer);
     Ok(released.await?)

@@ -10,7 +10,7 @@ use self::verdicts::{overall, verdicts};
 
 use agent_forge_crds::{
     WaitingOn,
-    conditions::{self, ConditionStatus, ConditionUpdate, Phase, action, reason, set_condition},
+    conditions::{self, ConditionStatus, ConditionUpdate, Phase, Reason, action, set_condition},
     pool::{
         IsoStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm, PlannedAction, RefusedCredentials,
         VsphereAgentPoolStatus,
@@ -216,10 +216,10 @@ pub fn render(
         .iter()
         .chain(&outcome.held)
         .map(|w| WaitingOn {
-            since: WaitingOn::since_of(&record.waiting_on, &w.subject, w.reason)
+            since: WaitingOn::since_of(&record.waiting_on, &w.subject, &w.reason)
                 .or_else(|| Some(now.clone())),
             subject: w.subject.clone(),
-            reason: w.reason.to_owned(),
+            reason: w.reason.clone(),
             message: w.message.clone(),
         })
         .collect();
@@ -248,7 +248,7 @@ pub fn render(
     let update = ConditionUpdate {
         type_: conditions::READY,
         status: ConditionStatus::from(ready.is_none()),
-        reason: ready.as_ref().map_or(reason::RECONCILED, |r| &r.0),
+        reason: ready.as_ref().map_or(&Reason::Reconciled, |r| &r.0),
         message: ready
             .as_ref()
             .map_or("every AgentMachine is served or being served", |r| &r.1),

@@ -207,7 +207,7 @@ pub async fn perform(
     context.tracer.place(&span, machine.under);
     let result = tracer::attempt(span.clone(), failures.of(&key), work).await;
     if let Ok(ActionOutcome::Held(why)) = &result {
-        tracer::held(&span, why.as_ref().map(|w| w.reason));
+        tracer::held(&span, why.as_ref().map(|w| &w.reason));
     }
     result
 }

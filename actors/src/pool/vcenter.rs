@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    conditions::{self, find_condition, reason},
+    conditions::{self, Reason, find_condition},
     external::infra_env::InfraEnv,
     pool::{RefusedCredentials, VsphereAgentPool},
 };
@@ -82,7 +82,7 @@ pub async fn observe_vcenter(
     let session = match asked.unwrap_or_else(|_| Err(no_answer_yet(s))) {
         Ok(session) => session,
         Err(failure) => {
-            if failure.reason == reason::INVALID_CREDENTIALS {
+            if failure.reason == Reason::InvalidCredentials {
                 let refused = context.sessions.refusal(&secret).await;
                 seen.refused = refused.or(seen.refused);
             }
@@ -151,12 +151,14 @@ fn no_answer_yet(s: &Observed) -> ReconcileError {
     let known = find_condition(conditions.unwrap_or_default(), conditions::VSPHERE_READY)
         .filter(|c| c.status == "False");
     match known {
-        Some(c) => {
-            ReconcileError::transient(ErrorSource::Vsphere, c.reason.clone(), c.message.clone())
-        }
+        Some(c) => ReconcileError::transient(
+            ErrorSource::Vsphere,
+            c.reason.as_str().into(),
+            c.message.clone(),
+        ),
         None => ReconcileError::transient(
             ErrorSource::Vsphere,
-            "VCenterNoAnswer",
+            Reason::VcenterNoAnswer,
             "vCenter has not answered yet",
         ),
     }

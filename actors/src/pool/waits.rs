@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_crds::{conditions::event, external::agent_machine::AgentMachine};
+use agent_forge_crds::{
+    conditions::Reason, conditions::event, external::agent_machine::AgentMachine,
+};
 use jiff::{SignedDuration, Timestamp};
 use kube::{Resource as _, ResourceExt};
 
@@ -35,7 +37,7 @@ pub struct Wait {
     /// Which.
     pub agent_machine: Arc<AgentMachine>,
     /// CamelCase.
-    pub reason: String,
+    pub reason: Reason,
     /// Sentence.
     pub message: String,
     /// It waits for its VM, and its VsphereAgent has the same reason in its status.
@@ -50,7 +52,7 @@ pub struct Lasted {
     /// Its uid.
     pub uid: String,
     /// CamelCase.
-    pub reason: String,
+    pub reason: Reason,
     /// First moment, wall clock.
     pub since: Timestamp,
     /// Whether it is over, and when.
@@ -68,7 +70,7 @@ pub struct Watched {
 #[derive(Clone, Debug)]
 struct UnderWay {
     agent_machine: ObjectKey,
-    reason: String,
+    reason: Reason,
     since: Timestamp,
     /// Complete pieces that were sent.
     told: i64,
@@ -123,7 +125,7 @@ impl Watched {
 
     /// Removes the waits that are over.
     fn end(&mut self, waits: &[Wait], now: Timestamp) -> Vec<Lasted> {
-        let mut reasons: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut reasons: BTreeMap<&str, &Reason> = BTreeMap::new();
         for wait in waits.iter().filter(|w| !w.of_vm) {
             let uid = wait.agent_machine.metadata.uid.as_deref();
             reasons
@@ -132,7 +134,7 @@ impl Watched {
         }
         let mut over = Vec::new();
         self.now.retain(|uid, wait| {
-            if reasons.get(uid.as_str()) == Some(&wait.reason.as_str()) {
+            if reasons.get(uid.as_str()) == Some(&&wait.reason) {
                 return true;
             }
             if now.duration_since(wait.since) >= SHORTEST {
@@ -177,7 +179,7 @@ pub fn waits(s: &Observed, plan: &Plan) -> Vec<Wait> {
             .chain(of_child)
             .min()
             .and_then(|at| plan.waiting.get(*at))
-            .map(|w| (w.reason.to_owned(), w.message.clone()));
+            .map(|w| (w.reason.clone(), w.message.clone()));
         let of_vm = || {
             let row = child?.object.status.as_ref()?.waiting_on.first()?;
             Some((row.reason.clone(), row.message.clone()))
@@ -206,7 +208,7 @@ pub fn events(
     let (mut notices, mut next) = (Vec::new(), None::<Duration>);
     for wait in waits {
         let topic = Topic::Wait(uid(wait));
-        let left = match announcer.due(topic.clone(), &wait.reason, now, Pace::OBSTACLE) {
+        let left = match announcer.due(topic.clone(), wait.reason.as_str(), now, Pace::OBSTACLE) {
             Due::Never => continue,
             Due::In(left) => left,
             Due::Now if notices.len() < AT_ONCE => {
@@ -252,10 +254,10 @@ mod tests {
         testing::{CONTROL_PLANE, World, agent_machine, condition, with},
     };
 
-    fn wait(name: &str, reason: &str) -> Wait {
+    fn wait(name: &str, reason: Reason) -> Wait {
         Wait {
             agent_machine: Arc::new(agent_machine(name)),
-            reason: reason.to_owned(),
+            reason,
             message: "a sentence".to_owned(),
             of_vm: false,
         }
@@ -288,14 +290,14 @@ mod tests {
             panic!("{waits:?} {rows:?}")
         };
         assert_eq!(
-            (one.reason.as_str(), one.of_vm),
-            ("AgentSearchFailed", false)
+            (&one.reason, one.of_vm),
+            (&Reason::AgentSearchFailed, false)
         );
         let words = ": AgentCluster demo names no ClusterDeployment";
         assert!(one.message.ends_with(words), "{one:?}");
         assert_eq!(
-            (row.subject.as_str(), row.reason),
-            ("a", "AgentSearchFailed")
+            (row.subject.as_str(), &row.reason),
+            ("a", &Reason::AgentSearchFailed)
         );
         // Nothing is expected from a paused one.
         let paused = (PAUSED_ANNOTATION.to_owned(), "true".to_owned());
@@ -307,7 +309,7 @@ mod tests {
     #[test]
     fn a_short_wait_is_not_worth_a_word_and_a_long_one_one() {
         let mut said = Announcer::default();
-        let waits = [wait("a", "IsoNotReady")];
+        let waits = [wait("a", Reason::IsoNotReady)];
         assert_eq!(events(&mut said, &waits, s(0)), (vec![], Some(QUIET)));
         let (told, _) = events(&mut said, &waits, s(30));
         let [notice] = &told[..] else {
@@ -330,7 +332,7 @@ mod tests {
     }
 
     /// Reason, first and last second of what is exported, and whether it is over.
-    type Row = (String, i64, i64, bool);
+    type Row = (Reason, i64, i64, bool);
 
     fn rows(told: Vec<Lasted>) -> Vec<Row> {
         use crate::testing::at;
@@ -352,17 +354,21 @@ mod tests {
         use crate::testing::at;
         let mut watched = Watched::default();
         let mut look = |waits: &[Wait], second| rows(watched.look(waits, at(second), |_| None));
-        let over = |reason: &str, since, end| vec![(reason.to_owned(), since, end, true)];
-        assert_eq!(look(&[wait("a", "FreeAgentFits")], 0), []);
-        assert_eq!(look(&[wait("a", "FreeAgentFits")], 5), [], "it goes on");
-        let changed = look(&[wait("a", "PoolConflict")], 9);
-        assert_eq!(changed, over("FreeAgentFits", 0, 9));
+        let over = |reason: Reason, since, end| vec![(reason, since, end, true)];
+        assert_eq!(look(&[wait("a", Reason::FreeAgentFits)], 0), []);
+        assert_eq!(
+            look(&[wait("a", Reason::FreeAgentFits)], 5),
+            [],
+            "it goes on"
+        );
+        let changed = look(&[wait("a", Reason::PoolConflict)], 9);
+        assert_eq!(changed, over(Reason::FreeAgentFits, 0, 9));
         assert_eq!(look(&[], 9), [], "too short");
         assert_eq!(look(&[], 10), []);
         // The VM's own actor exports what the VM waits for.
         let of_vm = Wait {
             of_vm: true,
-            ..wait("a", "IsoNotReady")
+            ..wait("a", Reason::IsoNotReady)
         };
         assert_eq!(look(&[of_vm], 20), []);
         assert_eq!(look(&[], 40), []);
@@ -373,10 +379,10 @@ mod tests {
         use crate::testing::at;
         let mut watched = Watched::default();
         let mut look = |second| {
-            let waits = [wait("a", "PoolConflict")];
+            let waits = [wait("a", Reason::PoolConflict)];
             rows(watched.look(&waits, at(second), |_| None))
         };
-        let lasts = |until| vec![("PoolConflict".to_owned(), 0, until, false)];
+        let lasts = |until| vec![(Reason::PoolConflict, 0, until, false)];
         for (second, told) in [
             (0, vec![]),
             (299, vec![]),
@@ -394,14 +400,14 @@ mod tests {
         use crate::testing::at;
         let mut watched = Watched::default();
         let mut look = |waits: &[Wait], second| {
-            let recorded = |w: &Wait| (w.reason == "PoolConflict").then(|| at(3));
+            let recorded = |w: &Wait| (w.reason == Reason::PoolConflict).then(|| at(3));
             rows(watched.look(waits, at(second), recorded))
         };
-        let over = |since, end| vec![("PoolConflict".to_owned(), since, end, true)];
-        assert_eq!(look(&[wait("a", "PoolConflict")], 60), []);
+        let over = |since, end| vec![(Reason::PoolConflict, since, end, true)];
+        assert_eq!(look(&[wait("a", Reason::PoolConflict)], 60), []);
         assert_eq!(look(&[], 70), over(3, 70));
         // The row still exists when it waits once more: this is another wait.
-        assert_eq!(look(&[wait("a", "PoolConflict")], 71), []);
+        assert_eq!(look(&[wait("a", Reason::PoolConflict)], 71), []);
         assert_eq!(look(&[], 80), over(71, 80));
     }
 
@@ -409,7 +415,7 @@ mod tests {
     fn the_first_process_goes_by_the_record_as_the_next_one_will() {
         use crate::testing::at;
         let (mut first, mut next) = (Watched::default(), Watched::default());
-        let waits = [wait("a", "PoolConflict")];
+        let waits = [wait("a", Reason::PoolConflict)];
         assert_eq!(first.look(&waits, at(0), |_| None), []);
         let recorded = |_: &Wait| Some(at(4));
         assert_eq!(first.look(&waits, at(5), recorded), []);
@@ -424,9 +430,9 @@ mod tests {
         let mut told = 0;
         for second in 0..600 {
             let reason = if second % 2 == 0 {
-                "VCenterNoAnswer"
+                Reason::VcenterNoAnswer
             } else {
-                "IsoNotReady"
+                Reason::IsoNotReady
             };
             told += events(&mut said, &[wait("a", reason)], s(second)).0.len();
         }
@@ -437,7 +443,7 @@ mod tests {
     fn many_that_wait_are_told_little_by_little() {
         let mut said = Announcer::default();
         let waits: Vec<Wait> = (0..100)
-            .map(|n| wait(&format!("m{n}"), "NoPermission"))
+            .map(|n| wait(&format!("m{n}"), Reason::NoPermission))
             .collect();
         events(&mut said, &waits, s(0));
         let mut told = 0;

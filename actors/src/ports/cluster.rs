@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
-    conditions::reason,
+    conditions::Reason,
     external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
     pool::{VsphereAgentPool, VsphereAgentPoolStatus},
 };
@@ -17,13 +17,13 @@ use secrecy::SecretString;
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
+        index_keys::{self, IndexKey, IndexKeys},
         names::ObjectKey,
         selector::Labels,
         tally::Tally,
         upstream::MachineFacts,
-        words::{self, Word, Words},
     },
-    ports::effect::{Effect, Held},
+    ports::effect::{Effect, Hold},
 };
 
 /// Cached reads. Cheap, synchronous, stale.
@@ -49,24 +49,24 @@ pub trait View: Send + Sync {
     fn all_agent_machines(&self) -> Vec<Arc<AgentMachine>>;
     /// Machines of a namespace, in name order.
     fn machines(&self, namespace: &str) -> Vec<Arc<MachineFacts>>;
-    /// Agents of a namespace, in name order. There may be ten thousand: to find some, ask by [`words`].
+    /// Agents of a namespace, in name order. There may be ten thousand: to find some, ask by [`index_keys`].
     fn agents(&self, namespace: &str) -> Vec<Arc<Agent>>;
-    /// The Agents that have one of these words, at one moment and in name order. This default shows the meaning. A cache
+    /// The Agents that have one of these keys, at one moment and in name order. This default shows the meaning. A cache
     /// keeps an index for it, and for the methods below.
-    fn agents_saying(&self, namespace: &str, words: &Words) -> Vec<Arc<Agent>> {
+    fn agents_with(&self, namespace: &str, keys: &IndexKeys) -> Vec<Arc<Agent>> {
         let mut all = self.agents(namespace);
-        all.retain(|agent| !words::said(agent).is_disjoint(words));
+        all.retain(|agent| !index_keys::of_agent(agent).is_disjoint(keys));
         all
     }
     /// The first Agent, in name order, that has that word and that `wanted` accepts. `wanted` must not ask the view.
     fn first_agent(
         &self,
         namespace: &str,
-        word: Word,
+        word: IndexKey,
         wanted: &dyn Fn(&Agent) -> bool,
     ) -> Option<Arc<Agent>> {
         let mut all = self
-            .agents_saying(namespace, &Words::from([word]))
+            .agents_with(namespace, &IndexKeys::from([word]))
             .into_iter();
         all.find(|agent| wanted(agent))
     }
@@ -75,16 +75,16 @@ pub trait View: Send + Sync {
         let all = self.agents(namespace);
         all.iter().map(|agent| Tally::of(agent, labels)).sum()
     }
-    /// VsphereAgents of all namespaces that ask for one of these words.
-    fn children_asking(&self, words: &Words) -> Vec<Arc<VsphereAgent>> {
+    /// VsphereAgents of all namespaces that ask for one of these keys.
+    fn children_asking(&self, keys: &IndexKeys) -> Vec<Arc<VsphereAgent>> {
         let mut all = self.all_children();
-        all.retain(|child| !words::asked_by_child(child).is_disjoint(words));
+        all.retain(|child| !index_keys::asked_by_child(child).is_disjoint(keys));
         all
     }
-    /// AgentMachines of all namespaces that ask for one of these words.
-    fn agent_machines_asking(&self, words: &Words) -> Vec<Arc<AgentMachine>> {
+    /// AgentMachines of all namespaces that ask for one of these keys.
+    fn agent_machines_asking(&self, keys: &IndexKeys) -> Vec<Arc<AgentMachine>> {
         let mut all = self.all_agent_machines();
-        all.retain(|am| !words::asked_by_agent_machine(am).is_disjoint(words));
+        all.retain(|am| !index_keys::asked_by_agent_machine(am).is_disjoint(keys));
         all
     }
     /// One InfraEnv.
@@ -118,7 +118,7 @@ pub enum ClusterErrorKind {
     /// The reply does not decode.
     Undecodable,
     /// The effect gate refused the call.
-    Held(Held),
+    Held(Hold),
 }
 
 /// A failed Kubernetes call.
@@ -138,17 +138,17 @@ pub struct ClusterError {
 impl ClusterError {
     /// CamelCase reason for conditions.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         match self.kind {
-            ClusterErrorKind::NotFound => "NotFound",
-            ClusterErrorKind::AlreadyExists => "AlreadyExists",
-            ClusterErrorKind::Conflict => "Conflict",
-            ClusterErrorKind::Forbidden => "Forbidden",
-            ClusterErrorKind::NotServed => reason::NAMESPACE_NOT_ALLOWED,
-            ClusterErrorKind::Invalid => "Invalid",
-            ClusterErrorKind::Unavailable => "APIServerUnavailable",
-            ClusterErrorKind::Undecodable => reason::INTERNAL_ERROR,
-            ClusterErrorKind::Held(_) => "EffectHeld",
+            ClusterErrorKind::NotFound => Reason::NotFound,
+            ClusterErrorKind::AlreadyExists => Reason::AlreadyExists,
+            ClusterErrorKind::Conflict => Reason::Conflict,
+            ClusterErrorKind::Forbidden => Reason::Forbidden,
+            ClusterErrorKind::NotServed => Reason::NamespaceNotAllowed,
+            ClusterErrorKind::Invalid => Reason::Invalid,
+            ClusterErrorKind::Unavailable => Reason::ApiServerUnavailable,
+            ClusterErrorKind::Undecodable => Reason::InternalError,
+            ClusterErrorKind::Held(_) => Reason::EffectHeld,
         }
     }
 
@@ -389,7 +389,7 @@ impl From<ClusterError> for ReconcileError {
     fn from(e: ClusterError) -> Self {
         Self {
             side: ErrorSource::Kubernetes,
-            reason: e.reason().to_owned(),
+            reason: e.reason(),
             message: e.to_string(),
             class: e.class(),
         }

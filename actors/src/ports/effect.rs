@@ -1,27 +1,75 @@
-//! The effect gate: every mutating call, to Kubernetes or to vCenter, is one [`Effect`] with the key of the object it is
-//! for.
+//! The effect gate: every mutating call, to Kubernetes or to vCenter, is one [`Effect`] with the [`Subject`] it is for.
 //!
 //! Guarantees: an adapter sends a mutating request only after [`Gate::admit`] allowed it. It reports the result through
-//! [`Gate::settled`]. The fault injector, the lease fence and the trace recorder all use this one interface. Reads are not
+//! [`Gate::settled`]. The fault injector, the holds and the trace recorder all use this one interface. Reads are not
 //! effects.
 
 use std::fmt;
 
+use agent_forge_crds::agent::VsphereAgent;
 use async_trait::async_trait;
 
-/// The object that an effect is for: `namespace/name` of a pool or a VsphereAgent, or the vCenter's name for effects on
-/// sessions.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EffectKey(pub String);
+use crate::domain::names::ObjectKey;
 
-impl fmt::Display for EffectKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+/// What an effect is for. It prints as `namespace/name`, or as the name of the vCenter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Subject {
+    /// A pool. Its ISO, its Secrets, and its writes to AgentMachines and Agents are part of it.
+    Pool(ObjectKey),
+    /// A VsphereAgent with its VM.
+    Vm {
+        /// The VsphereAgent.
+        key: ObjectKey,
+        /// Its pool; `None` for an orphan.
+        pool: Option<ObjectKey>,
+    },
+    /// The vCenter of a session.
+    Server(String),
+    /// A Lease, or the object that an Event is about.
+    Object(ObjectKey),
+}
+
+impl Subject {
+    /// That VsphereAgent, of the pool that it names.
+    #[must_use]
+    pub fn vm(object: &VsphereAgent) -> Self {
+        let key = ObjectKey::of(object);
+        let pool = ObjectKey::new(&key.namespace, &object.spec.pool_ref.name);
+        Self::Vm {
+            key,
+            pool: Some(pool),
+        }
     }
 }
 
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool(key) | Self::Vm { key, .. } | Self::Object(key) => key.fmt(f),
+            Self::Server(name) => f.write_str(name),
+        }
+    }
+}
+
+/// What an effect changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nature {
+    /// The status of a pool or VsphereAgent.
+    Status,
+    /// An Event.
+    Event,
+    /// A Lease.
+    Lease,
+    /// A vCenter session.
+    Session,
+    /// Any other object in Kubernetes.
+    Cluster,
+    /// A VM, a file or a folder in vCenter.
+    Vcenter,
+}
+
 macro_rules! effects {
-    ($($kind:ident $code:literal $name:literal;)*) => {
+    ($($kind:ident $code:literal $name:literal $nature:ident;)*) => {
         /// Every kind of mutating call there is. The codes (K01..., V01...) are stable: hashes of traces contain them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[allow(missing_docs)]
@@ -48,45 +96,53 @@ macro_rules! effects {
                     $(Self::$kind => $name,)*
                 }
             }
+
+            /// What it changes.
+            #[must_use]
+            pub const fn nature(self) -> Nature {
+                match self {
+                    $(Self::$kind => Nature::$nature,)*
+                }
+            }
         }
     };
 }
 
 effects! {
-    CreateChild "K01" "create_child";
-    PinSelector "K02" "pin_selector";
-    AddFinalizer "K03" "add_finalizer";
-    RecordIdentity "K04" "record_identity";
-    RecordTask "K05" "record_task";
-    RecordObservation "K06" "record_observation";
-    PrepareAgent "K07" "prepare_agent";
-    FenceAgent "K08" "fence_agent";
-    DeleteAgent "K09" "delete_agent";
-    DeleteChild "K10" "delete_child";
-    RemoveChildFinalizer "K11" "remove_child_finalizer";
-    RemovePoolFinalizer "K12" "remove_pool_finalizer";
-    PoolStatus "K13" "pool_status";
-    IsoStatus "K14" "iso_status";
-    Event "K15" "event";
-    Lease "K16" "lease";
-    ReassignChild "K17" "reassign_child";
-    HoldSecret "K18" "hold_secret";
-    ReleaseSecret "K19" "release_secret";
-    Login "V01" "login";
-    CreateVm "V02" "create";
-    AttachTags "V03" "attach_tags";
-    PowerOn "V04" "power_on";
-    PowerOff "V05" "power_off";
-    Destroy "V06" "destroy";
-    MakeDirectory "V07" "make_directory";
-    Upload "V08" "upload";
-    Publish "V09" "publish";
-    DeleteFile "V10" "delete_file";
-    Reconfigure "V11" "reconfigure";
-    Logout "V12" "logout";
-    SessionView "V13" "session_view";
-    CreateFolder "V14" "create_folder";
-    EjectIso "V15" "eject_iso";
+    CreateChild "K01" "create_child" Cluster;
+    PinSelector "K02" "pin_selector" Cluster;
+    AddFinalizer "K03" "add_finalizer" Cluster;
+    RecordIdentity "K04" "record_identity" Status;
+    RecordTask "K05" "record_task" Status;
+    RecordObservation "K06" "record_observation" Status;
+    PrepareAgent "K07" "prepare_agent" Cluster;
+    FenceAgent "K08" "fence_agent" Cluster;
+    DeleteAgent "K09" "delete_agent" Cluster;
+    DeleteChild "K10" "delete_child" Cluster;
+    RemoveChildFinalizer "K11" "remove_child_finalizer" Cluster;
+    RemovePoolFinalizer "K12" "remove_pool_finalizer" Cluster;
+    PoolStatus "K13" "pool_status" Status;
+    IsoStatus "K14" "iso_status" Status;
+    Event "K15" "event" Event;
+    Lease "K16" "lease" Lease;
+    ReassignChild "K17" "reassign_child" Cluster;
+    HoldSecret "K18" "hold_secret" Cluster;
+    ReleaseSecret "K19" "release_secret" Cluster;
+    Login "V01" "login" Session;
+    CreateVm "V02" "create" Vcenter;
+    AttachTags "V03" "attach_tags" Vcenter;
+    PowerOn "V04" "power_on" Vcenter;
+    PowerOff "V05" "power_off" Vcenter;
+    Destroy "V06" "destroy" Vcenter;
+    MakeDirectory "V07" "make_directory" Vcenter;
+    Upload "V08" "upload" Vcenter;
+    Publish "V09" "publish" Vcenter;
+    DeleteFile "V10" "delete_file" Vcenter;
+    Reconfigure "V11" "reconfigure" Vcenter;
+    Logout "V12" "logout" Session;
+    SessionView "V13" "session_view" Session;
+    CreateFolder "V14" "create_folder" Vcenter;
+    EjectIso "V15" "eject_iso" Vcenter;
 }
 
 /// One mutating call: what it is and for whom.
@@ -94,23 +150,27 @@ effects! {
 pub struct Effect {
     /// What is done.
     pub kind: EffectKind,
-    /// For which object.
-    pub key: EffectKey,
+    /// For what.
+    pub subject: Subject,
 }
 
 impl Effect {
-    /// An effect of `kind` for `key`.
-    pub fn new(kind: EffectKind, key: impl fmt::Display) -> Self {
-        Self {
-            kind,
-            key: EffectKey(key.to_string()),
-        }
+    /// An effect of `kind` for `subject`.
+    #[must_use]
+    pub const fn new(kind: EffectKind, subject: Subject) -> Self {
+        Self { kind, subject }
+    }
+
+    /// What people read when the gate holds it back. Nothing was sent.
+    #[must_use]
+    pub fn held_back(&self, hold: &Hold) -> String {
+        format!("{self} was held back: {hold}")
     }
 }
 
 impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.kind.name(), self.key)
+        write!(f, "{} ({})", self.kind.name(), self.subject)
     }
 }
 
@@ -125,14 +185,12 @@ pub enum Settled {
     Unknown,
 }
 
-/// Why the gate did not let an effect through. Nothing was sent.
+/// Who holds an effect back. It prints the reason, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{effect} was held back: {reason}")]
-pub struct Held {
-    /// The effect in question.
-    pub effect: Effect,
-    /// Which part refused it and why, in a sentence.
-    pub reason: String,
+pub enum Hold {
+    /// This process does not lead, or its Lease has too little time left for the call.
+    #[error("{0}")]
+    Lease(String),
 }
 
 /// The one interface that all mutating calls pass.
@@ -141,8 +199,8 @@ pub trait Gate: Send + Sync {
     /// May this effect run now?
     ///
     /// # Errors
-    /// [`Held`] says why not; the caller must not send the request.
-    async fn admit(&self, effect: &Effect) -> Result<(), Held>;
+    /// [`Hold`] says why not; the caller must not send the request.
+    async fn admit(&self, effect: &Effect) -> Result<(), Hold>;
 
     /// Reports the end of an admitted effect.
     fn settled(&self, effect: &Effect, outcome: Settled);

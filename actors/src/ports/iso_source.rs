@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
+use agent_forge_crds::conditions::Reason;
 use async_trait::async_trait;
 
 use super::vcenter::ByteStream;
-use crate::{
-    domain::failure::{Class, ErrorSource, ReconcileError},
-    ports::effect::Held,
-};
+use crate::domain::failure::{Class, ErrorSource, ReconcileError};
 
 /// URL of an ISO. It carries a bearer token, so it never prints whole.
 #[derive(Clone, PartialEq, Eq)]
@@ -180,21 +178,11 @@ pub struct IsoDownload {
 #[error("{message}")]
 pub struct IsoError {
     /// CamelCase reason for conditions.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// One sentence for people, without the URL's token.
     pub message: String,
     /// What it means for the next try.
     pub class: Class,
-}
-
-impl From<Held> for IsoError {
-    fn from(held: Held) -> Self {
-        Self {
-            reason: "EffectHeld",
-            message: held.to_string(),
-            class: Class::Transient,
-        }
-    }
 }
 
 /// Downloads ISOs.
@@ -226,7 +214,7 @@ impl From<IsoError> for ReconcileError {
     fn from(e: IsoError) -> Self {
         Self {
             side: ErrorSource::Iso,
-            reason: e.reason.to_owned(),
+            reason: e.reason,
             message: e.message,
             class: e.class,
         }

@@ -1,6 +1,7 @@
 //! Takes spans of known identity, and places work under them. Live spans belong to `tracing`. This port adds what `tracing`
 //! cannot express: ids, recorded times, and a parent from another process.
 
+use agent_forge_crds::conditions::Reason;
 use jiff::Timestamp;
 use tracing::{Instrument as _, Span};
 
@@ -87,8 +88,8 @@ pub fn fault(span: &Span, trouble: &ReconcileError) {
 
 /// Marks `span`: its work was not done, because a live read spoke against it. Without a reason the object changed since the
 /// plan.
-pub fn held(span: &Span, reason: Option<&str>) {
-    let reason = reason.unwrap_or("Outdated");
+pub fn held(span: &Span, reason: Option<&Reason>) {
+    let reason = reason.map_or("Outdated", Reason::as_str);
     span.in_scope(|| tracing::debug!(target: SPAN_EVENTS, reason, "held"));
 }
 

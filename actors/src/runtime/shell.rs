@@ -14,6 +14,7 @@
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
+use agent_forge_crds::conditions::Reason;
 use futures::{FutureExt, future::BoxFuture};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use serde::Serialize;
@@ -35,7 +36,7 @@ pub struct Verdict {
     /// The pass failed in this way.
     pub failure: Option<Class>,
     /// Why nothing more was done: reason and sentence.
-    pub waiting_on: Vec<(String, String)>,
+    pub waiting_on: Vec<(Reason, String)>,
 }
 
 /// The work of one actor.
@@ -91,7 +92,7 @@ pub struct Description {
     /// Failures in a row.
     pub failures: u32,
     /// Why nothing more was done: reason and sentence.
-    pub waiting_on: Vec<(String, String)>,
+    pub waiting_on: Vec<(Reason, String)>,
 }
 
 /// Actor behaviour around a [`Worker`].

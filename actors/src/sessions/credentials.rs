@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use agent_forge_crds::conditions::reason;
+use agent_forge_crds::conditions::Reason;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
@@ -29,11 +29,11 @@ pub enum BadCredentials {
 impl BadCredentials {
     /// The reason for conditions. A missing key has the same reason as a missing Secret.
     #[must_use]
-    pub const fn reason(&self) -> &'static str {
+    pub const fn reason(&self) -> Reason {
         match self {
-            Self::Missing(_) => reason::SECRET_NOT_FOUND,
-            Self::Server(BadServer::NotAllowed(_)) => reason::VCENTER_NOT_ALLOWED,
-            Self::Server(BadServer::Malformed(_)) | Self::Thumbprint => reason::INVALID_CREDENTIALS,
+            Self::Missing(_) => Reason::SecretNotFound,
+            Self::Server(BadServer::NotAllowed(_)) => Reason::VcenterNotAllowed,
+            Self::Server(BadServer::Malformed(_)) | Self::Thumbprint => Reason::InvalidCredentials,
         }
     }
 }
@@ -123,8 +123,8 @@ mod tests {
             bad.expect_err(server)
         };
         let (none, not_allowed) = (told("ftp://vc"), told("127.0.0.1"));
-        assert_eq!(none.reason(), reason::INVALID_CREDENTIALS);
-        assert_eq!(not_allowed.reason(), reason::VCENTER_NOT_ALLOWED);
+        assert_eq!(none.reason(), Reason::InvalidCredentials);
+        assert_eq!(not_allowed.reason(), Reason::VcenterNotAllowed);
         for said in [none.to_string(), not_allowed.to_string()] {
             assert!(said.contains("\"server\""), "{said}");
         }

@@ -1,6 +1,6 @@
 //! The identity of a login: credentials without their secrets. Pure.
 
-use agent_forge_crds::conditions::reason;
+use agent_forge_crds::conditions::Reason;
 use sha2::{Digest as _, Sha256};
 
 use super::refusals::{Door, LOCKOUT, MOST, Rest};
@@ -84,8 +84,8 @@ impl Login {
     #[must_use]
     pub fn told(&self, secret: &ObjectKey, rest: Rest) -> ReconcileError {
         let reason = match rest {
-            Rest::Refused { .. } => reason::INVALID_CREDENTIALS,
-            Rest::Limited { .. } => reason::LOGIN_LIMITED,
+            Rest::Refused { .. } => Reason::InvalidCredentials,
+            Rest::Limited { .. } => Reason::LoginLimited,
         };
         let message = self.said(&format!("Secret {secret}"), "", rest);
         ReconcileError::blocked(ErrorSource::Vsphere, reason, message)

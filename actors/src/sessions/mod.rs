@@ -24,7 +24,7 @@ pub mod users;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use agent_forge_crds::{Time, conditions::reason, pool::RefusedCredentials};
+use agent_forge_crds::{Time, conditions::Reason, pool::RefusedCredentials};
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -45,7 +45,7 @@ use crate::{
     ports::{
         clock::Clock,
         cluster::{Cluster, SecretVersion, View},
-        effect::{Effect, EffectKind},
+        effect::{Effect, EffectKind, Subject},
         instruments::Instruments,
         sessions::Sessions,
         vcenter::{Connector, Credentials, Fault, VCenter, VcError, VcErrorKind, VcResult},
@@ -282,14 +282,17 @@ pub async fn log_out_everywhere(connector: &dyn Connector) {
 }
 
 async fn log_out(session: &Session) {
-    let effect = Effect::new(EffectKind::Logout, session.server());
+    let effect = Effect::new(
+        EffectKind::Logout,
+        Subject::Server(session.server().to_owned()),
+    );
     session.logout(&effect).await;
 }
 
 fn leaving() -> ReconcileError {
     ReconcileError {
         side: ErrorSource::Vsphere,
-        reason: "SessionActorRestarting".to_owned(),
+        reason: Reason::SessionActorRestarting,
         message: "the process ends, its sessions are being closed".to_owned(),
         class: Class::Transient,
     }
@@ -355,7 +358,7 @@ async fn read(args: &SessionArgs, secret: &ObjectKey) -> Result<Seen, ReconcileE
     let Some(found) = args.cluster.secret(secret).await? else {
         let missing = ReconcileError::blocked(
             ErrorSource::Vsphere,
-            reason::SECRET_NOT_FOUND,
+            Reason::SecretNotFound,
             format!(
                 "Secret {secret} does not exist; create it with keys server, username and password"
             ),
@@ -494,7 +497,7 @@ where
     ) -> Result<Session, ReconcileError> {
         let lost = |why: &str| ReconcileError {
             side: ErrorSource::Vsphere,
-            reason: "SessionActorRestarting".to_owned(),
+            reason: Reason::SessionActorRestarting,
             message: format!("the session actor {why}; trying again"),
             class: Class::Transient,
         };

@@ -1,7 +1,7 @@
 //! Which Secret holds a pool's credentials, and whether that Secret allows the pool.
 
 use agent_forge_crds::{
-    conditions::reason,
+    conditions::Reason,
     names::{ALLOW_POOLS_FROM_ANNOTATION, CREDENTIALS_FINALIZER_PREFIX},
     pool::{CredentialsSecretRef, HeldSecret, VsphereAgentPool},
 };
@@ -46,7 +46,7 @@ pub fn admit(
     }
     Err(ReconcileError::blocked(
         ErrorSource::Vsphere,
-        reason::SECRET_NAMESPACE_REFUSED,
+        Reason::SecretNamespaceRefused,
         format!(
             "spec.vsphere.credentialsSecretRef: Secret {secret} does not exist, or does not admit pools of namespace \
              {namespace:?}; annotate it with {ALLOW_POOLS_FROM_ANNOTATION}: {namespace}, or put a Secret into the pool's \
@@ -73,7 +73,7 @@ pub fn secret_at(
     if namespace != own && bounded && !allowed_namespaces.iter().any(|n| n == namespace) {
         return Err(ReconcileError::blocked(
             ErrorSource::Vsphere,
-            reason::SECRET_NAMESPACE_REFUSED,
+            Reason::SecretNamespaceRefused,
             format!(
                 "spec.vsphere.credentialsSecretRef.namespace: {namespace:?} is neither the pool's own namespace nor among \
                  --secret-namespaces of the operator; put the Secret into the pool's namespace"

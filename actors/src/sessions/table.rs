@@ -220,6 +220,7 @@ impl<S: Clone> Table<S> {
 
 #[cfg(test)]
 mod tests {
+    use agent_forge_crds::conditions::Reason;
     use secrecy::SecretString;
 
     use super::*;
@@ -291,7 +292,8 @@ mod tests {
 
     #[test]
     fn a_session_is_outdated_when_the_last_secret_holds_other_bytes_and_nobody_works_with_it() {
-        let away = ReconcileError::blocked(ErrorSource::Kubernetes, "Unreachable", "no answer");
+        let away =
+            ReconcileError::blocked(ErrorSource::Kubernetes, "Unreachable".into(), "no answer");
         let failed = |e: fn(ReconcileError) -> Resolved<u8>| e(away.clone());
         let ends: [(&str, Resolved<u8>, bool); 6] = [
             ("the same bytes", Resolved::Session(1, login("old")), false),
@@ -329,8 +331,11 @@ mod tests {
     fn everybody_has_the_answer_to_a_changed_secret_within_thirty_seconds() {
         let key = ObjectKey::new("ns", "secret");
         let period = crate::runtime::backoff::SLOW_PROBE.as_secs() * 7 / 6 + 1;
-        let missing =
-            ReconcileError::blocked(ErrorSource::Vsphere, "SecretNotFound", "it is not there");
+        let missing = ReconcileError::blocked(
+            ErrorSource::Vsphere,
+            Reason::SecretNotFound,
+            "it is not there",
+        );
         let wrong = [refused("old"), Resolved::Unusable(missing)];
         let changes = (100..200).flat_map(|changed| wrong.each_ref().map(|w| (changed, w)));
         for (changed, wrong) in changes {

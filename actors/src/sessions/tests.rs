@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use agent_forge_crds::Time;
+use agent_forge_crds::{Time, conditions::Reason};
 use secrecy::SecretString;
 
 use super::{
@@ -230,7 +230,7 @@ async fn a_password_changed_in_vcenter_is_told_as_one_that_was_wrong_from_the_st
     assert_eq!(refused(&actor, "one").await, told_first);
     for name in ["one", "two", "three"] {
         let told = refused(&actor, name).await;
-        assert_eq!(told.reason, reason::INVALID_CREDENTIALS);
+        assert_eq!(told.reason, Reason::InvalidCredentials);
         for named in ["vc.example", "\"u\"", &format!("demo/{name};")] {
             assert!(told.message.contains(named), "{named}: {told}");
         }
@@ -340,18 +340,18 @@ async fn a_secret_that_lacks_a_key_is_told_as_missing_and_one_with_a_bad_value_a
     let set = |key: &str, value: &str| bench.set(key, value);
     set("thumbprint", "abc");
     let told = refused(&actor, "one").await;
-    assert_eq!(told.reason, reason::INVALID_CREDENTIALS);
+    assert_eq!(told.reason, Reason::InvalidCredentials);
     assert!(told.message.contains("\"thumbprint\""), "{told}");
     set("username", "");
     set("thumbprint", "");
     let told = refused(&actor, "two").await;
-    assert_eq!(told.reason, reason::SECRET_NOT_FOUND);
+    assert_eq!(told.reason, Reason::SecretNotFound);
     for named in ["demo/two", "\"username\""] {
         assert!(told.message.contains(named), "{named}: {told}");
     }
     bench.hub.with(|o| o.secret = None);
     let told = refused(&actor, "three").await;
-    assert_eq!(told.reason, reason::SECRET_NOT_FOUND);
+    assert_eq!(told.reason, Reason::SecretNotFound);
     assert_eq!(bench.knocks(), 0);
 }
 
@@ -364,7 +364,7 @@ async fn a_secret_that_cannot_be_used_is_looked_at_again_and_again() {
     let held = bench.hub.with(|o| o.secret.take());
     for _ in 0..8 {
         let told = refused(&actor, "one").await;
-        assert_eq!(told.reason, reason::SECRET_NOT_FOUND);
+        assert_eq!(told.reason, Reason::SecretNotFound);
         bench.clock.turn(table::REFUSED_LOOK);
     }
     bench.hub.with(|o| o.secret = held);
@@ -372,7 +372,7 @@ async fn a_secret_that_cannot_be_used_is_looked_at_again_and_again() {
     for looks in 1..=8 {
         for _ in 0..3 {
             let told = refused(&actor, "one").await;
-            assert_eq!(told.reason, reason::UNTRUSTED_CERTIFICATE);
+            assert_eq!(told.reason, Reason::UntrustedCertificate);
         }
         assert_eq!(bench.knocks(), looks, "one look for all who ask at once");
         bench.clock.turn(table::REFUSED_LOOK);
@@ -429,7 +429,7 @@ async fn other_bytes_in_other_secrets_are_tried_twice_and_told_when_the_next_tim
     }
     assert_eq!(bench.knocks(), 3, "the good one, and two guesses");
     let told = refused(&actor, "guess-19").await;
-    assert_eq!(told.reason, reason::LOGIN_LIMITED);
+    assert_eq!(told.reason, Reason::LoginLimited);
     let next = jiff::SignedDuration::from_secs(600);
     let next = began.checked_add(next).expect("a time").to_string();
     for named in [next.as_str(), "\"u\"", "vc.example", "demo/guess-19"] {
@@ -481,7 +481,7 @@ async fn a_secret_of_another_namespace_has_to_admit_the_pool() {
     };
     let told = ask_from(&actor, "one", "tenant").await.err();
     let told = told.expect("refused");
-    assert_eq!(told.reason, reason::SECRET_NAMESPACE_REFUSED);
+    assert_eq!(told.reason, Reason::SecretNamespaceRefused);
     for named in ["demo/one", "\"tenant\"", "allow-pools-from: tenant"] {
         assert!(told.message.contains(named), "{named}: {told}");
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agent_forge_crds::conditions::Reason;
 use async_trait::async_trait;
 use ractor::ActorRef;
 
@@ -47,7 +48,7 @@ impl IsoDesk {
             Ok(ractor::rpc::CallResult::Success(actor)) => Ok(actor),
             _ => Err(ReconcileError {
                 side: ErrorSource::Iso,
-                reason: "ISOCacheRestarting".to_owned(),
+                reason: Reason::IsoCacheRestarting,
                 message: "the ISO cache is being restarted; trying again".to_owned(),
                 class: Class::Transient,
             }),

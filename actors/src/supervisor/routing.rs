@@ -12,11 +12,11 @@ use kube::ResourceExt;
 use crate::{
     demand::{agents_home, classify},
     domain::{
+        index_keys::{self, IndexKeys},
         managed_vm::recorded_machine,
         names::ObjectKey,
         selector::Labels,
         tally::Tally,
-        words::{self, Words},
     },
     iso::msg::IsoKey,
     ports::cluster::View,
@@ -89,8 +89,8 @@ impl fmt::Display for ActorKey {
 pub struct AgentNews {
     /// Which.
     pub key: ObjectKey,
-    /// Its words before and now. The words of a free Agent are only here if they changed.
-    pub words: Words,
+    /// Its index keys before and now. Those of a free Agent are only here if they changed.
+    pub keys: IndexKeys,
     /// Labels that it had or has, if they change which pools count it.
     pub counted: Vec<Labels>,
 }
@@ -101,8 +101,8 @@ impl AgentNews {
     pub fn between(key: ObjectKey, old: Option<&Agent>, new: Option<&Agent>) -> Self {
         let both = [old, new];
         let states = || both.into_iter().flatten();
-        let mut said: Words = states().flat_map(words::identities).collect();
-        let [was, is] = both.map(|a| a.map(words::offers).unwrap_or_default());
+        let mut said: IndexKeys = states().flat_map(index_keys::identities).collect();
+        let [was, is] = both.map(|a| a.map(index_keys::offers).unwrap_or_default());
         if was != is {
             said.extend(was);
             said.extend(is);
@@ -115,7 +115,7 @@ impl AgentNews {
         };
         Self {
             key,
-            words: said,
+            keys: said,
             counted,
         }
     }
@@ -236,13 +236,13 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
 fn concerned_by(news: &AgentNews, view: &dyn View) -> Vec<(ActorKey, &'static str)> {
     let namespace = &news.key.namespace;
     let (mut vms, mut near) = (Vec::new(), BTreeSet::new());
-    for child in view.children_asking(&news.words) {
+    for child in view.children_asking(&news.keys) {
         let key = ObjectKey::of(child.as_ref());
         let pool = ObjectKey::new(&key.namespace, &child.spec.pool_ref.name);
         vms.push((pool.clone(), ActorKey::Vm(key)));
         near.insert(pool);
     }
-    let machines = view.agent_machines_asking(&news.words);
+    let machines = view.agent_machines_asking(&news.keys);
     let mut out = Vec::new();
     for pool in view.pools() {
         let key = ObjectKey::of(pool.as_ref());

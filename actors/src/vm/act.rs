@@ -18,7 +18,7 @@ use std::{
 
 use agent_forge_crds::{
     agent::{VmStatus, VsphereAgent, VsphereAgentStatus},
-    conditions::reason,
+    conditions::Reason,
     pool::VsphereAgentPool,
 };
 
@@ -43,7 +43,7 @@ use crate::{
     },
     ports::{
         cluster::Precondition,
-        effect::{Effect, EffectKind},
+        effect::{Effect, EffectKind, Subject},
         vcenter::{Place, TaskRef, VCenter},
     },
     sessions::secret_ref,
@@ -151,7 +151,7 @@ struct Executor<'a> {
 
 impl Executor<'_> {
     fn effect(&self, kind: EffectKind) -> Effect {
-        Effect::new(kind, &self.observed.child.key)
+        Effect::new(kind, Subject::vm(&self.observed.child.object))
     }
 
     fn at(&self) -> Precondition {
@@ -241,9 +241,9 @@ impl Executor<'_> {
             (None, None) => return Err(defect("neither the record nor a pool names credentials")),
         };
         let reached = Reached::by(session.as_ref());
-        reached
-            .judged(&vm, by_record)
-            .map_err(|why| ReconcileError::blocked(ErrorSource::Vsphere, "ServerMismatch", why))?;
+        reached.judged(&vm, by_record).map_err(|why| {
+            ReconcileError::blocked(ErrorSource::Vsphere, Reason::ServerMismatch, why)
+        })?;
         // A step that asks twice gets the same vCenter.
         let _ = self.reached.set(reached);
         Ok(session)
@@ -302,7 +302,7 @@ impl Executor<'_> {
 fn defect(message: &str) -> ReconcileError {
     ReconcileError {
         side: ErrorSource::Kubernetes,
-        reason: reason::INTERNAL_ERROR.to_owned(),
+        reason: Reason::InternalError,
         message: message.to_owned(),
         class: Class::Defect,
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agent_forge_crds::{
     agent::VmStatus,
-    conditions::{reason, vm_reason},
+    conditions::Reason,
     external::agent::{Agent, BOUND},
     names::REPLACE_ANNOTATION,
 };
@@ -23,13 +23,13 @@ use crate::domain::{
 };
 
 /// Concerns that are sent as an Event on the VsphereAgent. If an AgentMachine waits, it gets the Event as well.
-pub const TOLD: [&str; 6] = [
-    reason::MAC_DIFFERS,
-    reason::AGENT_MISSING,
-    reason::AGENT_STUCK,
-    reason::AGENT_DISCONNECTED,
-    reason::AGENT_VALIDATIONS_FAILING,
-    reason::REPLACE_REFUSED,
+pub const TOLD: [Reason; 6] = [
+    Reason::MacDiffers,
+    Reason::AgentMissing,
+    Reason::AgentStuck,
+    Reason::AgentDisconnected,
+    Reason::AgentValidationsFailing,
+    Reason::ReplaceRefused,
 ];
 
 /// What keeps the VM from becoming or staying a node although no step failed.
@@ -38,20 +38,20 @@ pub fn concern(known: &Known<'_>, vm: &VmStatus) -> Option<Obstacle> {
     if *known.machine_state != MachineState::Alive || known.child.deleting {
         return None;
     }
-    let said = |reason: &str, message: String| {
+    let said = |reason, message| {
         Some(Obstacle {
             subject: subject(&known.child.key),
-            reason: reason.to_owned(),
+            reason,
             message,
         })
     };
     let serves = known.agent.is_some_and(Agent::is_claimed_or_bound);
     if let Some(doubt) = known.doubt.filter(|_| !serves) {
-        return said(doubt.reason, doubt.message.clone());
+        return said(doubt.reason.clone(), doubt.message.clone());
     }
     if known.asked && (known.bound || known.served) {
         return said(
-            reason::REPLACE_REFUSED,
+            Reason::ReplaceRefused,
             format!(
                 "the annotation {REPLACE_ANNOTATION} asks for another VM, and the Agent of this one serves a Machine, or did: it \
                  is not replaced. Delete the Machine, or take the annotation off"
@@ -61,7 +61,7 @@ pub fn concern(known: &Known<'_>, vm: &VmStatus) -> Option<Obstacle> {
     match known.candidate {
         Some(agent) if agent.is_claimed_or_bound() => {
             if let Ok(why) = stuck(agent, known.now) {
-                return said(reason::AGENT_STUCK, why);
+                return said(Reason::AgentStuck, why);
             }
             let identity = known.child.identity.as_ref()?;
             let differs = agent_runs_on(agent, identity) == AgentMatch::Partly(Misfit::Mac);
@@ -70,7 +70,7 @@ pub fn concern(known: &Known<'_>, vm: &VmStatus) -> Option<Obstacle> {
         }
         Some(agent) => unclaimable(known, vm, agent),
         None if !known.any_agent && known.served => said(
-            reason::AGENT_MISSING,
+            Reason::AgentMissing,
             format!(
                 "the Agent of this VM served a Machine and is gone; the VM is left alone, for it may be a node. {} Delete the \
                  Machine to replace it",
@@ -84,15 +84,15 @@ pub fn concern(known: &Known<'_>, vm: &VmStatus) -> Option<Obstacle> {
             ),
         ),
         None if known.lost == Some(Lost::Gone) => said(
-            reason::AGENT_MISSING,
+            Reason::AgentMissing,
             format!(
                 "the Agent of this VM registered and was deleted before it served: no other one comes before the guest boots \
                  again. {}",
                 replaced(known, vm)
             ),
         ),
-        None if vm.reason.as_deref() == Some(vm_reason::AGENT_DISCOVERY_EXPIRED) => said(
-            vm_reason::AGENT_DISCOVERY_EXPIRED,
+        None if vm.reason == Some(Reason::AgentDiscoveryExpired) => said(
+            Reason::AgentDiscoveryExpired,
             format!(
                 "VM {} ({}, MAC {}) runs, and no Agent with its identity has registered in time: look at its console (does it boot the ISO?), its network (DHCP, DNS, the way to the assisted service) and the InfraEnv",
                 vm.name,
@@ -118,7 +118,7 @@ pub fn wakes(known: &Known<'_>, vm: &VmStatus) -> Option<Duration> {
     });
     let agent = agent.flatten().and_then(|d| Duration::try_from(d).ok());
     // A replaced network card is looked for again.
-    let differs = concern(known, vm).is_some_and(|o| o.reason == reason::MAC_DIFFERS);
+    let differs = concern(known, vm).is_some_and(|o| o.reason == Reason::MacDiffers);
     let card = differs.then_some(MISSING_PROBE);
     let due = lost
         .into_iter()
@@ -140,17 +140,17 @@ fn replaced(known: &Known<'_>, vm: &VmStatus) -> String {
 
 /// The concern for a free Agent that no Machine can claim.
 fn unclaimable(known: &Known<'_>, vm: &VmStatus, agent: &Agent) -> Option<Obstacle> {
-    let said = |reason: &str, message: String| {
+    let said = |reason, message| {
         Some(Obstacle {
             subject: subject(&known.child.key),
-            reason: reason.to_owned(),
+            reason,
             message,
         })
     };
     let (name, state) = (agent.name_any(), agent.state());
     if known.lost == Some(Lost::Disconnected) {
         return said(
-            reason::AGENT_DISCONNECTED,
+            Reason::AgentDisconnected,
             format!(
                 "Agent {name} is in state {state:?}: the service does not hear from its guest any more, and nobody can claim it. \
                  Look at the VM's console and its network. {}",
@@ -160,7 +160,7 @@ fn unclaimable(known: &Known<'_>, vm: &VmStatus, agent: &Agent) -> Option<Obstac
     }
     if known.lost.is_none() && lost::is_abandoned(agent) {
         return said(
-            reason::AGENT_DISCONNECTED,
+            Reason::AgentDisconnected,
             format!(
                 "Agent {name} is in state {state:?}: the service does not hear from its guest any more, and nobody can claim it. \
                  Its VM has served before, so it is not replaced: delete its Machine"
@@ -169,7 +169,7 @@ fn unclaimable(known: &Known<'_>, vm: &VmStatus, agent: &Agent) -> Option<Obstac
     }
     let why = lost::failing(agent, known.now).ok()?;
     said(
-        reason::AGENT_VALIDATIONS_FAILING,
+        Reason::AgentValidationsFailing,
         format!(
             "Agent {name} is in state {state:?} and cannot be claimed: {}. Mend what its conditions and status.validationsInfo say",
             if why.is_empty() {

@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     agent::VmStatus,
-    conditions::{Phase, vm_reason},
+    conditions::{Phase, Reason},
     external::agent::{Agent, CONNECTED, VALIDATED},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -90,7 +90,7 @@ pub fn candidate<'a>(child: &ManagedVm, possible: &'a [Arc<Agent>]) -> Option<&'
 /// The record says, in one way or another, that the VM's Agent was bound once.
 #[must_use]
 pub fn was_bound(vm: &VmStatus) -> bool {
-    let missing = vm.reason.as_deref() == Some(vm_reason::AGENT_MISSING);
+    let missing = vm.reason == Some(Reason::AgentMissing);
     match &vm.phase {
         Some(Phase::Bound | Phase::Released) => true,
         Some(Phase::Orphaned) => missing,

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     agent::{Milestone, VmStatus, VsphereAgent, VsphereAgentStatus},
-    conditions::reason,
+    conditions::Reason,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -159,7 +159,7 @@ impl Refused {
 pub struct Busy {
     call: EffectKind,
     /// CamelCase.
-    reason: &'static str,
+    reason: Reason,
     /// Sentence.
     why: String,
     /// When (monotonic) it was first met.
@@ -180,7 +180,7 @@ impl Busy {
 
     /// `call` no longer waits for its task, or is not tried again while another task runs.
     #[must_use]
-    pub fn for_long(call: EffectKind, reason: &'static str, why: String, now: Duration) -> Self {
+    pub fn for_long(call: EffectKind, reason: Reason, why: String, now: Duration) -> Self {
         Self {
             call,
             reason,
@@ -197,7 +197,7 @@ impl Busy {
         let Some(before) = before else {
             return Self {
                 for_long: false,
-                ..Self::for_long(call, reason::VM_BUSY, why, now)
+                ..Self::for_long(call, Reason::VmBusy, why, now)
             };
         };
         let for_long = before.for_long || now.saturating_sub(before.since) >= Self::SHORT;
@@ -205,7 +205,7 @@ impl Busy {
         let (reason, why) = if before.call == call {
             (before.reason, before.why)
         } else {
-            (reason::VM_BUSY, why)
+            (Reason::VmBusy, why)
         };
         Self {
             call,
@@ -226,7 +226,7 @@ impl Busy {
     /// The failure that people see, from its begin until it is over.
     #[must_use]
     pub fn trouble(&self) -> ReconcileError {
-        ReconcileError::transient(ErrorSource::Vsphere, self.reason, &self.why)
+        ReconcileError::transient(ErrorSource::Vsphere, self.reason.clone(), &self.why)
     }
 
     /// The call that still rests, and for how long.
@@ -235,7 +235,7 @@ impl Busy {
         let left = Self::REST.saturating_sub(now.saturating_sub(self.at));
         (self.for_long && !left.is_zero()).then_some(Resting {
             call: self.call,
-            reason: self.reason,
+            reason: &self.reason,
             why: &self.why,
             left,
         })

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
-    conditions::{Phase, event, reason},
+    conditions::{Phase, Reason, event},
 };
 use kube::ResourceExt;
 
@@ -156,8 +156,8 @@ fn rests(
     } = step
     {
         announce_hold(context, observed, memory, reason, message);
-        memory.look_again_at([reason::RIVAL_AGENTS, reason::VM_SUSPENDED].contains(reason));
-        outcome.hold(&observed.child.key, reason, message.clone(), *again);
+        memory.look_again_at([Reason::RivalAgents, Reason::VmSuspended].contains(reason));
+        outcome.hold(&observed.child.key, reason.clone(), message.clone(), *again);
     }
     matches!(step, Step::Hold { .. } | Step::Settled)
 }
@@ -211,7 +211,7 @@ async fn carry_out(
 fn endless(step: &Step) -> ReconcileError {
     ReconcileError {
         side: ErrorSource::Kubernetes,
-        reason: reason::INTERNAL_ERROR.to_owned(),
+        reason: Reason::InternalError,
         message: format!("{step:?} is decided again and again without effect"),
         class: Class::Defect,
     }
@@ -239,16 +239,16 @@ fn announce_hold(
     context: &Context,
     observed: &Observed,
     memory: &mut Memory,
-    hold: &'static str,
+    hold: &Reason,
     message: &str,
 ) {
     let news = match hold {
-        reason::AGENT_BOUND | reason::MACHINE_STATE_UNKNOWN if observed.child.deleting => {
+        Reason::AgentBound | Reason::MachineStateUnknown if observed.child.deleting => {
             Some((event::AGENT_DELETE_DEFERRED, "DeleteAgent"))
         }
-        reason::MACHINE_VANISHED_PAUSED => Some((event::AGENT_DELETE_DEFERRED, "DeleteAgent")),
-        event::POOL_NOT_FOUND => Some((event::POOL_NOT_FOUND, "ProvideHost")),
-        reason::VM_INACCESSIBLE => Some((event::VSPHERE_TROUBLE, "LookUpVM")),
+        Reason::MachineVanishedPaused => Some((event::AGENT_DELETE_DEFERRED, "DeleteAgent")),
+        Reason::PoolNotFound => Some((event::POOL_NOT_FOUND, "ProvideHost")),
+        Reason::VmInaccessible => Some((event::VSPHERE_TROUBLE, "LookUpVM")),
         _ => None,
     };
     let Some((event, action)) = news else {
@@ -256,7 +256,7 @@ fn announce_hold(
         return;
     };
     let (now, announcer) = (context.clock.monotonic(), &mut memory.announcer);
-    if announcer.announce(Topic::Hold, hold, now, Pace::NEWS) == Due::Now {
+    if announcer.announce(Topic::Hold, hold.as_str(), now, Pace::NEWS) == Due::Now {
         notify(context, observed, event, action, message);
     }
 }
@@ -269,14 +269,14 @@ fn announce_vcenter(
     memory: &mut Memory,
     outcome: &mut Outcome,
 ) {
-    let of_vm = |o: &&Obstacle| o.subject == VSPHERE && !AWAY.contains(&o.reason.as_str());
+    let of_vm = |o: &&Obstacle| o.subject == VSPHERE && !AWAY.contains(&o.reason);
     let Some(obstacle) = outcome.obstacle.as_ref().filter(of_vm) else {
         memory.announcer.over(&Topic::Vcenter);
         return;
     };
     let (reason, message) = (&obstacle.reason, &obstacle.message);
     let (now, announcer) = (context.clock.monotonic(), &mut memory.announcer);
-    match announcer.announce(Topic::Vcenter, reason, now, Pace::OBSTACLE) {
+    match announcer.announce(Topic::Vcenter, reason.as_str(), now, Pace::OBSTACLE) {
         Due::Now => {
             let words = format!("{reason}: {message}");
             notify(
@@ -300,12 +300,12 @@ fn announce_host(
     rendered: &VsphereAgentStatus,
 ) -> Option<Duration> {
     let first = rendered.waiting_on.first();
-    let Some(row) = first.filter(|w| concern::TOLD.contains(&w.reason.as_str())) else {
+    let Some(row) = first.filter(|w| concern::TOLD.contains(&w.reason)) else {
         announcer.over(&Topic::Host);
         return None;
     };
     let now = context.clock.monotonic();
-    match announcer.announce(Topic::Host, &row.reason, now, Pace::OBSTACLE) {
+    match announcer.announce(Topic::Host, row.reason.as_str(), now, Pace::OBSTACLE) {
         Due::Now => {
             let words = format!("{}: {}", row.reason, row.message);
             notify(
@@ -388,11 +388,11 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn hold(&mut self, key: &ObjectKey, reason: &str, message: String, again: Option<Duration>) {
+    fn hold(&mut self, key: &ObjectKey, reason: Reason, message: String, again: Option<Duration>) {
         self.again = again;
         self.obstacle = Some(Obstacle {
             subject: subject(key),
-            reason: reason.to_owned(),
+            reason,
             message,
         });
     }

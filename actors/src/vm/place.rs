@@ -90,7 +90,7 @@ pub fn read(vm: &VmStatus) -> Option<Place> {
 
 #[cfg(test)]
 mod tests {
-    use agent_forge_crds::pool::CleanupPolicy;
+    use agent_forge_crds::{conditions::Reason, pool::CleanupPolicy};
 
     use super::*;
     use crate::{
@@ -159,7 +159,7 @@ mod tests {
             generation: Some(1),
             trouble: ReconcileError {
                 side: ErrorSource::Vsphere,
-                reason: "NoDiskSpace".to_owned(),
+                reason: Reason::NoDiskSpace,
                 message: "full".to_owned(),
                 class,
             },

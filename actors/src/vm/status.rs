@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent_forge_crds::{
     WaitingOn,
     agent::{Milestone, VmStatus, VsphereAgentStatus},
-    conditions::{self, ConditionStatus, ConditionUpdate, Phase, reason, set_condition, vm_reason},
+    conditions::{self, ConditionStatus, ConditionUpdate, Phase, Reason, set_condition},
     external::agent::{self as agent_wire, Agent},
     pool::CleanupPolicy,
 };
@@ -84,7 +84,7 @@ pub struct Obstacle {
     /// Subject, for `waitingOn`.
     pub subject: String,
     /// CamelCase.
-    pub reason: String,
+    pub reason: Reason,
     /// Sentence.
     pub message: String,
 }
@@ -99,40 +99,40 @@ pub fn prepared(agent: &Agent, child: &ManagedVm) -> bool {
 }
 
 /// Phase and reason.
-fn phase(known: &Known<'_>, vm: &VmStatus) -> (Phase, &'static str) {
+fn phase(known: &Known<'_>, vm: &VmStatus) -> (Phase, Reason) {
     let bound = known.agent.is_some_and(Agent::is_claimed_or_bound);
     let was_bound = lost::was_bound(vm);
     if *known.machine_state == MachineState::Leaving && known.agent.is_some() {
-        return (Phase::Released, vm_reason::MACHINE_DELETING);
+        return (Phase::Released, Reason::MachineDeleting);
     }
     if *known.machine_state == MachineState::Gone || known.child.deleting {
-        return (Phase::Released, vm_reason::MACHINE_DELETED);
+        return (Phase::Released, Reason::MachineDeleted);
     }
     if bound {
-        return (Phase::Bound, vm_reason::AGENT_BOUND);
+        return (Phase::Bound, Reason::AgentBound);
     }
     if let Some(agent) = known.agent {
         return match (was_bound, prepared(agent, known.child)) {
-            (_, true) => (Phase::Available, vm_reason::AGENT_PREPARED),
-            (true, false) => (Phase::Released, vm_reason::AGENT_RELEASED),
-            (false, false) => (Phase::Available, vm_reason::AGENT_AVAILABLE),
+            (_, true) => (Phase::Available, Reason::AgentPrepared),
+            (true, false) => (Phase::Released, Reason::AgentReleased),
+            (false, false) => (Phase::Available, Reason::AgentAvailable),
         };
     }
     if vm.agent_ref.is_some() && (was_bound || known.served) {
-        return (Phase::Orphaned, vm_reason::AGENT_MISSING);
+        return (Phase::Orphaned, Reason::AgentMissing);
     }
     if known.child.adopted {
-        return (Phase::Provisioning, vm_reason::VM_ADOPTED);
+        return (Phase::Provisioning, Reason::VmAdopted);
     }
     let expired = vm
         .discovery_deadline
         .as_ref()
         .is_some_and(|d| d.0 <= known.discovery_time);
     match (vm.bios_uuid.is_some(), vm.power_state.as_deref()) {
-        (_, Some("poweredOn")) if expired => (Phase::Orphaned, vm_reason::AGENT_DISCOVERY_EXPIRED),
-        (_, Some("poweredOn")) => (Phase::Provisioning, vm_reason::AGENT_NOT_DISCOVERED),
-        (true, _) => (Phase::Provisioning, vm_reason::VM_CREATE_PENDING),
-        (false, _) => (Phase::Provisioning, vm_reason::CREATE_REQUESTED),
+        (_, Some("poweredOn")) if expired => (Phase::Orphaned, Reason::AgentDiscoveryExpired),
+        (_, Some("poweredOn")) => (Phase::Provisioning, Reason::AgentNotDiscovered),
+        (true, _) => (Phase::Provisioning, Reason::VmCreatePending),
+        (false, _) => (Phase::Provisioning, Reason::CreateRequested),
     }
 }
 
@@ -165,13 +165,13 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
         vm.last_transition_time = Some(now.clone());
     }
     vm.phase = Some(phase);
-    vm.reason = Some(reason.to_owned());
+    vm.reason = Some(reason);
     vm.agent_lost_since = match known.lost {
         Some(_) => vm.agent_lost_since.or_else(|| Some(now.clone())),
         None => None,
     };
     let attached = known.tagged.is_some() && vm.moref.as_deref() == known.tagged;
-    let failed = |reason: &str| reason == reason::TAGGING_FAILED;
+    let failed = |reason: &Reason| *reason == Reason::TaggingFailed;
     if attached || !known.wants_tags {
         vm.tags_missing = None;
     } else if known.obstacle.is_some_and(|o| failed(&o.reason))
@@ -247,17 +247,13 @@ fn ready(
 ) {
     let created = vm.moref.is_some() || vm.power_state.is_some();
     let (holds, reason, message) = match concern {
-        Some(o) => (false, o.reason.as_str(), o.message.as_str()),
+        Some(o) => (false, &o.reason, o.message.as_str()),
         None if created => (
             true,
-            conditions::reason::VM_CREATED,
+            &Reason::VmCreated,
             "the VM exists and is as it should be",
         ),
-        None => (
-            false,
-            vm_reason::VM_CREATE_PENDING,
-            "the VM is being created",
-        ),
+        None => (false, &Reason::VmCreatePending, "the VM is being created"),
     };
     let update = ConditionUpdate {
         type_: conditions::READY,

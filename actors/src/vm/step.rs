@@ -28,7 +28,7 @@ mod tests;
 
 use std::time::Duration;
 
-use agent_forge_crds::conditions::reason;
+use agent_forge_crds::conditions::Reason;
 
 pub use self::{
     build::boots_disk_first,
@@ -65,7 +65,7 @@ pub fn next(f: &Facts<'_>) -> Step {
     let step = unmet(f).err().unwrap_or(Step::Settled);
     let refused = f.pool.refused.filter(|_| adds_a_host(f, &step));
     if let Some(refused) = refused {
-        return hold(reason::NAMESPACE_NOT_ALLOWED, refused, None);
+        return hold(Reason::NamespaceNotAllowed, refused, None);
     }
     let resting = step.call().and_then(|call| rests(f, call));
     resting.unwrap_or(step)
@@ -117,10 +117,10 @@ fn rests(f: &Facts<'_>, call: EffectKind) -> Option<Step> {
         return None;
     }
     let again = resting.left.min(MISSING_PROBE);
-    Some(hold(resting.reason, resting.why, Some(again)))
+    Some(hold(resting.reason.clone(), resting.why, Some(again)))
 }
 
-fn hold(reason: &'static str, message: impl Into<String>, again: Option<Duration>) -> Step {
+fn hold(reason: Reason, message: impl Into<String>, again: Option<Duration>) -> Step {
     Step::Hold {
         reason,
         message: message.into(),

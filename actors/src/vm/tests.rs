@@ -22,7 +22,7 @@ mod trouble;
 use std::time::Duration;
 
 use agent_forge_crds::{
-    conditions::{Phase, event},
+    conditions::{Phase, Reason, event},
     external::{ForeignCondition, agent::INSTALLED},
     names::AGENT_FINALIZER,
     pool::{CleanupPolicy, CredentialsSecretRef, IsoSpec},
@@ -76,7 +76,7 @@ async fn a_full_datastore_is_left_for_another_once_nothing_is_proven_to_be_there
         i.creates = [VcErrorKind::Fault(Fault::NoDiskSpace("full".to_owned()))].into();
     });
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some("NoDiskSpace"));
+    assert_eq!(bench.waits_on(), Some(Reason::NoDiskSpace));
     let first = bench.vm();
     // The next attempt waits for the rest, and the status names that all the time.
     bench.turn(Duration::from_secs(10));
@@ -85,7 +85,7 @@ async fn a_full_datastore_is_left_for_another_once_nothing_is_proven_to_be_there
     bench.turn(Duration::from_secs(10));
     let reads = bench.site.with(|i| i.reads);
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some("NoDiskSpace"));
+    assert_eq!(bench.waits_on(), Some(Reason::NoDiskSpace));
     bench.until(Bench::is_on).await;
     assert!(bench.site.with(|i| i.reads) >= reads + 2, "two proofs");
     let second = bench.vm();
@@ -116,7 +116,7 @@ async fn a_mended_spec_moves_a_vm_that_does_not_exist_yet() {
     });
     bench.site.with(|i| i.creates = [wrong].into());
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some("InvalidArgument"));
+    assert_eq!(bench.waits_on(), Some(Reason::InvalidArgument));
     bench.hub.with(|o| {
         let pool = o.pool.as_mut().expect("pool");
         pool.spec.vsphere.network = "Other".to_owned();
@@ -154,7 +154,7 @@ async fn a_guest_id_that_vcenter_does_not_know_is_named_with_its_field() {
         .site
         .with(|i| i.creates = [refused("configSpec.guestId")].into());
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some("InvalidArgument"));
+    assert_eq!(bench.waits_on(), Some(Reason::InvalidArgument));
     let named = "spec.vsphere.guestID: \"rhel99_64Guest\"";
     assert!(said(&bench).contains(named), "{}", said(&bench));
     // A fault that belongs to no field of the spec is reported as vCenter words it.
@@ -163,7 +163,7 @@ async fn a_guest_id_that_vcenter_does_not_know_is_named_with_its_field() {
         .site
         .with(|i| i.creates = [refused("configSpec.files")].into());
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some("InvalidArgument"));
+    assert_eq!(bench.waits_on(), Some(Reason::InvalidArgument));
     assert!(!said(&bench).contains("spec."), "{}", said(&bench));
 }
 
@@ -193,7 +193,7 @@ async fn a_create_that_is_refused_does_not_make_up_for_one_that_was_lost() {
         .site
         .with(|i| i.creates = [VcErrorKind::NoAnswer, refused()].into());
     bench.until(|b| b.times(E::CreateVm) == 2).await;
-    assert_eq!(bench.waits_on().as_deref(), Some("NoPermission"));
+    assert_eq!(bench.waits_on(), Some(Reason::NoPermission));
     let reads = bench.site.with(|i| i.reads);
     release(&bench);
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
@@ -243,7 +243,7 @@ async fn a_folder_that_cannot_be_seen_proves_nothing() {
     });
     bench.restart();
     bench
-        .until(|b| b.waits_on().as_deref() == Some("FolderNotVisible"))
+        .until(|b| b.waits_on() == Some(Reason::FolderNotVisible))
         .await;
     let finalizers = bench.child().finalizers().to_vec();
     assert_eq!(finalizers, [AGENT_FINALIZER]);
@@ -363,7 +363,7 @@ async fn an_eject_that_does_not_end_is_given_up_and_tried_again() {
         status.conditions.push(installed);
     });
     bench.site.with(|i| i.eject_hangs = true);
-    let failed = bench.until(|b| b.waits_on().as_deref() == Some("EjectFailed"));
+    let failed = bench.until(|b| b.waits_on() == Some(Reason::EjectFailed));
     tokio::time::timeout(60 * MINUTE, failed)
         .await
         .expect("a pass ends");
@@ -409,7 +409,7 @@ async fn a_vm_without_agent_is_replaced_by_one_of_another_identity() {
         .with(|o| o.notices.iter().any(|n| n.reason == event::VM_GIVEN_UP));
     assert!(said);
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some("ReplacementResting"));
+    assert_eq!(bench.waits_on(), Some(Reason::ReplacementResting));
     assert_eq!(bench.times(E::CreateVm), 1, "it rests first");
     bench.turn(MINUTE);
     bench.until(Bench::is_on).await;
@@ -428,7 +428,7 @@ async fn after_some_replacements_a_person_decides() {
         bench.until(Bench::is_on).await;
     }
     expire(&mut bench).await;
-    assert_eq!(bench.waits_on().as_deref(), Some("ReplacementsExhausted"));
+    assert_eq!(bench.waits_on(), Some(Reason::ReplacementsExhausted));
     for _ in 0..100 {
         bench.turn(MINUTE);
         bench.pass().await;
@@ -486,7 +486,7 @@ async fn an_agent_that_registered_while_its_vm_went_goes_before_the_finalizer() 
                 bench.turn(MINUTE);
                 bench.pass().await;
             }
-            assert_eq!(bench.waits_on().as_deref(), Some("AgentBound"));
+            assert_eq!(bench.waits_on(), Some(Reason::AgentBound));
             assert_eq!((bench.times(E::PowerOff), agents_deleted(&bench)), (0, 0));
             bench.hub.with(|o| o.unseen_agents.remove(0));
         }
@@ -567,7 +567,7 @@ async fn a_guest_with_a_name_is_replaced_by_whoever_switched_it_on_and_by_nobody
         expire(&mut bench).await;
         assert_eq!(bench.times(E::PowerOff), usize::from(!restarted));
         if restarted {
-            assert_eq!(bench.waits_on().as_deref(), Some("AgentDiscoveryExpired"));
+            assert_eq!(bench.waits_on(), Some(Reason::AgentDiscoveryExpired));
             bench.turn(MINUTE * 600);
             bench.pass().await;
             assert_eq!(bench.times(E::PowerOff), 0);
@@ -617,7 +617,7 @@ async fn a_serving_vm_that_is_gone_is_said_and_never_made_anew() {
     bench.memory.seen = Ownership::Absent { proofs: 1 };
     bench.site.with(|i| i.vms.clear());
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some("VMMissing"));
+    assert_eq!(bench.waits_on(), Some(Reason::VmMissing));
     bench.turn(MINUTE);
     bench.pass().await;
     assert_eq!(bench.times(E::CreateVm), 1);
@@ -633,13 +633,13 @@ async fn a_taken_name_costs_one_create_until_it_is_free() {
         i.names_are_unique = true;
     });
     bench
-        .until(|b| b.waits_on().as_deref() == Some("NameConflict"))
+        .until(|b| b.waits_on() == Some(Reason::NameConflict))
         .await;
     let told = bench.hub.with(|o| o.effects.len());
     for _ in 0..120 {
         bench.turn(Duration::from_secs(31));
         bench.pass().await;
-        assert_eq!(bench.waits_on().as_deref(), Some("NameConflict"));
+        assert_eq!(bench.waits_on(), Some(Reason::NameConflict));
     }
     assert_eq!(bench.times(E::CreateVm), 1);
     assert_eq!(bench.hub.with(|o| o.effects.len()), told, "a write");
@@ -656,12 +656,12 @@ async fn a_deletion_goes_on_once_somebody_has_removed_what_could_not_be_proven()
     release(&bench);
     bench.restart();
     bench
-        .until(|b| b.waits_on().as_deref() == Some("OwnershipUnproven"))
+        .until(|b| b.waits_on() == Some(Reason::OwnershipUnproven))
         .await;
     for _ in 0..10 {
         bench.turn(MINUTE);
         bench.pass().await;
-        assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
+        assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven));
     }
     assert_eq!((bench.times(E::PowerOff), bench.times(E::Destroy)), (0, 0));
     bench.site.with(|i| i.vms.clear());
@@ -681,7 +681,7 @@ async fn a_vm_that_was_given_up_and_served_all_the_same_goes_with_its_machine_on
         bench.turn(MINUTE);
         bench.pass().await;
     }
-    assert_eq!(bench.waits_on().as_deref(), Some("AgentBound"));
+    assert_eq!(bench.waits_on(), Some(Reason::AgentBound));
     for restarted in [false, true] {
         if restarted {
             bench.restart();
@@ -691,7 +691,7 @@ async fn a_vm_that_was_given_up_and_served_all_the_same_goes_with_its_machine_on
             bench.turn(MINUTE);
             bench.pass().await;
         }
-        assert_eq!(bench.waits_on().as_deref(), Some("AgentBound"));
+        assert_eq!(bench.waits_on(), Some(Reason::AgentBound));
         assert_eq!(bench.times(E::PowerOff), 0);
     }
     release(&bench);
@@ -716,7 +716,7 @@ async fn an_agent_that_only_its_agent_machine_names_holds_its_vm() {
         bench.turn(MINUTE);
         bench.pass().await;
     }
-    assert_eq!(bench.waits_on().as_deref(), Some("AgentBound"));
+    assert_eq!(bench.waits_on(), Some(Reason::AgentBound));
     assert_eq!(bench.times(E::PowerOff), 0);
 }
 
@@ -741,7 +741,7 @@ async fn a_node_whose_agent_and_record_are_deleted_runs_until_its_machine_is_gon
         });
         for _ in 0..5 {
             bench.pass().await;
-            assert_eq!(bench.waits_on().as_deref(), Some("MachineRemains"));
+            assert_eq!(bench.waits_on(), Some(Reason::MachineRemains));
             bench.turn(MINUTE);
         }
         assert_eq!((bench.times(E::PowerOff), bench.times(E::Destroy)), (0, 0));
@@ -764,7 +764,7 @@ async fn a_taken_name_holds_no_deletion_back() {
         i.names_are_unique = true;
     });
     bench
-        .until(|b| b.waits_on().as_deref() == Some("NameConflict"))
+        .until(|b| b.waits_on() == Some(Reason::NameConflict))
         .await;
     release(&bench);
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;

@@ -26,7 +26,7 @@ use crate::{
     iso::of_pool,
     ports::{
         cluster::ClusterResult,
-        effect::{Effect, EffectKind},
+        effect::{Effect, EffectKind, Subject},
         tracer,
         vcenter::PowerState,
     },
@@ -140,7 +140,10 @@ pub async fn publish(
     memory: &mut Memory,
 ) -> ClusterResult<()> {
     let span = span_under_phase(context, observed, memory, "vm.publish");
-    let effect = Effect::new(EffectKind::RecordObservation, &observed.child.key);
+    let effect = Effect::new(
+        EffectKind::RecordObservation,
+        Subject::vm(&observed.child.object),
+    );
     let write = pass::write(context, &effect, &observed.child.object, status, memory);
     let result = write.instrument(span.clone()).await;
     if result.is_err() {

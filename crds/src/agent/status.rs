@@ -3,7 +3,7 @@
 
 use super::timeline::{MAX_TIMELINE_ROWS, Milestone};
 use crate::WaitingOn;
-use crate::conditions::Phase;
+use crate::conditions::{Phase, Reason};
 use crate::pool::{CleanupPolicy, CredentialsSecretRef, MAX_WAITING_ROWS, OwnedVm, VM_SOURCES};
 use crate::schema;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -162,7 +162,8 @@ pub struct VmStatus {
     pub phase: Option<Phase>,
     /// Why it stands there, as one word for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub reason: Option<Reason>,
     /// When the phase last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,

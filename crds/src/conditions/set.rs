@@ -3,6 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
+use super::Reason;
+
 /// Longest message that the schema of a condition accepts, in characters.
 const MAX_MESSAGE: usize = 32768;
 
@@ -41,8 +43,8 @@ pub struct ConditionUpdate<'a> {
     pub type_: &'a str,
     /// Whether it holds.
     pub status: ConditionStatus,
-    /// CamelCase word, never empty; see [`super::reason`].
-    pub reason: &'a str,
+    /// Why, as one word.
+    pub reason: &'a Reason,
     /// Sentence for people; may be empty. It is cut at 32768 characters, the limit of the schema.
     pub message: &'a str,
     /// The `metadata.generation` that was observed.
@@ -61,7 +63,7 @@ pub fn set_condition(
     let wanted = |last_transition_time| Condition {
         type_: update.type_.to_owned(),
         status: update.status.as_str().to_owned(),
-        reason: update.reason.to_owned(),
+        reason: update.reason.to_string(),
         message: update.message.chars().take(MAX_MESSAGE).collect(),
         observed_generation: update.observed_generation,
         last_transition_time,

@@ -1,7 +1,7 @@
 //! Status of a pool.
 
 use crate::WaitingOn;
-use crate::conditions::Phase;
+use crate::conditions::{Phase, Reason};
 use crate::schema;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -264,7 +264,8 @@ pub struct OwnedVm {
     pub phase: Option<Phase>,
     /// Why it stands there, as one word for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub reason: Option<Reason>,
     /// When the phase last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,

@@ -2,7 +2,7 @@
 
 use agent_forge_crds::agent::VmStatus;
 use agent_forge_crds::conditions::{
-    ConditionStatus, ConditionUpdate, Phase, READY, find_condition, is_true, reason, set_condition,
+    ConditionStatus, ConditionUpdate, Phase, READY, Reason, find_condition, is_true, set_condition,
 };
 use agent_forge_crds::{Time, conditions};
 
@@ -14,7 +14,7 @@ fn ready(status: ConditionStatus, message: &str) -> ConditionUpdate<'_> {
     ConditionUpdate {
         type_: READY,
         status,
-        reason: reason::RECONCILED,
+        reason: &Reason::Reconciled,
         message,
         observed_generation: Some(1),
     }

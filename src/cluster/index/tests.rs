@@ -5,8 +5,8 @@ use std::sync::Arc;
 use agent_forge_actors::{
     domain::{
         identity::BiosUuid,
+        index_keys::{self, IndexKeys},
         upstream::MachineFacts,
-        words::{self, Words},
     },
     ports::cluster::View,
 };
@@ -175,17 +175,17 @@ fn keys<K: kube::ResourceExt>(all: Vec<Arc<K>>) -> Vec<ObjectKey> {
 
 fn compare(rng: &mut Rng, view: &dyn View, plain: &dyn View) {
     let (child, am, agent) = (child(rng), agent_machine(rng), agent(rng));
-    let words: Words = words::asked_by_child(&child)
+    let words: IndexKeys = index_keys::asked_by_child(&child)
         .into_iter()
-        .chain(words::asked_by_agent_machine(&am))
-        .chain(words::said(&agent))
+        .chain(index_keys::asked_by_agent_machine(&am))
+        .chain(index_keys::of_agent(&agent))
         .filter(|_| rng.bool())
         .collect();
     let selector = am.spec.agent_label_selector.as_ref();
     let labels = selector
         .and_then(|s| s.match_labels.clone())
         .unwrap_or_default();
-    let free = words::Word::free_for(&am);
+    let free = index_keys::IndexKey::free_for(&am);
     let wanted = |a: &Agent| {
         labels
             .iter()
@@ -193,7 +193,7 @@ fn compare(rng: &mut Rng, view: &dyn View, plain: &dyn View) {
     };
     for namespace in NAMESPACES {
         let both = [view, plain];
-        let [one, other] = both.map(|v| keys(v.agents_saying(namespace, &words)));
+        let [one, other] = both.map(|v| keys(v.agents_with(namespace, &words)));
         assert_eq!(one, other);
         let first = both.map(|v| v.first_agent(namespace, free, &wanted));
         let [one, other] = first.map(|a| keys(a.into_iter().collect()));
@@ -231,7 +231,7 @@ fn the_index_finds_what_going_through_all_finds() {
 #[test]
 fn a_count_that_nobody_asks_for_is_given_up_and_made_anew() {
     let reads = Reads {
-        words: |_: &u8| Words::new(),
+        keys: |_: &u8| IndexKeys::new(),
         tally: |_, _| Tally { all: 1, bound: 0 },
     };
     let index = Index::new(reads);

@@ -1,6 +1,10 @@
 //! Tests: every query of an alert or a dashboard uses families and labels that exist.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::{BTreeSet, HashSet},
+    fs,
+    path::PathBuf,
+};
 
 use agent_forge_actors::{
     ports::{
@@ -10,7 +14,7 @@ use agent_forge_actors::{
     },
     supervisor::routing::ActorKey,
 };
-use agent_forge_crds::conditions::{self, Phase, reason};
+use agent_forge_crds::conditions::{self, Phase, Reason};
 
 use super::{
     MOMENTS, OUTCOMES, STATES,
@@ -19,72 +23,66 @@ use super::{
 
 /// Reasons of VsphereReady that do not come from a vCenter call. Among them are the reasons with which a VsphereAgent
 /// waits for vCenter; its pool's condition repeats those.
-const OWN_REASONS: [&str; 14] = [
-    reason::SECRET_NOT_FOUND,
-    reason::SECRET_NAMESPACE_REFUSED,
-    "SessionActorRestarting",
-    "PlacementActorRestarting",
-    "ServerMismatch",
-    "FolderNotVisible",
-    reason::VM_FOLDER_DELETED,
-    reason::INVALID_SPEC,
-    "VMMissing",
-    reason::VM_BUSY,
-    "MACPending",
-    "ISOUploadStalled",
-    reason::TAGGING_FAILED,
-    reason::EJECT_FAILED,
+const OWN_REASONS: [Reason; 14] = [
+    Reason::SecretNotFound,
+    Reason::SecretNamespaceRefused,
+    Reason::SessionActorRestarting,
+    Reason::PlacementActorRestarting,
+    Reason::ServerMismatch,
+    Reason::FolderNotVisible,
+    Reason::VmFolderDeleted,
+    Reason::InvalidSpec,
+    Reason::VmMissing,
+    Reason::VmBusy,
+    Reason::MacPending,
+    Reason::IsoUploadStalled,
+    Reason::TaggingFailed,
+    Reason::EjectFailed,
 ];
 /// Reasons that concern one object. They mean neither that vCenter is unreachable nor that it refuses access. The alert
 /// AgentForgePoolNotReady covers them.
-const OF_ONE_OBJECT: [&str; 27] = [
-    "ManagedObjectNotFound",
-    "DuplicateName",
-    "AlreadyExists",
-    "FileNotFound",
-    "FileLocked",
-    reason::NO_DISK_SPACE,
-    reason::INSUFFICIENT_RESOURCES,
-    "InvalidPowerState",
-    "TaskInProgress",
-    "ConcurrentAccess",
-    "RequestCanceled",
-    "InvalidArgument",
-    reason::VSPHERE_OBJECT_NOT_FOUND,
-    reason::VCENTER_REPLY_UNUSABLE,
-    "EffectHeld",
-    "SessionActorRestarting",
-    "PlacementActorRestarting",
-    "ServerMismatch",
-    "FolderNotVisible",
-    reason::VM_FOLDER_DELETED,
-    reason::INVALID_SPEC,
-    "VMMissing",
-    reason::VM_BUSY,
-    "MACPending",
-    "ISOUploadStalled",
-    reason::TAGGING_FAILED,
-    reason::EJECT_FAILED,
+const OF_ONE_OBJECT: [Reason; 27] = [
+    Reason::ManagedObjectNotFound,
+    Reason::DuplicateName,
+    Reason::AlreadyExists,
+    Reason::FileNotFound,
+    Reason::FileLocked,
+    Reason::NoDiskSpace,
+    Reason::InsufficientResources,
+    Reason::InvalidPowerState,
+    Reason::TaskInProgress,
+    Reason::ConcurrentAccess,
+    Reason::RequestCanceled,
+    Reason::InvalidArgument,
+    Reason::VsphereObjectNotFound,
+    Reason::VcenterReplyUnusable,
+    Reason::EffectHeld,
+    Reason::SessionActorRestarting,
+    Reason::PlacementActorRestarting,
+    Reason::ServerMismatch,
+    Reason::FolderNotVisible,
+    Reason::VmFolderDeleted,
+    Reason::InvalidSpec,
+    Reason::VmMissing,
+    Reason::VmBusy,
+    Reason::MacPending,
+    Reason::IsoUploadStalled,
+    Reason::TaggingFailed,
+    Reason::EjectFailed,
 ];
 
 /// The possible values of that family's label; `None` if any value is possible.
 fn values(of: &Family, label: &str) -> Option<Vec<String>> {
     let words = |words: &[&str]| Some(words.iter().map(|w| (*w).to_owned()).collect());
-    let phases = [
-        Phase::Provisioning,
-        Phase::Available,
-        Phase::Bound,
-        Phase::Released,
-        Phase::Orphaned,
-    ];
     match label {
         "state" if of.name == catalog::CAPACITY.name => words(&STATES),
         "state" => words(&["done", "total"]),
-        "phase" => words(&phases.each_ref().map(Phase::as_str)),
+        "phase" => Some(Phase::ALL.iter().map(ToString::to_string).collect()),
         "condition" => words(&conditions::POOL_CONDITIONS),
         "status" => words(&["True", "False", "Unknown"]),
         "reason" if of.name == catalog::CONDITION.name => {
-            words(&[&vcenter::error::REASONS[..], &OWN_REASONS[..]].concat())
+            let all = vcenter::error::REASONS.iter().chain(&OWN_REASONS);
+            Some(all.map(ToString::to_string).collect())
         }
         "effect" => {
             let names: Vec<_> = EffectKind::ALL.iter().map(|kind| kind.name()).collect();
@@ -220,28 +218,28 @@ fn alerts_ask_for_what_exists() {
 
 #[test]
 fn each_reason_of_a_failed_vcenter_call_belongs_to_one_alert_or_to_none_on_purpose() {
-    let asked = |name: &str| -> BTreeSet<String> {
+    let asked = |name: &str| -> HashSet<Reason> {
         let alert = alerts().into_iter().find(|a| text(&a["alert"]) == name);
         let alert = alert.unwrap_or_else(|| panic!("no alert {name}"));
         let reasons = text(&alert["expr"]).split("reason=~\"").nth(1);
         let reasons = reasons.and_then(|r| r.split('"').next()).expect("reasons");
-        reasons.split('|').map(str::to_owned).collect()
+        reasons.split('|').map(Reason::from).collect()
     };
     let alerts = [
         asked("AgentForgeVCenterUnreachable"),
         asked("AgentForgeVCenterAccessLost"),
-        OF_ONE_OBJECT.map(str::to_owned).into(),
+        OF_ONE_OBJECT.into(),
     ];
     // A pool's condition shows these reasons first. Otherwise a failure of one object would hide them from the alerts.
-    let of_all: BTreeSet<String> = vcenter::error::OF_ALL.map(str::to_owned).into();
-    let both: BTreeSet<String> = alerts[..2].iter().flatten().cloned().collect();
+    let of_all: HashSet<Reason> = vcenter::error::OF_ALL.into();
+    let both: HashSet<Reason> = alerts[..2].iter().flatten().cloned().collect();
     assert_eq!(both, of_all);
     let all = vcenter::error::REASONS.into_iter().chain(OWN_REASONS);
     for reason in all.clone() {
-        let times = alerts.iter().filter(|a| a.contains(reason)).count();
+        let times = alerts.iter().filter(|a| a.contains(&reason)).count();
         assert_eq!(times, 1, "{reason} stands in {times} of them");
     }
-    let known: BTreeSet<String> = all.map(str::to_owned).collect();
+    let known: HashSet<Reason> = all.collect();
     for listed in alerts.iter().flatten() {
         assert!(known.contains(listed), "nothing gives the reason {listed}");
     }

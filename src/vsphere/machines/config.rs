@@ -4,7 +4,7 @@ use agent_forge_actors::{
     domain::{
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
         marker::{MARKER_KEY, Mark},
-        notes::Notes,
+        network::MacSource,
     },
     ports::vcenter::CreateVm,
 };
@@ -26,12 +26,13 @@ use crate::vsphere::rpc::wire::{
 const DISK_CONTROLLER_KEY: i32 = -101;
 /// Temporary key of the system disk.
 pub(crate) const DISK_KEY: i32 = -102;
+/// Temporary key of the first network card; the others follow 100 apart.
 const NIC_KEY: i32 = -103;
 const CDROM_CONTROLLER_KEY: i32 = -104;
 const CDROM_KEY: i32 = -105;
 
-/// Arguments of `CreateVM_Task`.
-pub(super) fn creation(vm: &CreateVm, network: NicBacking) -> impl Serialize + use<> {
+/// Arguments of `CreateVM_Task`. `networks`: one for each card of the plan.
+pub(super) fn creation(vm: &CreateVm, networks: Vec<NicBacking>) -> impl Serialize + use<> {
     let hardware = &vm.hardware;
     let mut config = diskful(hardware);
     config.name = Some(vm.name.clone());
@@ -45,9 +46,13 @@ pub(super) fn creation(vm: &CreateVm, network: NicBacking) -> impl Serialize + u
         OptionValue::text("disk.EnableUUID", "TRUE"),
         OptionValue::text(MARKER_KEY, vm.marker.to_string()),
     ];
+    let keys = (0..).map(|n| NIC_KEY - 100 * n);
+    let cards = vm.nics.iter().zip(networks).zip(keys);
     config
         .device_change
-        .push(DeviceChange::add(nic(hardware.network_adapter, network)));
+        .extend(cards.map(|((card, network), key)| {
+            DeviceChange::add(nic(key, hardware.network_adapter, card.mac, network))
+        }));
     // The controller of a SATA disk also serves the CD-ROM.
     let (controller_key, unit_number) = if hardware.disk_controller == DiskController::Sata {
         (DISK_CONTROLLER_KEY, 1)
@@ -134,10 +139,12 @@ fn disk_controller(kind: DiskController) -> Device {
     }
 }
 
-fn nic(adapter: NetworkAdapter, backing: NicBacking) -> Device {
+fn nic(key: i32, adapter: NetworkAdapter, mac: MacSource, backing: NicBacking) -> Device {
     let nic = Nic {
-        key: NIC_KEY,
-        address_type: "Generated",
+        key,
+        address_type: match mac {
+            MacSource::Generated => "Generated",
+        },
         connectable: Connectable::PLUGGED,
         backing,
     };
@@ -165,13 +172,12 @@ pub(super) fn boot_order(disk_keys: &[i32]) -> ReconfigVm {
     }
 }
 
-/// The marker and, with `notes`, the notes that name its owner to the predecessor.
-pub(super) fn stamp(mark: &Mark, notes: bool) -> ReconfigVm {
+/// The marker and, with `annotation`, these notes.
+pub(super) fn stamp(mark: &Mark, annotation: Option<&str>) -> ReconfigVm {
     let extra_config = vec![OptionValue::text(MARKER_KEY, mark.to_string())];
-    let owner = mark.read().filter(|_| notes);
     ReconfigVm {
         spec: VirtualMachineConfigSpec {
-            annotation: owner.map(|marker| Notes::text(&marker.uid)),
+            annotation: annotation.map(str::to_owned),
             extra_config,
             ..VirtualMachineConfigSpec::default()
         },

@@ -56,8 +56,12 @@ impl Machines for Client {
 
     async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef> {
         let place = &vm.place;
-        let network = self.network(&place.datacenter, &place.network).await?;
-        let arguments = creation(vm, network.backing);
+        let mut networks = Vec::new();
+        for nic in &vm.nics {
+            let network = self.network(&place.datacenter, &nic.network).await?;
+            networks.push(network.backing);
+        }
+        let arguments = creation(vm, networks);
         let call = Call::new(&place.folder, "CreateVM_Task", &arguments);
         self.start(effect, call.about(format!("VM {:?}", vm.name)))
             .await
@@ -78,9 +82,9 @@ impl Machines for Client {
         effect: &Effect,
         vm: &MoRef,
         mark: &Mark,
-        notes: bool,
+        annotation: Option<&str>,
     ) -> VcResult<TaskRef> {
-        let call = Call::new(vm, "ReconfigVM_Task", &stamp(mark, notes));
+        let call = Call::new(vm, "ReconfigVM_Task", &stamp(mark, annotation));
         self.start(effect, call).await
     }
 

@@ -4,7 +4,6 @@ use agent_forge_actors::{
     domain::{
         identity::{BiosUuid, MacAddress},
         marker::{MARKER_KEY, Marker},
-        notes::Notes,
     },
     ports::vcenter::{BareVm, BootDevice, Cdrom, MarkedVm, PowerState, VcResult, VmObservation},
 };
@@ -127,7 +126,7 @@ pub(super) fn observation(vm: &Properties) -> VcResult<VmObservation> {
             .map(str::to_owned),
         folder: vm.reference("parent"),
         marker: marker(vm.list("config.extraConfig")),
-        notes: Notes::read(vm.text("config.annotation")),
+        annotation: vm.text("config.annotation").unwrap_or_default().to_owned(),
         power: power(vm),
         connection_state: vm
             .text("runtime.connectionState")
@@ -255,7 +254,7 @@ mod tests {
             "name": {"_typeName": "string", "_value": "node-1"},
             "parent": {"_typeName": "ManagedObjectReference", "type": "Folder", "value": "group-v3"},
             "config.uuid": {"_typeName": "string", "_value": "423e36c8-723d-2b24-8590-0eb1d9180aa2"},
-            "config.annotation": {"_typeName": "string", "_value": Notes::text("u")},
+            "config.annotation": {"_typeName": "string", "_value": "ask Ann"},
             "runtime.powerState": {"_typeName": "VirtualMachinePowerState", "_value": "poweredOn"},
             "config.extraConfig": {"_typeName": "ArrayOfOptionValue", "_value": [
                 {"_typeName": "OptionValue", "key": "x", "value": {"_typeName": "string", "_value": "y"}},
@@ -274,7 +273,7 @@ mod tests {
         .expect("observation");
         assert_eq!(seen.power, PowerState::On);
         assert_eq!(seen.marker, Some(owner));
-        assert_eq!(seen.notes, Notes::OfAgent("u".into()));
+        assert_eq!(seen.annotation, "ask Ann");
         assert_eq!(seen.disk_keys, [202]);
         assert_eq!(
             seen.macs,

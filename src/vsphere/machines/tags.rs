@@ -105,7 +105,13 @@ fn names_no_tag(error: &VcError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use agent_forge_actors::ports::{effect::EffectKind, vcenter::VcErrorKind};
+    use agent_forge_actors::{
+        domain::names::ObjectKey,
+        ports::{
+            effect::{EffectKind, Subject},
+            vcenter::VcErrorKind,
+        },
+    };
     use serde_json::{Value, json};
 
     use super::*;
@@ -122,7 +128,10 @@ mod tests {
             GOOD => (204, Value::Null),
             _ => (404, json!({"error_type": "NOT_FOUND"})),
         });
-        let effect = Effect::new(EffectKind::AttachTags, "ns/vm");
+        let effect = Effect::new(
+            EffectKind::AttachTags,
+            Subject::Object(ObjectKey::new("ns", "vm")),
+        );
         let vm = MoRef::new("VirtualMachine", "vm-1");
         client
             .tag(&effect, &vm, &[GOOD.to_owned(), WRONG.to_owned()])

@@ -249,9 +249,10 @@ mod tests {
     };
 
     use agent_forge_actors::{
+        domain::names::ObjectKey,
         ports::{
             clock::Clock,
-            effect::{Gate, Held, Settled},
+            effect::{Gate, Hold, Settled, Subject},
             vcenter::{Connector as _, Credentials, Trust},
         },
         sessions::{ledger::Ledger, refusals::LOCKOUT},
@@ -346,7 +347,7 @@ mod tests {
 
     #[async_trait]
     impl Gate for Open {
-        async fn admit(&self, _: &Effect) -> Result<(), Held> {
+        async fn admit(&self, _: &Effect) -> Result<(), Hold> {
             Ok(())
         }
         fn settled(&self, _: &Effect, _: Settled) {}
@@ -366,7 +367,10 @@ mod tests {
         let vm = MoRef::new("VirtualMachine", "vm-1");
         let tag = ["urn:tag".to_owned()];
         let attach = async || {
-            let effect = Effect::new(EffectKind::AttachTags, "ns/vm");
+            let effect = Effect::new(
+                EffectKind::AttachTags,
+                Subject::Object(ObjectKey::new("ns", "vm")),
+            );
             let refused = vcenter.attach_tags(&effect, &vm, &tag).await;
             let refused = refused.expect_err("refused");
             assert_eq!(refused.fault(), Some(&Fault::InvalidLogin), "{refused}");
@@ -395,7 +399,10 @@ mod tests {
         };
         let connector = VsphereConnector::new(Arc::new(Open), options);
         let vcenter = connector.connect(&credentials()).await.expect("in");
-        let effect = Effect::new(EffectKind::AttachTags, "ns/vm");
+        let effect = Effect::new(
+            EffectKind::AttachTags,
+            Subject::Object(ObjectKey::new("ns", "vm")),
+        );
         let vm = MoRef::new("VirtualMachine", "vm-1");
         let tags = ["urn:tag".to_owned()];
         let refused = vcenter.attach_tags(&effect, &vm, &tags).await;

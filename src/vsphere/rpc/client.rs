@@ -6,7 +6,7 @@ use agent_forge_actors::{
     domain::names::MoRef,
     ports::{
         cluster::SecretVersion,
-        effect::{Effect, EffectKind, Gate, Settled},
+        effect::{Effect, EffectKind, Gate, Settled, Subject},
         slots::Slots,
         vcenter::{Credentials, Fault, VcError, VcErrorKind, VcResult},
     },
@@ -348,11 +348,11 @@ impl Client {
         self.http.worth_a_try(operation, subject)?;
         // The limit starts before the gate is asked, so an admitted effect ends within the lease.
         let end = Instant::now() + self.http.call_timeout();
-        self.gate.admit(effect).await.map_err(|held| VcError {
+        self.gate.admit(effect).await.map_err(|hold| VcError {
             operation,
             subject: subject.to_owned(),
-            message: held.to_string(),
-            kind: VcErrorKind::Held(held),
+            message: effect.held_back(&hold),
+            kind: VcErrorKind::Held(hold),
         })?;
         let mut settle = Settle {
             gate: &*self.gate,
@@ -380,7 +380,7 @@ impl Client {
 
     /// An effect on the session itself.
     pub(crate) fn session_effect(&self, kind: EffectKind) -> Effect {
-        Effect::new(kind, self.server())
+        Effect::new(kind, Subject::Server(self.server().to_owned()))
     }
 
     /// A failure that concerns the server itself.

@@ -489,7 +489,13 @@ impl Machines for Ports {
     async fn set_boot_order(&self, _: &Effect, _: &MoRef, _: &[i32]) -> VcResult<TaskRef> {
         unreachable!("no VMs here")
     }
-    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Mark, _: bool) -> VcResult<TaskRef> {
+    async fn stamp_marker(
+        &self,
+        _: &Effect,
+        _: &MoRef,
+        _: &Mark,
+        _: Option<&str>,
+    ) -> VcResult<TaskRef> {
         unreachable!("no VMs here")
     }
     async fn power_on(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {

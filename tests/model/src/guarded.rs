@@ -13,8 +13,9 @@
 
 use std::time::Duration;
 
-use agent_forge_actors::runtime::lease::{
-    Election, Guard, Leadership, Need, Next, Record, Timing, guard::Kin,
+use agent_forge_actors::{
+    migration::lease::{Guard, Kin},
+    runtime::lease::{Election, Leadership, Need, Next, Record, Timing},
 };
 use stateright::{Model, Property};
 

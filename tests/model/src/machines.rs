@@ -297,7 +297,7 @@ impl Machines {
             return None;
         }
         Some(match step::next(&observed.facts(&context, &memory)) {
-            Step::Hold { reason, .. } => reason.to_owned(),
+            Step::Hold { reason, .. } => reason.to_string(),
             step => step.name().to_owned(),
         })
     }

@@ -601,7 +601,13 @@ impl Machines for Ports {
         self.order(e.kind, Order::Boot(vm.clone(), keys.to_vec()))
             .await
     }
-    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Mark, _: bool) -> VcResult<TaskRef> {
+    async fn stamp_marker(
+        &self,
+        _: &Effect,
+        _: &MoRef,
+        _: &Mark,
+        _: Option<&str>,
+    ) -> VcResult<TaskRef> {
         unreachable!("no records of the predecessor here")
     }
     async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {

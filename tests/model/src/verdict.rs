@@ -6,7 +6,9 @@ use agent_forge_actors::{
     domain::managed_vm::ManagedVm,
     ports::vcenter::{PowerState, VmObservation},
 };
-use agent_forge_crds::{agent::VsphereAgent, external::agent::Agent, names::AGENT_FINALIZER};
+use agent_forge_crds::{
+    agent::VsphereAgent, conditions::Reason, external::agent::Agent, names::AGENT_FINALIZER,
+};
 use ahash::AHashMap;
 use kube::ResourceExt;
 
@@ -116,7 +118,11 @@ pub fn unrest(w: &World) -> Option<String> {
         let said = w.children.iter().any(|c| {
             let status = c.status.as_ref();
             upstream::made_for(c) == am.uid()
-                && status.is_some_and(|s| s.waiting_on.iter().any(|w| w.reason == "NameConflict"))
+                && status.is_some_and(|s| {
+                    s.waiting_on
+                        .iter()
+                        .any(|w| w.reason == Reason::NameConflict)
+                })
         });
         if !(taken && said) {
             return Some(format!("{name} has no host, and nobody says why"));

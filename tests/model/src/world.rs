@@ -7,7 +7,6 @@ use agent_forge_actors::{
     domain::{
         identity::BiosUuid,
         names::{MoRef, ObjectKey},
-        notes::Notes,
         upstream::MachineFacts,
     },
     ports::vcenter::{
@@ -21,7 +20,7 @@ use agent_forge_actors::{
 };
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
-    conditions::{Phase, reason},
+    conditions::{Phase, Reason},
     external::{agent::Agent, agent_machine::AgentMachine},
 };
 use kube::ResourceExt;
@@ -453,7 +452,7 @@ impl World {
             instance_uuid: Some(format!("instance-{id}")),
             folder: Some(spec.place.folder.clone()),
             marker: Some(spec.marker.clone()),
-            notes: Notes::read(Some(&spec.annotation)),
+            annotation: spec.annotation.clone(),
             power: PowerState::Off,
             connection_state: "connected".to_owned(),
             macs: objects::mac(&spec.name, n).into_iter().collect(),
@@ -618,7 +617,7 @@ pub fn bare(status: &mut VsphereAgentStatus) {
     status.conditions.clear();
     status.waiting_on.retain_mut(|w| {
         w.message.clear();
-        LASTING.contains(&w.reason.as_str())
+        LASTING.contains(&w.reason)
     });
     if let Some(vm) = &mut status.vm {
         vm.last_transition_time = None;
@@ -630,13 +629,13 @@ pub fn bare(status: &mut VsphereAgentStatus) {
 }
 
 /// The reasons that the pool's decisions depend on.
-const LASTING: [&str; 6] = [
-    reason::NAME_CONFLICT,
-    reason::OWNERSHIP_UNPROVEN,
-    reason::AMBIGUOUS_VM,
-    reason::CLUSTER_ID_CHANGED,
-    reason::RECORD_UNREADABLE,
-    "VMMissing",
+const LASTING: [Reason; 6] = [
+    Reason::NameConflict,
+    Reason::OwnershipUnproven,
+    Reason::AmbiguousVm,
+    Reason::ClusterIdChanged,
+    Reason::RecordUnreadable,
+    Reason::VmMissing,
 ];
 
 /// A foreign VM.
@@ -648,7 +647,7 @@ pub fn foreign_vm(name: &str) -> VmObservation {
         instance_uuid: Some("instance-foreign".to_owned()),
         folder: Some(MoRef::new("Folder", "group-v1")),
         marker: None,
-        notes: Notes::Empty,
+        annotation: String::new(),
         power: PowerState::On,
         connection_state: "connected".to_owned(),
         macs: objects::mac("z", 99).into_iter().collect(),

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_actors::ports::effect::{Effect, EffectKind, Gate, Held, Settled};
+use agent_forge_actors::ports::effect::{Effect, EffectKind, Gate, Hold, Settled};
 use async_trait::async_trait;
 use tokio::{sync::mpsc, time::Instant};
 
@@ -73,7 +73,7 @@ impl Noted {
     pub fn point(&self) -> Point {
         Point {
             effect: self.effect.kind,
-            key: self.effect.key.to_string(),
+            key: self.effect.subject.to_string(),
             nth: self.nth,
         }
     }
@@ -332,7 +332,7 @@ impl Director {
         let mut state = self.state();
         let count = state
             .counts
-            .entry((effect.kind, effect.key.to_string()))
+            .entry((effect.kind, effect.subject.to_string()))
             .or_default();
         *count += 1;
         let mut noted = Noted {
@@ -377,7 +377,11 @@ impl Director {
             format!("[{}] {point}{}", life.number, what.unwrap_or_default())
         });
         if let Some(fault) = fault.filter(|f| !f.at_request()) {
-            self.order(Order::Around(fault, effect.key.to_string(), life.number));
+            self.order(Order::Around(
+                fault,
+                effect.subject.to_string(),
+                life.number,
+            ));
         }
     }
 
@@ -580,7 +584,7 @@ pub struct SimGate {
 
 #[async_trait]
 impl Gate for SimGate {
-    async fn admit(&self, effect: &Effect) -> Result<(), Held> {
+    async fn admit(&self, effect: &Effect) -> Result<(), Hold> {
         alive(Some(&self.life)).await;
         self.director.admit(&self.life, effect);
         Ok(())
@@ -591,7 +595,7 @@ impl Gate for SimGate {
             let line = |effect_kind: &str| {
                 format!(
                     "[{}]   {effect_kind} {} {outcome:?}",
-                    self.life.number, effect.key
+                    self.life.number, effect.subject
                 )
             };
             let (kind, director) = (effect.kind, &self.director);

@@ -6,6 +6,7 @@ use agent_forge_actors::{
     domain::failure::Class,
     ports::iso_source::{Freshness, IsoDownload, IsoError, IsoRequest, IsoSource, Validators},
 };
+use agent_forge_crds::conditions::Reason;
 use agent_forge_lab::played::assisted::image_server::ImageServer;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -55,7 +56,7 @@ impl IsoSource for Images {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         let Some(image) = self.server.image(request.url.expose().path()) else {
             return Err(IsoError {
-                reason: "ISODownloadFailed",
+                reason: Reason::IsoDownloadFailed,
                 message: "the ISO's server answered with HTTP status 404".to_owned(),
                 class: Class::Blocked,
             });

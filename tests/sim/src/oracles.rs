@@ -7,9 +7,9 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use agent_forge_actors::domain::{
-    marker::{MARKER_KEY, Marker},
-    notes::Notes,
+use agent_forge_actors::{
+    domain::marker::{MARKER_KEY, Marker},
+    migration::notes::Notes,
 };
 use agent_forge_crds::names::{AGENT_FINALIZER, POOL_FINALIZER};
 use agent_forge_lab::played::guests::identity;

@@ -189,7 +189,7 @@ fn uploads(world: &World) -> bool {
         let conditions = pool.pointer("/status/conditions");
         let conditions = conditions.and_then(serde_json::Value::as_array);
         let mut conditions = conditions.into_iter().flatten();
-        let uploads = |reason: &str| reason == "ISOUploading" || AWAY.contains(&reason);
+        let uploads = |reason: &str| reason == "ISOUploading" || AWAY.contains(&reason.into());
         conditions.any(|c| c["type"] == "ISOReady" && c["reason"].as_str().is_some_and(uploads))
     };
     world.api.read(|s| s.list(&pools, "").iter().any(says))

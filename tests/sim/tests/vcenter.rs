@@ -13,11 +13,12 @@ use agent_forge_actors::{
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
         identity::BiosUuid,
         marker::{Mark, Marker},
-        names::{DatastorePath, MoRef},
+        names::{DatastorePath, MoRef, ObjectKey},
+        network::nics,
     },
     placement::{choice::EarlierChoices, search},
     ports::{
-        effect::{Effect, EffectKind, Gate, Held, Settled},
+        effect::{Effect, EffectKind, Gate, Hold, Settled, Subject},
         vcenter::{
             BootDevice, Connector as _, CreateVm, Credentials, Fault, Place, PlaceRequest, TaskEnd,
             TaskRef, Trust, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
@@ -173,7 +174,7 @@ struct Side {
 }
 
 fn effect(kind: EffectKind) -> Effect {
-    Effect::new(kind, "ns/vm")
+    Effect::new(kind, Subject::Object(ObjectKey::new("ns", "vm")))
 }
 
 fn uuid_of(name: &str) -> BiosUuid {
@@ -354,6 +355,7 @@ impl Side {
             uuid: uuid_of(name),
             marker: marker(name, 1),
             hardware: hardware(),
+            nics: nics(&self.place.network),
             place: self.place.clone(),
             vm_path: self.vm_path(file_of),
             iso: file(iso),
@@ -393,8 +395,9 @@ impl Side {
             O::BootOrder { name, known_disk } => self.boot_order(name, *known_disk).await,
             O::Stamp(name) => {
                 let (vm, mark) = (self.vm(name), Mark::Owned(marker(name, 2)));
+                let notes = Some("notes of a VM");
                 let reconfigure = effect(EffectKind::Reconfigure);
-                let started = vc.stamp_marker(&reconfigure, &vm, &mark, true).await;
+                let started = vc.stamp_marker(&reconfigure, &vm, &mark, notes).await;
                 self.run(started).await.0
             }
             O::PowerOn(name) => {
@@ -531,7 +534,7 @@ struct Open;
 
 #[async_trait]
 impl Gate for Open {
-    async fn admit(&self, _: &Effect) -> Result<(), Held> {
+    async fn admit(&self, _: &Effect) -> Result<(), Hold> {
         Ok(())
     }
 

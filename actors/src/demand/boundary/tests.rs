@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent_forge_crds::{
-    conditions::{self, find_condition, reason},
+    conditions::{self, Reason, find_condition},
     external::{agent::Agent, agent_machine::NODE_POOL_ANNOTATION},
     pool::VsphereAgentPool,
 };
@@ -132,7 +132,11 @@ fn a_pool_that_is_not_admitted_does_nothing_and_says_so_without_a_word_of_what_i
         let status = rendered(&s, &plan);
         for condition in [conditions::AGENT_MACHINE_DEMAND_FOUND, conditions::READY] {
             let said = find_condition(&status.conditions, condition).expect("said");
-            assert_eq!(said.reason, reason::NAMESPACE_NOT_ALLOWED, "{condition}");
+            assert_eq!(
+                Reason::from(said.reason.as_str()),
+                Reason::NamespaceNotAllowed,
+                "{condition}"
+            );
             let named = format!("namespace {NAMESPACE} ");
             assert!(said.message.contains(&named), "{}", said.message);
             assert!(
@@ -180,7 +184,7 @@ fn a_grant_lets_it_serve_and_its_end_stops_pins_creates_and_approvals() {
         ),
         "{needs:?}"
     );
-    assert_eq!(stopped.waiting[0].reason, reason::NAMESPACE_NOT_ALLOWED);
+    assert_eq!(stopped.waiting[0].reason, Reason::NamespaceNotAllowed);
 }
 
 #[test]
@@ -269,7 +273,10 @@ fn a_namespace_that_is_not_served_admits_nobody_and_is_told_apart() {
     let status = rendered(&s, &plan(&s));
     let demand = find_condition(&status.conditions, conditions::AGENT_MACHINE_DEMAND_FOUND);
     let demand = demand.expect("a condition");
-    assert_eq!(demand.reason, reason::NAMESPACE_NOT_ALLOWED);
+    assert_eq!(
+        Reason::from(demand.reason.as_str()),
+        Reason::NamespaceNotAllowed
+    );
     assert!(
         demand.message.contains("--namespaces"),
         "{}",

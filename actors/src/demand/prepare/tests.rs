@@ -297,7 +297,7 @@ fn labels_that_a_service_goes_by_are_refused_and_named() {
         testing::World,
     };
     use agent_forge_crds::{
-        conditions::{self, find_condition, reason},
+        conditions::{self, Reason, find_condition},
         names::NODE_POOL_LABEL,
     };
     for (key, refused) in [
@@ -333,7 +333,7 @@ fn labels_that_a_service_goes_by_are_refused_and_named() {
         assert_eq!(plan.actions.is_empty(), refused, "{key}");
         let status = status::render(&Default::default(), &s, &plan, &Default::default());
         let said = find_condition(&status.conditions, conditions::AGENT_MACHINE_DEMAND_FOUND);
-        let said = said.filter(|c| c.reason == reason::INVALID_SPEC);
+        let said = said.filter(|c| c.reason == Reason::InvalidSpec.as_str());
         assert_eq!(said.is_some(), refused, "{key}");
         assert!(said.is_none_or(|c| c.message.contains(key)), "{key}");
     }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use agent_forge_crds::{conditions::reason, external::agent::Agent};
+use agent_forge_crds::{conditions::Reason, external::agent::Agent};
 
 use super::{AgentMatch, Misfit, agent_runs_on};
 use crate::domain::{managed_vm::ManagedVm, names::ObjectKey};
@@ -25,7 +25,7 @@ pub struct Lineup<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
     /// CamelCase.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// Sentence.
     pub message: String,
 }
@@ -74,7 +74,7 @@ impl<'a> Lineup<'a> {
         if !self.rivals.is_empty() {
             let all = self.own.into_iter().chain(self.rivals.iter().copied());
             return Some(Doubt {
-                reason: reason::RIVAL_AGENTS,
+                reason: Reason::RivalAgents,
                 message: format!(
                     "Agents {} all name this VM, and nothing tells them apart: none of them is approved. Find out which host is not the VM, stop it and \
                      delete its Agent",
@@ -87,7 +87,7 @@ impl<'a> Lineup<'a> {
             return Some(mac_differs(agent));
         }
         Some(Doubt {
-            reason: reason::AGENT_UNPROVEN,
+            reason: Reason::AgentUnproven,
             message: format!(
                 "Agent {} names this VM and is not approved: {misfit}. If it is another host, delete that Agent",
                 ObjectKey::of(agent.as_ref())
@@ -100,7 +100,7 @@ impl<'a> Lineup<'a> {
 #[must_use]
 pub fn mac_differs(agent: &Agent) -> Doubt {
     Doubt {
-        reason: reason::MAC_DIFFERS,
+        reason: Reason::MacDiffers,
         message: format!(
             "Agent {} names this VM and has none of its MAC addresses. If somebody replaced the VM's network card, this ends when \
              vCenter shows the new one and the guest reports it. If it is another host, delete that Agent",

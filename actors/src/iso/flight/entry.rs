@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use agent_forge_crds::conditions::reason;
+use agent_forge_crds::conditions::Reason;
 
 use crate::{
     domain::{
@@ -132,19 +132,19 @@ impl Transfer {
     }
 
     /// Reason and sentence.
-    pub(super) fn waiting_on(&self) -> (String, String) {
+    pub(super) fn waiting_on(&self) -> (Reason, String) {
         let (reason, text) = match (&self.place, self.total) {
             (Some(place), _) => (
-                "ISOPublishing",
+                Reason::IsoPublishing,
                 format!("a pool's status has to list {} first", place.path),
             ),
             (_, Some(total)) => (
-                "ISOFetching",
+                Reason::IsoFetching,
                 format!("{} of {total} bytes are there", self.done),
             ),
-            _ => ("ISOFetching", "waiting for the source".to_owned()),
+            _ => (Reason::IsoFetching, "waiting for the source".to_owned()),
         };
-        (reason.to_owned(), text)
+        (reason, text)
     }
 }
 
@@ -272,7 +272,7 @@ impl Entry {
     /// It failed because there was not enough space.
     pub(super) fn lacks_space(&self) -> bool {
         let backoff = self.backoff.as_ref();
-        backoff.is_some_and(|b| b.trouble.reason == reason::NO_DISK_SPACE)
+        backoff.is_some_and(|b| b.trouble.reason == Reason::NoDiskSpace)
     }
 
     /// The file that the pool's VMs would get, if it is gone.

@@ -17,12 +17,10 @@
 //! `now` is monotonic.
 //! Caveat: all of this is a cache. Its loss costs one read for each pool, or one transfer if no status names the file.
 
-#[cfg(test)]
-mod edges;
 mod ends;
 mod entry;
 #[cfg(test)]
-mod model;
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,6 +40,7 @@ use crate::{
     },
     runtime::backoff::RESYNC,
 };
+use agent_forge_crds::conditions::Reason;
 
 /// How often a complete file is looked at again.
 pub(super) const RECHECK: Duration = Duration::from_secs(600);
@@ -133,14 +132,14 @@ impl FlightTable {
     }
 
     /// Why files are not there yet, as reason and sentence. Also the highest number of failures in a row.
-    pub(super) fn waiting_on(&self) -> (Vec<(String, String)>, u32) {
+    pub(super) fn waiting_on(&self) -> (Vec<(Reason, String)>, u32) {
         let say = |(content, entry): (&Content, &Entry)| {
             let flies = self.transfer().filter(|(_, t)| t.content == *content);
             let (reason, text) = match (&entry.there, flies, &entry.backoff) {
                 (Some(_), ..) => return None,
                 (_, Some((_, transfer)), _) => transfer.waiting_on(),
                 _ if entry.look.is_some() => (
-                    "ISOChecking".to_owned(),
+                    Reason::IsoChecking,
                     "looking for the recorded file".to_owned(),
                 ),
                 (.., Some(backoff)) => {
@@ -149,7 +148,7 @@ impl FlightTable {
                 }
                 _ => {
                     let text = "another flight to this datastore runs";
-                    ("ISOQueued".to_owned(), text.to_owned())
+                    (Reason::IsoQueued, text.to_owned())
                 }
             };
             Some((reason, format!("{}: {text}", content.directory)))

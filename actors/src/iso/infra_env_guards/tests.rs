@@ -1,7 +1,7 @@
 //! Each guard as a table, and what a pool does while one applies.
 
 use agent_forge_crds::{
-    conditions::{INFRA_ENV_AVAILABLE, find_condition},
+    conditions::{INFRA_ENV_AVAILABLE, Reason, find_condition},
     external::{
         NamespacedName,
         infra_env::{AgentApproval, IMAGE_CREATED, IsoDownloadUrl},
@@ -31,7 +31,7 @@ fn url(env: &mut InfraEnv, url: &str) {
     status.iso_download_url = Some(IsoDownloadUrl::new(url));
 }
 
-fn reason_of(pool: &VsphereAgentPool, env: &InfraEnv, am: AgentMachine) -> Option<&'static str> {
+fn reason_of(pool: &VsphereAgentPool, env: &InfraEnv, am: AgentMachine) -> Option<Reason> {
     guard(pool, env, &[Arc::new(am)], &|_| true).map(|g| g.reason)
 }
 
@@ -56,11 +56,11 @@ fn stale_url(env: &mut InfraEnv) {
 #[test]
 fn each_guard_has_its_reason() {
     type Change = fn(&mut InfraEnv);
-    let table: [(&str, Change, Option<&str>); 8] = [
+    let table: [(&str, Change, Option<Reason>); 8] = [
         ("as it should be", |_| {}, None),
-        ("a cluster", bound, Some("LateBindingUnavailable")),
-        ("no image", failed, Some("ImageNotCreated")),
-        ("another version", stale_url, Some("ISOStale")),
+        ("a cluster", bound, Some(Reason::LateBindingUnavailable)),
+        ("no image", failed, Some(Reason::ImageNotCreated)),
+        ("another version", stale_url, Some(Reason::IsoStale)),
         (
             "the version, more exactly",
             |env| {
@@ -81,7 +81,7 @@ fn each_guard_has_its_reason() {
                     "https://images.example/bytoken/T/4.19/x86_64/minimal.iso",
                 );
             },
-            Some("ISOStale"),
+            Some(Reason::IsoStale),
         ),
         (
             "somebody's server: nobody knows",
@@ -119,7 +119,10 @@ fn the_iso_that_lies_there_counts_too() {
             "https://images.example/byapikey/T/4.19/x86_64/full.iso",
         );
     });
-    assert_eq!(reason_of(&pool, &env, agent_machine("a")), Some("ISOStale"));
+    assert_eq!(
+        reason_of(&pool, &env, agent_machine("a")),
+        Some(Reason::IsoStale)
+    );
 }
 
 #[test]
@@ -127,14 +130,18 @@ fn a_selector_without_labels_defeats_the_fence_where_the_service_approves() {
     let pin = (AGENT_MACHINE_LABEL, "a");
     let with_selector = |s| with(agent_machine("a"), |am| am.spec.agent_label_selector = s);
     let env = with(infra_env(), auto);
-    let defeats = Some("AutoApproveDefeatsFence");
+    let defeats = Some(Reason::AutoApproveDefeatsFence);
     for (what, am, expected) in [
-        ("none", with_selector(None), defeats),
-        ("empty", with_selector(Some(selector(&[], &[]))), defeats),
+        ("none", with_selector(None), defeats.clone()),
+        (
+            "empty",
+            with_selector(Some(selector(&[], &[]))),
+            defeats.clone(),
+        ),
         (
             "our pin",
             with_selector(Some(selector(&[pin], &[]))),
-            defeats,
+            defeats.clone(),
         ),
         (
             "an absence",
@@ -175,14 +182,14 @@ fn behind_a_guard_nobody_gets_a_new_vm_and_is_told_why() {
         let reason = s.guard().expect("a guard").reason;
         let plan = plan(&s);
         let row = plan.waiting.iter().find(|w| w.subject == "a");
-        assert_eq!(row.map(|w| w.reason), Some(reason));
+        assert_eq!(row.map(|w| &w.reason), Some(&reason));
         let outcome = Outcome {
             no_source: of_pool::source(s.infra_env.as_deref()).err(),
             ..Outcome::default()
         };
         let status = render(&VsphereAgentPoolStatus::default(), &s, &plan, &outcome);
         let said = find_condition(&status.conditions, INFRA_ENV_AVAILABLE);
-        let said = said.map(|c| (c.status.as_str(), c.reason.as_str()));
+        let said = said.map(|c| (c.status.as_str(), c.reason.as_str().into()));
         assert_eq!(said, Some(("False", reason)));
     }
 }
@@ -243,7 +250,7 @@ fn an_iso_of_another_infra_env_makes_no_vm() {
         |r| r.namespace = Some("other".to_owned()),
     ];
     for change in changes {
-        assert_eq!(read(with_iso(change)), Some("ISOSourceChanged"));
+        assert_eq!(read(with_iso(change)), Some(Reason::IsoSourceChanged));
     }
 }
 
@@ -256,7 +263,7 @@ fn another_tenants_agent_machine_counts_and_is_not_named() {
     let told = |shown: bool| {
         let choosers = [Arc::new(theirs.clone())];
         let found = guard(&pool("p"), &env, &choosers, &|_| shown).expect("a guard");
-        assert_eq!(found.reason, "AutoApproveDefeatsFence");
+        assert_eq!(found.reason, Reason::AutoApproveDefeatsFence);
         found.message.contains("secret-name")
     };
     assert!(told(true) && !told(false));

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use agent_forge_crds::pool::{CaBundleRef, VsphereAgentPool};
+use agent_forge_crds::{
+    conditions::Reason,
+    pool::{CaBundleRef, VsphereAgentPool},
+};
 use kube::ResourceExt;
 
 use crate::{
@@ -15,11 +18,6 @@ use crate::{
 
 /// How long a read value is used. The operator does not watch ConfigMaps.
 const FRESH: Duration = Duration::from_secs(20);
-/// Reason for a ConfigMap or key that does not exist.
-const MISSING: &str = "ISOCABundleMissing";
-/// Reason for a value that is no certificate. The image client uses the same reason for a value that only looks like
-/// one.
-const INVALID: &str = "InvalidISOCABundle";
 
 /// The last read: for which reference, when (monotonic), and the result.
 #[derive(Clone, Debug)]
@@ -67,7 +65,7 @@ fn chosen(
     entry: &str,
     data: Option<&BTreeMap<String, String>>,
 ) -> Result<String, ReconcileError> {
-    let no = |reason: &str, why: String| {
+    let no = |reason, why: String| {
         Err(ReconcileError::blocked(
             ErrorSource::Iso,
             reason,
@@ -76,17 +74,17 @@ fn chosen(
     };
     let Some(data) = data else {
         return no(
-            MISSING,
+            Reason::IsoCaBundleMissing,
             format!("ConfigMap {key} does not exist; create it"),
         );
     };
     match data.get(entry) {
         None => no(
-            MISSING,
+            Reason::IsoCaBundleMissing,
             format!("ConfigMap {key} has no key {entry:?} in its data; add it or name another key"),
         ),
         Some(pem) if !pem.contains("-----BEGIN CERTIFICATE-----") => no(
-            INVALID,
+            Reason::InvalidIsoCaBundle,
             format!("key {entry:?} of ConfigMap {key} holds no PEM certificate"),
         ),
         Some(pem) => Ok(pem.clone()),
@@ -111,14 +109,19 @@ mod tests {
             (
                 "ca-bundle.crt",
                 None,
-                MISSING,
+                Reason::IsoCaBundleMissing,
                 "demo/image-ca does not exist",
             ),
-            ("other", Some(&good), MISSING, "no key \"other\""),
+            (
+                "other",
+                Some(&good),
+                Reason::IsoCaBundleMissing,
+                "no key \"other\"",
+            ),
             (
                 "k",
                 Some(&data("k", "-----BEGIN PRIVATE KEY-----")),
-                INVALID,
+                Reason::InvalidIsoCaBundle,
                 "no PEM certificate",
             ),
         ] {

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agent_forge_crds::external::infra_env::InfraEnv;
+use agent_forge_crds::{conditions::Reason, external::infra_env::InfraEnv};
 
 use crate::{
     domain::names::ObjectKey, iso::msg::IsoState, ports::cluster::Cluster,
@@ -12,8 +12,6 @@ use crate::{
 
 /// The API server is asked at most this often.
 const FRESH: Duration = Duration::from_secs(10);
-/// The source did not deliver the ISO, as happens with an expired URL.
-const REFUSED: &str = "ISODownloadFailed";
 
 /// What is known in addition to what the watch shows.
 #[derive(Debug, Default)]
@@ -29,7 +27,8 @@ pub struct Known {
 impl Known {
     /// Notes the answer of the ISO cache.
     pub fn told(&mut self, state: &IsoState) {
-        self.failed = matches!(state, IsoState::Failed(trouble) if trouble.reason == REFUSED);
+        // The source did not deliver the ISO, as happens with an expired URL.
+        self.failed = matches!(state, IsoState::Failed(trouble) if trouble.reason == Reason::IsoDownloadFailed);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::agent::VsphereAgent;
+use agent_forge_crds::{agent::VsphereAgent, conditions::Reason};
 
 use crate::{domain::managed_vm::ManagedVm, runtime::backoff};
 
@@ -14,7 +14,7 @@ const MISSED: Duration = Duration::from_secs(20);
 const NEEDED: Duration = backoff::RESYNC;
 
 /// Reasons of a VsphereAgent whose create failed because of a file.
-const OVER_A_FILE: [&str; 2] = ["FileNotFound", "FileLocked"];
+const OVER_A_FILE: [Reason; 2] = [Reason::FileNotFound, Reason::FileLocked];
 
 /// The longest allowed time since the last look, by the state of the pool's VsphereAgents. `None`: no VM is being made.
 #[must_use]
@@ -46,7 +46,7 @@ pub fn is_in_the_making(child: &VsphereAgent) -> bool {
 
 fn misses_a_file(child: &VsphereAgent) -> bool {
     let mut waits = child.status.iter().flat_map(|s| &s.waiting_on);
-    waits.any(|w| OVER_A_FILE.contains(&w.reason.as_str()))
+    waits.any(|w| OVER_A_FILE.contains(&w.reason))
 }
 
 #[cfg(test)]
@@ -58,13 +58,13 @@ mod tests {
     use super::*;
     use crate::testing::{child, child_with_vm, intent, with};
 
-    fn making(waits: &str) -> ManagedVm {
+    fn making(waits: Reason) -> ManagedVm {
         let made = with(child("a"), |c| {
             let vm = intent(c, 1);
             let status = c.status.get_or_insert_default();
             status.vm = Some(vm);
             status.waiting_on = vec![WaitingOn {
-                reason: waits.to_owned(),
+                reason: waits,
                 ..WaitingOn::default()
             }];
         });
@@ -73,13 +73,16 @@ mod tests {
 
     #[test]
     fn a_file_is_needed_while_vms_are_made_and_at_once_where_one_is_missed() {
-        let theirs = with(making("NoDiskSpace").object.as_ref().clone(), |c| {
+        let theirs = with(making(Reason::NoDiskSpace).object.as_ref().clone(), |c| {
             let vm = c.status.as_mut().and_then(|s| s.vm.as_mut());
             vm.expect("recorded").attempt = None;
         });
         let idle = || [child("b"), child_with_vm("c")].map(|c| ManagedVm::read(Arc::new(c)));
         let with_idle = |all: Vec<ManagedVm>| idle().into_iter().chain(all).collect::<Vec<_>>();
-        let (full, missed) = (|| making("NoDiskSpace"), || making("FileNotFound"));
+        let (full, missed) = (
+            || making(Reason::NoDiskSpace),
+            || making(Reason::FileNotFound),
+        );
         for (what, children, wanted) in [
             ("no VsphereAgents", vec![], None),
             ("none whose VM is being made", with_idle(vec![]), None),
@@ -96,7 +99,7 @@ mod tests {
             ),
             (
                 "or may not read it",
-                vec![making("FileLocked")],
+                vec![making(Reason::FileLocked)],
                 Some(MISSED),
             ),
         ] {

@@ -7,13 +7,13 @@ use agent_forge_crds::{
     pool::{IsoHistoryEntry, IsoStatus},
 };
 use jiff::Timestamp;
-use sha2::{Digest as _, Sha256};
 
 use super::lost;
 use crate::{
     domain::names::DatastorePath,
     iso::msg::{IsoFile, IsoPlace, IsoState, IsoWant},
-    ports::iso_source::{IsoUrl, Validators},
+    migration,
+    ports::iso_source::Validators,
 };
 
 /// The file that a status names, if the record is complete.
@@ -29,65 +29,6 @@ pub(super) fn known_file(iso: &IsoStatus) -> Option<IsoFile> {
         },
         volatile: iso.volatile == Some(true),
     })
-}
-
-/// The file that the predecessor's status names, if it is of this very source. The predecessor knew no source keys, but
-/// recorded the URL that it fetched. A file that is older than the image (`created`) belongs to another version. The
-/// cache checks that it is there before it is used.
-pub(super) fn predecessors_file(
-    iso: &IsoStatus,
-    datastore: &str,
-    source: &IsoUrl,
-    created: Option<&Time>,
-) -> Option<IsoFile> {
-    let ours = iso.source_key.is_some();
-    // Later releases record the URL without its credential, and the digest of the whole URL.
-    let same = match iso.url_hash.as_deref() {
-        Some(hash) => hash.eq_ignore_ascii_case(&digest_of(source)),
-        None => iso.url.as_deref().is_some_and(|url| is_of(url, source)),
-    };
-    if ours || !same {
-        return None;
-    }
-    let uploaded_at = iso.uploaded_at.as_ref()?.0;
-    if created.is_some_and(|at| uploaded_at < at.0) {
-        return None;
-    }
-    Some(IsoFile {
-        sha256: iso.sha256.clone()?,
-        path: DatastorePath::new(datastore, iso.path.as_deref()?).ok()?,
-        size: u64::try_from(iso.size_bytes?).ok()?,
-        uploaded_at,
-        validators: Validators::default(),
-        volatile: false,
-    })
-}
-
-/// SHA-256 of the whole URL.
-fn digest_of(source: &IsoUrl) -> String {
-    hex::encode(Sha256::digest(source.expose().as_str()))
-}
-
-/// Whether that URL was fetched from this source. It is complete, as the predecessor wrote it, or shortened by
-/// [`fit_to_show`]. Without the token, the URLs of two InfraEnvs may be equal. What is left of another server's URL
-/// proves too little.
-fn is_of(fetched: &str, source: &IsoUrl) -> bool {
-    source.is_assisted() && fetched == source.redacted()
-        || IsoUrl::parse(fetched).as_ref() == Ok(source)
-}
-
-/// The predecessor's URL contains the token, which is removed here. The rest is kept only if it belongs to the wanted
-/// source, because later it would be taken for that.
-fn fit_to_show(iso: &mut IsoStatus, source: &IsoUrl) {
-    let ours = iso.source_key.is_some();
-    let url = iso.url.take().filter(|url| ours || is_of(url, source));
-    iso.url = url.map(|url| shown(&url));
-}
-
-/// A URL from a status in a form that may be shown: the predecessor wrote it with its token.
-#[must_use]
-pub fn shown(url: &str) -> String {
-    IsoUrl::parse(url).map_or_else(|_| "REDACTED".to_owned(), |url| url.redacted())
 }
 
 /// Datastore of the versions that do not name theirs: that of the current one, else the `wanted` one.
@@ -175,17 +116,17 @@ pub fn status(
         | IsoState::Queued(_)
         | IsoState::Failed(_) => record.cloned().map(|iso| {
             let mut iso = at_rest(iso);
-            fit_to_show(&mut iso, &want.source);
+            migration::iso::fit_to_show(&mut iso, &want.source);
             iso
         }),
         IsoState::Lost(gone) => record.cloned().map(|iso| {
             let mut iso = lost::without(at_rest(iso), gone, &want.directory.datastore);
-            fit_to_show(&mut iso, &want.source);
+            migration::iso::fit_to_show(&mut iso, &want.source);
             iso
         }),
         IsoState::Publishing(place) => {
             let mut iso = record.cloned().unwrap_or_default();
-            fit_to_show(&mut iso, &want.source);
+            migration::iso::fit_to_show(&mut iso, &want.source);
             Some(intending(iso, want, place))
         }
         IsoState::Fetching { done, total, rate } => {
@@ -199,7 +140,7 @@ pub fn status(
             iso.total_bytes = signed(*total);
             iso.bytes_per_second = signed(*rate);
             iso.eta_seconds = signed(eta);
-            fit_to_show(&mut iso, &want.source);
+            migration::iso::fit_to_show(&mut iso, &want.source);
             Some(iso)
         }
         IsoState::Ready { file, pruned, .. } => {
@@ -297,12 +238,16 @@ fn whole(t: Timestamp) -> Time {
 
 #[cfg(test)]
 mod tests {
+    use agent_forge_crds::conditions::Reason;
+    use sha2::{Digest as _, Sha256};
+
     use super::*;
     use crate::{
         domain::{
             failure::{ErrorSource, ReconcileError},
             names::ObjectKey,
         },
+        ports::iso_source::IsoUrl,
         testing::with,
     };
 
@@ -340,7 +285,7 @@ mod tests {
         };
         let failed = IsoState::Failed(ReconcileError::transient(
             ErrorSource::Iso,
-            "ISODownloadFailed",
+            Reason::IsoDownloadFailed,
             "503",
         ));
         let queued = IsoState::Queued(ObjectKey::new("demo", "other"));
@@ -370,7 +315,7 @@ mod tests {
         });
         let record = IsoStatus {
             url: Some("https://images.example/iso".to_owned()),
-            url_hash: Some(digest_of(&want.source)),
+            url_hash: Some(hex::encode(Sha256::digest(want.source.expose().as_str()))),
             last_modified: Some("Wed, 23 Sep 2026 01:24:34 GMT".to_owned()),
             sha256: Some("a".repeat(64)),
             path: Some("agent-forge/demo/w/a.iso".to_owned()),
@@ -378,7 +323,8 @@ mod tests {
             uploaded_at: Some(Time(Timestamp::UNIX_EPOCH)),
             ..IsoStatus::default()
         };
-        let found = |iso: &IsoStatus| predecessors_file(iso, "iso", &want.source, None).is_some();
+        let found =
+            |iso: &IsoStatus| migration::iso::file(iso, "iso", &want.source, None).is_some();
         assert!(found(&record));
         let other = with(record.clone(), |i| i.url_hash = Some("0".repeat(64)));
         assert!(!found(&other), "the token is another one");
@@ -590,7 +536,7 @@ mod tests {
         };
         let failed = IsoState::Failed(ReconcileError::transient(
             ErrorSource::Iso,
-            "ISODownloadFailed",
+            Reason::IsoDownloadFailed,
             "503",
         ));
         let record = IsoStatus {

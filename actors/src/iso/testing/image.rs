@@ -201,7 +201,7 @@ impl IsoSource for ImageServer {
             None => {}
             Some(SourceFault::Refuse) => {
                 return Err(IsoError {
-                    reason: "ISONotFound",
+                    reason: "ISONotFound".into(),
                     message: text,
                     class: Class::Transient,
                 });

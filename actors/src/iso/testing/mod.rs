@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_crds::{conditions::reason, pool::RefusedCredentials};
+use agent_forge_crds::{conditions::Reason, pool::RefusedCredentials};
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use tokio::{sync::mpsc, time::Instant};
@@ -67,7 +67,7 @@ impl Sessions for TestSessions {
         known.ok_or_else(|| {
             ReconcileError::blocked(
                 ErrorSource::Vsphere,
-                reason::INVALID_CREDENTIALS,
+                Reason::InvalidCredentials,
                 format!("Secret {secret} is refused"),
             )
         })

@@ -224,7 +224,13 @@ impl Machines for Store {
         self.not_for_isos("set_boot_order")
     }
 
-    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Mark, _: bool) -> VcResult<TaskRef> {
+    async fn stamp_marker(
+        &self,
+        _: &Effect,
+        _: &MoRef,
+        _: &Mark,
+        _: Option<&str>,
+    ) -> VcResult<TaskRef> {
         self.not_for_isos("stamp_marker")
     }
 

@@ -2,6 +2,8 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
+use agent_forge_crds::conditions::Reason;
+
 use crate::{
     domain::failure::{Class, ErrorSource, ReconcileError},
     iso::{
@@ -85,7 +87,7 @@ async fn what_nobody_lists_is_not_published_and_leaves_nothing() {
             _ => bench.woken(&want("a").pool).await,
         };
     };
-    assert_eq!(failed.reason, "ISOUploadIncomplete");
+    assert_eq!(failed.reason, Reason::IsoUploadIncomplete);
     assert_eq!(bench.store.count("move"), 0);
     recovers(&mut bench, "listed at last").await;
 }
@@ -94,21 +96,21 @@ async fn what_nobody_lists_is_not_published_and_leaves_nothing() {
 async fn a_bad_source_is_named_and_leaves_nothing() {
     let size = SIZE;
     let cases = [
-        (SourceFault::Refuse, "ISONotFound"),
-        (SourceFault::Break(0), "ISODownloadFailed"),
-        (SourceFault::Break(size - 1), "ISODownloadFailed"),
-        (SourceFault::EndAt(0), "ISOLengthMismatch"),
-        (SourceFault::EndAt(40_000), "ISOLengthMismatch"),
-        (SourceFault::EndAt(size - 1), "ISOLengthMismatch"),
-        (SourceFault::Longer(1), "ISOLengthMismatch"),
-        (SourceFault::Longer(3 * CHUNK), "ISOLengthMismatch"),
-        (SourceFault::Declare(0), "ISOWrongMagic"),
-        (SourceFault::Declare(32_773), "ISOWrongMagic"),
-        (SourceFault::Declare(size - 2048), "ISOLengthMismatch"),
-        (SourceFault::WrongMagic, "ISOWrongMagic"),
-        (SourceFault::Stall(0), "ISODownloadStalled"),
-        (SourceFault::Stall(3 * CHUNK), "ISODownloadStalled"),
-        (SourceFault::Panic, "InternalError"),
+        (SourceFault::Refuse, "ISONotFound".into()),
+        (SourceFault::Break(0), Reason::IsoDownloadFailed),
+        (SourceFault::Break(size - 1), Reason::IsoDownloadFailed),
+        (SourceFault::EndAt(0), Reason::IsoLengthMismatch),
+        (SourceFault::EndAt(40_000), Reason::IsoLengthMismatch),
+        (SourceFault::EndAt(size - 1), Reason::IsoLengthMismatch),
+        (SourceFault::Longer(1), Reason::IsoLengthMismatch),
+        (SourceFault::Longer(3 * CHUNK), Reason::IsoLengthMismatch),
+        (SourceFault::Declare(0), Reason::IsoWrongMagic),
+        (SourceFault::Declare(32_773), Reason::IsoWrongMagic),
+        (SourceFault::Declare(size - 2048), Reason::IsoLengthMismatch),
+        (SourceFault::WrongMagic, Reason::IsoWrongMagic),
+        (SourceFault::Stall(0), Reason::IsoDownloadStalled),
+        (SourceFault::Stall(3 * CHUNK), Reason::IsoDownloadStalled),
+        (SourceFault::Panic, Reason::InternalError),
     ];
     for (fault, reason) in cases {
         let mut bench = Bench::new().await;
@@ -116,7 +118,7 @@ async fn a_bad_source_is_named_and_leaves_nothing() {
         let case = format!("{fault:?}");
         let trouble = first_failure(&mut bench).await;
         assert_eq!(
-            (trouble.reason.as_str(), trouble.side),
+            (trouble.reason.clone(), trouble.side),
             (reason, ErrorSource::Iso),
             "{case}"
         );
@@ -139,7 +141,10 @@ async fn a_wrong_magic_is_seen_before_the_rest_is_sent() {
     *bench.image.pace.lock().expect("lock") = Duration::from_secs(1);
     bench.image.fail(SourceFault::WrongMagic);
     let before = tokio::time::Instant::now();
-    assert_eq!(first_failure(&mut bench).await.reason, "ISOWrongMagic");
+    assert_eq!(
+        first_failure(&mut bench).await.reason,
+        Reason::IsoWrongMagic
+    );
     assert!(
         before.elapsed() <= Duration::from_secs(4),
         "{:?}",
@@ -152,43 +157,47 @@ async fn a_bad_upload_is_named_and_leaves_nothing() {
     let cases = [
         (
             StoreFault::UploadRefused,
-            "VCenterUnreachable",
+            Reason::VcenterUnreachable,
             ErrorSource::Vsphere,
         ),
         (
             StoreFault::UploadCut(CHUNK),
-            "VCenterUnavailable",
+            Reason::VcenterUnavailable,
             ErrorSource::Vsphere,
         ),
         (
             StoreFault::UploadEndsEarly(CHUNK),
-            "ISOUploadIncomplete",
+            Reason::IsoUploadIncomplete,
             ErrorSource::Iso,
         ),
-        (StoreFault::UploadEndsEarly(SIZE), "", ErrorSource::Iso),
+        (
+            StoreFault::UploadEndsEarly(SIZE),
+            Reason::default(),
+            ErrorSource::Iso,
+        ),
         (
             StoreFault::UploadLosesBytes,
-            "ISOUploadIncomplete",
+            Reason::IsoUploadIncomplete,
             ErrorSource::Iso,
         ),
         (
             StoreFault::UploadHangs(CHUNK),
-            "ISOUploadStalled",
+            Reason::IsoUploadStalled,
             ErrorSource::Vsphere,
         ),
         (
             StoreFault::UploadHangs(SIZE),
-            "ISOUploadStalled",
+            Reason::IsoUploadStalled,
             ErrorSource::Vsphere,
         ),
         (
             StoreFault::MoveLost,
-            "VCenterNoAnswer",
+            Reason::VcenterNoAnswer,
             ErrorSource::Vsphere,
         ),
         (
             StoreFault::MoveRefused,
-            "NoPermission",
+            Reason::NoPermission,
             ErrorSource::Vsphere,
         ),
     ];
@@ -196,14 +205,14 @@ async fn a_bad_upload_is_named_and_leaves_nothing() {
         let mut bench = Bench::new().await;
         bench.store.fail(fault.clone());
         let case = format!("{fault:?}");
-        if reason.is_empty() {
+        if reason == Reason::default() {
             // Stopping at exactly the end is no fault.
             recovers(&mut bench, &case).await;
             continue;
         }
         let trouble = first_failure(&mut bench).await;
         assert_eq!(
-            (trouble.reason.as_str(), trouble.side),
+            (trouble.reason.clone(), trouble.side),
             (reason, side),
             "{case}"
         );
@@ -221,7 +230,7 @@ async fn an_upload_that_claims_success_over_a_broken_source_is_not_believed() {
     bench.store.fail(StoreFault::UploadEndsEarly(CHUNK));
     assert_eq!(
         first_failure(&mut bench).await.reason,
-        "ISOUploadIncomplete"
+        Reason::IsoUploadIncomplete
     );
     recovers(&mut bench, "both").await;
 }
@@ -268,8 +277,8 @@ async fn a_file_of_another_size_under_the_final_name_is_named_and_left_alone() {
         .with(|c| c.files.insert(place.clone(), Stored::of_size(12)));
     let trouble = first_failure(&mut bench).await;
     assert_eq!(
-        (trouble.reason.as_str(), trouble.class),
-        ("ISOFileConflict", Class::Blocked)
+        (trouble.reason.clone(), trouble.class),
+        (Reason::IsoFileConflict, Class::Blocked)
     );
     assert!(trouble.message.contains(&place), "{trouble}");
     assert_eq!(
@@ -323,7 +332,7 @@ async fn failures_back_off() {
     }
     let mut gaps = Vec::new();
     for failures in 1..=6 {
-        assert_eq!(first_failure(&mut bench).await.reason, "ISONotFound");
+        assert_eq!(first_failure(&mut bench).await.reason, "ISONotFound".into());
         let failed = tokio::time::Instant::now();
         for _ in 0..20 {
             bench.ask(&want("a")).await;

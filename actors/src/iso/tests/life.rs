@@ -2,6 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
+use agent_forge_crds::conditions::Reason;
 use ractor::rpc::CallResult;
 
 use crate::{
@@ -37,8 +38,8 @@ async fn killed_mid_flight_it_takes_the_transfer_with_it() {
         .await
         .expect_err("nobody is there");
     assert_eq!(
-        (trouble.reason.as_str(), trouble.class),
-        ("ISOCacheUnavailable", Class::Transient)
+        (trouble.reason, trouble.class),
+        (Reason::IsoCacheUnavailable, Class::Transient)
     );
     bench.restart().await;
     assert!(!bench.arrived(&want("a")).await.1);
@@ -177,7 +178,7 @@ async fn it_describes_itself_while_it_works_without_the_url() {
         (about.kind.as_str(), about.key.as_str(), about.running),
         ("iso-cache", "vc/dc1/ds1", true)
     );
-    assert_eq!(about.waiting_on[0].0, "ISOFetching");
+    assert_eq!(about.waiting_on[0].0, Reason::IsoFetching);
     assert!(!format!("{about:?}").contains(TOKEN));
     assert!(matches!(
         bench.settled(&want("a")).await,
@@ -185,8 +186,8 @@ async fn it_describes_itself_while_it_works_without_the_url() {
     ));
     let about = describe(&bench).await;
     assert_eq!(
-        (about.failures, about.waiting_on[0].0.as_str()),
-        (1, "ISODownloadStalled")
+        (about.failures, &about.waiting_on[0].0),
+        (1, &Reason::IsoDownloadStalled)
     );
 }
 
@@ -201,8 +202,8 @@ async fn a_directory_of_another_datastore_is_refused() {
         panic!("accepted")
     };
     assert_eq!(
-        (trouble.reason.as_str(), trouble.class),
-        ("InternalError", Class::Defect)
+        (trouble.reason, trouble.class),
+        (Reason::InternalError, Class::Defect)
     );
     assert_eq!(bench.opened(), 0);
 }

@@ -107,6 +107,6 @@ async fn that_it_is_lost_is_told_before_why_it_does_not_come_back() {
     let IsoState::Failed(why) = outcome(&mut bench, &using_nothing(&file)).await else {
         panic!("its source refuses")
     };
-    assert_eq!(why.reason, "ISONotFound");
+    assert_eq!(why.reason, "ISONotFound".into());
     assert_eq!(bench.arrived(&using_nothing(&file)).await.0.path, file.path);
 }

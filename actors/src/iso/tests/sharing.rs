@@ -16,7 +16,7 @@ use crate::{
         },
     },
     ports::{
-        effect::{EffectKey, EffectKind},
+        effect::{EffectKind, Subject},
         iso_source::IsoUrl,
     },
 };
@@ -82,7 +82,7 @@ async fn fifty_asks_of_two_pools_are_one_transfer() {
     assert!(bench.store.with(|c| {
         c.effects
             .iter()
-            .all(|e| e.key == EffectKey("ns/a".to_owned()))
+            .all(|e| e.subject == Subject::Pool(pool("a")))
     }));
 }
 

@@ -2,6 +2,8 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
+use agent_forge_crds::conditions::Reason;
+
 use crate::{
     domain::names::DatastorePath,
     iso::{
@@ -495,7 +497,7 @@ async fn what_retention_lets_go_makes_room_on_a_full_datastore() {
     let IsoState::Failed(trouble) = bench.settled(&wants).await else {
         panic!("it does not fit")
     };
-    assert_eq!(trouble.reason, "NoDiskSpace");
+    assert_eq!(trouble.reason, Reason::NoDiskSpace);
     let (file, reused) = bench.arrived(&wants).await;
     assert!(!reused);
     let mut left = [old(1), current, file.path].map(|p| p.to_string());

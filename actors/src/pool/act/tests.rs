@@ -1,6 +1,8 @@
 //! What live reads hold back.
 
-use agent_forge_crds::{agent::Failure, external::agent::Agent, names::NODE_POOL_ROLE_LABEL};
+use agent_forge_crds::{
+    agent::Failure, conditions::Reason, external::agent::Agent, names::NODE_POOL_ROLE_LABEL,
+};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -64,7 +66,7 @@ async fn an_agent_is_prepared_for_a_vsphere_agent_that_still_wants_it() {
 
 /// Plans the fences of two Agents while the cache shows their Machines leaving. `live` changes the Machines at the API
 /// server. Returns how many fences were done, how often Machines were listed, and the reasons.
-async fn fenced(bind: bool, live: impl Fn(&mut MachineFacts)) -> (usize, usize, Vec<&'static str>) {
+async fn fenced(bind: bool, live: impl Fn(&mut MachineFacts)) -> (usize, usize, Vec<Reason>) {
     let bench = Bench::new();
     let mut world = World::waiting(&["a", "b"]);
     for name in ["a", "b"] {
@@ -99,7 +101,7 @@ async fn fenced(bind: bool, live: impl Fn(&mut MachineFacts)) -> (usize, usize, 
     assert!(acted.result.is_ok());
     let (effects, lists) = bench.hub.with(|o| (o.effects.clone(), o.machine_lists));
     let fenced = effects.iter().filter(|e| **e == EffectKind::FenceAgent);
-    let said = acted.held.iter().map(|w| w.reason).collect();
+    let said = acted.held.iter().map(|w| w.reason.clone()).collect();
     (fenced.count(), lists, said)
 }
 
@@ -107,7 +109,7 @@ async fn fenced(bind: bool, live: impl Fn(&mut MachineFacts)) -> (usize, usize, 
 async fn an_agent_that_serves_is_fenced_when_its_machine_goes_live_and_not_before() {
     let leaves = |m: &mut MachineFacts| m.deleting = true;
     assert_eq!(fenced(true, leaves).await, (2, 1, vec![]));
-    let unknown = reason::MACHINE_STATE_UNKNOWN;
+    let unknown = Reason::MachineStateUnknown;
     assert_eq!(fenced(true, |_| {}).await, (0, 1, vec![unknown; 2]));
     // No Agent serves, so the state of its Machine does not matter.
     assert_eq!(fenced(false, |_| {}).await, (2, 0, vec![]));

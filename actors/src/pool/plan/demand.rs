@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use agent_forge_crds::{
-    conditions::{Phase, reason},
+    conditions::{Phase, Reason},
     external::agent_machine::AgentMachine,
     names::AGENT_MACHINE_LABEL,
 };
@@ -96,7 +96,7 @@ pub(super) fn assign_hosts(
             DemandState::HostUnconfirmed => {
                 plan.wait(
                     demand.name(),
-                    reason::CONDITIONS_MISSING,
+                    Reason::ConditionsMissing,
                     "the provider writes no conditions; one VM is tried until one such AgentMachine gets an Agent",
                 );
                 continue;
@@ -264,19 +264,19 @@ fn is_sound(child: &ManagedVm) -> bool {
         .is_some_and(|p| *p == Phase::Orphaned);
     let in_trouble = status
         .and_then(|s| s.waiting_on.first())
-        .is_some_and(|w| LASTING.contains(&w.reason.as_str()));
+        .is_some_and(|w| LASTING.contains(&w.reason));
     !orphaned && !in_trouble
 }
 
 /// Reasons of a VsphereAgent that do not end by themselves.
-const LASTING: [&str; 9] = [
-    reason::AGENT_DISCONNECTED,
-    reason::AGENT_MISSING,
-    reason::AGENT_VALIDATIONS_FAILING,
-    reason::NAME_CONFLICT,
-    reason::OWNERSHIP_UNPROVEN,
-    reason::AMBIGUOUS_VM,
-    reason::CLUSTER_ID_CHANGED,
-    reason::RECORD_UNREADABLE,
-    "VMMissing",
+const LASTING: [Reason; 9] = [
+    Reason::AgentDisconnected,
+    Reason::AgentMissing,
+    Reason::AgentValidationsFailing,
+    Reason::NameConflict,
+    Reason::OwnershipUnproven,
+    Reason::AmbiguousVm,
+    Reason::ClusterIdChanged,
+    Reason::RecordUnreadable,
+    Reason::VmMissing,
 ];

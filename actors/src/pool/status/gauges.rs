@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agent_forge_crds::pool::VsphereAgentPoolStatus;
+use agent_forge_crds::{conditions::Reason, pool::VsphereAgentPoolStatus};
 
 use crate::{
     demand::classify::{Demand, DemandReason, DemandState},
@@ -80,7 +80,7 @@ pub fn view(s: &Observed, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
         *view.phases.entry(phase).or_default() += 1;
     }
     for reason in reasons(s, plan).into_values() {
-        *view.waiting_on.entry(reason.to_owned()).or_default() += 1;
+        *view.waiting_on.entry(reason.to_string()).or_default() += 1;
     }
     let conditions = status.conditions.iter();
     view.conditions = conditions
@@ -91,10 +91,10 @@ pub fn view(s: &Observed, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
 
 /// Why each machine waits, by name: a VsphereAgent has the name of its AgentMachine. The pool's reason comes first, as
 /// in its Event.
-fn reasons<'a>(s: &'a Observed, plan: &'a Plan) -> BTreeMap<&'a str, &'a str> {
-    let mut all: BTreeMap<&str, &str> = BTreeMap::new();
+fn reasons<'a>(s: &'a Observed, plan: &'a Plan) -> BTreeMap<&'a str, &'a Reason> {
+    let mut all: BTreeMap<&str, &Reason> = BTreeMap::new();
     for row in &plan.waiting {
-        all.entry(&row.subject).or_insert(row.reason);
+        all.entry(&row.subject).or_insert(&row.reason);
     }
     for child in &s.children {
         let said = child.object.status.as_ref();

@@ -1,6 +1,7 @@
 //! Planned actions and counts as tables: the facts, and the status of the pool for them.
 
 use agent_forge_crds::{
+    conditions::Reason,
     external::agent_machine::{AGENT_RESERVED, AgentMachine, PAUSED_ANNOTATION},
     pool::PlannedAction,
 };
@@ -214,7 +215,7 @@ fn a_machine_that_waits_for_two_reasons_is_counted_once() {
         with(child(name), |c| {
             c.status.get_or_insert_default().waiting_on = vec![WaitingOn {
                 subject: "vSphere".to_owned(),
-                reason: "NoPermission".to_owned(),
+                reason: Reason::NoPermission,
                 ..WaitingOn::default()
             }];
         })
@@ -226,17 +227,20 @@ fn a_machine_that_waits_for_two_reasons_is_counted_once() {
     let plan = Plan {
         waiting: vec![Waiting {
             subject: "a".to_owned(),
-            reason: reason::MACHINE_STATE_UNKNOWN,
+            reason: Reason::MachineStateUnknown,
             message: "a sentence".to_owned(),
         }],
         ..Plan::default()
     };
     let view = view(&world.observed(), &plan, &VsphereAgentPoolStatus::default());
     let counted: Vec<_> = view.waiting_on.into_iter().collect();
-    let once = |reason: &str| (reason.to_owned(), 1);
+    let once = |reason: Reason| (reason.to_string(), 1);
     assert_eq!(
         counted,
-        [once(reason::MACHINE_STATE_UNKNOWN), once("NoPermission")]
+        [
+            once(Reason::MachineStateUnknown),
+            once(Reason::NoPermission)
+        ]
     );
 }
 

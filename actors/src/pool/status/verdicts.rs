@@ -1,7 +1,7 @@
 //! The pool's conditions.
 
 use agent_forge_crds::{
-    conditions::{self, find_condition, is_true, reason},
+    conditions::{self, Reason, find_condition, is_true},
     pool::VsphereAgentPoolStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -13,15 +13,12 @@ use crate::{
         prepare,
     },
     domain::{failure::ErrorSource, upstream::WaitingSign},
-    iso::{infra_env::INVALID_URL, msg::IsoState, of_pool::NoSource},
+    iso::{msg::IsoState, of_pool::NoSource},
     pool::{observed::Observed, plan::Plan},
     ports::{instruments::PoolGauges, vcenter::error::OF_ALL},
 };
 
-type Row = (&'static str, bool, String, String);
-
-/// Nothing can be stored before vCenter answers.
-const WAITING_FOR_VSPHERE: &str = "WaitingForVsphere";
+type Row = (&'static str, bool, Reason, String);
 
 pub(super) fn verdicts(s: &Observed, plan: &Plan, outcome: &Outcome, g: &PoolGauges) -> Vec<Row> {
     let mut rows = vec![
@@ -40,23 +37,23 @@ pub(super) fn verdicts(s: &Observed, plan: &Plan, outcome: &Outcome, g: &PoolGau
 }
 
 /// Why the pool may serve no AgentMachine, as reason and sentence.
-fn refused(s: &Observed) -> Option<(&'static str, String)> {
+fn refused(s: &Observed) -> Option<(Reason, String)> {
     let own = s.pool.metadata.namespace.as_deref().unwrap_or_default();
     let refusing = s.refusing();
     if !refusing.is_empty() {
         let message = s.grants.sentence(&refusing, own);
-        return Some((reason::NAMESPACE_NOT_ALLOWED, message));
+        return Some((Reason::NamespaceNotAllowed, message));
     }
     let label = prepare::refused_label(&s.pool)?;
-    Some((reason::INVALID_SPEC, prepare::refused_label_sentence(label)))
+    Some((Reason::InvalidSpec, prepare::refused_label_sentence(label)))
 }
 
-fn row(type_: &'static str, holds: bool, reason: &str, message: impl Into<String>) -> Row {
-    (type_, holds, reason.to_owned(), message.into())
+fn row(type_: &'static str, holds: bool, reason: Reason, message: impl Into<String>) -> Row {
+    (type_, holds, reason, message.into())
 }
 
 fn demand(s: &Observed, plan: &Plan, g: &PoolGauges) -> Row {
-    let row = |holds, reason: &str, message| {
+    let row = |holds, reason, message| {
         row(
             conditions::AGENT_MACHINE_DEMAND_FOUND,
             holds,
@@ -94,15 +91,14 @@ fn demand(s: &Observed, plan: &Plan, g: &PoolGauges) -> Row {
         "agentMachines={} waitingForAgents={} unready={} withoutAgent={}",
         g.agent_machines, g.waiting_agent_machines, g.unready_agent_machines, g.without_agent
     );
-    row(true, reason::OBSERVED, message)
+    row(true, Reason::Observed, message)
 }
 
 fn infra_env(s: &Observed, outcome: &Outcome) -> Row {
     let key = &s.infra_env_key;
     let own = s.pool.metadata.namespace.as_deref().unwrap_or_default();
-    let row =
-        |holds, reason: &str, message| row(conditions::INFRA_ENV_AVAILABLE, holds, reason, message);
-    let no = |reason: &str, message| row(false, reason, message);
+    let row = |holds, reason, message| row(conditions::INFRA_ENV_AVAILABLE, holds, reason, message);
+    let no = |reason, message| row(false, reason, message);
     match &outcome.no_source {
         Some(NoSource::InfraEnvNotFound) => {
             let refused = s.grants.refused_homes(&s.pool);
@@ -112,7 +108,7 @@ fn infra_env(s: &Observed, outcome: &Outcome) -> Row {
                 format!("; {}", s.grants.sentence(&refused, own))
             };
             no(
-                reason::INFRA_ENV_NOT_FOUND,
+                Reason::InfraEnvNotFound,
                 format!(
                     "InfraEnv {key} does not exist; check spec.infraEnvRef (name, and namespace where it is not the pool's){skipped}"
                 ),
@@ -120,19 +116,21 @@ fn infra_env(s: &Observed, outcome: &Outcome) -> Row {
         }
         Some(NoSource::NotAllowed(refused)) => {
             let message = s.grants.sentence(refused, own);
-            no(reason::NAMESPACE_NOT_ALLOWED, message)
+            no(Reason::NamespaceNotAllowed, message)
         }
         Some(NoSource::UrlPending) => no(
-            reason::ISO_URL_PENDING,
+            Reason::IsoUrlPending,
             format!("InfraEnv {key} has no status.isoDownloadURL yet"),
         ),
-        Some(NoSource::Invalid(t)) if t.reason == INVALID_URL => no(&t.reason, t.message.clone()),
-        Some(NoSource::ImageFailed(why)) => no(reason::IMAGE_NOT_CREATED, why.clone()),
+        Some(NoSource::Invalid(t)) if t.reason == Reason::InvalidIsoUrl => {
+            no(t.reason.clone(), t.message.clone())
+        }
+        Some(NoSource::ImageFailed(why)) => no(Reason::ImageNotCreated, why.clone()),
         _ => match s.guard() {
             Some(guard) => no(guard.reason, guard.message),
             None => {
                 let message = format!("InfraEnv {key} offers a discovery ISO");
-                row(true, reason::AVAILABLE, message)
+                row(true, Reason::Available, message)
             }
         },
     }
@@ -161,20 +159,20 @@ fn capacity(g: &PoolGauges, plan: &Plan) -> Row {
         g.pending_owned_vms
     );
     let word = if waiting == 0 {
-        reason::SATISFIED
+        Reason::Satisfied
     } else {
-        reason::DEMAND_DEFICIT
+        Reason::DemandDeficit
     };
     row(conditions::CAPACITY_SATISFIED, waiting == 0, word, message)
 }
 
 fn vsphere(s: &Observed, outcome: &Outcome) -> Row {
-    let row = |holds, reason: &str, message| row(conditions::VSPHERE_READY, holds, reason, message);
+    let row = |holds, reason, message| row(conditions::VSPHERE_READY, holds, reason, message);
     if let Some(t) = &outcome.vsphere {
-        return row(false, &t.reason, t.message.clone());
+        return row(false, t.reason.clone(), t.message.clone());
     }
     if let Some((reason, message)) = met_at_vcenter(s, outcome) {
-        return row(false, &reason, message);
+        return row(false, reason, message);
     }
     let words = if outcome.insecure {
         "vCenter answers; WARNING: its certificate is not checked (insecure: \"true\" in the Secret)"
@@ -190,12 +188,12 @@ fn vsphere(s: &Observed, outcome: &Outcome) -> Row {
             "; spec.template.namePrefix {prefix:?} has no effect: a VM has the name of its AgentMachine"
         ));
     }
-    row(true, reason::READY, words)
+    row(true, Reason::Ready, words)
 }
 
 /// What failed at vCenter for the ISO or a VsphereAgent, as reason and sentence. A failure that concerns all VMs comes
 /// first. Otherwise a failed tag of one VM would hide a lost privilege from the alerts.
-fn met_at_vcenter(s: &Observed, outcome: &Outcome) -> Option<(String, String)> {
+fn met_at_vcenter(s: &Observed, outcome: &Outcome) -> Option<(Reason, String)> {
     // An ISO that cannot be stored because of vCenter is a failure of vCenter too.
     let iso = match &outcome.iso {
         Some(IsoState::Failed(t)) if t.side == ErrorSource::Vsphere => {
@@ -213,7 +211,7 @@ fn met_at_vcenter(s: &Observed, outcome: &Outcome) -> Option<(String, String)> {
         let w = rows.iter().find(|w| w.subject == "vSphere")?;
         Some((w.reason.clone(), format!("{}: {}", c.key.name, w.message)))
     });
-    let of_one = |(reason, _): &(String, String)| !OF_ALL.contains(&reason.as_str());
+    let of_one = |(reason, _): &(Reason, String)| !OF_ALL.contains(reason);
     iso.into_iter().chain(of_children).min_by_key(of_one)
 }
 
@@ -226,15 +224,16 @@ fn met_at_vcenter(s: &Observed, outcome: &Outcome) -> Option<(String, String)> {
 ///   look, and otherwise the condition would flicker.
 fn iso(outcome: &Outcome, before: Option<&Condition>) -> Row {
     let under_way = [
-        reason::ISO_UPLOADING,
-        reason::ISO_URL_PENDING,
-        reason::IMAGE_NOT_CREATED,
-        reason::INVALID_SPEC,
-        INVALID_URL,
-        WAITING_FOR_VSPHERE,
+        Reason::IsoUploading,
+        Reason::IsoUrlPending,
+        Reason::ImageNotCreated,
+        Reason::InvalidSpec,
+        Reason::InvalidIsoUrl,
+        Reason::WaitingForVsphere,
     ];
-    let failed = before.filter(|c| c.status == "False" && !under_way.contains(&c.reason.as_str()));
-    let row = |holds, reason: &str, message| row(conditions::ISO_READY, holds, reason, message);
+    let failed = before
+        .filter(|c| c.status == "False" && !under_way.contains(&Reason::from(c.reason.as_str())));
+    let row = |holds, reason, message| row(conditions::ISO_READY, holds, reason, message);
     match (&outcome.iso, &outcome.no_source) {
         (Some(IsoState::Ready { file, .. }), _) => {
             let volatile = outcome.iso_status.as_ref().and_then(|i| i.volatile) == Some(true);
@@ -244,12 +243,12 @@ fn iso(outcome: &Outcome, before: Option<&Condition>) -> Row {
                 ""
             };
             let message = format!("{} lies complete ({} bytes){note}", file.path, file.size);
-            row(true, reason::ISO_READY, message)
+            row(true, Reason::IsoReady, message)
         }
         (Some(IsoState::Fetching { .. } | IsoState::Queued(_) | IsoState::Publishing(_)), _)
             if let Some(last) = failed =>
         {
-            row(false, &last.reason, last.message.clone())
+            row(false, last.reason.as_str().into(), last.message.clone())
         }
         (
             Some(IsoState::Fetching {
@@ -259,23 +258,23 @@ fn iso(outcome: &Outcome, before: Option<&Condition>) -> Row {
             }),
             _,
         ) if let Some(lies) = before.filter(|c| outcome.iso_known && c.status == "True") => {
-            row(true, &lies.reason, lies.message.clone())
+            row(true, lies.reason.as_str().into(), lies.message.clone())
         }
         (Some(IsoState::Lost(place)), _) => row(
             false,
-            reason::ISO_UPLOADING,
+            Reason::IsoUploading,
             format!("{place} does not lie there any more, whole; it is fetched again"),
         ),
         (Some(IsoState::Queued(first)), _) => row(
             false,
-            reason::ISO_UPLOADING,
+            Reason::IsoUploading,
             format!(
                 "the discovery ISO waits for that of pool {first}, which is on its way to the same datastore"
             ),
         ),
         (Some(IsoState::Fetching { .. } | IsoState::Publishing(_)), _) => row(
             false,
-            reason::ISO_UPLOADING,
+            Reason::IsoUploading,
             "the discovery ISO is on its way to the datastore".to_owned(),
         ),
         (Some(IsoState::Failed(t)), _) => {
@@ -285,20 +284,20 @@ fn iso(outcome: &Outcome, before: Option<&Condition>) -> Row {
             } else {
                 ""
             };
-            row(false, &t.reason, format!("{}{note}", t.message))
+            row(false, t.reason.clone(), format!("{}{note}", t.message))
         }
-        (None, Some(NoSource::Invalid(t))) => row(false, &t.reason, t.message.clone()),
+        (None, Some(NoSource::Invalid(t))) => row(false, t.reason.clone(), t.message.clone()),
         (None, Some(NoSource::ImageFailed(why))) => {
-            row(false, reason::IMAGE_NOT_CREATED, why.clone())
+            row(false, Reason::ImageNotCreated, why.clone())
         }
         (None, Some(_)) => row(
             false,
-            reason::ISO_URL_PENDING,
+            Reason::IsoUrlPending,
             "there is no ISO URL to fetch from yet".to_owned(),
         ),
         (None, None) => row(
             false,
-            WAITING_FOR_VSPHERE,
+            Reason::WaitingForVsphere,
             "the ISO waits for vCenter; see VsphereReady".to_owned(),
         ),
     }
@@ -310,11 +309,11 @@ pub(super) fn overall(
     status: &VsphereAgentPoolStatus,
     s: &Observed,
     outcome: &Outcome,
-) -> Option<(String, String)> {
+) -> Option<(Reason, String)> {
     if s.pool.metadata.deletion_timestamp.is_some() {
         let left = s.children.len();
         return Some((
-            reason::CHILDREN_REMAIN.to_owned(),
+            Reason::ChildrenRemain,
             format!(
                 "the pool is being deleted; VsphereAgents left: {left} (status.waitingOn says what holds them)"
             ),
@@ -328,7 +327,7 @@ pub(super) fn overall(
         .filter(|t| **t != conditions::READY && **t != conditions::CAPACITY_SATISFIED)
         .filter(|t| !is_true(&status.conditions, t))
         .find_map(|t| find_condition(&status.conditions, t))
-        .map(|c| (c.reason.clone(), c.message.clone()))
+        .map(|c| (c.reason.as_str().into(), c.message.clone()))
 }
 
 #[cfg(test)]

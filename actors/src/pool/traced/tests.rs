@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use agent_forge_crds::conditions::Reason;
 use async_trait::async_trait;
 use tracing::{Instrument as _, field::Empty};
 
@@ -169,7 +170,10 @@ async fn a_machine_that_goes_without_a_vsphere_agent_has_its_waits_and_its_root(
     assert_eq!(waits.iter().map(length).collect::<Vec<_>>(), [300, 300, 60]);
     for wait in &waits {
         assert_eq!((wait.trace, wait.parent), (root.trace, Some(root.id)));
-        let reason = ("agent_forge.waiting_on", "SelectorUnsatisfiable".to_owned());
+        let reason = (
+            "agent_forge.waiting_on",
+            Reason::SelectorUnsatisfiable.to_string(),
+        );
         assert!(wait.attributes.contains(&reason), "{wait:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! What a vCenter call can end with. The type name of a fault decides, never its text.
 
-use agent_forge_crds::conditions::reason;
+use agent_forge_crds::conditions::Reason;
 
 use jiff::Timestamp;
 
@@ -9,7 +9,7 @@ use crate::{
         failure::{Class, ErrorSource, ReconcileError},
         names::MoRef,
     },
-    ports::effect::Held,
+    ports::effect::Hold,
 };
 
 /// A typed vSphere fault.
@@ -78,14 +78,14 @@ impl Fault {
         match self {
             Self::NotAuthenticated => "NotAuthenticated",
             Self::InvalidLogin => "InvalidLogin",
-            Self::NoPermission { .. } => reason::NO_PERMISSION,
+            Self::NoPermission { .. } => "NoPermission",
             Self::ManagedObjectNotFound(_) => "ManagedObjectNotFound",
             Self::DuplicateName { .. } => "DuplicateName",
             Self::AlreadyExists(_) => "AlreadyExists",
             Self::FileNotFound(_) => "FileNotFound",
             Self::FileLocked(_) => "FileLocked",
-            Self::NoDiskSpace(_) => reason::NO_DISK_SPACE,
-            Self::InsufficientResources(_) => reason::INSUFFICIENT_RESOURCES,
+            Self::NoDiskSpace(_) => "NoDiskSpace",
+            Self::InsufficientResources(_) => "InsufficientResources",
             Self::InvalidPowerState { .. } => "InvalidPowerState",
             Self::TaskInProgress => "TaskInProgress",
             Self::ConcurrentAccess => "ConcurrentAccess",
@@ -98,60 +98,60 @@ impl Fault {
 
 /// Every reason that [`VcError::reason`] gives, except the type names of [`Fault::Other`]. A test of the alerts assigns
 /// each to one of them, or to none on purpose.
-pub const REASONS: [&str; 24] = [
-    "NotAuthenticated",
-    reason::INVALID_CREDENTIALS,
-    reason::NO_PERMISSION,
-    "ManagedObjectNotFound",
-    "DuplicateName",
-    "AlreadyExists",
-    "FileNotFound",
-    "FileLocked",
-    reason::NO_DISK_SPACE,
-    reason::INSUFFICIENT_RESOURCES,
-    "InvalidPowerState",
-    "TaskInProgress",
-    "ConcurrentAccess",
-    "RequestCanceled",
-    "InvalidArgument",
-    reason::VSPHERE_OBJECT_NOT_FOUND,
-    reason::VCENTER_UNREACHABLE,
-    "VCenterNoAnswer",
-    reason::UNTRUSTED_CERTIFICATE,
-    reason::VCENTER_NOT_ALLOWED,
-    reason::LOGIN_LIMITED,
-    "VCenterUnavailable",
-    reason::VCENTER_REPLY_UNUSABLE,
-    "EffectHeld",
+pub const REASONS: [Reason; 24] = [
+    Reason::NotAuthenticated,
+    Reason::InvalidCredentials,
+    Reason::NoPermission,
+    Reason::ManagedObjectNotFound,
+    Reason::DuplicateName,
+    Reason::AlreadyExists,
+    Reason::FileNotFound,
+    Reason::FileLocked,
+    Reason::NoDiskSpace,
+    Reason::InsufficientResources,
+    Reason::InvalidPowerState,
+    Reason::TaskInProgress,
+    Reason::ConcurrentAccess,
+    Reason::RequestCanceled,
+    Reason::InvalidArgument,
+    Reason::VsphereObjectNotFound,
+    Reason::VcenterUnreachable,
+    Reason::VcenterNoAnswer,
+    Reason::UntrustedCertificate,
+    Reason::VcenterNotAllowed,
+    Reason::LoginLimited,
+    Reason::VcenterUnavailable,
+    Reason::VcenterReplyUnusable,
+    Reason::EffectHeld,
 ];
 
 /// Reasons that concern all work at a vCenter: it is away, or refuses the account. The alerts about vCenter watch them.
 /// So a pool reports one of them before it reports what is wrong with a single object.
-pub const OF_ALL: [&str; 11] = [
-    reason::VCENTER_UNREACHABLE,
-    "VCenterUnavailable",
-    "VCenterNoAnswer",
-    reason::UNTRUSTED_CERTIFICATE,
-    reason::VCENTER_NOT_ALLOWED,
-    reason::NO_PERMISSION,
-    "NotAuthenticated",
-    reason::INVALID_CREDENTIALS,
-    reason::LOGIN_LIMITED,
-    reason::SECRET_NOT_FOUND,
-    reason::SECRET_NAMESPACE_REFUSED,
+pub const OF_ALL: [Reason; 11] = [
+    Reason::VcenterUnreachable,
+    Reason::VcenterUnavailable,
+    Reason::VcenterNoAnswer,
+    Reason::UntrustedCertificate,
+    Reason::VcenterNotAllowed,
+    Reason::NoPermission,
+    Reason::NotAuthenticated,
+    Reason::InvalidCredentials,
+    Reason::LoginLimited,
+    Reason::SecretNotFound,
+    Reason::SecretNamespaceRefused,
 ];
 
 /// Reasons that say nothing about the object that met them: vCenter is away, or the connection to it. A pool reports
 /// them once for all of its objects.
-pub const AWAY: [&str; 8] = [
-    reason::VCENTER_UNREACHABLE,
-    "VCenterNoAnswer",
-    "UntrustedCertificate",
-    reason::VCENTER_NOT_ALLOWED,
-    "VCenterUnavailable",
-    "EffectHeld",
-    "SessionActorRestarting",
-    "PlacementActorRestarting",
+pub const AWAY: [Reason; 8] = [
+    Reason::VcenterUnreachable,
+    Reason::VcenterNoAnswer,
+    Reason::UntrustedCertificate,
+    Reason::VcenterNotAllowed,
+    Reason::VcenterUnavailable,
+    Reason::EffectHeld,
+    Reason::SessionActorRestarting,
+    Reason::PlacementActorRestarting,
 ];
 
 /// Why a call failed.
@@ -181,7 +181,7 @@ pub enum VcErrorKind {
     /// The reply does not decode.
     Undecodable,
     /// The effect gate held the call back.
-    Held(Held),
+    Held(Hold),
 }
 
 /// A failed vCenter call.
@@ -251,20 +251,20 @@ impl VcError {
 
     /// CamelCase reason for conditions.
     #[must_use]
-    pub fn reason(&self) -> String {
+    pub fn reason(&self) -> Reason {
         match &self.kind {
             // The session actor uses the same reason.
-            VcErrorKind::Fault(Fault::InvalidLogin) => reason::INVALID_CREDENTIALS.to_owned(),
-            VcErrorKind::Fault(f) => f.name().to_owned(),
-            VcErrorKind::Unresolved { .. } => reason::VSPHERE_OBJECT_NOT_FOUND.to_owned(),
-            VcErrorKind::Unreachable => reason::VCENTER_UNREACHABLE.to_owned(),
-            VcErrorKind::NoAnswer => "VCenterNoAnswer".to_owned(),
-            VcErrorKind::Untrusted => reason::UNTRUSTED_CERTIFICATE.to_owned(),
-            VcErrorKind::LoginLimited(_) => reason::LOGIN_LIMITED.to_owned(),
-            VcErrorKind::NotAllowed => reason::VCENTER_NOT_ALLOWED.to_owned(),
-            VcErrorKind::Status(_) => "VCenterUnavailable".to_owned(),
-            VcErrorKind::Undecodable => reason::VCENTER_REPLY_UNUSABLE.to_owned(),
-            VcErrorKind::Held(_) => "EffectHeld".to_owned(),
+            VcErrorKind::Fault(Fault::InvalidLogin) => Reason::InvalidCredentials,
+            VcErrorKind::Fault(f) => Reason::from(f.name()),
+            VcErrorKind::Unresolved { .. } => Reason::VsphereObjectNotFound,
+            VcErrorKind::Unreachable => Reason::VcenterUnreachable,
+            VcErrorKind::NoAnswer => Reason::VcenterNoAnswer,
+            VcErrorKind::Untrusted => Reason::UntrustedCertificate,
+            VcErrorKind::LoginLimited(_) => Reason::LoginLimited,
+            VcErrorKind::NotAllowed => Reason::VcenterNotAllowed,
+            VcErrorKind::Status(_) => Reason::VcenterUnavailable,
+            VcErrorKind::Undecodable => Reason::VcenterReplyUnusable,
+            VcErrorKind::Held(_) => Reason::EffectHeld,
         }
     }
 
@@ -324,10 +324,9 @@ impl From<VcError> for ReconcileError {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::HashSet;
 
     use super::*;
-    use crate::ports::effect::{Effect, EffectKind};
 
     /// The kind after this one, in an order that contains each kind once.
     fn after(kind: Option<&VcErrorKind>) -> Option<VcErrorKind> {
@@ -373,10 +372,7 @@ mod tests {
             Some(K::NotAllowed) => K::LoginLimited(Timestamp::UNIX_EPOCH),
             Some(K::LoginLimited(_)) => K::Status(503),
             Some(K::Status(_)) => K::Undecodable,
-            Some(K::Undecodable) => K::Held(Held {
-                effect: Effect::new(EffectKind::Login, "vc"),
-                reason: text(),
-            }),
+            Some(K::Undecodable) => K::Held(Hold::Lease(text())),
             Some(K::Held(_)) => return None,
         };
         Some(next)
@@ -384,7 +380,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_its_reason_in_the_list() {
-        let mut given = BTreeSet::new();
+        let mut given = HashSet::new();
         let mut kind = after(None);
         while let Some(now) = kind {
             kind = after(Some(&now));
@@ -397,8 +393,8 @@ mod tests {
             given.insert(error.reason());
         }
         // The type name of an unknown fault.
-        given.remove("");
-        let listed: BTreeSet<String> = REASONS.map(str::to_owned).into();
+        given.remove(&Reason::default());
+        let listed: HashSet<Reason> = REASONS.into();
         assert_eq!(given, listed);
     }
 }

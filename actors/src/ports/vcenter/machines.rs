@@ -9,7 +9,7 @@ use crate::{
         identity::{BiosUuid, MacAddress},
         marker::{Mark, Marker},
         names::{DatastorePath, MoRef},
-        notes::Notes,
+        network::NicPlan,
     },
     ports::effect::Effect,
 };
@@ -23,8 +23,10 @@ pub struct CreateVm {
     pub uuid: BiosUuid,
     /// Ownership marker. The VM has it from its first moment.
     pub marker: Marker,
-    /// CPUs, memory, disk and adapters.
+    /// CPUs, memory, disk, and the kind of its network cards.
     pub hardware: Hardware,
+    /// Its network cards.
+    pub nics: Vec<NicPlan>,
     /// Where the VM will run.
     pub place: Place,
     /// Configuration file, `[ds] <name>-<uid8>-<attempt>/<name>.vmx`. It is explicit so that a second creation fails.
@@ -97,8 +99,8 @@ pub struct VmObservation {
     pub folder: Option<MoRef>,
     /// Ownership marker, if any.
     pub marker: Option<Marker>,
-    /// The owner that its notes name to the predecessor.
-    pub notes: Notes,
+    /// Its notes: a text of users, of other programs, or of this operator. Empty if it has none.
+    pub annotation: String,
     /// Power state.
     pub power: PowerState,
     /// `connected`, `disconnected`, `inaccessible`, ... as on the wire.
@@ -151,14 +153,14 @@ pub trait Machines: Send + Sync {
         disk_keys: &[i32],
     ) -> VcResult<TaskRef>;
 
-    /// Writes the ownership marker to a VM that the predecessor created (after proof), or releases one of our VMs. With
-    /// `notes`, it also writes the notes that name the owner to the predecessor.
+    /// Writes the ownership marker to a VM that is taken over (after proof), or releases one of our VMs. With `annotation`, it
+    /// also writes these notes.
     async fn stamp_marker(
         &self,
         effect: &Effect,
         vm: &MoRef,
         mark: &Mark,
-        notes: bool,
+        annotation: Option<&str>,
     ) -> VcResult<TaskRef>;
 
     /// Powers on.

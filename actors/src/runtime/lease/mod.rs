@@ -1,5 +1,5 @@
 //! Who may act: one leader among several processes. It is decided from one Lease object of our own and from the Leases that
-//! a predecessor may hold ([`guard`]). Pure: `src/lease.rs` asks in a loop and carries out the answers.
+//! a predecessor may hold ([`crate::migration::lease`]). Pure: `src/lease.rs` asks in a loop and carries out the answers.
 //!
 //! Flow: read or written -> [`Election::shown`] / [`Election::written`] / [`Election::failed`] -> [`Election::next`].
 //!
@@ -15,16 +15,14 @@
 //! operator's own RBAC rules do not allow it.
 
 mod fence;
-pub mod guard;
 mod timing;
-#[cfg(test)]
-mod world;
 
 use std::time::Duration;
 
+use crate::migration::lease::{Clear, Guard};
+
 pub use self::{
     fence::{Barrier, Leadership, Need},
-    guard::{Clear, Guard},
     timing::{BadTiming, Timing},
 };
 

@@ -2,6 +2,9 @@
 
 use super::*;
 
+mod guard;
+mod world;
+
 fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }

@@ -1,6 +1,9 @@
 use std::collections::BTreeSet;
 
-use agent_forge_crds::external::{ForeignCondition, NamespacedName};
+use agent_forge_crds::{
+    conditions::Reason,
+    external::{ForeignCondition, NamespacedName},
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 
@@ -399,10 +402,10 @@ proptest! {
     }
 }
 
-fn row(reason: &str, since: i64) -> WaitingOn {
+fn row(reason: Reason, since: i64) -> WaitingOn {
     WaitingOn {
         subject: "vSphere".to_owned(),
-        reason: reason.to_owned(),
+        reason,
         message: "https://vcenter/ says no".to_owned(),
         since: Some(Time(at(since))),
     }
@@ -412,7 +415,7 @@ fn row(reason: &str, since: i64) -> WaitingOn {
 fn a_wait_that_is_over_lies_in_the_phase_of_that_time() {
     let (timeline, _) = life();
     let until_placed = &timeline[..4];
-    let (full, scarce) = (row("NoSpace", 31), row("NoPermission", 33));
+    let (full, scarce) = (row("NoSpace".into(), 31), row(Reason::NoPermission, 33));
     let over =
         |old: &[WaitingOn], new: &[WaitingOn]| waits_over(&about(), until_placed, old, new, at(38));
     assert_eq!(
@@ -435,7 +438,7 @@ fn a_wait_that_is_over_lies_in_the_phase_of_that_time() {
     );
     assert!(!format!("{span:?}").contains("https://"), "no sentence");
     // The same reason since another time is another wait with its own id.
-    let again = over(std::slice::from_ref(&full), &[row("NoSpace", 36)]);
+    let again = over(std::slice::from_ref(&full), &[row("NoSpace".into(), 36)]);
     assert_eq!(again[0].id, span.id);
     assert_ne!(over(&[scarce], &[])[0].id, span.id);
 }
@@ -451,7 +454,7 @@ fn times(spans: &[PhaseSpan]) -> Vec<(i64, i64)> {
 fn a_wait_that_lasts_is_told_piece_by_piece_by_whoever_is_there() {
     let (timeline, _) = life();
     let until_placed = &timeline[..4];
-    let rows = [row("NoPermission", 25)];
+    let rows = [row(Reason::NoPermission, 25)];
     let lasting = |timeline: &[Milestone], now| waits_lasting(&about(), timeline, &rows, at(now));
     assert_eq!(lasting(until_placed, 324), [], "nothing is over yet");
     let early = lasting(until_placed, 625);
@@ -474,7 +477,7 @@ fn a_wait_that_lasts_is_told_piece_by_piece_by_whoever_is_there() {
 
 #[test]
 fn of_a_wait_of_days_the_last_hour_is_told() {
-    let rows = [row("NoPermission", 0)];
+    let rows = [row(Reason::NoPermission, 0)];
     let told = waits_lasting(&about(), &[], &rows, at(2 * 86_400 + 7));
     assert_eq!(told.len(), 12);
     assert_eq!(times(&told)[11], (2 * 86_400 - 300, 2 * 86_400));

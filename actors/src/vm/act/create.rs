@@ -2,16 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agent_forge_crds::{agent::VmStatus, conditions::reason};
+use agent_forge_crds::{agent::VmStatus, conditions::Reason};
 
 use super::{Done, Executor, StepOutcome, defect};
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
         names::DatastorePath,
-        notes::Notes,
+        network,
     },
     iso::of_pool::iso_path,
+    migration::notes::Notes,
     placement::request,
     ports::{
         effect::EffectKind,
@@ -35,12 +36,14 @@ impl Executor<'_> {
             .vm_path
             .as_deref()
             .and_then(|p| DatastorePath::parse(p).ok());
+        let (uuid, hardware, place) = (self.uuid()?, request::hardware(pool)?, self.place()?);
         let spec = CreateVm {
             name: child.vm_name.clone(),
-            uuid: self.uuid()?,
+            uuid,
             marker: self.marker(),
-            hardware: request::hardware(pool)?,
-            place: self.place()?,
+            hardware,
+            nics: network::nics(&place.network),
+            place,
             vm_path: path.ok_or_else(|| defect("no configuration file path is recorded"))?,
             iso: iso_path(pool).ok_or_else(|| defect("the ISO went away"))?,
             annotation: Notes::text(&child.uid),
@@ -218,7 +221,7 @@ impl Executor<'_> {
             );
             return ReconcileError::transient(
                 ErrorSource::Vsphere,
-                reason::VM_FOLDER_DELETED,
+                Reason::VmFolderDeleted,
                 message,
             );
         }
@@ -271,15 +274,15 @@ impl Executor<'_> {
 /// the gate are not.
 fn refuses_the_place(trouble: &ReconcileError) -> bool {
     matches!(trouble.class, Class::Blocked)
-        || trouble.class == Class::Transient && !PASSING.contains(&trouble.reason.as_str())
+        || trouble.class == Class::Transient && !PASSING.contains(&trouble.reason)
 }
 
 /// Refusals that are not about the place.
-const PASSING: [&str; 6] = [
-    reason::VCENTER_UNREACHABLE,
-    "EffectHeld",
-    "NotAuthenticated",
-    "RequestCanceled",
-    "TaskInProgress",
-    "FileLocked",
+const PASSING: [Reason; 6] = [
+    Reason::VcenterUnreachable,
+    Reason::EffectHeld,
+    Reason::NotAuthenticated,
+    Reason::RequestCanceled,
+    Reason::TaskInProgress,
+    Reason::FileLocked,
 ];

@@ -2,7 +2,7 @@
 
 use agent_forge_crds::{
     Time,
-    conditions::{self, ConditionStatus, ConditionUpdate, reason, set_condition},
+    conditions::{self, ConditionStatus, ConditionUpdate, Reason, set_condition},
 };
 use jiff::Timestamp;
 
@@ -12,6 +12,7 @@ use crate::{
         failure::{Class, ErrorSource, ReconcileError},
         names::ObjectKey,
     },
+    migration::ejection,
     ports::{
         effect::EffectKind,
         vcenter::{Fault, TASK_PATIENCE, VCenter, VmObservation},
@@ -37,7 +38,7 @@ impl Executor<'_> {
                 format!("Agent {key} is not installed any more; its CD-ROM drive is left as it is");
             return Err(ReconcileError::transient(
                 ErrorSource::Upstream,
-                "AgentNotInstalled",
+                Reason::AgentNotInstalled,
                 message,
             ));
         }
@@ -66,14 +67,14 @@ impl Executor<'_> {
             memory.seen = Ownership::NotAsked;
             return Ok(StepOutcome::Same);
         }
-        let isos = drive::begun(&begun, self.uuid()?, &shown.cdroms);
+        let isos = ejection::begun(&begun, self.uuid()?, &shown.cdroms);
         self.empty(memory, &shown, session.as_ref(), &isos).await?;
         let now = self.context.clock.wall();
         let time = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
         let update = ConditionUpdate {
             type_: conditions::ISO_EJECTED,
             status: ConditionStatus::True,
-            reason: reason::EJECTED,
+            reason: &Reason::Ejected,
             message: "the ejection that the predecessor began is finished",
             observed_generation: self.observed.child.object.metadata.generation,
         };
@@ -118,7 +119,7 @@ impl Executor<'_> {
             .vm_operation("eject", ended.is_ok());
         let ended = ended.map_err(|(why, class)| ReconcileError {
             side: ErrorSource::Vsphere,
-            reason: reason::EJECT_FAILED.to_owned(),
+            reason: Reason::EjectFailed,
             message: format!(
                 "spec.iso.ejectAfterInstall: {why}; the host is not touched otherwise"
             ),
@@ -127,7 +128,7 @@ impl Executor<'_> {
         // No other step waits for the ejection, so it rests after the first refusal.
         memory.busy = ended.as_ref().err().filter(|_| busy).map(|t| {
             let now = self.context.clock.monotonic();
-            Busy::for_long(effect.kind, reason::EJECT_FAILED, t.message.clone(), now)
+            Busy::for_long(effect.kind, Reason::EjectFailed, t.message.clone(), now)
         });
         ended
     }

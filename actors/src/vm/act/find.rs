@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::pool::{CredentialsSecretRef, SOURCE_VSPHERE_AGENT};
+use agent_forge_crds::{
+    conditions::Reason,
+    pool::{CredentialsSecretRef, SOURCE_VSPHERE_AGENT},
+};
 
 use super::{Done, Executor, StepOutcome};
 use crate::{
@@ -10,7 +13,10 @@ use crate::{
         failure::{ErrorSource, ReconcileError},
         marker::Mark,
         names::MoRef,
+    },
+    migration::{
         notes::Notes,
+        proof::{self, Claim, Proof},
     },
     placement::request,
     ports::{
@@ -20,7 +26,7 @@ use crate::{
     sessions::secret_ref,
     vm::{
         memory::Memory,
-        ownership::{self, Claim, FoundBy, Ownership, Proof},
+        ownership::{self, FoundBy, Ownership},
         place,
         reached::Reached,
         step::{PROOF_PAUSE, PlacementCheck},
@@ -89,7 +95,7 @@ impl Executor<'_> {
             memory.seen = Ownership::NotAsked;
             return Err(ReconcileError::blocked(
                 ErrorSource::Vsphere,
-                "FolderNotVisible",
+                Reason::FolderNotVisible,
                 format!(
                     "VM folder {:?} is not visible, so an empty answer proves nothing; check the user's permissions",
                     self.folder_name()
@@ -157,14 +163,14 @@ impl Executor<'_> {
             return Ok(StepOutcome::Same);
         }
         let (effect, mark) = (self.effect(kind), Mark::Released(self.marker()));
-        let started = session.stamp_marker(&effect, &shown.moref, &mark, false);
+        let started = session.stamp_marker(&effect, &shown.moref, &mark, None);
         let ended = self.change(memory, session.as_ref(), kind, started).await;
         memory.seen = Ownership::NotAsked;
         ended??;
         Ok(StepOutcome::Same)
     }
 
-    /// Proves the VM of a predecessor's record ([`ownership::prove`]), then writes mark and notes.
+    /// Proves the VM of a predecessor's record ([`proof::prove`]), then writes mark and notes.
     pub(super) async fn take_over(&self, memory: &mut Memory) -> Done {
         let now = self.context.clock.monotonic();
         if let Some(left) = rest_of_proof(memory, now) {
@@ -196,7 +202,7 @@ impl Executor<'_> {
             marker: &marker,
             owner: vm.owner_uid.as_deref(),
         };
-        let mut proven = match ownership::prove(found, &claim) {
+        let mut proven = match proof::prove(found, &claim) {
             Proof::Proven(vm) => *vm,
             Proof::Absent => {
                 memory.seen = ownership::absent_once_more(&memory.seen);
@@ -216,17 +222,19 @@ impl Executor<'_> {
             let kind = EffectKind::Reconfigure;
             let effect = self.effect(kind);
             // Notes that people wrote stay. The predecessor then uses the uuid alone, as its earlier releases did.
-            let notes = proven.notes == Notes::Empty;
+            let notes = proven
+                .annotation
+                .is_empty()
+                .then(|| Notes::text(&marker.uid));
             let mark = Mark::Owned(marker.clone());
-            let started = session.stamp_marker(&effect, &proven.moref, &mark, notes);
+            let started = session.stamp_marker(&effect, &proven.moref, &mark, notes.as_deref());
             match self
                 .change(memory, session.as_ref(), kind, started)
                 .await??
             {
-                TaskEnd::Success(_) if notes => {
-                    proven.notes = Notes::OfAgent(marker.uid.clone());
+                TaskEnd::Success(_) => {
+                    proven.annotation = notes.unwrap_or(proven.annotation);
                 }
-                TaskEnd::Success(_) => {}
                 // The outcome is unknown: the VM is proven again, with or without the mark.
                 TaskEnd::Vanished => return Ok(StepOutcome::Same),
             }
@@ -235,8 +243,8 @@ impl Executor<'_> {
         record.cluster_id = Some(self.context.view.cluster_id());
         // An ejection that was only planned is dropped: `spec.iso.ejectAfterInstall` decides again.
         record.iso_ejection = record.iso_ejection.filter(|e| e.disconnect_started);
-        vm.owner_uid = match &proven.notes {
-            Notes::OfAgent(uid) => Some(uid.clone()),
+        vm.owner_uid = match Notes::read(&proven.annotation) {
+            Notes::OfAgent(uid) => Some(uid),
             Notes::Empty | Notes::Other => None,
         };
         vm.source = Some(SOURCE_VSPHERE_AGENT.to_owned());

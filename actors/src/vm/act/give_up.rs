@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    conditions::{event, reason},
+    conditions::{Reason, event},
     external::agent::Agent,
 };
 
@@ -50,7 +50,7 @@ impl Executor<'_> {
         for agent in self.live_agents_of_vm().await? {
             if serves(&agent, agent_machine.as_ref()) {
                 return Err(held(
-                    reason::REPLACE_REFUSED,
+                    Reason::ReplaceRefused,
                     format!(
                         "Agent {} serves a Machine by now: its VM is not replaced",
                         ObjectKey::of(agent.as_ref())

@@ -19,12 +19,12 @@ use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},
         identity::agent_runs_on,
+        index_keys::{self, IndexKeys},
         machine_state::{MachineState, machine_state},
         managed_vm::ManagedVm,
         names::ObjectKey,
         selector,
         upstream::MachineFacts,
-        words::{self, Words},
     },
     ports::{
         cluster::View,
@@ -300,12 +300,12 @@ impl View for LiveView {
         let there = all.filter(|a| a.metadata.namespace.as_deref() == Some(namespace));
         there.cloned().collect()
     }
-    fn agents_saying(&self, namespace: &str, words: &Words) -> Vec<Arc<Agent>> {
+    fn agents_with(&self, namespace: &str, keys: &IndexKeys) -> Vec<Arc<Agent>> {
         if !self.live.homes.contains(namespace) {
-            return self.cached.agents_saying(namespace, words);
+            return self.cached.agents_with(namespace, keys);
         }
         let mut there = self.agents(namespace);
-        there.retain(|agent| !words::said(agent).is_disjoint(words));
+        there.retain(|agent| !index_keys::of_agent(agent).is_disjoint(keys));
         there
     }
     fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::{agent::VmStatus, conditions::reason};
+use agent_forge_crds::{agent::VmStatus, conditions::Reason};
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -198,13 +198,17 @@ impl Executor<'_> {
             // vCenter assigns some MAC addresses only at power-on.
             let again = self.session().await?.observe(&shown.moref).await?;
             shown = again.ok_or_else(|| {
-                ReconcileError::transient(ErrorSource::Vsphere, "VMMissing", "the VM vanished")
+                ReconcileError::transient(
+                    ErrorSource::Vsphere,
+                    Reason::VmMissing,
+                    "the VM vanished",
+                )
             })?;
             if shown.macs.is_empty() {
                 let message = "the VM runs, and vCenter shows no MAC address of it yet; its Agent is recognised by that";
                 return Err(ReconcileError::transient(
                     ErrorSource::Vsphere,
-                    "MACPending",
+                    Reason::MacPending,
                     message,
                 ));
             }
@@ -263,7 +267,7 @@ impl Executor<'_> {
         };
         let failed = |t: ReconcileError| ReconcileError {
             side: ErrorSource::Vsphere,
-            reason: reason::TAGGING_FAILED.to_owned(),
+            reason: Reason::TaggingFailed,
             message: format!("spec.vsphere.vmTags: {t}; the VM stays, tagging is tried again"),
             class: t.class,
         };
@@ -287,7 +291,7 @@ impl Executor<'_> {
                 let message = format!("{} is not this VM any more", vm.id);
                 return Err(failed(ReconcileError::transient(
                     ErrorSource::Vsphere,
-                    "VMMissing",
+                    Reason::VmMissing,
                     message,
                 )));
             }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     agent::VsphereAgent,
-    conditions::{event, reason},
+    conditions::{Reason, event},
     external::{agent::Agent, agent_machine::AgentMachine},
     names::{AGENT_FINALIZER, FORCE_DELETE_ANNOTATION},
 };
@@ -29,7 +29,7 @@ use crate::{
     vm::{lost, memory::Memory, ownership::Ownership, traced},
 };
 
-pub(super) fn held(reason: &str, message: String) -> ReconcileError {
+pub(super) fn held(reason: Reason, message: String) -> ReconcileError {
     ReconcileError::transient(ErrorSource::Upstream, reason, message)
 }
 
@@ -81,7 +81,7 @@ impl Executor<'_> {
             };
             if may_be_claimed && open.is_some() {
                 let message = format!("Agent {key} can be claimed again; it is fenced first");
-                return Err(held("AgentNotFenced", message));
+                return Err(held(Reason::AgentNotFenced, message));
             }
         }
         Ok(())
@@ -101,14 +101,14 @@ impl Executor<'_> {
     fn bound(&self, key: &ObjectKey, agent: &Agent) -> ReconcileError {
         match self.says(agent) {
             AgentMatch::Partly(misfit) if !self.observed.child.was_bound_to(agent) => held(
-                reason::AGENT_UNPROVEN,
+                Reason::AgentUnproven,
                 format!(
                     "Agent {key} names this VM and is bound, and {misfit}: nothing is powered off or destroyed. If it is \
                      another host, delete that Agent, or set the annotation {FORCE_DELETE_ANNOTATION}=true on the VsphereAgent"
                 ),
             ),
             _ => held(
-                reason::AGENT_BOUND,
+                Reason::AgentBound,
                 format!("Agent {key} is bound; nothing is powered off or destroyed"),
             ),
         }
@@ -194,7 +194,7 @@ impl Executor<'_> {
                 "Agent {} is not alone in matching this VM; none of those is deleted",
                 agent.name_any()
             );
-            return Err(held(reason::RIVAL_AGENTS, message));
+            return Err(held(Reason::RivalAgents, message));
         }
         self.drop_agent(agent, why).await?;
         // The watch shows its deletionTimestamp, or its absence.
@@ -230,7 +230,7 @@ impl Executor<'_> {
         let agent_machine = self.living_agent_machine().await?;
         if serves(&agent, agent_machine.as_ref()) && !self.observed.child.forced {
             let message = format!("Agent {} is bound; it stays", agent.name_any());
-            return Err(held(reason::AGENT_BOUND, message));
+            return Err(held(Reason::AgentBound, message));
         }
         self.drop_agent(&agent, "its VM is gone").await?;
         Ok(true)
@@ -345,7 +345,7 @@ impl Executor<'_> {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(error) => Err(ReconcileError::transient(
                     ErrorSource::Kubernetes,
-                    "Stopping",
+                    Reason::Stopping,
                     format!(
                         "the finalizer of {} stays for now: {error}",
                         self.observed.child.key

@@ -1,6 +1,6 @@
 //! Tasks that change a VM. The operator never runs two at a time, and always limits how long it waits for one.
 
-use agent_forge_crds::conditions::reason;
+use agent_forge_crds::conditions::Reason;
 
 use super::Executor;
 use crate::{
@@ -61,7 +61,7 @@ impl Executor<'_> {
             TASK_PATIENCE.as_secs()
         );
         let now = self.context.clock.monotonic();
-        let busy = Busy::for_long(kind, reason::VM_BUSY, why, now);
+        let busy = Busy::for_long(kind, Reason::VmBusy, why, now);
         memory.busy.insert(busy).trouble()
     }
 

@@ -1,6 +1,6 @@
 use agent_forge_crds::{
     agent::VsphereAgent,
-    conditions::{Phase, vm_reason},
+    conditions::{Phase, Reason},
 };
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::Time};
 
@@ -73,7 +73,7 @@ fn only_a_free_silent_agent_that_is_alone_is_lost() {
         ("released", |vm| vm.phase = Some(Phase::Released)),
         ("missed before", |vm| {
             vm.phase = Some(Phase::Orphaned);
-            vm.reason = Some(vm_reason::AGENT_MISSING.to_owned());
+            vm.reason = Some(Reason::AgentMissing);
         }),
         ("the predecessor's", |vm| vm.attempt = None),
     ];

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     agent::{VmStatus, VsphereAgentStatus},
-    conditions::reason,
+    conditions::Reason,
     external::agent::Agent,
     pool::VsphereAgentPool,
 };
@@ -169,7 +169,7 @@ impl Observed {
         let status = self.child.object.status.as_ref();
         let mut waiting = status.into_iter().flat_map(|s| &s.waiting_on);
         let recorded = self.vm().is_some_and(|vm| vm.tags_missing == Some(true));
-        recorded || waiting.any(|w| w.reason == reason::TAGGING_FAILED)
+        recorded || waiting.any(|w| w.reason == Reason::TaggingFailed)
     }
 
     /// Whether somebody removed the record. Signs are a VM of it in vCenter, this actor's memory, or an empty status that is

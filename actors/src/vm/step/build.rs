@@ -1,6 +1,6 @@
 //! A VM that a Machine needs: identity, create, power on, and then left alone.
 
-use agent_forge_crds::conditions::reason;
+use agent_forge_crds::conditions::Reason;
 
 use super::{
     CONFLICT_PROBE, Facts, Loss, MISSING_PROBE, Met, PlacementCheck, Step, checks, hold,
@@ -19,7 +19,7 @@ pub(super) fn identity_is_recorded(f: &Facts<'_>) -> Met {
     }
     if let Arrival::Resting(left) = f.arrival {
         return Err(hold(
-            reason::REPLACEMENT_RESTING,
+            Reason::ReplacementResting,
             "the VM before was given up, see status.lastFailure; the next one is made after a rest",
             Some(left),
         ));
@@ -33,7 +33,7 @@ pub(super) fn identity_is_recorded(f: &Facts<'_>) -> Met {
     }
     if !f.pool.credentials_held {
         return Err(hold(
-            "CredentialsNotHeld",
+            Reason::CredentialsNotHeld,
             "the pool's credentials Secret is not kept from deletion yet; see the pool's conditions",
             None,
         ));
@@ -43,7 +43,7 @@ pub(super) fn identity_is_recorded(f: &Facts<'_>) -> Met {
 
 pub(super) fn record_lost() -> Step {
     hold(
-        "RecordLost",
+        Reason::RecordLost,
         "a VM with our mark stands in vCenter and status.vm is gone: restore it, or remove the VM by hand and delete the \
          VsphereAgent (set the annotation agent-forge.containeroo.ch/force-delete=true)",
         Some(CONFLICT_PROBE),
@@ -53,13 +53,13 @@ pub(super) fn record_lost() -> Step {
 /// There is an ISO to boot a new VM from, and nothing forbids that.
 fn iso_is_ready(f: &Facts<'_>) -> Met {
     if let Some(guard) = f.pool.guard {
-        return Err(hold(guard.reason, guard.message.clone(), None));
+        return Err(hold(guard.reason.clone(), guard.message.clone(), None));
     }
     if f.pool.iso_ready {
         return Ok(());
     }
     Err(hold(
-        "IsoNotReady",
+        Reason::IsoNotReady,
         "the pool's discovery ISO is not on its datastore yet; see the pool's condition ISOReady",
         None,
     ))
@@ -136,7 +136,7 @@ fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
         PowerState::On if f.vm.eject => Err(Step::EjectIso),
         PowerState::On => Ok(()),
         PowerState::Suspended if f.serves() => Err(hold(
-            reason::VM_SUSPENDED,
+            Reason::VmSuspended,
             "the VM is suspended although its Agent is bound, or was; it is left as it is: resume it in vCenter",
             Some(MISSING_PROBE),
         )),
@@ -144,7 +144,7 @@ fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
         PowerState::Suspended => Err(Step::PowerOn),
         // Only a VM that has never served is switched on. People decide about the power of a serving VM.
         PowerState::Off if f.serves() || f.agent.guest_may_be_node => Err(hold(
-            "VMPoweredOff",
+            Reason::VmPoweredOff,
             "the VM is not powered on although its Agent is bound, or was, or its guest may be a node; it is left as it is",
             Some(MISSING_PROBE),
         )),
@@ -160,7 +160,7 @@ fn power_on(f: &Facts<'_>, shown: &VmObservation) -> Met {
     // The guest never ran and cannot have registered: another host uses the identity of this VM.
     if let Some(agent) = f.agent.early {
         return Err(hold(
-            reason::RIVAL_AGENTS,
+            Reason::RivalAgents,
             format!(
                 "Agent {agent} has the identity of this VM and was there before it was ever switched on: it stays off, and that \
                  Agent is not approved. Find out which host that is, stop it and delete its Agent"
@@ -198,8 +198,8 @@ fn missing(f: &Facts<'_>) -> Step {
     if f.vm.folder_deleted {
         let message =
             format!("the VM's folder was deleted in vCenter, and the VM is not there {why}");
-        return hold(reason::VM_FOLDER_DELETED, message, Some(MISSING_PROBE));
+        return hold(Reason::VmFolderDeleted, message, Some(MISSING_PROBE));
     }
     let message = format!("the VM is not in vCenter {why}");
-    hold("VMMissing", message, Some(MISSING_PROBE))
+    hold(Reason::VmMissing, message, Some(MISSING_PROBE))
 }

@@ -1,6 +1,6 @@
 //! What has to be true before anything is done for a VM that is wanted.
 
-use agent_forge_crds::{agent::VmStatus, conditions::reason};
+use agent_forge_crds::{agent::VmStatus, conditions::Reason};
 
 use super::{
     CONFLICT_PROBE, Facts, MISSING_PROBE, Met, Step, hold,
@@ -11,6 +11,7 @@ use crate::{
         machine_state::MachineState,
         vanished::{self, Vanished},
     },
+    migration::proof,
     ports::vcenter::VmObservation,
     vm::ownership::Ownership,
 };
@@ -20,7 +21,7 @@ pub(super) fn pool_exists(f: &Facts<'_>) -> Met {
         return Ok(());
     }
     Err(hold(
-        reason::POOL_NOT_FOUND,
+        Reason::PoolNotFound,
         "the VsphereAgentPool in spec.poolRef does not exist; nothing is done",
         None,
     ))
@@ -39,7 +40,7 @@ pub(super) fn cluster_is_the_recorded_one(f: &Facts<'_>) -> Met {
         return Ok(());
     }
     Err(hold(
-        reason::CLUSTER_ID_CHANGED,
+        Reason::ClusterIdChanged,
         "status.clusterID is not this cluster's: the VM's owner cannot be told; check --cluster-id or which hub \
          this object came from",
         None,
@@ -51,7 +52,7 @@ pub(super) fn vm_is_not_adopted(f: &Facts<'_>) -> Met {
         return Ok(());
     }
     Err(hold(
-        reason::OWNERSHIP_UNPROVEN,
+        Reason::OwnershipUnproven,
         "an adopted VM was not made by us: it is never touched",
         None,
     ))
@@ -73,7 +74,7 @@ pub(super) fn record_is_proven(f: &Facts<'_>) -> Met {
         OwnedVm::There(_) => Step::RecordVm,
         OwnedVm::Absent if f.object.deleting => Step::RemoveFinalizer,
         OwnedVm::Absent => hold(
-            "VMMissing",
+            Reason::VmMissing,
             "the VM that the record names is not in vCenter; nothing is created in its place",
             Some(MISSING_PROBE),
         ),
@@ -81,17 +82,11 @@ pub(super) fn record_is_proven(f: &Facts<'_>) -> Met {
 }
 
 fn record_has_uuid(vm: &VmStatus) -> Met {
-    if vm.bios_uuid.is_some() || vm.attempt.is_some() || vm.owner_uid.is_none() {
+    let Some(message) = proof::impossible(vm) else {
         return Ok(());
-    }
-    let message = format!(
-        "the predecessor made VM {} and did not record its uuid: nothing is made beside it and nothing is removed; write \
-         its BIOS UUID to status.vm.biosUUID, or remove the VM by hand and delete the VsphereAgent with the annotation \
-         agent-forge.containeroo.ch/force-delete=true",
-        vm.name
-    );
+    };
     Err(hold(
-        reason::OWNERSHIP_UNPROVEN,
+        Reason::OwnershipUnproven,
         message,
         Some(CONFLICT_PROBE),
     ))
@@ -104,7 +99,7 @@ fn uuid_is_valid(vm: &VmStatus) -> Met {
     let message = format!(
         "status.vm.biosUUID {text:?} is no uuid, so the VM cannot be told: nothing is made and nothing is removed"
     );
-    Err(hold(reason::RECORD_UNREADABLE, message, None))
+    Err(hold(Reason::RecordUnreadable, message, None))
 }
 
 /// Where its Machine just disappeared and left its Agent bound, the record says so.
@@ -119,7 +114,7 @@ pub(super) fn left_bound_is_recorded(f: &Facts<'_>) -> Met {
 /// Its Machine did not disappear with the Agent still bound, or a person wants the VM removed.
 pub(super) fn machine_let_go_of_its_agent(f: &Facts<'_>) -> Met {
     if f.owner.vanished == Vanished::Held && !f.object.forced {
-        Err(hold(reason::MACHINE_VANISHED_PAUSED, vanished::STAYS, None))
+        Err(hold(Reason::MachineVanishedPaused, vanished::STAYS, None))
     } else {
         Ok(())
     }
@@ -144,19 +139,19 @@ pub(super) fn machine_wants_a_host(f: &Facts<'_>) -> Met {
         MachineState::Alive => return Ok(()),
         _ if f.is_made() && f.runs_by_record() => return Err(Step::Settled),
         MachineState::Nobody => (
-            "NoAgentMachine",
+            Reason::NoAgentMachine,
             "no AgentMachine is recorded: nothing is built for nobody".to_owned(),
         ),
         MachineState::Leaving => (
-            "MachineDeleting",
+            Reason::MachineDeleting,
             "its Machine is being deleted: nothing more is built".to_owned(),
         ),
         MachineState::Gone => (
-            "MachineDeleted",
+            Reason::MachineDeleted,
             "its Machine is gone: nothing more is built".to_owned(),
         ),
         MachineState::Unknown(why) => (
-            reason::MACHINE_STATE_UNKNOWN,
+            Reason::MachineStateUnknown,
             format!("{why}; nothing is built"),
         ),
     };

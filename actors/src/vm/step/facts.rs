@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::agent::VmStatus;
+use agent_forge_crds::{agent::VmStatus, conditions::Reason};
 
 use crate::{
     domain::{machine_state::MachineState, vanished::Vanished},
@@ -191,7 +191,7 @@ pub struct Resting<'a> {
     /// The call.
     pub call: EffectKind,
     /// CamelCase.
-    pub reason: &'static str,
+    pub reason: &'a Reason,
     /// Sentence.
     pub why: &'a str,
     /// How long the call still rests.

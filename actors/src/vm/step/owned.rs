@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::conditions::reason;
+use agent_forge_crds::conditions::Reason;
 
 use super::{
     CONFLICT_PROBE, Facts, MISSING_PROBE, PROOFS, PROOFS_AFTER_LOST_CREATE, PlacementCheck, Step,
@@ -77,7 +77,7 @@ fn look(f: &Facts<'_>, purpose: Purpose) -> Step {
         Purpose::Keep | Purpose::ReleaseHook | Purpose::Replace => Step::Lookup,
         Purpose::TakeOver if f.pool.exists => Step::TakeOver,
         Purpose::TakeOver => hold(
-            reason::OWNERSHIP_UNPROVEN,
+            Reason::OwnershipUnproven,
             "the record names neither vCenter nor folder, and the pool that would tell is gone: remove the VM by hand, \
              then the finalizer",
             None,
@@ -114,7 +114,7 @@ fn foreign(f: &Facts<'_>, purpose: Purpose, what: &str, by_name: bool, left: Dur
             let message = format!(
                 "{what} has this name and is not ours; it is left alone. Rename or move it, or delete the AgentMachine's Machine"
             );
-            return hold(reason::NAME_CONFLICT, message, Some(left));
+            return hold(Reason::NameConflict, message, Some(left));
         }
         // It may be ours: nothing is made beside it.
         Purpose::Build => (
@@ -150,13 +150,13 @@ fn foreign(f: &Facts<'_>, purpose: Purpose, what: &str, by_name: bool, left: Dur
             CONFLICT_PROBE,
         ),
     };
-    hold(reason::OWNERSHIP_UNPROVEN, message, Some(again))
+    hold(Reason::OwnershipUnproven, message, Some(again))
 }
 
 /// A VM that may be ours shows no configuration: nothing is decided from it, and it is looked at again.
 fn inaccessible(what: &str, again: Duration) -> Step {
     hold(
-        reason::VM_INACCESSIBLE,
+        Reason::VmInaccessible,
         format!(
             "{what} may be this VM, and vCenter shows no configuration of it: nothing is made, switched or removed until it does. \
              See its host and datastore; a VM that is lost for good: remove it from the inventory"
@@ -167,7 +167,7 @@ fn inaccessible(what: &str, again: Duration) -> Step {
 
 fn ambiguous(count: usize) -> Step {
     hold(
-        reason::AMBIGUOUS_VM,
+        Reason::AmbiguousVm,
         format!(
             "{count} VMs carry our marker and none is the recorded one: remove the copies, nothing is touched until then"
         ),

@@ -1,6 +1,6 @@
 //! A VM that is removed with its VsphereAgent, or left to people.
 
-use agent_forge_crds::conditions::reason;
+use agent_forge_crds::conditions::Reason;
 
 use super::{
     CONFLICT_PROBE, Facts, Loss, MISSING_PROBE, Met, Step, build, checks, hold,
@@ -61,10 +61,10 @@ fn agent_is_free(f: &Facts<'_>) -> Met {
             "Agent {agent} names this VM and serves a Machine: deletion waits, for that may run here. If it is another \
              host, delete that Agent, or set the annotation agent-forge.containeroo.ch/force-delete=true here"
         );
-        return Err(hold(reason::AGENT_UNPROVEN, message, None));
+        return Err(hold(Reason::AgentUnproven, message, None));
     }
     Err(hold(
-        reason::AGENT_BOUND,
+        Reason::AgentBound,
         "its Agent serves a Machine: deletion waits until that is gone (or set the annotation \
          agent-forge.containeroo.ch/force-delete=true)",
         None,
@@ -77,13 +77,13 @@ fn machine_is_gone(f: &Facts<'_>) -> Met {
         // The node may still be draining, and the hook may wait for this very guest.
         MachineState::Leaving if f.owner.stuck_on_guest => release_hook(f),
         MachineState::Leaving => Err(hold(
-            "MachineRemains",
+            Reason::MachineRemains,
             "its Machine is being deleted: the VM goes when that is gone",
             None,
         )),
         // Who deletes a whole namespace deletes Agents and VsphereAgents in any order, and the node still runs.
         MachineState::Alive if f.may_be_node() && !f.is_spare() => Err(hold(
-            "MachineRemains",
+            Reason::MachineRemains,
             "its Machine is there and not being deleted, and the VM was given to it: it may be its node. Delete the Machine \
              (or set the annotation agent-forge.containeroo.ch/force-delete=true)",
             None,
@@ -101,7 +101,7 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
         return Ok(());
     }
     if f.owner.vanished == Vanished::Held {
-        return Err(hold(reason::MACHINE_VANISHED_PAUSED, vanished::STAYS, None));
+        return Err(hold(Reason::MachineVanishedPaused, vanished::STAYS, None));
     }
     let why = match f.owner.state {
         MachineState::Nobody => "it does not name the AgentMachine that it served",
@@ -113,7 +113,7 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
          the annotation agent-forge.containeroo.ch/force-delete=true)"
     );
     Err(hold(
-        reason::MACHINE_STATE_UNKNOWN,
+        Reason::MachineStateUnknown,
         message,
         Some(MISSING_PROBE),
     ))
@@ -200,7 +200,7 @@ pub(super) fn take_down(f: &Facts<'_>, shown: &VmObservation) -> Met {
     Err(match shown.power {
         PowerState::Off => Step::Destroy,
         PowerState::Suspended if f.vm.stays_suspended => hold(
-            reason::VM_SUSPENDED,
+            Reason::VmSuspended,
             "the VM is suspended, and vCenter refuses to switch it off: power it off in vCenter, or resume it",
             Some(MISSING_PROBE),
         ),
@@ -212,7 +212,7 @@ pub(super) fn take_down(f: &Facts<'_>, shown: &VmObservation) -> Met {
 pub(super) fn release_hook(f: &Facts<'_>) -> Met {
     match resolve_ownership(f, Purpose::ReleaseHook)? {
         OwnedVm::There(vm) if vm.power == PowerState::On => Err(hold(
-            "WaitingForGuest",
+            Reason::WaitingForGuest,
             "the deletion hook waits for the guest, and the VM runs",
             Some(CONFLICT_PROBE),
         )),

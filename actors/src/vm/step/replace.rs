@@ -1,6 +1,6 @@
 //! A VM whose Agent does not come: whether it may be given up, and how one that was given up is replaced.
 
-use agent_forge_crds::conditions::{reason, vm_reason};
+use agent_forge_crds::conditions::Reason;
 
 use super::{
     CONFLICT_PROBE, Facts, Met, Step, hold,
@@ -45,7 +45,7 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
     }
     if exhausted {
         return ask(
-            reason::REPLACEMENTS_EXHAUSTED,
+            Reason::ReplacementsExhausted,
             format!(
                 "{happened} ({class}), as with the {} VMs before it: another one will not mend it; {advice}; {allow}",
                 arrival::REPLACEMENTS
@@ -66,12 +66,12 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
 }
 
 /// The reason that people see for `cause`.
-fn said_as(cause: Cause) -> &'static str {
+fn said_as(cause: Cause) -> Reason {
     match cause {
-        Cause::Lost(Lost::Disconnected) => reason::AGENT_DISCONNECTED,
-        Cause::Lost(Lost::Gone) => reason::AGENT_MISSING,
-        Cause::NotRegistered => vm_reason::AGENT_DISCOVERY_EXPIRED,
-        Cause::Asked => reason::REPLACE_REFUSED,
+        Cause::Lost(Lost::Disconnected) => Reason::AgentDisconnected,
+        Cause::Lost(Lost::Gone) => Reason::AgentMissing,
+        Cause::NotRegistered => Reason::AgentDiscoveryExpired,
+        Cause::Asked => Reason::ReplaceRefused,
     }
 }
 
@@ -99,10 +99,10 @@ fn agent_never_served(f: &Facts<'_>) -> Met {
              host, delete that Agent, or delete the VsphereAgent with the annotation \
              agent-forge.containeroo.ch/force-delete=true"
         );
-        return Err(hold(reason::AGENT_UNPROVEN, message, None));
+        return Err(hold(Reason::AgentUnproven, message, None));
     }
     Err(hold(
-        reason::AGENT_BOUND,
+        Reason::AgentBound,
         "the VM was given up, and at the last moment its Agent was bound, or had been: it is left alone, and goes with its Machine",
         None,
     ))

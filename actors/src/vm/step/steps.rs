@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use agent_forge_crds::conditions::Reason;
+
 use crate::ports::{effect::EffectKind, slots::turns::Errand};
 
 /// The next thing to do.
@@ -9,8 +11,8 @@ use crate::ports::{effect::EffectKind, slots::turns::Errand};
 pub enum Step {
     /// Nothing now, and why.
     Hold {
-        /// CamelCase.
-        reason: &'static str,
+        /// Why, as one word.
+        reason: Reason,
         /// Sentence.
         message: String,
         /// When to look again; `None`: an event or the resync.

@@ -4,7 +4,7 @@ mod edges;
 
 use std::time::Duration;
 
-use agent_forge_crds::{agent::VmStatus, conditions::reason, pool::CleanupPolicy};
+use agent_forge_crds::{agent::VmStatus, conditions::Reason, pool::CleanupPolicy};
 use proptest::prelude::*;
 
 use super::{
@@ -116,7 +116,7 @@ fn without_a_grant_no_host_comes_nearer_and_every_one_may_go() {
         assert!(!matches!(next(&facts), Step::Hold { .. }), "{facts:?}");
         assert_eq!(
             refused(facts),
-            hold(reason::NAMESPACE_NOT_ALLOWED, "no", None)
+            hold(Reason::NamespaceNotAllowed, "no", None)
         );
     }
     // A recorded VM is still kept, and still removed.
@@ -250,10 +250,10 @@ fn overdue<'a>(vm: &'a VmStatus, seen: &'a Ownership, exhausted: bool) -> Facts<
     })
 }
 
-fn reason(step: &Step) -> &str {
+fn reason(step: &Step) -> Reason {
     match step {
-        Step::Hold { reason, .. } => reason,
-        _ => "",
+        Step::Hold { reason, .. } => reason.clone(),
+        _ => Reason::default(),
     }
 }
 
@@ -307,13 +307,13 @@ fn a_vm_whose_agent_does_not_come_is_looked_at_given_up_and_replaced() {
     // An Agent that was bound at the last moment keeps its VM.
     assert_eq!(
         reason(&given_up(ours(PowerState::On), true, true, true)),
-        "AgentBound"
+        Reason::AgentBound
     );
     let resting = with(wanted(None, &Ownership::NotAsked), |f| {
         f.arrival = Arrival::Resting(Duration::from_secs(9))
     });
     assert!(
-        matches!(next(&resting), Step::Hold { reason: "ReplacementResting", again: Some(left), .. } if left.as_secs() == 9)
+        matches!(next(&resting), Step::Hold { reason: Reason::ReplacementResting, again: Some(left), .. } if left.as_secs() == 9)
     );
 }
 
@@ -332,7 +332,7 @@ fn a_guest_that_may_be_a_node_is_left_to_a_person() {
     else {
         panic!("it was given up");
     };
-    assert_eq!(reason, "AgentDiscoveryExpired");
+    assert_eq!(reason, Reason::AgentDiscoveryExpired);
     assert!(message.contains("restored") && message.contains("replace=1"));
     // An actor that switched the VM on, and has watched it since, knows more. A person may decide as well.
     let powered_on_by_us = with(facts, |f| f.vm.powered_on_by_us = true);
@@ -348,14 +348,14 @@ fn a_guest_that_may_be_a_node_is_left_to_a_person() {
     let dead = ours(PowerState::On);
     assert_eq!(
         reason_of(&overdue(&vm, &dead, true)),
-        "ReplacementsExhausted"
+        Reason::ReplacementsExhausted
     );
     let kept = with(overdue(&vm, &dead, false), |f| f.pool.policy = RETAIN);
-    assert_eq!(reason_of(&kept), "AgentDiscoveryExpired");
+    assert_eq!(reason_of(&kept), Reason::AgentDiscoveryExpired);
 }
 
-fn reason_of(f: &Facts<'_>) -> String {
-    reason(&next(f)).to_owned()
+fn reason_of(f: &Facts<'_>) -> Reason {
+    reason(&next(f))
 }
 
 #[test]
@@ -421,11 +421,11 @@ fn a_vm_that_serves_is_noticed_when_it_is_gone_or_off() {
         assert_eq!(serving(Ownership::NotAsked, true), Step::Lookup);
         assert_eq!(
             reason(&serving(Ownership::Absent { proofs: 5 }, true)),
-            "VMMissing"
+            Reason::VmMissing
         );
         assert_eq!(
             reason(&serving(ours(PowerState::Off), true)),
-            "VMPoweredOff"
+            Reason::VmPoweredOff
         );
         assert_eq!(serving(ours(PowerState::On), true), Step::Settled);
     }
@@ -531,12 +531,15 @@ fn a_record_that_was_taken_away_makes_no_second_vm() {
             f.pool.iso_ready = false;
         });
         match next(&facts) {
-            Step::Hold { reason, .. } => reason.to_owned(),
+            Step::Hold { reason, .. } => reason.to_string(),
             step => step.name().to_owned(),
         }
     };
     for deleting in [false, true] {
-        assert_eq!(says(deleting, false, Loss::Unrecoverable), "RecordLost");
+        assert_eq!(
+            says(deleting, false, Loss::Unrecoverable),
+            Reason::RecordLost.as_str()
+        );
         let again = says(deleting, false, Loss::Restorable);
         assert_eq!(again, "vm.record_identity", "it leads to the VM");
     }
@@ -705,12 +708,12 @@ proptest! {
             prop_assert!(!destructive && step != Step::Create);
         }
         if let Step::Hold { reason, message, .. } = &step {
-            prop_assert!(!reason.is_empty() && !message.is_empty(), "not now without a reason");
+            prop_assert!(reason != &Reason::default() && !message.is_empty(), "not now without a reason");
         }
     }
 }
 
-fn resting(call: E, reason: &'static str, seconds: u64) -> Resting<'static> {
+fn resting(call: E, reason: &Reason, seconds: u64) -> Resting<'_> {
     Resting {
         call,
         reason,
@@ -748,15 +751,15 @@ fn a_busy_vm_is_looked_at_and_only_the_call_that_rests_is_not_tried() {
         let free = next(&facts(None));
         assert_eq!(free.call(), Some(call), "{free:?}");
         for (left, again) in [(7, 7), (299, 60)] {
-            let held = next(&facts(Some(resting(call, reason::VM_BUSY, left))));
+            let held = next(&facts(Some(resting(call, &Reason::VmBusy, left))));
             let again = Some(Duration::from_secs(again));
-            assert_eq!(held, hold(reason::VM_BUSY, "busy", again), "{free:?}");
+            assert_eq!(held, hold(Reason::VmBusy, "busy", again), "{free:?}");
         }
-        let other = next(&facts(Some(resting(E::EjectIso, reason::VM_BUSY, 7))));
+        let other = next(&facts(Some(resting(E::EjectIso, &Reason::VmBusy, 7))));
         assert_eq!(other, free, "another call rests");
     }
     let unseen = with(wanted(Some(&made), &Ownership::NotAsked), |f| {
-        f.vm.resting = Some(resting(E::PowerOn, reason::VM_BUSY, 7))
+        f.vm.resting = Some(resting(E::PowerOn, &Reason::VmBusy, 7))
     });
     assert_eq!(next(&unseen), Step::Lookup);
 }
@@ -785,11 +788,11 @@ fn the_drive_is_emptied_when_all_else_is_done_and_only_of_a_vm_seen_as_ours() {
     }));
     let busy = |seen| {
         next(&with(facts(seen), |f| {
-            f.vm.resting = Some(resting(E::EjectIso, reason::EJECT_FAILED, 7))
+            f.vm.resting = Some(resting(E::EjectIso, &Reason::EjectFailed, 7))
         }))
     };
     assert_eq!(busy(&Ownership::NotAsked), Step::Lookup);
-    let held = hold(reason::EJECT_FAILED, "busy", Some(Duration::from_secs(7)));
+    let held = hold(Reason::EjectFailed, "busy", Some(Duration::from_secs(7)));
     assert_eq!(busy(&with_disc), held, "it is still said, and not tried");
     assert_eq!(
         busy(&seen_on),

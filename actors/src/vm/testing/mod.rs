@@ -10,6 +10,7 @@ use std::{
 
 use agent_forge_crds::{
     agent::{VmStatus, VsphereAgent, VsphereAgentStatus},
+    conditions::Reason,
     pool::{CredentialsSecretRef, HeldSecret, IsoStatus},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -190,7 +191,7 @@ impl Bench {
     }
 
     /// First reason in `status.waitingOn`.
-    pub fn waits_on(&self) -> Option<String> {
+    pub fn waits_on(&self) -> Option<Reason> {
         let status = self.status();
         status.waiting_on.first().map(|w| w.reason.clone())
     }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_crds::pool::RefusedCredentials;
+use agent_forge_crds::{conditions::Reason, pool::RefusedCredentials};
 use async_trait::async_trait;
 use tokio::time::Instant;
 
@@ -20,7 +20,6 @@ use crate::{
         identity::{BiosUuid, MacAddress},
         marker::Mark,
         names::{DatastorePath, MoRef, ObjectKey},
-        notes::Notes,
     },
     placement::Placer,
     ports::{
@@ -247,7 +246,7 @@ impl Sessions for Site {
             if i.refused_secrets.contains(secret) {
                 return Err(ReconcileError {
                     side: ErrorSource::Vsphere,
-                    reason: "InvalidCredentials".to_owned(),
+                    reason: Reason::InvalidCredentials,
                     message: "as told".to_owned(),
                     class: Class::Blocked,
                 });
@@ -418,7 +417,7 @@ impl Machines for Site {
                 instance_uuid: Some(format!("instance-{id}")),
                 folder: Some(vm.place.folder.clone()),
                 marker: Some(vm.marker.clone()),
-                notes: Notes::read(Some(&vm.annotation)),
+                annotation: vm.annotation.clone(),
                 power: PowerState::Off,
                 connection_state: "connected".to_owned(),
                 macs: MacAddress::parse(&format!("00:50:56:00:00:{:02x}", i.born))
@@ -448,15 +447,16 @@ impl Machines for Site {
         e: &Effect,
         vm: &MoRef,
         mark: &Mark,
-        notes: bool,
+        annotation: Option<&str>,
     ) -> VcResult<TaskRef> {
         let marker = mark.read().cloned();
+        let annotation = annotation.map(str::to_owned);
         self.with(|i| i.marks.push(mark.to_string()));
         self.change(e, vm, move |v| {
-            if let Some(marker) = marker.as_ref().filter(|_| notes) {
-                v.notes = Notes::OfAgent(marker.uid.clone());
-            }
             v.marker = marker;
+            if let Some(annotation) = annotation {
+                v.annotation = annotation;
+            }
         })
     }
     async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {

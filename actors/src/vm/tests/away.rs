@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use agent_forge_crds::conditions::Reason;
+
 use super::*;
 use crate::{domain::names::MoRef, ports::clock::Clock};
 
@@ -48,7 +50,7 @@ async fn a_vm_that_cannot_be_shown_is_not_let_go_and_goes_once_it_is_shown() {
             bench.memory.seen = Ownership::NotAsked;
         }
         passes(&mut bench, 10).await;
-        assert_eq!(bench.waits_on().as_deref(), Some("VMInaccessible"));
+        assert_eq!(bench.waits_on(), Some(Reason::VmInaccessible));
         assert_eq!(bench.child().finalizers(), [AGENT_FINALIZER]);
         let told = bench.hub.with(|o| o.notices.clone());
         let told = told.iter().filter(|n| n.reason == event::VSPHERE_TROUBLE);
@@ -71,7 +73,7 @@ async fn nothing_is_made_beside_a_vm_that_cannot_be_shown_and_has_our_name() {
     shows(&bench, false);
     bench.restart();
     passes(&mut bench, 10).await;
-    assert_eq!(bench.waits_on().as_deref(), Some("VMInaccessible"));
+    assert_eq!(bench.waits_on(), Some(Reason::VmInaccessible));
     assert_eq!(bench.times(E::CreateVm), 1);
     shows(&bench, true);
     bench.until(Bench::is_on).await;
@@ -105,7 +107,7 @@ async fn a_vm_under_our_reference_without_mark_and_uuid_is_left_to_a_person() {
     release(&bench);
     bench.restart();
     passes(&mut bench, 10).await;
-    assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
+    assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven));
     // A vCenter that was restored gave the reference to another VM.
     bench
         .site
@@ -146,7 +148,7 @@ async fn a_folder_that_went_before_the_create_is_made_again() {
     bench.pass().await;
     delete_folder(&bench);
     bench
-        .until(|b| b.waits_on().as_deref() == Some("VMFolderDeleted") || b.is_on())
+        .until(|b| b.waits_on() == Some(Reason::VmFolderDeleted) || b.is_on())
         .await;
     bench.until(Bench::is_on).await;
     let folder = bench.vm().placement.and_then(|p| p.folder_ref);
@@ -166,7 +168,7 @@ async fn a_serving_vm_whose_folder_was_deleted_is_said_to_be_missing_for_that() 
     delete_folder(&bench);
     missing_in_scan(&bench);
     passes(&mut bench, 5).await;
-    assert_eq!(bench.waits_on().as_deref(), Some("VMFolderDeleted"));
+    assert_eq!(bench.waits_on(), Some(Reason::VmFolderDeleted));
     assert_eq!(bench.vm().attempt, Some(1));
 }
 
@@ -185,7 +187,7 @@ async fn a_mended_place_ends_a_conflict_of_names_at_once() {
             i.names_are_unique = true;
         });
         bench
-            .until(|b| b.waits_on().as_deref() == Some("NameConflict"))
+            .until(|b| b.waits_on() == Some(Reason::NameConflict))
             .await;
         bench.hub.with(|o| {
             let pool = o.pool.as_mut().expect("pool");
@@ -226,11 +228,11 @@ async fn a_suspended_vm_that_cannot_be_switched_off_is_tried_a_few_times_and_tol
     release(&bench);
     bench.restart();
     bench
-        .until(|b| b.waits_on().as_deref() == Some("VMSuspended"))
+        .until(|b| b.waits_on() == Some(Reason::VmSuspended))
         .await;
     passes(&mut bench, 60).await;
     assert_eq!(bench.times(E::PowerOff), 3);
-    assert_eq!(bench.waits_on().as_deref(), Some("VMSuspended"));
+    assert_eq!(bench.waits_on(), Some(Reason::VmSuspended));
     // Somebody resumes it, or switches it off.
     bench.site.with(|i| i.vms[0].power = PowerState::On);
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
@@ -258,6 +260,6 @@ async fn a_suspended_vm_is_resumed_before_it_serves_and_left_alone_after() {
     let ons = bench.times(E::PowerOn);
     missing_in_scan(&bench);
     passes(&mut bench, 5).await;
-    assert_eq!(bench.waits_on().as_deref(), Some("VMSuspended"));
+    assert_eq!(bench.waits_on(), Some(Reason::VmSuspended));
     assert_eq!(bench.times(E::PowerOn), ons);
 }

@@ -1,6 +1,6 @@
 //! A VM with a replaced network card: its Agent is recognised by both cards, and is not left behind.
 
-use agent_forge_crds::{conditions::reason, external::agent::Agent};
+use agent_forge_crds::{conditions::Reason, external::agent::Agent};
 
 use super::*;
 use crate::domain::identity::MacAddress;
@@ -53,7 +53,7 @@ async fn before_it_serves_the_new_card_is_recorded_and_its_agent_is_known_again(
         }
         report(&bench);
         bench.pass().await;
-        assert_eq!(bench.waits_on().as_deref(), Some(reason::MAC_DIFFERS));
+        assert_eq!(bench.waits_on(), Some(Reason::MacDiffers));
         let again = bench.pass().await.again.expect("it looks again");
         assert!(again <= 2 * MINUTE, "{again:?}");
         replace_card(&bench);

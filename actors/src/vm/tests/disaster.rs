@@ -2,7 +2,10 @@
 //! vCenter. No VM that may serve is touched, and no second one is made beside it. The status says what a person must
 //! decide.
 
-use agent_forge_crds::agent::{VmStatus, VsphereAgent};
+use agent_forge_crds::{
+    agent::{VmStatus, VsphereAgent},
+    conditions::Reason,
+};
 use kube::ResourceExt;
 
 use crate::{
@@ -42,7 +45,7 @@ struct Case {
     /// What runs in vCenter.
     vms: Vec<VmObservation>,
     /// What the VsphereAgent waits on in the end. `None`: nothing.
-    says: Option<&'static str>,
+    says: Option<Reason>,
     /// At most a create is tried that finds the name taken.
     creates: bool,
 }
@@ -86,21 +89,21 @@ fn cases() -> Vec<Case> {
             name: "without status, same uid: the uuid follows from it, the name leads to the VM",
             child: child("a"),
             vms: vec![serving()],
-            says: Some("AgentDiscoveryExpired"),
+            says: Some(Reason::AgentDiscoveryExpired),
             creates: true,
         },
         Case {
             name: "without status, at a later attempt than the first",
             child: child("a"),
             vms: vec![of_second.clone()],
-            says: Some("NameConflict"),
+            says: Some(Reason::NameConflict),
             creates: true,
         },
         Case {
             name: "without status, new uid",
             child: reborn(ours.clone()),
             vms: vec![serving()],
-            says: Some("NameConflict"),
+            says: Some(Reason::NameConflict),
             creates: true,
         },
         Case {
@@ -120,7 +123,7 @@ fn cases() -> Vec<Case> {
                 ));
             }),
             vms: vec![serving()],
-            says: Some("AgentDiscoveryExpired"),
+            says: Some(Reason::AgentDiscoveryExpired),
             creates: false,
         },
         Case {
@@ -132,7 +135,7 @@ fn cases() -> Vec<Case> {
                 v.mac_addresses.clear();
             }),
             vms: vec![serving()],
-            says: Some("AgentDiscoveryExpired"),
+            says: Some(Reason::AgentDiscoveryExpired),
             creates: false,
         },
         Case {
@@ -145,7 +148,7 @@ fn cases() -> Vec<Case> {
                 });
                 v.bios_uuid = Some(BiosUuid::derive("another", "a", 1));
             })],
-            says: Some("NameConflict"),
+            says: Some(Reason::NameConflict),
             creates: true,
         },
         Case {
@@ -154,7 +157,7 @@ fn cases() -> Vec<Case> {
                 c.status.get_or_insert_default().cluster_id = Some("another".to_owned());
             }),
             vms: vec![serving()],
-            says: Some("ClusterIDChanged"),
+            says: Some(Reason::ClusterIdChanged),
             creates: false,
         },
     ]
@@ -184,7 +187,7 @@ async fn no_disaster_touches_a_vm_that_may_serve() {
         let left = bench.site.with(|i| i.vms.clone());
         assert_eq!(left, case.vms, "{}", case.name);
         let says = bench.waits_on();
-        assert_eq!(says.as_deref(), case.says, "{}", case.name);
+        assert_eq!(says, case.says, "{}", case.name);
         assert_eq!(bench.child().name_any(), "a");
         let cluster = bench.status().cluster_id;
         assert!(cluster.is_none_or(|c| c == CLUSTER_ID || c == "another"));

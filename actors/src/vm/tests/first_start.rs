@@ -1,5 +1,7 @@
 //! The record of a VM's first start, which is compared with the age of its Agent.
 
+use agent_forge_crds::conditions::Reason;
+
 use super::*;
 
 fn first(bench: &Bench) -> Option<jiff::Timestamp> {
@@ -62,7 +64,7 @@ async fn a_vm_whose_agent_was_there_before_it_ran_stays_off_until_that_is_gone()
     let agent = agent_on(&testing::child_with_vm("a"));
     bench.hub.with(|o| o.agents = vec![agent]);
     bench
-        .until(|b| b.waits_on().as_deref() == Some("RivalAgents"))
+        .until(|b| b.waits_on() == Some(Reason::RivalAgents))
         .await;
     for _ in 0..5 {
         bench.turn(MINUTE);

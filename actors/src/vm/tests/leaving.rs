@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::pool::CleanupPolicy;
+use agent_forge_crds::{conditions::Reason, pool::CleanupPolicy};
 
 use crate::{
     domain::{machine_state::MachineState, vanished::Vanished},
@@ -19,9 +19,9 @@ use crate::{
     },
 };
 
-fn reason(step: &Step) -> Option<&'static str> {
+fn reason(step: &Step) -> Option<Reason> {
     match step {
-        Step::Hold { reason, .. } => Some(reason),
+        Step::Hold { reason, .. } => Some(reason.clone()),
         _ => None,
     }
 }
@@ -89,9 +89,9 @@ fn a_vm_outlives_the_machine_it_served() {
         arrival: Arrival::Awaited,
         now: Duration::ZERO,
     };
-    assert_eq!(reason(&step::next(&facts)), Some("AgentBound"));
+    assert_eq!(reason(&step::next(&facts)), Some(Reason::AgentBound));
     let unbound = with(facts, |f| f.agent.bound = false);
-    assert_eq!(reason(&step::next(&unbound)), Some("MachineRemains"));
+    assert_eq!(reason(&step::next(&unbound)), Some(Reason::MachineRemains));
     // A hook that waits for a dead guest is released all the same. Otherwise Machine and VsphereAgent would wait for
     // each other.
     let stuck = with(unbound, |f| {
@@ -113,7 +113,7 @@ fn a_vm_outlives_the_machine_it_served() {
         f.agent.has_served = true;
         f.agent.present = false;
     });
-    assert_eq!(reason(&step::next(&node)), Some("MachineRemains"));
+    assert_eq!(reason(&step::next(&node)), Some(Reason::MachineRemains));
     // It served another control plane and is free again. Its own AgentMachine has another host since.
     let spare = with(node, |f| {
         f.owner.has_another_host = true;
@@ -122,7 +122,7 @@ fn a_vm_outlives_the_machine_it_served() {
     assert_eq!(step::next(&spare), Step::PowerOff);
     // If its Agent is missing, the VM may still be a node, unless the VM itself is gone.
     let silent = with(spare, |f| f.agent.present = false);
-    assert_eq!(reason(&step::next(&silent)), Some("MachineRemains"));
+    assert_eq!(reason(&step::next(&silent)), Some(Reason::MachineRemains));
     let absent = Ownership::Absent {
         proofs: step::PROOFS,
     };

@@ -1,5 +1,7 @@
 //! Passes in which something changes between the proof and the effect.
 
+use agent_forge_crds::conditions::Reason;
+
 use super::*;
 use crate::domain::names::MoRef;
 
@@ -92,7 +94,7 @@ async fn a_machine_that_is_there_after_all_holds_the_vm_that_served_it() {
     for _ in 0..5 {
         bench.turn(MINUTE);
         bench.pass().await;
-        assert_eq!(bench.waits_on().as_deref(), Some("MachineRemains"));
+        assert_eq!(bench.waits_on(), Some(Reason::MachineRemains));
     }
     assert_eq!((bench.times(E::PowerOff), bench.times(E::Destroy)), (0, 0));
     bench.hub.with(|o| o.unseen_machines.clear());
@@ -137,7 +139,7 @@ async fn an_agent_of_another_name_that_only_a_list_shows_holds_its_vm() {
     for _ in 0..5 {
         bench.turn(MINUTE);
         bench.pass().await;
-        assert_eq!(bench.waits_on().as_deref(), Some("AgentBound"));
+        assert_eq!(bench.waits_on(), Some(Reason::AgentBound));
     }
     assert_eq!(bench.times(E::PowerOff), 0);
 }

@@ -1,6 +1,9 @@
 //! A status that somebody empties or damages, or that a backup did not restore.
 
-use agent_forge_crds::agent::{VmStatus, VsphereAgentStatus};
+use agent_forge_crds::{
+    agent::{VmStatus, VsphereAgentStatus},
+    conditions::Reason,
+};
 
 use super::{super::testing::Bench, MINUTE, on, release};
 use crate::{
@@ -100,8 +103,8 @@ async fn a_record_that_was_torn_is_left_to_a_person() {
             }
             bench.pass().await;
             assert_eq!(
-                bench.waits_on().as_deref(),
-                Some("RecordLost"),
+                bench.waits_on(),
+                Some(Reason::RecordLost),
                 "{what}, {deleted}"
             );
             assert_eq!(bench.site.with(|i| i.vms.len()), 1, "{what}, {deleted}");
@@ -125,7 +128,7 @@ async fn another_attempts_vm_is_left_to_a_person() {
             release(&bench);
         }
         bench.pass().await;
-        assert_eq!(bench.waits_on().as_deref(), Some("RecordLost"));
+        assert_eq!(bench.waits_on(), Some(Reason::RecordLost));
         assert_eq!(bench.site.with(|i| i.vms.len()), 1);
     }
 }

@@ -2,6 +2,7 @@
 //! removed.
 
 use agent_forge_crds::{
+    conditions::Reason,
     external::agent_machine::PAUSED_ANNOTATION,
     names::{AGENT_MACHINE_UID_ANNOTATION, FORCE_DELETE_ANNOTATION},
 };
@@ -44,14 +45,14 @@ fn force(bench: &Bench) {
 }
 
 /// It waits for that and its VM runs, however often it is looked at, also by a new actor.
-async fn stays(bench: &mut Bench, reason: &str) {
+async fn stays(bench: &mut Bench, reason: Reason) {
     for restarted in [false, true] {
         if restarted {
             bench.restart();
         }
         for _ in 0..5 {
             bench.pass().await;
-            assert_eq!(bench.waits_on().as_deref(), Some(reason));
+            assert_eq!(bench.waits_on(), Some(reason.clone()));
             bench.turn(MINUTE);
         }
     }
@@ -84,11 +85,11 @@ async fn a_vm_whose_paused_machine_vanished_stays_until_a_person_lets_it_go() {
         }
         vanish(&bench);
         bench.hub.with(|o| o.agents.clear());
-        stays(&mut bench, "MachineVanishedPaused").await;
+        stays(&mut bench, Reason::MachineVanishedPaused).await;
         assert_eq!(bench.vm().machine_vanished_paused, Some(true));
         assert!(told(&bench, event::AGENT_DELETE_DEFERRED) >= 1);
         bench.hub.with(|o| delete(o.child.as_mut().expect("child")));
-        stays(&mut bench, "MachineVanishedPaused").await;
+        stays(&mut bench, Reason::MachineVanishedPaused).await;
         force(&bench);
         goes(&mut bench).await;
     }
@@ -106,7 +107,7 @@ async fn an_agent_that_was_left_bound_holds_its_vm_when_it_is_gone_as_well() {
         o.agents.clear();
         delete(o.child.as_mut().expect("child"));
     });
-    stays(&mut bench, "MachineVanishedPaused").await;
+    stays(&mut bench, Reason::MachineVanishedPaused).await;
     let retain = |o: &mut super::super::testing::hub::Objects| {
         let pool = o.pool.as_mut().expect("pool");
         pool.spec.cleanup_policy = Some(CleanupPolicy::Retain);
@@ -140,7 +141,7 @@ async fn a_vm_whose_paused_machine_vanished_goes_once_its_agent_is_seen_unbound(
     bench.pass().await;
     vanish(&bench);
     bench.hub.with(|o| delete(o.child.as_mut().expect("child")));
-    stays(&mut bench, "AgentBound").await;
+    stays(&mut bench, Reason::AgentBound).await;
     assert_eq!(bench.vm().machine_vanished_paused, Some(true));
     // The record is written before anything is done to the VM, because the Agent may not be seen again.
     bench.hub.with(|o| {
@@ -198,7 +199,7 @@ async fn what_served_has_served_whatever_becomes_of_the_timeline() {
     assert!(!status.timeline.iter().any(bound), "{:?}", status.timeline);
     assert_eq!(bench.vm().served, Some(true));
     bench.hub.with(|o| delete(o.child.as_mut().expect("child")));
-    stays(&mut bench, "MachineRemains").await;
+    stays(&mut bench, Reason::MachineRemains).await;
 }
 
 /// A node whose Agent is missing reboots, and VMware Tools report nothing for a while.
@@ -218,7 +219,7 @@ async fn a_guest_that_told_its_name_once_may_be_a_node_for_good() {
     expire(&mut bench).await;
     assert_eq!(bench.vm().guest_may_be_node, Some(true));
     tell(&bench, false);
-    stays(&mut bench, "AgentDiscoveryExpired").await;
+    stays(&mut bench, Reason::AgentDiscoveryExpired).await;
     // It is not switched on either, as a VM that has never run would be.
     bench.site.with(|i| i.vms[0].power = PowerState::Off);
     bench.hub.with(|o| {
@@ -227,7 +228,7 @@ async fn a_guest_that_told_its_name_once_may_be_a_node_for_good() {
     });
     bench.restart();
     let before = bench.times(E::PowerOn);
-    stays(&mut bench, "VMPoweredOff").await;
+    stays(&mut bench, Reason::VmPoweredOff).await;
     assert_eq!(bench.times(E::PowerOn), before);
 }
 
@@ -235,18 +236,18 @@ async fn a_guest_that_told_its_name_once_may_be_a_node_for_good() {
 #[tokio::test]
 async fn a_machine_is_looked_for_where_it_was_recorded() {
     type Change = fn(&mut super::super::testing::hub::Objects);
-    let changes: [(Change, &str); 3] = [
-        (|o| o.pool = None, "MachineRemains"),
+    let changes: [(Change, Reason); 3] = [
+        (|o| o.pool = None, Reason::MachineRemains),
         (
             |o| {
                 let pool = o.pool.as_mut().expect("pool");
                 pool.spec.control_plane_namespace = "elsewhere".to_owned();
             },
-            "MachineRemains",
+            Reason::MachineRemains,
         ),
         (
             |o| o.unserved = vec![testing::CONTROL_PLANE.to_owned()],
-            "MachineStateUnknown",
+            Reason::MachineStateUnknown,
         ),
     ];
     for (change, reason) in changes {
@@ -277,7 +278,7 @@ async fn a_vm_that_served_stays_while_nobody_knows_of_its_machine() {
         o.agent_machines[0].metadata.uid = Some("other".to_owned());
         delete(o.child.as_mut().expect("child"));
     });
-    stays(&mut bench, "MachineStateUnknown").await;
+    stays(&mut bench, Reason::MachineStateUnknown).await;
     force(&bench);
     goes(&mut bench).await;
 }

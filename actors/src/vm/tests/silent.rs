@@ -1,7 +1,7 @@
 //! An Agent that registered and cannot be claimed: the status reports it, and its VM is replaced if that is safe.
 
 use agent_forge_crds::{
-    conditions::{READY, find_condition, reason},
+    conditions::{READY, Reason, find_condition},
     external::agent::{Agent, CONNECTED, VALIDATED},
     names::REPLACE_ANNOTATION,
 };
@@ -75,10 +75,7 @@ async fn a_guest_that_went_silent_after_it_registered_is_said_and_replaced() {
         let first = bench.vm();
         silence(&bench);
         bench.pass().await;
-        assert_eq!(
-            bench.waits_on().as_deref(),
-            Some(reason::AGENT_DISCONNECTED)
-        );
+        assert_eq!(bench.waits_on(), Some(Reason::AgentDisconnected));
         let status = bench.status();
         let ready = find_condition(&status.conditions, READY).expect("Ready");
         assert_eq!(ready.status, "False", "{inventory}");
@@ -171,7 +168,7 @@ async fn an_agent_deleted_before_it_served_is_missed_and_its_vm_replaced() {
     let mut bench = registered().await;
     bench.hub.with(|o| o.agents.clear());
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some(reason::AGENT_MISSING));
+    assert_eq!(bench.waits_on(), Some(Reason::AgentMissing));
     bench.turn(TIMEOUT + MINUTE);
     bench.until(|b| b.vm().bios_uuid.is_none()).await;
     let failure = bench.status().last_failure.expect("recorded");
@@ -189,20 +186,20 @@ async fn the_agent_of_a_serving_host_is_missed_and_its_vm_left_alone() {
         if asked {
             ask(&bench, "1");
             bench.pass().await;
-            assert_eq!(bench.waits_on().as_deref(), Some(reason::REPLACE_REFUSED));
+            assert_eq!(bench.waits_on(), Some(Reason::ReplaceRefused));
         }
         bench.hub.with(|o| o.agents.clear());
         for _ in 0..3 {
             bench.turn(TIMEOUT);
             bench.pass().await;
             let why = if asked {
-                reason::REPLACE_REFUSED
+                Reason::ReplaceRefused
             } else {
-                reason::AGENT_MISSING
+                Reason::AgentMissing
             };
-            assert_eq!(bench.waits_on().as_deref(), Some(why));
+            assert_eq!(bench.waits_on(), Some(why));
         }
-        assert_eq!(bench.vm().reason.as_deref(), Some("AgentMissing"));
+        assert_eq!(bench.vm().reason, Some(Reason::AgentMissing));
         bench.restart();
         bench.turn(TIMEOUT);
         bench.pass().await;
@@ -240,7 +237,7 @@ async fn whatever_state_a_free_agent_is_in_a_person_may_have_its_vm_replaced() {
     bench.hub.with(|o| o.unseen_agents = vec![bound]);
     ask(&bench, "1");
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some(reason::REPLACE_REFUSED));
+    assert_eq!(bench.waits_on(), Some(Reason::ReplaceRefused));
     assert_eq!(bench.status().last_failure, None);
 }
 
@@ -262,7 +259,7 @@ async fn validations_that_fail_for_long_are_named_and_nothing_is_replaced() {
     bench.turn(6 * MINUTE);
     bench.pass().await;
     let row = bench.status().waiting_on.remove(0);
-    assert_eq!(row.reason, reason::AGENT_VALIDATIONS_FAILING);
+    assert_eq!(row.reason, Reason::AgentValidationsFailing);
     let says = |word| row.message.contains(word);
     assert!(
         says("insufficient-unbound") && says("too little memory"),
@@ -293,11 +290,7 @@ async fn a_guest_that_dies_after_binding_is_named_and_left_to_its_machine() {
         bench.pass().await;
         bench.turn(11 * MINUTE);
         bench.pass().await;
-        assert_eq!(
-            bench.waits_on().as_deref(),
-            Some(reason::AGENT_STUCK),
-            "{word}"
-        );
+        assert_eq!(bench.waits_on(), Some(Reason::AgentStuck), "{word}");
         bench.turn(4 * TIMEOUT);
         bench.pass().await;
         assert_eq!(bench.times(E::PowerOff), 0, "{word}");

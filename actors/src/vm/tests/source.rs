@@ -1,5 +1,7 @@
 //! The InfraEnv whose ISO a VM boots from is deleted or replaced before the VM exists.
 
+use agent_forge_crds::conditions::Reason;
+
 use super::*;
 use crate::{iso::of_pool, testing::infra_env};
 
@@ -19,7 +21,7 @@ async fn no_vm_is_made_of_an_infra_env_that_is_gone() {
     let mut bench = Bench::new();
     bench.hub.with(|o| o.infra_env_is_gone = true);
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some("InfraEnvNotFound"));
+    assert_eq!(bench.waits_on(), Some(Reason::InfraEnvNotFound));
     // The ISO is removed between the record and the create.
     let mut bench = Bench::new();
     bench.site.with(|i| {
@@ -31,7 +33,7 @@ async fn no_vm_is_made_of_an_infra_env_that_is_gone() {
         bench.turn(MINUTE);
         bench.pass().await;
     }
-    assert_eq!(bench.waits_on().as_deref(), Some("InfraEnvNotFound"));
+    assert_eq!(bench.waits_on(), Some(Reason::InfraEnvNotFound));
     assert_eq!(bench.times(E::CreateVm), 1);
     bench.hub.with(|o| o.infra_env_is_gone = false);
     bench.until(Bench::is_on).await;
@@ -44,7 +46,7 @@ async fn a_vm_that_does_not_exist_yet_begins_anew_with_another_infra_env() {
     let uid = infra_env().metadata.uid.expect("a uid");
     iso_of(&bench, "deleted since");
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some("ISOSourceChanged"));
+    assert_eq!(bench.waits_on(), Some(Reason::IsoSourceChanged));
     iso_of(&bench, &uid);
     bench.site.with(|i| {
         i.creates = [VcErrorKind::Fault(Fault::TaskInProgress)].into();

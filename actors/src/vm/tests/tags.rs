@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use agent_forge_crds::{WaitingOn, agent::Milestone};
+use agent_forge_crds::{WaitingOn, agent::Milestone, conditions::Reason};
 
 use super::{tasks::until_busy, *};
 use crate::domain::names::MoRef;
@@ -12,13 +12,13 @@ async fn a_tag_that_failed_is_attached_although_agent_and_actor_are_others_by_no
     let mut bench = wanted();
     bench.site.with(|i| i.tags_fail = true);
     bench.until(Bench::is_on).await;
-    assert_eq!(bench.waits_on().as_deref(), Some("TaggingFailed"));
+    assert_eq!(bench.waits_on(), Some(Reason::TaggingFailed));
     assert_eq!(bench.vm().tags_missing, Some(true));
     bind_agent(&bench);
     bench.restart();
     bench.turn(MINUTE);
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some("TaggingFailed"));
+    assert_eq!(bench.waits_on(), Some(Reason::TaggingFailed));
     // The actor remembers them even if the vCenter cannot be reached in between.
     let secret = ObjectKey::new(NAMESPACE, "vcenter");
     bench.site.with(|i| i.refused_secrets = vec![secret]);
@@ -125,7 +125,7 @@ async fn a_serving_vm_gets_its_tags_again_under_another_reference() {
             .send_replace(BTreeMap::from([(server, missing_in_scan)]));
         bench.memory.seen = Ownership::NotAsked;
         bench
-            .until(|b| b.waits_on().as_deref() == Some("TaggingFailed"))
+            .until(|b| b.waits_on() == Some(Reason::TaggingFailed))
             .await;
         assert_eq!(bench.vm().moref.as_deref(), Some("vm-77"));
         assert_eq!(bench.vm().tags_missing, Some(true));
@@ -169,7 +169,7 @@ async fn what_the_release_before_left_without_tags_stays_on_record_whatever_is_w
         let status = o.child.as_mut().and_then(|c| c.status.as_mut());
         let status = status.expect("a status");
         status.waiting_on = vec![WaitingOn {
-            reason: "TaggingFailed".to_owned(),
+            reason: Reason::TaggingFailed,
             ..WaitingOn::default()
         }];
         o.pool.take()
@@ -177,7 +177,7 @@ async fn what_the_release_before_left_without_tags_stays_on_record_whatever_is_w
     bench.restart();
     bench.turn(MINUTE);
     bench.pass().await;
-    assert_ne!(bench.waits_on().as_deref(), Some("TaggingFailed"));
+    assert_ne!(bench.waits_on(), Some(Reason::TaggingFailed));
     assert_eq!(bench.vm().tags_missing, Some(true));
     bench.hub.with(|o| o.pool = pool);
     bench.until(|b| b.vm().tags_missing.is_none()).await;
@@ -258,12 +258,12 @@ async fn a_serving_vm_that_was_missing_is_tagged_under_its_new_reference() {
         let tried = bench.times(E::AttachTags);
         let mut vms = bench.site.with(|i| std::mem::take(&mut i.vms));
         bench
-            .until(|b| b.waits_on().as_deref() == Some("VMMissing"))
+            .until(|b| b.waits_on() == Some(Reason::VmMissing))
             .await;
         for _ in 0..10 {
             bench.turn(MINUTE);
             bench.pass().await;
-            assert_eq!(bench.waits_on().as_deref(), Some("VMMissing"));
+            assert_eq!(bench.waits_on(), Some(Reason::VmMissing));
         }
         assert_eq!(bench.times(E::AttachTags), tried, "there is nothing");
         if restarted {
@@ -299,7 +299,7 @@ async fn changed_tags_reach_a_vm_that_waits_for_its_agent() {
     bench.site.with(|i| i.tags_fail = true);
     change(&bench, "urn:wrong");
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some("TaggingFailed"));
+    assert_eq!(bench.waits_on(), Some(Reason::TaggingFailed));
     assert_eq!(bench.vm().tags_missing, Some(true));
     bench.site.with(|i| i.tags_fail = false);
     change(&bench, "urn:right");

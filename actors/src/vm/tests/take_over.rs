@@ -1,14 +1,15 @@
 //! Take-over from the predecessor, and of what it adopted: proof and mark, nothing else.
 
 use agent_forge_crds::{
-    conditions::vm_reason,
+    conditions::Reason,
     names::{AGENT_FINALIZER, CREATED_FOR_ADOPTED, CREATED_FOR_LABEL},
 };
 use kube::ResourceExt;
 
 use super::{super::testing::Bench, MINUTE, release};
 use crate::{
-    domain::{identity::BiosUuid, names::MoRef, notes::Notes},
+    domain::{identity::BiosUuid, names::MoRef},
+    migration::notes::Notes,
     ports::{
         effect::EffectKind as E,
         vcenter::{Cdrom, PowerState},
@@ -51,8 +52,8 @@ async fn the_predecessors_vm_is_proven_stamped_and_otherwise_left_alone() {
         (&vm.owner_uid, vm.source.as_deref()),
         (&uid, Some("VsphereAgent"))
     );
-    let notes = bench.site.with(|i| i.vms[0].notes.clone());
-    assert_eq!(notes, Notes::OfAgent(uid.expect("a uid")));
+    let notes = bench.site.with(|i| i.vms[0].annotation.clone());
+    assert_eq!(notes, Notes::text(&uid.expect("a uid")));
     assert_eq!((vm.attempt, vm.moref.as_deref()), (Some(1), Some("vm-a")));
     assert_eq!(vm.mac_addresses, [testing::mac("a")]);
     assert_eq!(vm.discovery_deadline, None);
@@ -85,7 +86,7 @@ async fn the_predecessors_vm_is_not_taken_for_absent_because_it_is_in_another_da
         bench.turn(MINUTE);
         bench.pass().await;
     }
-    assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
+    assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven));
     assert_eq!(bench.child().finalizers(), [AGENT_FINALIZER]);
     bench.site.with(|i| i.vms.clear());
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
@@ -110,7 +111,7 @@ async fn without_proof_the_predecessors_vm_is_reported_and_never_touched() {
         predecessors(&bench);
         bench.site.with(|i| twist(&mut i.vms));
         bench.pass().await;
-        assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
+        assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven));
         // Not even when its object is deleted.
         bench.hub.with(|o| {
             delete(o.child.as_mut().expect("child"));
@@ -129,7 +130,10 @@ async fn without_proof_the_predecessors_vm_is_reported_and_never_touched() {
 
 #[tokio::test]
 async fn the_predecessors_vm_is_taken_over_once_somebody_has_put_it_right() {
-    for (gone, reason) in [(false, "OwnershipUnproven"), (true, "VMMissing")] {
+    for (gone, reason) in [
+        (false, Reason::OwnershipUnproven),
+        (true, Reason::VmMissing),
+    ] {
         let mut bench = Bench::new();
         predecessors(&bench);
         let vms = bench.site.with(|i| {
@@ -139,13 +143,13 @@ async fn the_predecessors_vm_is_taken_over_once_somebody_has_put_it_right() {
             there
         });
         bench
-            .until(|b| b.waits_on().as_deref() == Some(reason))
+            .until(|b| b.waits_on().as_ref() == Some(&reason))
             .await;
         let writes = bench.hub.with(|o| o.effects.len());
         for _ in 0..10 {
             bench.turn(MINUTE);
             bench.pass().await;
-            assert_eq!(bench.waits_on().as_deref(), Some(reason), "all the while");
+            assert_eq!(bench.waits_on().as_ref(), Some(&reason), "all the while");
         }
         assert_eq!(bench.hub.with(|o| o.effects.len()), writes, "in silence");
         assert!(bench.site.with(|i| i.effects.is_empty()));
@@ -181,12 +185,12 @@ async fn an_adopted_vm_is_taken_over_only_when_a_person_says_so_and_only_with_pr
     say(&bench, "yes");
     bench.pass().await;
     assert!(bench.site.with(|i| i.effects.is_empty()));
-    assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
-    assert_eq!(bench.vm().reason.as_deref(), Some(vm_reason::VM_ADOPTED));
+    assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven));
+    assert_eq!(bench.vm().reason, Some(Reason::VmAdopted));
     say(&bench, "true");
     bench.until(Bench::is_on).await;
     let told = bench.vm().reason;
-    assert_eq!(told.as_deref(), Some(vm_reason::AGENT_NOT_DISCOVERED));
+    assert_eq!(told, Some(Reason::AgentNotDiscovered));
     assert_eq!(bench.site.with(|i| i.effects.clone()), [E::Reconfigure]);
     let mut bench = adopted();
     bench.site.with(|i| i.vms[0].folder = None);
@@ -219,9 +223,7 @@ fn noted(bench: &Bench) {
         vm.owner_uid = Some(uid.clone());
         vm.source = Some("VsphereAgent".to_owned());
     });
-    bench
-        .site
-        .with(|i| i.vms[0].notes = Notes::OfAgent(uid.clone()));
+    bench.site.with(|i| i.vms[0].annotation = Notes::text(&uid));
 }
 
 #[tokio::test]
@@ -240,20 +242,21 @@ async fn notes_that_name_the_vsphere_agent_are_proof_wherever_its_vm_lies() {
 /// A VM that release 1.1.0 refuses to delete is not ours to take either.
 #[tokio::test]
 async fn notes_of_another_owner_and_lost_notes_prove_nothing() {
-    let other = || Notes::OfAgent("0c1dbb4e-0f2b-4f0c-9d6e-3f5a5e1f7b10".to_owned());
+    let other = Notes::text("0c1dbb4e-0f2b-4f0c-9d6e-3f5a5e1f7b10");
+    let by_people = "ask Ann";
     for (notes, recorded, taken) in [
-        (other(), true, false),
-        (other(), false, false),
-        (Notes::Empty, true, false),
-        (Notes::Other, true, false),
-        (Notes::Empty, false, true),
+        (other.as_str(), true, false),
+        (other.as_str(), false, false),
+        ("", true, false),
+        (by_people, true, false),
+        ("", false, true),
         // Made by release 1.0.2, and a person has written notes since.
-        (Notes::Other, false, true),
+        (by_people, false, true),
     ] {
         let mut bench = Bench::new();
         let prepare = if recorded { noted } else { predecessors };
         prepare(&bench);
-        bench.site.with(|i| i.vms[0].notes = notes.clone());
+        bench.site.with(|i| i.vms[0].annotation = notes.to_owned());
         for _ in 0..3 {
             bench.pass().await;
             bench.turn(MINUTE);
@@ -265,14 +268,14 @@ async fn notes_of_another_owner_and_lost_notes_prove_nothing() {
             "{what}"
         );
         if !taken {
-            assert_eq!(
-                bench.waits_on().as_deref(),
-                Some("OwnershipUnproven"),
-                "{what}"
-            );
+            assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven), "{what}");
             assert!(bench.site.with(|i| i.effects.is_empty()), "{what}");
-        } else if notes == Notes::Other {
-            assert_eq!(bench.site.with(|i| i.vms[0].notes.clone()), notes, "kept");
+        } else if notes == by_people {
+            assert_eq!(
+                bench.site.with(|i| i.vms[0].annotation.clone()),
+                notes,
+                "kept"
+            );
             assert_eq!(
                 bench.vm().owner_uid,
                 None,
@@ -319,7 +322,7 @@ async fn a_vm_whose_uuid_the_predecessor_did_not_record_is_neither_made_again_no
             .bios_uuid = None;
     });
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
+    assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven));
     release(&bench);
     for _ in 0..3 {
         bench.pass().await;

@@ -1,5 +1,7 @@
 //! Passes at a vCenter whose tasks are forgotten or do not end.
 
+use agent_forge_crds::conditions::Reason;
+
 use super::*;
 use crate::{
     ports::slots::Slots,
@@ -29,7 +31,7 @@ async fn a_forgotten_task_has_done_what_the_vm_shows_and_nothing_else() {
 
 /// Passes until the VM is reported as busy, which happens if a task does not end.
 pub(super) async fn until_busy(bench: &mut Bench) {
-    let busy = bench.until(|b| b.waits_on().as_deref() == Some("VMBusy"));
+    let busy = bench.until(|b| b.waits_on() == Some(Reason::VmBusy));
     tokio::time::timeout(60 * MINUTE, busy)
         .await
         .expect("a pass ends");
@@ -96,7 +98,7 @@ async fn a_deletion_is_heard_while_the_vm_hangs_at_its_start() {
     for _ in 0..9 {
         bench.pass().await;
         assert_eq!(bench.times(E::Destroy), 1);
-        assert_eq!(bench.waits_on().as_deref(), Some("VMBusy"));
+        assert_eq!(bench.waits_on(), Some(Reason::VmBusy));
         bench.turn(MINUTE / 2);
     }
     bench.site.end_task();
@@ -110,7 +112,7 @@ async fn a_vm_that_is_busy_for_a_moment_is_tried_soon_and_one_that_stays_busy_re
     let mut bench = Bench::new();
     bench.site.occupy();
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some("TaskInProgress"));
+    assert_eq!(bench.waits_on(), Some(Reason::TaskInProgress));
     bench.site.end_task();
     bench.turn(Duration::from_secs(1));
     bench.pass().await;
@@ -121,7 +123,7 @@ async fn a_vm_that_is_busy_for_a_moment_is_tried_soon_and_one_that_stays_busy_re
         bench.pass().await;
         bench.turn(Duration::from_secs(10));
     }
-    assert_eq!(bench.waits_on().as_deref(), Some("VMBusy"));
+    assert_eq!(bench.waits_on(), Some(Reason::VmBusy));
     assert_eq!(bench.times(E::Reconfigure), 4, "for half a minute");
     bench.site.end_task();
     bench.until(Bench::is_on).await;
@@ -177,7 +179,7 @@ async fn a_right_that_is_missing_for_waiting_says_nothing_of_the_create() {
         let mut bench = Bench::new();
         bench.site.with(|i| i.deaf = true);
         bench.pass().await;
-        assert_eq!(bench.waits_on().as_deref(), Some("NoPermission"));
+        assert_eq!(bench.waits_on(), Some(Reason::NoPermission));
         assert!(bench.vm().task_id.is_some(), "it is awaited yet");
         if deleted {
             release(&bench);
@@ -204,7 +206,7 @@ async fn a_create_that_is_put_off_by_something_else_keeps_no_slot() {
     });
     bench.pass().await;
     let hold = bench.waits_on();
-    assert_eq!(hold.as_deref(), Some("MachineRemains"));
+    assert_eq!(hold, Some(Reason::MachineRemains));
     assert_eq!(free(&bench), Some(SLOTS));
 }
 
@@ -222,7 +224,7 @@ async fn a_machine_that_went_during_the_wait_for_a_slot_gets_no_vm() {
     };
     futures::future::join(bench.pass(), world).await;
     assert_eq!(bench.times(E::CreateVm), 0);
-    assert_eq!(bench.waits_on().as_deref(), Some("MachineDeleting"));
+    assert_eq!(bench.waits_on(), Some(Reason::MachineDeleting));
     assert_eq!(slots.free(), 1, "others have it");
 }
 

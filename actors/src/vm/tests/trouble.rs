@@ -1,5 +1,7 @@
 //! Events about what vCenter refuses or fails.
 
+use agent_forge_crds::conditions::Reason;
+
 use super::*;
 use crate::domain::failure::Class;
 
@@ -84,7 +86,7 @@ async fn a_spec_that_cannot_be_used_and_a_busy_vm_are_told_a_vcenter_that_is_awa
     let many = std::iter::repeat_with(away).take(5000).collect();
     bench.site.with(|i| i.creates = many);
     pass_for(&mut bench, MINUTE * 20).await;
-    assert_eq!(bench.waits_on().as_deref(), Some("VCenterUnreachable"));
+    assert_eq!(bench.waits_on(), Some(Reason::VcenterUnreachable));
     assert_eq!(troubles(&bench), [""; 0]);
 }
 
@@ -105,7 +107,7 @@ async fn hardware_that_no_host_can_give_is_named_with_its_field() {
         });
         bench.site.with(|i| i.creates = [refused].into());
         bench.pass().await;
-        assert_eq!(bench.waits_on().as_deref(), Some("InvalidArgument"));
+        assert_eq!(bench.waits_on(), Some(Reason::InvalidArgument));
         let said = bench.status().waiting_on[0].message.clone();
         assert!(said.contains(named), "{said}");
     }
@@ -135,5 +137,5 @@ async fn a_status_that_is_refused_for_its_content_is_told_of_at_once() {
     let mut bench = Bench::new();
     fails(&bench, E::RecordIdentity, ClusterErrorKind::Invalid);
     bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some("Invalid"));
+    assert_eq!(bench.waits_on(), Some(Reason::Invalid));
 }

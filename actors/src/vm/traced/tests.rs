@@ -1,5 +1,6 @@
 use std::{sync::Mutex, time::Duration};
 
+use agent_forge_crds::conditions::Reason;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 use super::*;
@@ -106,7 +107,7 @@ async fn a_wait_that_lasts_stands_in_the_trace_while_it_lasts() {
         .with(|i| i.creates = std::iter::repeat_with(refused).take(100).collect());
     let said = |name: &str| told.named(name);
     pass_for(&mut bench, Duration::from_secs(240)).await;
-    assert_eq!(bench.waits_on().as_deref(), Some("NoPermission"));
+    assert_eq!(bench.waits_on(), Some(Reason::NoPermission));
     assert_eq!(said("machine.wait"), []);
     // An actor that takes over exports the same. The tracer rejects two exports that differ.
     pass_for(&mut bench, Duration::from_secs(420)).await;
@@ -121,7 +122,7 @@ async fn a_wait_that_lasts_stands_in_the_trace_while_it_lasts() {
         [300, 300, 60]
     );
     assert!(pieces.windows(2).all(|p| p[0].end == p[1].start));
-    let reason = ("agent_forge.waiting_on", "NoPermission".to_owned());
+    let reason = ("agent_forge.waiting_on", Reason::NoPermission.to_string());
     assert!(pieces.iter().all(|p| p.attributes.contains(&reason)));
     let root = said("machine.demand");
     assert_eq!(root.len(), 1, "{root:?}");
@@ -150,7 +151,7 @@ async fn what_a_pass_found_is_written_under_the_phase_of_its_machine() {
     let here = told.here();
     bench.until(|b| b.waits_on().is_some()).await;
     drop(here);
-    assert_eq!(bench.waits_on().as_deref(), Some("NoPermission"));
+    assert_eq!(bench.waits_on(), Some(Reason::NoPermission));
     let last = told.spans("vm.step").pop().expect("a step");
     assert_eq!(last.fields.get("otel.name"), Some("vm.publish"));
     let trace = ManagedVm::read(Arc::new(bench.child())).trace();

@@ -78,7 +78,7 @@ pub(crate) struct Controller {
 pub(crate) struct Nic {
     /// Temporary (negative) key.
     pub(crate) key: i32,
-    /// `Generated`: vCenter picks an address that is free.
+    /// Where its MAC address comes from.
     pub(crate) address_type: &'static str,
     /// Connection.
     pub(crate) connectable: Connectable,

@@ -2,7 +2,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use agent_forge_crds::{external::agent::Agent, names::AGENT_MACHINE_LABEL, pool::IsoStatus};
+use agent_forge_crds::{
+    conditions::{Phase, Reason},
+    external::agent::Agent,
+    names::AGENT_MACHINE_LABEL,
+    pool::IsoStatus,
+};
 use kube::ResourceExt;
 use tokio::time::Instant;
 
@@ -140,12 +145,12 @@ impl Track {
             let line = self.lines.entry(child.name_any()).or_default();
             line.leaving = child.metadata.deletion_timestamp.is_some();
             if let Some(vm) = child.status.as_ref().and_then(|s| s.vm.as_ref()) {
-                let phase = vm
-                    .phase
-                    .as_ref()
-                    .map(ToString::to_string)
-                    .unwrap_or_default();
-                line.phase = format!("{phase}/{}", vm.reason.as_deref().unwrap_or_default());
+                let (phase, reason) = (vm.phase.as_ref(), vm.reason.as_ref());
+                line.phase = format!(
+                    "{}/{}",
+                    phase.map_or("", Phase::as_str),
+                    reason.map_or("", Reason::as_str)
+                );
                 line.agent = vm
                     .agent_ref
                     .as_ref()

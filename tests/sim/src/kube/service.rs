@@ -549,8 +549,11 @@ fn carries(effect: &Effect, asked: &Asked) -> bool {
         } => (kind, Some(name), *status),
         Target::Discovery { .. } => return false,
     };
-    let keyed =
-        || name.is_some_and(|(namespace, name)| effect.key.0 == format!("{namespace}/{name}"));
+    let keyed = || {
+        name.is_some_and(|(namespace, name)| {
+            effect.subject.to_string() == format!("{namespace}/{name}")
+        })
+    };
     let (plural, method) = (kind.1.as_str(), &asked.method);
     match effect.kind {
         E::CreateChild => plural == "vsphereagents" && method == Method::POST,

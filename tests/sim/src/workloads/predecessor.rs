@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use agent_forge_actors::domain::{marker::MARKER_KEY, notes::Notes};
+use agent_forge_actors::{domain::marker::MARKER_KEY, migration::notes::Notes};
 use agent_forge_lab::played::guests::identity;
 use anyhow::{Context as _, Result, ensure};
 use futures::future::BoxFuture;

@@ -2,6 +2,7 @@
 
 use agent_forge_crds::{
     agent::{Milestone, VsphereAgent},
+    conditions::Reason,
     external::agent::{BARE_METAL_HOST_LABEL, INFRA_ENV_LABEL},
 };
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -52,7 +53,7 @@ fn of_two_that_match_none_is_approved_and_both_are_named() {
         let lineup = read(&child).lineup(&both);
         assert!(lineup.own.is_none() && lineup.approvable().is_none());
         let doubt = lineup.doubt().expect("a doubt");
-        assert_eq!(doubt.reason, reason::RIVAL_AGENTS);
+        assert_eq!(doubt.reason, Reason::RivalAgents);
         for agent in &both {
             assert!(doubt.message.contains(&agent.name_any()), "{doubt:?}");
         }
@@ -68,7 +69,7 @@ fn one_that_is_quicker_than_the_inventory_of_the_other_is_not_approved() {
     let both = [bare.clone(), other.clone()];
     let lineup = read(&child).lineup(&both);
     assert!(lineup.own.is_none() && lineup.approvable().is_none());
-    assert_eq!(lineup.doubt().map(|d| d.reason), Some(reason::RIVAL_AGENTS));
+    assert_eq!(lineup.doubt().map(|d| d.reason), Some(Reason::RivalAgents));
     // The only Agent waits for its inventory, and the operator shows no doubt.
     let alone = [bare];
     let lineup = read(&child).lineup(&alone);
@@ -114,7 +115,7 @@ fn one_that_matches_in_part_is_never_the_vms_own() {
     let lineup = read(&child).lineup(&alone);
     assert!(lineup.own.is_none() && lineup.rivals.is_empty());
     let doubt = lineup.doubt().expect("a doubt");
-    assert_eq!(doubt.reason, reason::AGENT_UNPROVEN);
+    assert_eq!(doubt.reason, Reason::AgentUnproven);
     assert!(doubt.message.contains("BareMetalHost"), "{doubt:?}");
     // Beside the VM's own Agent it blocks no approval.
     let both = [metal, ours.clone()];

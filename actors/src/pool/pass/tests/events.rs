@@ -1,6 +1,9 @@
 //! Events about the pool: when, once, and on which object.
 
-use agent_forge_crds::external::agent_machine::{AGENT_NOT_YET_FOUND, AGENT_RESERVED};
+use agent_forge_crds::{
+    conditions::Reason,
+    external::agent_machine::{AGENT_NOT_YET_FOUND, AGENT_RESERVED},
+};
 
 use super::*;
 use crate::{
@@ -226,12 +229,12 @@ async fn an_infra_env_is_looked_at_whatever_the_secret_is_worth() {
     let status = pool.bench.hub.with(|o| o.pool.clone()).expect("a pool");
     let all = status.status.expect("a status").conditions;
     for (type_, reason) in [
-        (conditions::INFRA_ENV_AVAILABLE, "InfraEnvNotFound"),
-        (conditions::VSPHERE_READY, "SecretNamespaceRefused"),
+        (conditions::INFRA_ENV_AVAILABLE, Reason::InfraEnvNotFound),
+        (conditions::VSPHERE_READY, Reason::SecretNamespaceRefused),
     ] {
         let said = find_condition(&all, type_).expect(type_);
         assert_eq!(
-            (said.status.as_str(), said.reason.as_str()),
+            (said.status.as_str(), said.reason.as_str().into()),
             ("False", reason)
         );
     }

@@ -1,6 +1,6 @@
 //! The URL with which a pool asks after a download that failed.
 
-use agent_forge_crds::external::infra_env::IsoDownloadUrl;
+use agent_forge_crds::{conditions::Reason, external::infra_env::IsoDownloadUrl};
 
 use super::*;
 use crate::{testing::infra_env, vm::testing::hub::Hub};
@@ -8,7 +8,7 @@ use crate::{testing::infra_env, vm::testing::hub::Hub};
 const OLD: &str = "https://images.example/byid/1/x.iso";
 const NEW: &str = "https://images.example/byid/2/x.iso";
 
-fn failed(reason: &str) -> IsoState {
+fn failed(reason: Reason) -> IsoState {
     IsoState::Failed(ReconcileError::blocked(ErrorSource::Iso, reason, "as told"))
 }
 
@@ -34,7 +34,7 @@ async fn asked(bench: &Bench, isos: &Arc<Told>, memory: &mut Memory) -> String {
 #[tokio::test]
 async fn a_url_that_the_watch_does_not_show_is_found_after_a_download_that_failed() {
     let bench = Bench::new();
-    let isos = Told::new(failed("ISODownloadFailed"));
+    let isos = Told::new(failed(Reason::IsoDownloadFailed));
     let mut memory = Memory::default();
     rotate(&bench.hub);
     let reads = |bench: &Bench| bench.hub.with(|o| o.infra_env_reads);
@@ -56,8 +56,8 @@ async fn a_url_that_the_watch_does_not_show_is_found_after_a_download_that_faile
 #[tokio::test]
 async fn the_api_server_is_asked_every_ten_seconds_and_only_where_the_source_refuses() {
     for (state, most) in [
-        (failed("ISODownloadFailed"), 6),
-        (failed("ISOUploadIncomplete"), 0),
+        (failed(Reason::IsoDownloadFailed), 6),
+        (failed(Reason::IsoUploadIncomplete), 0),
     ] {
         let bench = Bench::new();
         let isos = Told::new(state);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use agent_forge_crds::{
     Time,
+    conditions::Reason,
     pool::{IsoHistoryEntry, IsoStatus},
 };
 
@@ -225,15 +226,15 @@ async fn a_create_that_misses_a_file_has_the_iso_looked_for() {
     record(&bench, &current, vec![entry]);
     let mut pool = Passes::new(bench, Told::new(ready(current, false)));
     let mut asked = Vec::new();
-    for waits in [None, Some(""), Some("FileNotFound")] {
+    for waits in [None, Some(Reason::default()), Some(Reason::FileNotFound)] {
         pool.bench.hub.with(|o| {
             let child = o.child.as_mut().expect("a VsphereAgent");
-            let vm = waits.map(|_| crate::testing::intent(child, 1));
+            let vm = waits.as_ref().map(|_| crate::testing::intent(child, 1));
             let status = child.status.get_or_insert_default();
             status.vm = vm;
-            let row = |reason: &str| agent_forge_crds::WaitingOn {
+            let row = |reason| agent_forge_crds::WaitingOn {
                 subject: "vSphere".to_owned(),
-                reason: reason.to_owned(),
+                reason,
                 ..agent_forge_crds::WaitingOn::default()
             };
             status.waiting_on = waits.map(row).into_iter().collect();

@@ -20,7 +20,7 @@ fn saying(type_: &str, holds: bool) -> VsphereAgentPoolStatus {
     let update = ConditionUpdate {
         type_,
         status: ConditionStatus::from(holds),
-        reason: if holds { "Fine" } else { "Wrong" },
+        reason: &if holds { "Fine" } else { "Wrong" }.into(),
         message: "as told",
         observed_generation: None,
     };

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use agent_forge_crds::{conditions::reason, names::FORCE_DELETE_ANNOTATION, pool::HeldSecret};
+use agent_forge_crds::{conditions::Reason, names::FORCE_DELETE_ANNOTATION, pool::HeldSecret};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
 
@@ -152,17 +152,17 @@ fn who_may_run_there_and_who_was_seen_there_is_asked() {
 }
 
 /// The first reason for which that VsphereAgent waits.
-fn waits_for(plan: &crate::pool::plan::Plan) -> Option<&'static str> {
+fn waits_for(plan: &crate::pool::plan::Plan) -> Option<Reason> {
     let mut waits = plan.waiting.iter().filter(|w| w.subject == "a");
-    waits.next().map(|w| w.reason)
+    waits.next().map(|w| w.reason.clone())
 }
 
 #[test]
 fn a_vm_whose_machine_vanished_is_neither_fenced_nor_let_go_unless_a_person_wants_it() {
     type Change = fn(&mut World);
-    let held = Some(reason::MACHINE_VANISHED_PAUSED);
-    let table: [(&str, Change, &[&str], Option<&str>); 6] = [
-        ("its Agent is bound yet", |_| {}, &[], held),
+    let held = Some(Reason::MachineVanishedPaused);
+    let table: [(&str, Change, &[&str], Option<Reason>); 6] = [
+        ("its Agent is bound yet", |_| {}, &[], held.clone()),
         ("its Agent is gone", |w| w.agents.clear(), &[], held),
         (
             "a person lets it go",
@@ -248,8 +248,12 @@ fn a_vm_of_another_control_plane_is_kept_until_its_machine_there_is_gone() {
         let plan = plan(&observed);
         (plan.actions.len(), waits_for(&plan))
     };
-    let unknown = Some(reason::MACHINE_STATE_UNKNOWN);
-    assert_eq!(does(&[("before", &home)]), (0, unknown), "it lives there");
+    let unknown = Some(Reason::MachineStateUnknown);
+    assert_eq!(
+        does(&[("before", &home)]),
+        (0, unknown.clone()),
+        "it lives there"
+    );
     assert_eq!(does(&[]), (0, unknown), "that namespace is not served");
     assert_eq!(does(&[("before", &Home::default())]), (1, None), "gone");
 }

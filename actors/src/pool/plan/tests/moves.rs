@@ -3,7 +3,7 @@
 
 use agent_forge_crds::{
     agent::Milestone,
-    conditions::reason,
+    conditions::Reason,
     external::agent::AGENT_MACHINE_REF_NAMESPACE_ANNOTATION,
     names::{AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION},
 };
@@ -51,9 +51,9 @@ fn done(plan: &Plan) -> Vec<(&'static str, String)> {
     all
 }
 
-fn says(plan: &Plan, subject: &str) -> Vec<&'static str> {
+fn says(plan: &Plan, subject: &str) -> Vec<Reason> {
     let of_it = plan.waiting.iter().filter(|w| w.subject == subject);
-    of_it.map(|w| w.reason).collect()
+    of_it.map(|w| w.reason.clone()).collect()
 }
 
 fn action(kind: &'static str, what: &str) -> Vec<(&'static str, String)> {
@@ -75,7 +75,7 @@ fn whose_agent_serves_another_control_plane_asks_again() {
     let mut world = claimed_elsewhere();
     let first = plan(&world.observed());
     assert_eq!(done(&first), action("create", "a-ama for a"));
-    assert_eq!(says(&first, "a"), [reason::AGENT_ELSEWHERE]);
+    assert_eq!(says(&first, "a"), [Reason::AgentElsewhere]);
     // It was created, and is for the same AgentMachine: nothing more happens.
     let second = with(child("a"), |c| {
         c.metadata.name = Some("a-ama".to_owned());
@@ -175,7 +175,7 @@ fn a_vm_for_a_node_pool_that_moved_is_released_unless_it_serves() {
     world.pool.spec.node_pool_ref.name = "another".to_owned();
     let moved = plan(&world.observed());
     assert_eq!(done(&moved), action("release", "a"));
-    assert_eq!(says(&moved, "a"), [reason::NODE_POOL_MOVED]);
+    assert_eq!(says(&moved, "a"), [Reason::NodePoolMoved]);
     let am = world.agent_machines[0].clone();
     claim(&mut world.agents[0], &am);
     reserve(&mut world.agent_machines[0], &world.agents[0]);
@@ -189,7 +189,7 @@ fn a_pool_that_takes_a_node_pool_waits_for_the_vm_of_the_other() {
     world.made_by_others = [("am-a".to_owned(), other)].into();
     let waits = plan(&world.observed());
     assert_eq!(done(&waits), []);
-    assert_eq!(says(&waits, "a"), [reason::HOST_OF_ANOTHER_POOL]);
+    assert_eq!(says(&waits, "a"), [Reason::HostOfAnotherPool]);
     assert!(waits.again.is_some(), "it looks again");
     world.made_by_others.clear();
     assert_eq!(done(&plan(&world.observed())), action("create", "a for a"));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use agent_forge_crds::{
     agent::{Failure, Milestone, VmStatus, VsphereAgentStatus},
+    conditions::Reason,
     external::{agent::INSTALLED, agent_machine::AgentMachine},
     names::AGENT_MACHINE_LABEL,
     pool::CleanupPolicy,
@@ -15,7 +16,7 @@ use crate::{
     lifecycle::ReleaseReason,
     pool::plan::{
         Action, Plan, plan,
-        tend::{HOPE, OFFER},
+        vm::{HOPE, OFFER},
     },
     testing::{
         AGE, World, agent_machine, agent_on, at, condition, delete, foreign_agent, machine, pool,
@@ -39,9 +40,9 @@ fn released(plan: &Plan) -> Vec<ReleaseReason> {
     plan.actions.iter().filter_map(why).collect()
 }
 
-fn reason(plan: &Plan, subject: &str) -> Option<&'static str> {
+fn reason(plan: &Plan, subject: &str) -> Option<Reason> {
     let row = plan.waiting.iter().find(|w| w.subject == subject);
-    row.map(|w| w.reason)
+    row.map(|w| w.reason.clone())
 }
 
 fn pin(am: &mut AgentMachine) {
@@ -130,7 +131,7 @@ fn a_trial_ends_with_an_agent_ref_and_the_others_are_pinned_meanwhile() {
         (creates(&on_trial), pins(&on_trial)),
         (0, vec!["b".to_owned()])
     );
-    assert_eq!(reason(&on_trial, "b"), Some("ConditionsMissing"));
+    assert_eq!(reason(&on_trial, "b"), Some(Reason::ConditionsMissing));
 
     let am = world.agent_machines[0].clone();
     crate::testing::claim(&mut world.agents[0], &am);
@@ -158,7 +159,7 @@ fn a_vm_in_the_making_is_kept_a_moment_then_released() {
     world.machines.clear();
     world.waited = OFFER / 2;
     let offered = plan(&world.observed());
-    assert_eq!(reason(&offered, "a"), Some("Offered"));
+    assert_eq!(reason(&offered, "a"), Some(Reason::Offered));
     assert!(released(&offered).is_empty());
     assert!(offered.again.is_some_and(|again| again <= OFFER / 2));
     world.waited = OFFER;
@@ -170,7 +171,7 @@ fn a_vm_in_the_making_is_kept_a_moment_then_released() {
     // An approved Agent is free no more: the provider may have bound it already.
     world.waited = Duration::ZERO;
     world.agents[0].spec.approved = true;
-    assert!(reason(&plan(&world.observed()), "a") != Some("Offered"));
+    assert!(reason(&plan(&world.observed()), "a") != Some(Reason::Offered));
 }
 
 /// The recorded VM of `a`.
@@ -287,7 +288,7 @@ fn a_vm_that_nobody_asked_for_is_kept_while_somebody_waits_or_is_about_to() {
     let long = std::mem::take(&mut world.waited);
     let soon = plan_of(&world);
     assert_eq!(released(&soon), []);
-    assert_eq!(reason(&soon, "a"), Some("SurplusKept"));
+    assert_eq!(reason(&soon, "a"), Some(Reason::SurplusKept));
     world.waited = long;
     let given = |a: &Action| matches!(a, Action::Reassign { .. });
     assert!(plan_of(&world).actions.iter().any(given));
@@ -328,17 +329,17 @@ fn surplus_beside_one_that_asks() -> World {
 #[test]
 fn a_vm_is_kept_a_while_for_who_asks_and_cannot_be_served_as_things_are() {
     type Change = fn(&mut World);
-    let table: [(&str, Change); 4] = [
-        ("MachinePending", |w| w.machines.truncate(1)),
-        ("ProviderNotAccepting", |w| {
+    let table: [(Reason, Change); 4] = [
+        (Reason::MachinePending, |w| w.machines.truncate(1)),
+        (Reason::ProviderNotAccepting, |w| {
             w.agent_machines[1].metadata.finalizers = None;
         }),
-        ("PoolConflict", |w| {
+        (Reason::PoolConflict, |w| {
             let mut other = pool("other");
             other.spec.node_pool_ref = w.pool.spec.node_pool_ref.clone();
             w.other_pools = vec![other];
         }),
-        ("SelectorUnsatisfiable", |w| {
+        (Reason::SelectorUnsatisfiable, |w| {
             let own = [("customer", "another")];
             w.agent_machines[1].spec.agent_label_selector = Some(selector(&own, &[]));
         }),
@@ -347,8 +348,8 @@ fn a_vm_is_kept_a_while_for_who_asks_and_cannot_be_served_as_things_are() {
         let mut world = surplus_beside_one_that_asks();
         change(&mut world);
         let kept = plan(&world.observed());
-        assert_eq!(reason(&kept, "b"), Some(why));
-        assert_eq!(reason(&kept, "a"), Some("SurplusKept"), "{why}");
+        assert_eq!(reason(&kept, "b"), Some(why.clone()));
+        assert_eq!(reason(&kept, "a"), Some(Reason::SurplusKept), "{why}");
         assert_eq!(released(&kept), [], "{why}");
         assert!(kept.again.is_some_and(|again| again <= HOPE), "{why}");
 
@@ -396,7 +397,7 @@ fn a_deleted_pool_keeps_what_a_machine_may_still_use() {
     world.machines[0].deleting = true;
     let going = plan(&world.observed());
     assert!(released(&going).is_empty());
-    assert_eq!(reason(&going, "a"), Some("MachineRemains"));
+    assert_eq!(reason(&going, "a"), Some(Reason::MachineRemains));
 
     // `Retain` keeps VMs, not the records of a pool that is deleted.
     world.machines.clear();

@@ -6,7 +6,7 @@ use agent_forge_crds::{
     VsphereAgent, WaitingOn,
     conditions::{
         AGENT_MACHINE_DEMAND_FOUND, CAPACITY_SATISFIED, ConditionStatus, ConditionUpdate,
-        INFRA_ENV_AVAILABLE, ISO_READY, READY, VSPHERE_READY, set_condition,
+        INFRA_ENV_AVAILABLE, ISO_READY, READY, Reason, VSPHERE_READY, set_condition,
     },
     pool::IsoStatus,
 };
@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Condition, reason, and what its message has to name.
-type No = (&'static str, &'static str, &'static [&'static str]);
+type No = (&'static str, Reason, &'static [&'static str]);
 
 struct Case {
     so: &'static str,
@@ -73,11 +73,11 @@ fn no_source(why: NoSource) -> Outcome {
 }
 
 /// A VsphereAgent that waits for vCenter.
-fn refused(name: &str, reason: &str) -> VsphereAgent {
+fn refused(name: &str, reason: Reason) -> VsphereAgent {
     with(child(name), |c| {
         c.status.get_or_insert_default().waiting_on = vec![WaitingOn {
             subject: "vSphere".to_owned(),
-            reason: reason.to_owned(),
+            reason,
             message: "these are the words".to_owned(),
             since: None,
         }];
@@ -97,31 +97,31 @@ fn cases() -> Vec<Case> {
         not,
     };
     let waiting = || World::waiting(&["a"]);
-    let blocked = |side, reason: &str| ReconcileError::blocked(side, reason, "these are the words");
-    let full = |side| IsoState::Failed(blocked(side, "DatastoreFull"));
+    let blocked = |side, reason| ReconcileError::blocked(side, reason, "these are the words");
+    let full = |side| IsoState::Failed(blocked(side, Reason::NoDiskSpace));
     vec![
         case("nobody asks for anything", World::default(), well(), &[]),
         case(
             "a machine waits: the pool's work, no trouble of its",
             waiting(),
             well(),
-            &[(CAPACITY_SATISFIED, "DemandDeficit", &["waiting=1"])],
+            &[(CAPACITY_SATISFIED, Reason::DemandDeficit, &["waiting=1"])],
         ),
         case(
             "vCenter refuses the password",
             World::default(),
             Outcome {
-                vsphere: Some(blocked(ErrorSource::Vsphere, "InvalidCredentials")),
+                vsphere: Some(blocked(ErrorSource::Vsphere, Reason::InvalidCredentials)),
                 ..Outcome::default()
             },
             &[
                 (
                     VSPHERE_READY,
-                    "InvalidCredentials",
+                    Reason::InvalidCredentials,
                     &["these are the words"],
                 ),
-                (ISO_READY, "WaitingForVsphere", &["VsphereReady"]),
-                (READY, "InvalidCredentials", &["these are the words"]),
+                (ISO_READY, Reason::WaitingForVsphere, &["VsphereReady"]),
+                (READY, Reason::InvalidCredentials, &["these are the words"]),
             ],
         ),
         case(
@@ -130,7 +130,7 @@ fn cases() -> Vec<Case> {
                 let mut child = child("a");
                 child.status.get_or_insert_default().waiting_on = vec![WaitingOn {
                     subject: "vSphere".to_owned(),
-                    reason: reason::VSPHERE_OBJECT_NOT_FOUND.to_owned(),
+                    reason: Reason::VsphereObjectNotFound,
                     message: "network nowhere".to_owned(),
                     since: None,
                 }];
@@ -140,58 +140,54 @@ fn cases() -> Vec<Case> {
             &[
                 (
                     VSPHERE_READY,
-                    reason::VSPHERE_OBJECT_NOT_FOUND,
+                    Reason::VsphereObjectNotFound,
                     &["a: ", "network nowhere"],
                 ),
-                (
-                    READY,
-                    reason::VSPHERE_OBJECT_NOT_FOUND,
-                    &["network nowhere"],
-                ),
+                (READY, Reason::VsphereObjectNotFound, &["network nowhere"]),
             ],
         ),
         case(
             "a privilege is lost, and a tag of another VM cannot be attached",
             changed(World::default(), |w| {
                 w.children = vec![
-                    refused("a", reason::TAGGING_FAILED),
-                    refused("b", reason::NO_PERMISSION),
-                    refused("c", reason::INVALID_CREDENTIALS),
+                    refused("a", Reason::TaggingFailed),
+                    refused("b", Reason::NoPermission),
+                    refused("c", Reason::InvalidCredentials),
                 ];
             }),
             well(),
             &[
-                (VSPHERE_READY, reason::NO_PERMISSION, &["b: "]),
-                (READY, reason::NO_PERMISSION, &["b: "]),
+                (VSPHERE_READY, Reason::NoPermission, &["b: "]),
+                (READY, Reason::NoPermission, &["b: "]),
             ],
         ),
         case(
             "tags of two VMs cannot be attached",
             changed(World::default(), |w| {
                 w.children = vec![
-                    refused("a", reason::TAGGING_FAILED),
-                    refused("b", reason::EJECT_FAILED),
+                    refused("a", Reason::TaggingFailed),
+                    refused("b", Reason::EjectFailed),
                 ];
             }),
             well(),
             &[
-                (VSPHERE_READY, reason::TAGGING_FAILED, &["a: "]),
-                (READY, reason::TAGGING_FAILED, &["a: "]),
+                (VSPHERE_READY, Reason::TaggingFailed, &["a: "]),
+                (READY, Reason::TaggingFailed, &["a: "]),
             ],
         ),
         case(
             "a privilege is lost, and the datastore is full",
             changed(World::default(), |w| {
-                w.children = vec![refused("a", reason::NO_PERMISSION)];
+                w.children = vec![refused("a", Reason::NoPermission)];
             }),
             Outcome {
                 iso: Some(full(ErrorSource::Vsphere)),
                 ..Outcome::default()
             },
             &[
-                (ISO_READY, "DatastoreFull", &["these are the words"]),
-                (VSPHERE_READY, reason::NO_PERMISSION, &["a: "]),
-                (READY, reason::NO_PERMISSION, &["a: "]),
+                (ISO_READY, Reason::NoDiskSpace, &["these are the words"]),
+                (VSPHERE_READY, Reason::NoPermission, &["a: "]),
+                (READY, Reason::NoPermission, &["a: "]),
             ],
         ),
         case(
@@ -201,11 +197,11 @@ fn cases() -> Vec<Case> {
             &[
                 (
                     INFRA_ENV_AVAILABLE,
-                    "InfraEnvNotFound",
+                    Reason::InfraEnvNotFound,
                     &["demo/infra", "spec.infraEnvRef"],
                 ),
-                (ISO_READY, "ISOURLPending", &["no ISO URL"]),
-                (READY, "InfraEnvNotFound", &["demo/infra"]),
+                (ISO_READY, Reason::IsoUrlPending, &["no ISO URL"]),
+                (READY, Reason::InfraEnvNotFound, &["demo/infra"]),
             ],
         ),
         case(
@@ -215,11 +211,11 @@ fn cases() -> Vec<Case> {
             &[
                 (
                     INFRA_ENV_AVAILABLE,
-                    "ISOURLPending",
+                    Reason::IsoUrlPending,
                     &["demo/infra", "isoDownloadURL"],
                 ),
-                (ISO_READY, "ISOURLPending", &["no ISO URL"]),
-                (READY, "ISOURLPending", &["demo/infra"]),
+                (ISO_READY, Reason::IsoUrlPending, &["no ISO URL"]),
+                (READY, Reason::IsoUrlPending, &["demo/infra"]),
             ],
         ),
         case(
@@ -227,25 +223,28 @@ fn cases() -> Vec<Case> {
             World::default(),
             no_source(NoSource::Invalid(blocked(
                 ErrorSource::Iso,
-                "InvalidISOURL",
+                Reason::InvalidIsoUrl,
             ))),
             &[
                 (
                     INFRA_ENV_AVAILABLE,
-                    "InvalidISOURL",
+                    Reason::InvalidIsoUrl,
                     &["these are the words"],
                 ),
-                (ISO_READY, "InvalidISOURL", &["these are the words"]),
-                (READY, "InvalidISOURL", &["these are the words"]),
+                (ISO_READY, Reason::InvalidIsoUrl, &["these are the words"]),
+                (READY, Reason::InvalidIsoUrl, &["these are the words"]),
             ],
         ),
         case(
             "a field of spec.iso that cannot be used is not the InfraEnv's fault",
             World::default(),
-            no_source(NoSource::Invalid(blocked(ErrorSource::Iso, "InvalidSpec"))),
+            no_source(NoSource::Invalid(blocked(
+                ErrorSource::Iso,
+                Reason::InvalidSpec,
+            ))),
             &[
-                (ISO_READY, "InvalidSpec", &["these are the words"]),
-                (READY, "InvalidSpec", &["these are the words"]),
+                (ISO_READY, Reason::InvalidSpec, &["these are the words"]),
+                (READY, Reason::InvalidSpec, &["these are the words"]),
             ],
         ),
         case(
@@ -256,8 +255,8 @@ fn cases() -> Vec<Case> {
                 ..Outcome::default()
             },
             &[
-                (ISO_READY, "ISOUploading", &["on its way"]),
-                (READY, "ISOUploading", &["on its way"]),
+                (ISO_READY, Reason::IsoUploading, &["on its way"]),
+                (READY, Reason::IsoUploading, &["on its way"]),
             ],
         ),
         case(
@@ -268,8 +267,8 @@ fn cases() -> Vec<Case> {
                 ..Outcome::default()
             },
             &[
-                (ISO_READY, "DatastoreFull", &["these are the words"]),
-                (READY, "DatastoreFull", &["these are the words"]),
+                (ISO_READY, Reason::NoDiskSpace, &["these are the words"]),
+                (READY, Reason::NoDiskSpace, &["these are the words"]),
             ],
         ),
         case(
@@ -280,13 +279,13 @@ fn cases() -> Vec<Case> {
                 ..Outcome::default()
             },
             &[
-                (ISO_READY, "DatastoreFull", &["these are the words"]),
+                (ISO_READY, Reason::NoDiskSpace, &["these are the words"]),
                 (
                     VSPHERE_READY,
-                    "DatastoreFull",
+                    Reason::NoDiskSpace,
                     &["spec.vsphere.isoDatastore", "these are the words"],
                 ),
-                (READY, "DatastoreFull", &["these are the words"]),
+                (READY, Reason::NoDiskSpace, &["these are the words"]),
             ],
         ),
         case(
@@ -300,11 +299,11 @@ fn cases() -> Vec<Case> {
             &[
                 (
                     AGENT_MACHINE_DEMAND_FOUND,
-                    "PoolConflict",
+                    Reason::PoolConflict,
                     &["AgentMachine a", "demo/other"],
                 ),
-                (CAPACITY_SATISFIED, "DemandDeficit", &["waiting=1"]),
-                (READY, "PoolConflict", &["demo/other"]),
+                (CAPACITY_SATISFIED, Reason::DemandDeficit, &["waiting=1"]),
+                (READY, Reason::PoolConflict, &["demo/other"]),
             ],
         ),
         case(
@@ -319,11 +318,11 @@ fn cases() -> Vec<Case> {
             &[
                 (
                     AGENT_MACHINE_DEMAND_FOUND,
-                    "SelectorUnsatisfiable",
+                    Reason::SelectorUnsatisfiable,
                     &["AgentMachine a", "zone"],
                 ),
-                (CAPACITY_SATISFIED, "DemandDeficit", &["waiting=1"]),
-                (READY, "SelectorUnsatisfiable", &["zone"]),
+                (CAPACITY_SATISFIED, Reason::DemandDeficit, &["waiting=1"]),
+                (READY, Reason::SelectorUnsatisfiable, &["zone"]),
             ],
         ),
         case(
@@ -335,11 +334,11 @@ fn cases() -> Vec<Case> {
             &[
                 (
                     AGENT_MACHINE_DEMAND_FOUND,
-                    "ProviderNotAccepting",
+                    Reason::ProviderNotAccepting,
                     &["AgentMachine a", "CAPI"],
                 ),
-                (CAPACITY_SATISFIED, "DemandDeficit", &["waiting=1"]),
-                (READY, "ProviderNotAccepting", &["AgentMachine a"]),
+                (CAPACITY_SATISFIED, Reason::DemandDeficit, &["waiting=1"]),
+                (READY, Reason::ProviderNotAccepting, &["AgentMachine a"]),
             ],
         ),
         case(
@@ -349,28 +348,28 @@ fn cases() -> Vec<Case> {
             &[
                 (
                     AGENT_MACHINE_DEMAND_FOUND,
-                    "ConditionsMissing",
+                    Reason::ConditionsMissing,
                     &["AgentMachine a"],
                 ),
-                (CAPACITY_SATISFIED, "DemandDeficit", &["waiting=1"]),
-                (READY, "ConditionsMissing", &["AgentMachine a"]),
+                (CAPACITY_SATISFIED, Reason::DemandDeficit, &["waiting=1"]),
+                (READY, Reason::ConditionsMissing, &["AgentMachine a"]),
             ],
         ),
         case(
             "something failed while acting: that comes first",
             World::default(),
             Outcome {
-                failed: Some(blocked(ErrorSource::Kubernetes, "NameConflict")),
-                vsphere: Some(blocked(ErrorSource::Vsphere, "InvalidCredentials")),
+                failed: Some(blocked(ErrorSource::Kubernetes, Reason::NameConflict)),
+                vsphere: Some(blocked(ErrorSource::Vsphere, Reason::InvalidCredentials)),
                 ..well()
             },
             &[
                 (
                     VSPHERE_READY,
-                    "InvalidCredentials",
+                    Reason::InvalidCredentials,
                     &["these are the words"],
                 ),
-                (READY, "NameConflict", &["these are the words"]),
+                (READY, Reason::NameConflict, &["these are the words"]),
             ],
         ),
         case(
@@ -382,8 +381,12 @@ fn cases() -> Vec<Case> {
             }),
             Outcome::default(),
             &[
-                (CAPACITY_SATISFIED, "DemandDeficit", &["waiting=1"]),
-                (READY, "ChildrenRemain", &["left: 1", "status.waitingOn"]),
+                (CAPACITY_SATISFIED, Reason::DemandDeficit, &["waiting=1"]),
+                (
+                    READY,
+                    Reason::ChildrenRemain,
+                    &["left: 1", "status.waitingOn"],
+                ),
             ],
         ),
     ]
@@ -412,7 +415,7 @@ fn each_trouble_is_said_where_it_belongs_and_nowhere_else() {
                 .unwrap_or_else(|| panic!("{so}: no {type_}"));
             assert_eq!(
                 (c.status.as_str(), c.reason.as_str()),
-                ("False", *reason),
+                ("False", reason.as_str()),
                 "{so}: {type_}"
             );
             for word in *words {
@@ -461,7 +464,7 @@ fn what_a_person_should_know_stands_in_a_condition_that_holds() {
     let older = Outcome {
         iso: Some(IsoState::Failed(ReconcileError::transient(
             ErrorSource::Iso,
-            "ISODownloadFailed",
+            Reason::IsoDownloadFailed,
             "503",
         ))),
         iso_status: Some(IsoStatus {
@@ -535,12 +538,12 @@ fn why_the_iso_failed_is_said_until_it_is_there() {
         rate: None,
     });
     let first = iso(&fetching, None);
-    assert_eq!(first.2, reason::ISO_UPLOADING);
+    assert_eq!(first.2, Reason::IsoUploading);
     let again = iso(&fetching, Some(&said(&first)));
-    assert_eq!(again.2, reason::ISO_UPLOADING);
+    assert_eq!(again.2, Reason::IsoUploading);
     let queued = outcome(IsoState::Queued(ObjectKey::new("demo", "other")));
     let waits = iso(&queued, Some(&said(&first)));
-    assert_eq!(waits.2, reason::ISO_UPLOADING);
+    assert_eq!(waits.2, Reason::IsoUploading);
     assert!(waits.3.contains("that of pool demo/other"), "{}", waits.3);
     let lies = iso(&well(), None);
     let another = iso(&looking, Some(&said(&lies)));
@@ -552,26 +555,28 @@ fn why_the_iso_failed_is_said_until_it_is_there() {
         "a look unsays nothing"
     );
     let comes = iso(&fetching, Some(&said(&lies)));
-    assert_eq!((comes.1, comes.2.as_str()), (false, reason::ISO_UPLOADING));
+    assert_eq!((comes.1, &comes.2), (false, &Reason::IsoUploading));
     let place = DatastorePath::new("ds", "isos/ab.iso").expect("a path");
     let lost = iso(
         &outcome(IsoState::Lost(place)),
         Some(&said(&iso(&well(), None))),
     );
-    assert_eq!((lost.1, lost.2.as_str()), (false, reason::ISO_UPLOADING));
+    assert_eq!((lost.1, &lost.2), (false, &Reason::IsoUploading));
     assert!(lost.3.contains("[ds] isos/ab.iso"), "{}", lost.3);
-    let trouble = ReconcileError::transient(ErrorSource::Iso, "ISODownloadStalled", "nothing came");
+    let trouble =
+        ReconcileError::transient(ErrorSource::Iso, Reason::IsoDownloadStalled, "nothing came");
     let failed = iso(&outcome(IsoState::Failed(trouble)), Some(&said(&again)));
-    assert_eq!(failed.2, "ISODownloadStalled");
+    assert_eq!(failed.2, Reason::IsoDownloadStalled);
     let retried = iso(&fetching, Some(&said(&failed)));
     assert_eq!(retried, failed, "the next try hides nothing");
     let again = iso(&queued, Some(&said(&failed)));
     assert_eq!(again, failed, "nor does the wait for it");
-    for mended in ["InvalidISOURL", "InvalidSpec"] {
-        let trouble = ReconcileError::blocked(ErrorSource::Iso, mended, "these are the words");
+    for mended in [Reason::InvalidIsoUrl, Reason::InvalidSpec] {
+        let trouble =
+            ReconcileError::blocked(ErrorSource::Iso, mended.clone(), "these are the words");
         let invalid = iso(&no_source(NoSource::Invalid(trouble)), None);
         assert_eq!(invalid.2, mended);
         let asked = iso(&fetching, Some(&said(&invalid)));
-        assert_eq!(asked.2, reason::ISO_UPLOADING, "{mended} is over");
+        assert_eq!(asked.2, Reason::IsoUploading, "{mended} is over");
     }
 }

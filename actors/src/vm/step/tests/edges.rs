@@ -2,25 +2,33 @@
 
 use super::*;
 
+use Said::{Does, Waits};
+
 mod down;
 mod up;
 
 /// A step's name, or the reason of a hold and when it ends.
-type Said = (&'static str, Option<u64>);
+#[derive(Clone, Debug, PartialEq)]
+enum Said {
+    /// The name of the step.
+    Does(&'static str),
+    /// Why, and after how many seconds it is looked at again.
+    Waits(Reason, Option<u64>),
+}
 
-const LOOKUP: Said = ("vm.lookup", None);
-const RECORD: Said = ("vm.record", None);
-const SETTLED: Said = ("vm.settled", None);
-const POWER_OFF: Said = ("vm.power_off", None);
-const DESTROY: Said = ("vm.submit_destroy", None);
-const AGAIN: Said = ("vm.next_attempt", None);
-const ENDED: Said = ("vm.remove_finalizer", None);
-const AMBIGUOUS: Said = ("AmbiguousVM", Some(30));
+const LOOKUP: Said = Does("vm.lookup");
+const RECORD: Said = Does("vm.record");
+const SETTLED: Said = Does("vm.settled");
+const POWER_OFF: Said = Does("vm.power_off");
+const DESTROY: Said = Does("vm.submit_destroy");
+const AGAIN: Said = Does("vm.next_attempt");
+const ENDED: Said = Does("vm.remove_finalizer");
+const AMBIGUOUS: Said = Waits(Reason::AmbiguousVm, Some(30));
 
 fn said(f: &Facts<'_>) -> Said {
     match next(f) {
-        Step::Hold { reason, again, .. } => (reason, again.map(|left| left.as_secs())),
-        step => (step.name(), None),
+        Step::Hold { reason, again, .. } => Waits(reason, again.map(|left| left.as_secs())),
+        step => Does(step.name()),
     }
 }
 

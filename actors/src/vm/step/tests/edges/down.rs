@@ -25,7 +25,7 @@ fn before_a_vm_goes() {
             f.pool.policy = policy;
         })
     };
-    let fence = ("agent.fence", None);
+    let fence = Does("agent.fence");
     each([
         ("no record", leaving(None, &Ownership::NotAsked), ENDED),
         (
@@ -40,9 +40,13 @@ fn before_a_vm_goes() {
         ),
         ("never asked for", fresh(&made), ENDED),
         ("there, so asked for", fresh(&on), LOOKUP),
-        ("being made", of(&started), ("vm.finish_task", None)),
+        ("being made", of(&started), Does("vm.finish_task")),
         ("made", of(&done), LOOKUP),
-        ("its Agent first", fenced(true, false, DELETE), fence),
+        (
+            "its Agent first",
+            fenced(true, false, DELETE),
+            fence.clone(),
+        ),
         ("fenced", fenced(true, true, DELETE), LOOKUP),
         ("no Agent", fenced(false, false, DELETE), LOOKUP),
         ("kept, not its Agent", fenced(true, false, RETAIN), fence),
@@ -79,23 +83,27 @@ fn a_vm_that_goes() {
         ("none will", lost(&absent(PROOFS_AFTER_LOST_CREATE)), ENDED),
         ("copies", see(&two()), AMBIGUOUS),
         ("its name is taken", see(&namesake(0)), LOOKUP),
-        ("a twin", see(&twin(0)), ("OwnershipUnproven", Some(30))),
+        (
+            "a twin",
+            see(&twin(0)),
+            Waits(Reason::OwnershipUnproven, Some(30)),
+        ),
     ]);
 }
 
 #[test]
 fn whose_machine_holds_a_vm_that_goes() {
     let (vm, on) = (running(&child("a")), ours(PowerState::On));
-    let held = ("MachineRemains", None);
+    let held = Waits(Reason::MachineRemains, None);
     for (machine_state, has_served, expected) in [
-        (&MachineState::Leaving, false, held),
+        (&MachineState::Leaving, false, held.clone()),
         (&MachineState::Alive, true, held),
         (&MachineState::Alive, false, POWER_OFF),
         (&MachineState::Gone, true, POWER_OFF),
         (
             &MachineState::Nobody,
             true,
-            ("MachineStateUnknown", Some(60)),
+            Waits(Reason::MachineStateUnknown, Some(60)),
         ),
         (&MachineState::Nobody, false, POWER_OFF),
     ] {
@@ -106,7 +114,7 @@ fn whose_machine_holds_a_vm_that_goes() {
         let bound = with(free, |f| f.agent.bound = true);
         each([
             ("free", free, expected),
-            ("bound", bound, ("AgentBound", None)),
+            ("bound", bound, Waits(Reason::AgentBound, None)),
             ("forced", with(free, |f| f.object.forced = true), POWER_OFF),
             (
                 "bound, forced",
@@ -120,16 +128,19 @@ fn whose_machine_holds_a_vm_that_goes() {
 #[test]
 fn a_hook_that_waits_for_a_guest() {
     let vm = running(&child("a"));
-    let released = ("agent.release_hook", None);
+    let released = Does("agent.release_hook");
     for (seen, expected) in [
         (Ownership::NotAsked, LOOKUP),
         (absent(PROOFS - 1), LOOKUP),
-        (absent(PROOFS), released),
-        (ours(PowerState::Off), released),
+        (absent(PROOFS), released.clone()),
+        (ours(PowerState::Off), released.clone()),
         (ours(PowerState::Suspended), released),
-        (ours(PowerState::On), ("WaitingForGuest", Some(30))),
+        (
+            ours(PowerState::On),
+            Waits(Reason::WaitingForGuest, Some(30)),
+        ),
         (two(), AMBIGUOUS),
-        (twin(0), ("OwnershipUnproven", Some(30))),
+        (twin(0), Waits(Reason::OwnershipUnproven, Some(30))),
     ] {
         let stuck = with(wanted(Some(&vm), &seen), |f| {
             f.owner.state = &MachineState::Leaving;
@@ -146,14 +157,14 @@ fn a_record_that_cannot_be_gone_by() {
     let (garbled, old) = (unreadable(), predecessors());
     let unread = wanted(Some(&garbled), &Ownership::NotAsked);
     let unread = with(unread, |f| f.record.has_identity = false);
-    let unreadable = ("RecordUnreadable", None);
+    let unreadable = Waits(Reason::RecordUnreadable, None);
     let see = |seen| wanted(Some(&old), seen);
     let poolless = |seen| with(leaving(Some(&old), seen), |f| f.pool.exists = false);
-    let unproven = ("OwnershipUnproven", None);
-    let take_over = ("vm.take_over", None);
+    let unproven = Waits(Reason::OwnershipUnproven, None);
+    let take_over = Does("vm.take_over");
     let (once, twice) = (absent(PROOFS - 1), absent(PROOFS));
     each([
-        ("no uuid", unread, unreadable),
+        ("no uuid", unread, unreadable.clone()),
         (
             "no uuid, and it goes",
             with(unread, |f| {
@@ -161,14 +172,22 @@ fn a_record_that_cannot_be_gone_by() {
             }),
             unreadable,
         ),
-        ("unseen", see(&Ownership::NotAsked), take_over),
-        ("unseen, no pool", poolless(&Ownership::NotAsked), unproven),
+        ("unseen", see(&Ownership::NotAsked), take_over.clone()),
+        (
+            "unseen, no pool",
+            poolless(&Ownership::NotAsked),
+            unproven.clone(),
+        ),
         ("once", see(&once), take_over),
         ("once, no pool", poolless(&once), unproven),
-        ("gone", see(&twice), ("VMMissing", Some(60))),
+        ("gone", see(&twice), Waits(Reason::VmMissing, Some(60))),
         ("gone, and it goes", poolless(&twice), ENDED),
         ("proven", see(&ours(PowerState::Off)), RECORD),
         ("copies", see(&two()), AMBIGUOUS),
-        ("foreign", see(&twin(0)), ("OwnershipUnproven", Some(60))),
+        (
+            "foreign",
+            see(&twin(0)),
+            Waits(Reason::OwnershipUnproven, Some(60)),
+        ),
     ]);
 }

@@ -11,47 +11,51 @@ fn before_a_vm_is_thought_of() {
     let ours = ours(PowerState::Off);
     let lost = |seen| with(wanted(None, seen), |f| f.record.loss = Loss::Unrecoverable);
     each([
-        ("nothing", first, ("vm.record_identity", None)),
+        ("nothing", first, Does("vm.record_identity")),
         (
             "no finalizer",
             with(alive, |f| f.object.has_finalizer = false),
-            ("vm.add_finalizer", None),
+            Does("vm.add_finalizer"),
         ),
         (
             "nor a pool",
             with(alive, |f| {
                 (f.object.has_finalizer, f.pool.exists) = (false, false)
             }),
-            ("PoolNotFound", None),
+            Waits(Reason::PoolNotFound, None),
         ),
         (
             "another cluster",
             with(alive, |f| f.object.cluster_changed = true),
-            ("ClusterIDChanged", None),
+            Waits(Reason::ClusterIdChanged, None),
         ),
         (
             "adopted",
             with(alive, |f| f.object.adopted = true),
-            ("OwnershipUnproven", None),
+            Waits(Reason::OwnershipUnproven, None),
         ),
         (
             "no hold on the Secret",
             with(first, |f| f.pool.credentials_held = false),
-            ("CredentialsNotHeld", None),
+            Waits(Reason::CredentialsNotHeld, None),
         ),
         (
             "nor an ISO",
             with(first, |f| {
                 (f.pool.credentials_held, f.pool.iso_ready) = (false, false);
             }),
-            ("IsoNotReady", None),
+            Waits(Reason::IsoNotReady, None),
         ),
         (
             "the record is gone, the VM is not",
             lost(&ours),
-            ("RecordLost", Some(30)),
+            Waits(Reason::RecordLost, Some(30)),
         ),
-        ("nor are its copies", lost(&two()), ("RecordLost", Some(30))),
+        (
+            "nor are its copies",
+            lost(&two()),
+            Waits(Reason::RecordLost, Some(30)),
+        ),
     ]);
 }
 
@@ -62,10 +66,10 @@ fn nobody_gets_a_vm_and_one_that_runs_is_left() {
     let unlinked = with(on.clone(), |v| v.moref = None);
     let unknown = MachineState::Unknown("a reason".to_owned());
     for (machine_state, reason) in [
-        (&MachineState::Nobody, "NoAgentMachine"),
-        (&MachineState::Leaving, "MachineDeleting"),
-        (&MachineState::Gone, "MachineDeleted"),
-        (&unknown, "MachineStateUnknown"),
+        (&MachineState::Nobody, Reason::NoAgentMachine),
+        (&MachineState::Leaving, Reason::MachineDeleting),
+        (&MachineState::Gone, Reason::MachineDeleted),
+        (&unknown, Reason::MachineStateUnknown),
     ] {
         let of = |vm| {
             with(wanted(Some(vm), &Ownership::NotAsked), |f| {
@@ -73,10 +77,14 @@ fn nobody_gets_a_vm_and_one_that_runs_is_left() {
             })
         };
         each([
-            ("recorded", of(&recorded), (reason, None)),
-            ("off", of(&off), (reason, None)),
-            ("without addresses", of(&unaddressed), (reason, None)),
-            ("without reference", of(&unlinked), (reason, None)),
+            ("recorded", of(&recorded), Waits(reason.clone(), None)),
+            ("off", of(&off), Waits(reason.clone(), None)),
+            (
+                "without addresses",
+                of(&unaddressed),
+                Waits(reason.clone(), None),
+            ),
+            ("without reference", of(&unlinked), Waits(reason, None)),
             ("it runs", of(&on), SETTLED),
         ]);
     }
@@ -85,7 +93,7 @@ fn nobody_gets_a_vm_and_one_that_runs_is_left() {
 #[test]
 fn a_vm_that_may_be_made() {
     let vm = intent(&child("a"), 1);
-    let create = ("vm.submit_create", None);
+    let create = Does("vm.submit_create");
     let see = |seen| wanted(Some(&vm), seen);
     let fresh = |facts| with(facts, |f: &mut Facts<'_>| f.create.not_sent = true);
     let bound = |seen| with(see(seen), |f| f.agent.bound = true);
@@ -94,11 +102,11 @@ fn a_vm_that_may_be_made() {
     let unseen = see(&Ownership::NotAsked);
     each([
         ("unseen", unseen, LOOKUP),
-        ("never asked for", fresh(unseen), create),
+        ("never asked for", fresh(unseen), create.clone()),
         (
             "never asked for, no ISO",
             with(fresh(unseen), |f| f.pool.iso_ready = false),
-            ("IsoNotReady", None),
+            Waits(Reason::IsoNotReady, None),
         ),
         ("but it serves", fresh(bound(&Ownership::NotAsked)), LOOKUP),
         ("elsewhere", fresh(moved(&Ownership::NotAsked)), LOOKUP),
@@ -110,7 +118,11 @@ fn a_vm_that_may_be_made() {
         ("once", see(&once), LOOKUP),
         ("twice", see(&twice), create),
         ("serves, once", bound(&once), LOOKUP),
-        ("serves, twice", bound(&twice), ("VMMissing", Some(60))),
+        (
+            "serves, twice",
+            bound(&twice),
+            Waits(Reason::VmMissing, Some(60)),
+        ),
         ("taken, nearly", taken(&nearly), LOOKUP),
         ("taken, proven", taken(&proven), AGAIN),
         ("taken, fresh, once", fresh(taken(&once)), LOOKUP),
@@ -120,15 +132,27 @@ fn a_vm_that_may_be_made() {
         (
             "a doubtful place",
             with(see(&twice), |f| f.create.place = PlacementCheck::Doubtful),
-            ("vm.place_again", None),
+            Does("vm.place_again"),
         ),
     ]);
     each([
         ("copies", see(&two()), AMBIGUOUS),
-        ("name, now", see(&namesake(0)), ("NameConflict", Some(30))),
-        ("name", see(&namesake(29)), ("NameConflict", Some(1))),
+        (
+            "name, now",
+            see(&namesake(0)),
+            Waits(Reason::NameConflict, Some(30)),
+        ),
+        (
+            "name",
+            see(&namesake(29)),
+            Waits(Reason::NameConflict, Some(1)),
+        ),
         ("name, long ago", see(&namesake(30)), LOOKUP),
-        ("uuid", see(&twin(29)), ("OwnershipUnproven", Some(1))),
+        (
+            "uuid",
+            see(&twin(29)),
+            Waits(Reason::OwnershipUnproven, Some(1)),
+        ),
         ("uuid, long ago", see(&twin(30)), LOOKUP),
     ]);
 }
@@ -152,7 +176,7 @@ fn the_boot_order_of_a_vm_is_every_disk_then_cd() {
             (v.disk_keys, v.boot_order) = (disks, shown_order);
         });
         let seen = Ownership::Ours(Box::new(found));
-        assert_eq!(said(&wanted(Some(&vm), &seen)), (expected, None), "{what}");
+        assert_eq!(said(&wanted(Some(&vm), &seen)), Does(expected), "{what}");
     }
 }
 
@@ -164,8 +188,8 @@ fn a_vm_that_was_made() {
     let serving = |seen| with(see(seen), |f| f.agent.bound = true);
     let unseen = see(&Ownership::NotAsked);
     let is = |power| ours(power);
-    let power_on = ("vm.submit_power_on", None);
-    let powered_off = ("VMPoweredOff", Some(60));
+    let power_on = Does("vm.submit_power_on");
+    let powered_off = Waits(Reason::VmPoweredOff, Some(60));
     use PowerState::{Off, On, Suspended};
     each([
         ("unseen", unseen, SETTLED),
@@ -186,25 +210,37 @@ fn a_vm_that_was_made() {
         ),
         ("on", see(&is(On)), SETTLED),
         ("on by now", wanted(Some(&off), &is(On)), RECORD),
-        ("off", see(&is(Off)), power_on),
+        ("off", see(&is(Off)), power_on.clone()),
         ("asleep", see(&is(Suspended)), power_on),
         ("serves, off", serving(&is(Off)), powered_off),
         (
             "serves, asleep",
             serving(&is(Suspended)),
-            ("VMSuspended", Some(60)),
+            Waits(Reason::VmSuspended, Some(60)),
         ),
-        ("serves, gone", serving(&absent(1)), ("VMMissing", Some(60))),
+        (
+            "serves, gone",
+            serving(&absent(1)),
+            Waits(Reason::VmMissing, Some(60)),
+        ),
         ("gone, once", see(&absent(PROOFS - 1)), LOOKUP),
         ("gone", see(&absent(PROOFS)), AGAIN),
         (
             "gone, its Agent is not",
             with(see(&absent(PROOFS)), |f| f.agent.present = true),
-            ("agent.delete", None),
+            Does("agent.delete"),
         ),
         ("copies", see(&two()), AMBIGUOUS),
-        ("another", see(&twin(99)), ("OwnershipUnproven", Some(30))),
-        ("not shown", see(&bare(99)), ("VMInaccessible", Some(29))),
+        (
+            "another",
+            see(&twin(99)),
+            Waits(Reason::OwnershipUnproven, Some(30)),
+        ),
+        (
+            "not shown",
+            see(&bare(99)),
+            Waits(Reason::VmInaccessible, Some(29)),
+        ),
         ("not shown for long", see(&bare(70)), LOOKUP),
     ]);
 }
@@ -231,15 +267,15 @@ fn a_vm_that_is_late_or_given_up() {
         })
     };
     let given_up = |seen| with(wanted(Some(&vm), seen), |f| f.arrival = Arrival::GivenUp);
-    let exhausted = ("ReplacementsExhausted", Some(30));
+    let exhausted = Waits(Reason::ReplacementsExhausted, Some(30));
     each([
-        ("late", late(false, false), ("vm.give_up", None)),
+        ("late", late(false, false), Does("vm.give_up")),
         ("not the first", late(true, false), exhausted),
-        ("allowed", late(true, true), ("vm.give_up", None)),
+        ("allowed", late(true, true), Does("vm.give_up")),
         (
             "kept, whatever is allowed",
             with(late(false, true), |f| f.pool.policy = RETAIN),
-            ("AgentDiscoveryExpired", Some(30)),
+            Waits(Reason::AgentDiscoveryExpired, Some(30)),
         ),
         (
             "not on record as running",
@@ -257,7 +293,7 @@ fn a_vm_that_is_late_or_given_up() {
         (
             "another",
             given_up(&twin(0)),
-            ("OwnershipUnproven", Some(30)),
+            Waits(Reason::OwnershipUnproven, Some(30)),
         ),
     ]);
 }

@@ -21,10 +21,9 @@ pub enum Notes {
 }
 
 impl Notes {
-    /// Reads them; `None` and an empty text are the same to vCenter.
+    /// Reads them.
     #[must_use]
-    pub fn read(text: Option<&str>) -> Self {
-        let text = text.unwrap_or_default();
+    pub fn read(text: &str) -> Self {
         if text.is_empty() {
             return Self::Empty;
         }
@@ -51,11 +50,9 @@ mod tests {
     #[test]
     fn only_exactly_that_text_names_an_owner() {
         let uid = "0c1dbb4e-0f2b-4f0c-9d6e-3f5a5e1f7b10";
-        let of = |text: &str| Notes::read(Some(text));
+        let of = Notes::read;
         assert_eq!(of(&Notes::text(uid)), Notes::OfAgent(uid.to_owned()));
-        for empty in [None, Some("")] {
-            assert_eq!(Notes::read(empty), Notes::Empty);
-        }
+        assert_eq!(of(""), Notes::Empty);
         for other in [
             "ask Ann before you touch it".to_owned(),
             Notes::text(""),

@@ -1,8 +1,8 @@
-//! Words: an index from Agents to the objects that they may concern, so that no lookup reads all objects. Pure.
+//! Index keys: an index from Agents to the objects that they may concern, so that no lookup reads all objects. Pure.
 //!
-//! An Agent has words. A VsphereAgent, an AgentMachine and a pool ask for some. Guarantee: if a rule may answer "yes" for an
-//! Agent, that Agent has a word that is asked for. Those rules are [`proof`], [`upstream::claims`], a reference by name, a
-//! hostname, and [`is_free_for`](crate::demand::classify::is_free_for). A word is only a hint: two facts may share one. The
+//! An Agent has keys. A VsphereAgent, an AgentMachine and a pool ask for some. Guarantee: if a rule may answer "yes" for an
+//! Agent, that Agent has a key that is asked for. Those rules are [`proof`], [`upstream::claims`], a reference by name, a
+//! hostname, and [`is_free_for`](crate::demand::classify::is_free_for). A key is only a hint: two facts may share one. The
 //! rule then judges each Agent that was found.
 
 use std::{
@@ -26,7 +26,7 @@ use super::{
 
 /// A number that represents one fact. It is small: thousands of Agents have several each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Word(u64);
+pub struct IndexKey(u64);
 
 #[derive(Hash)]
 enum Fact<'a> {
@@ -38,7 +38,7 @@ enum Fact<'a> {
     Pool(&'a ObjectKey),
 }
 
-impl Word {
+impl IndexKey {
     fn of(fact: &Fact<'_>) -> Self {
         // Without a seed, so that every cache computes the same number.
         let mut hasher = DefaultHasher::new();
@@ -75,72 +75,75 @@ impl Word {
     }
 }
 
-/// Words.
-pub type Words = BTreeSet<Word>;
+/// A set of keys.
+pub type IndexKeys = BTreeSet<IndexKey>;
 
-/// The words for what an Agent is, and for the objects that it names.
+/// The keys for what an Agent is, and for the objects that it names.
 #[must_use]
-pub fn identities(agent: &Agent) -> Words {
+pub fn identities(agent: &Agent) -> IndexKeys {
     let named = agent.metadata.name.as_deref().map(Fact::Name);
     let hostname = agent.spec.hostname.as_deref().map(Fact::Hostname);
     let claimant = agent.claimed_by().map(Fact::Claimant);
     let facts = named.into_iter().chain(hostname).chain(claimant);
     let machines = proof::named_machines(agent);
-    let machines = machines.into_iter().map(Word::machine);
-    facts.map(|fact| Word::of(&fact)).chain(machines).collect()
+    let machines = machines.into_iter().map(IndexKey::machine);
+    facts
+        .map(|fact| IndexKey::of(&fact))
+        .chain(machines)
+        .collect()
 }
 
-/// The words of an Agent that could be claimed now.
+/// The keys of an Agent that could be claimed now.
 #[must_use]
-pub fn offers(agent: &Agent) -> Words {
+pub fn offers(agent: &Agent) -> IndexKeys {
     if !upstream::claimable(agent) {
-        return Words::new();
+        return IndexKeys::new();
     }
     let labels = agent.labels().iter();
     let labels = labels.map(|(k, v)| Some((k.as_str(), v.as_str())));
     let all = labels.chain([None]);
-    all.map(|label| Word::of(&Fact::Free(label))).collect()
+    all.map(|label| IndexKey::of(&Fact::Free(label))).collect()
 }
 
-/// All words of an Agent.
+/// All keys of an Agent.
 #[must_use]
-pub fn said(agent: &Agent) -> Words {
+pub fn of_agent(agent: &Agent) -> IndexKeys {
     let mut all = identities(agent);
     all.extend(offers(agent));
     all
 }
 
-/// The words that the decisions about an AgentMachine ask for, except for those of free Agents.
+/// The keys that the decisions about an AgentMachine ask for, except for those of free Agents.
 #[must_use]
-pub fn sought_by(am: &AgentMachine) -> Words {
+pub fn sought_by(am: &AgentMachine) -> IndexKeys {
     let name = am.metadata.name.as_deref();
     let named = name.map(Fact::Claimant).into_iter();
     let hostname = name.map(Fact::Hostname);
     let chosen = am.agent_ref().map(|r| Fact::Name(&r.name));
     let all = named.chain(hostname).chain(chosen);
-    all.map(|fact| Word::of(&fact)).collect()
+    all.map(|fact| IndexKey::of(&fact)).collect()
 }
 
 /// All that an AgentMachine asks for.
 #[must_use]
-pub fn asked_by_agent_machine(am: &AgentMachine) -> Words {
+pub fn asked_by_agent_machine(am: &AgentMachine) -> IndexKeys {
     let mut all = sought_by(am);
-    all.insert(Word::free_for(am));
+    all.insert(IndexKey::free_for(am));
     all
 }
 
-/// All words that a VsphereAgent asks for: Agents that name its VM, the Agent on record, and Agents of its pool.
+/// All keys that a VsphereAgent asks for: Agents that name its VM, the Agent on record, and Agents of its pool.
 #[must_use]
-pub fn asked_by_child(child: &VsphereAgent) -> Words {
+pub fn asked_by_child(child: &VsphereAgent) -> IndexKeys {
     let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());
     let machine = vm.and_then(recorded_identity);
-    let machine = machine.map(|vm| Word::machine(vm.bios_uuid));
+    let machine = machine.map(|vm| IndexKey::machine(vm.bios_uuid));
     let recorded = vm.and_then(|vm| vm.agent_ref.as_ref()?.name.as_deref());
-    let recorded = recorded.map(|name| Word::of(&Fact::Name(name)));
+    let recorded = recorded.map(|name| IndexKey::of(&Fact::Name(name)));
     let pool = ObjectKey::new(
         child.namespace().unwrap_or_default(),
         &child.spec.pool_ref.name,
     );
     let all = machine.into_iter().chain(recorded);
-    all.chain([Word::pool(&pool)]).collect()
+    all.chain([IndexKey::pool(&pool)]).collect()
 }

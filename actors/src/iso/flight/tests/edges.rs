@@ -126,7 +126,7 @@ fn a_failure_holds_until_it_is_over() {
     let (mut table, start) = flying();
     let trouble = ReconcileError {
         side: ErrorSource::Iso,
-        reason: "Told".to_owned(),
+        reason: "Told".into(),
         message: "as told".to_owned(),
         class: Class::Throttled(s(10)),
     };
@@ -157,7 +157,7 @@ fn another() -> IsoWant {
 fn a_failure_is_told_to_who_wants_that_source_and_lacks_it() {
     let (mut table, start) = flying();
     table.ask(another(), Duration::ZERO);
-    let trouble = ReconcileError::blocked(ErrorSource::Iso, "Told", "as told");
+    let trouble = ReconcileError::blocked(ErrorSource::Iso, "Told".into(), "as told");
     let turn = table.news(start.id, FlightNews::Failed(trouble), Duration::ZERO);
     assert_eq!(turn.wake, BTreeSet::from([pool("a")]));
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    conditions::reason,
+    conditions::Reason,
     external::{agent::Agent, agent_machine::AgentMachine},
 };
 use kube::ResourceExt;
@@ -90,7 +90,7 @@ pub(super) fn plan_vm(
             "its Agent serves AgentMachine {foreign} of another control plane; the VM stays while it does, and the AgentMachine \
              that it was made for gets another one"
         );
-        plan.wait(child.key.name.clone(), reason::AGENT_ELSEWHERE, message);
+        plan.wait(child.key.name.clone(), Reason::AgentElsewhere, message);
     }
     let surplus = host.is_surplus();
     if !host.fence_or_prepare(surplus, plan) && !child.deleting {
@@ -213,7 +213,7 @@ impl Host<'_> {
         if moved && self.bound.is_none() {
             plan.wait(
                 name.clone(),
-                reason::NODE_POOL_MOVED,
+                Reason::NodePoolMoved,
                 "its AgentMachine belongs to a NodePool that this pool does not serve any more; the VM goes when no Machine has it",
             );
         }
@@ -232,7 +232,7 @@ impl Host<'_> {
             Fate::Stay(stay) => self.stay(stay, plan),
             Fate::End(End::LeaveToPeople) if !self.pool_deleting => plan.wait(
                 name,
-                reason::RETAINED,
+                Reason::Retained,
                 "cleanupPolicy Retain keeps VM and Agent; the Agent is fenced",
             ),
             Fate::End(_) => plan.actions.push(Action::Release {
@@ -248,9 +248,9 @@ impl Host<'_> {
         match (stay, self.bound) {
             (Stay::Bound, Some(agent)) => {
                 let (reason, words) = if is_doubtful(self.s, self.child, agent) {
-                    (reason::AGENT_UNPROVEN, UNPROVEN)
+                    (Reason::AgentUnproven, UNPROVEN)
                 } else {
-                    (reason::AGENT_BOUND, "the VM goes when that is unbound")
+                    (Reason::AgentBound, "the VM goes when that is unbound")
                 };
                 let message = format!("Agent {} is bound; {words}", agent.name_any());
                 plan.wait(name, reason, message);
@@ -259,14 +259,14 @@ impl Host<'_> {
             (Stay::ServesElsewhere, _) | (Stay::Bound, None) => {}
             (Stay::MachineRemains, _) => plan.wait(
                 name,
-                "MachineRemains",
+                Reason::MachineRemains,
                 "its Machine is not gone yet; it goes when its Machine is gone",
             ),
             (Stay::Offered(left), _) => {
                 plan.look_again(left);
                 plan.wait(
                     name,
-                    "Offered",
+                    Reason::Offered,
                     "its AgentMachine went before its Agent was approved; the VM is kept a moment for the next one that waits",
                 );
             }
@@ -276,7 +276,7 @@ impl Host<'_> {
                 }
                 plan.wait(
                     name,
-                    "SurplusKept",
+                    Reason::SurplusKept,
                     "kept while an AgentMachine of this pool waits",
                 );
             }
@@ -290,11 +290,7 @@ fn is_unknown(child: &ManagedVm, machine_state: &MachineState, plan: &mut Plan) 
         return false;
     };
     let message = format!("{why}; nothing is fenced or released until that is settled");
-    plan.wait(
-        child.key.name.clone(),
-        reason::MACHINE_STATE_UNKNOWN,
-        message,
-    );
+    plan.wait(child.key.name.clone(), Reason::MachineStateUnknown, message);
     true
 }
 
@@ -312,11 +308,7 @@ fn is_elsewhere(
             "its Machine lives in namespace {home}, spec.controlPlaneNamespace of the pool says {own}: it is kept as it is \
              until that Machine goes, and not prepared for it"
         );
-        plan.wait(
-            child.key.name.clone(),
-            reason::MACHINE_STATE_UNKNOWN,
-            message,
-        );
+        plan.wait(child.key.name.clone(), Reason::MachineStateUnknown, message);
     }
     lives
 }
@@ -335,11 +327,7 @@ fn has_vanished(
     let node = child.has_served(&[]) || child.guest_may_be_node();
     let held = vanished(child, machine_state, own, paused, node) == Vanished::Held && !child.forced;
     if held {
-        plan.wait(
-            child.key.name.clone(),
-            reason::MACHINE_VANISHED_PAUSED,
-            STAYS,
-        );
+        plan.wait(child.key.name.clone(), Reason::MachineVanishedPaused, STAYS);
     }
     held
 }
@@ -403,7 +391,7 @@ fn prepare_agent(
     if !s.grants.admit(&home, &s.pool) {
         let own = s.pool.namespace().unwrap_or_default();
         let message = s.grants.sentence(&[home], &own);
-        plan.wait(demand.name(), reason::NAMESPACE_NOT_ALLOWED, message);
+        plan.wait(demand.name(), Reason::NamespaceNotAllowed, message);
         return;
     }
     if s.lineup(child).approvable().is_none() && dispute(s, child, plan) {
@@ -433,7 +421,7 @@ fn prepare_agent(
         Ok(None) if prepare::awaits_approval(&s.pool, agent) => {
             plan.wait(
                 child.key.name.clone(),
-                reason::APPROVAL_REQUIRED,
+                Reason::ApprovalRequired,
                 format!(
                     "spec.agent.approve is false: approve Agent {} to let it join",
                     agent.name_any()
@@ -443,7 +431,7 @@ fn prepare_agent(
         Ok(None) => {}
         Err(why) => plan.wait(
             demand.name(),
-            reason::SELECTOR_UNSATISFIABLE,
+            Reason::SelectorUnsatisfiable,
             why.to_string(),
         ),
     }

@@ -339,8 +339,8 @@ impl Run {
 
     fn fail(&mut self, content: usize, start: &Start, blocked: bool, side: ErrorSource) {
         let trouble = match blocked {
-            true => ReconcileError::blocked(side, "Told", "as told"),
-            false => ReconcileError::transient(side, "Told", "as told"),
+            true => ReconcileError::blocked(side, "Told".into(), "as told"),
+            false => ReconcileError::transient(side, "Told".into(), "as told"),
         };
         // A failed look at an existing file proves nothing.
         let counts = match start.task {
