@@ -201,12 +201,15 @@ async fn legacy_provider_with_v1beta2_owners() -> Result<()> {
     )
     .await?;
     let earliest = a_minute_old(&world).await?;
-    let waits = nodes.agent_machines();
-    ensure!(
-        waits
-            .iter()
+    let all_wait = || {
+        let all = nodes.agent_machines();
+        all.iter()
             .all(|am| reserved_reason(am) == "NoSuitableAgents")
-    );
+    };
+    nodes
+        .wait("AgentMachines without a host", LIMIT, all_wait)
+        .await?;
+    let waits = nodes.agent_machines();
     let message = world
         .until_refused(POOL, AGENT_MACHINE_DEMAND_FOUND, "ProviderNotAccepting")
         .await?;

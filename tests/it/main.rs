@@ -1,49 +1,31 @@
 //! The operator as a real process with a real API server, a simulated vCenter and the played upstream controllers.
 //!
 //! Each scenario has a lab of its own. So it can choose generations, kill any part, and count everything.
+//! These scenarios run with every change. Those of `nightly.rs` run in the nightly lane (CONTRIBUTING.md).
 #![expect(
     clippy::disallowed_methods,
     reason = "tests play people and upstream controllers: they write as those do"
 )]
 
-mod arrival;
-mod away;
+#[allow(dead_code, reason = "both lanes share it")]
 mod collector;
 mod crash;
-mod credentials;
-mod custody;
-mod demo;
-mod events;
-mod generations;
-mod guards;
-mod hardware;
-mod hostile;
-mod iso;
 mod leader;
 mod lifecycle;
-mod logs;
+#[allow(dead_code, reason = "both lanes share it")]
 mod look;
-mod metrics;
-mod occupied;
 mod orphans;
-mod predecessor;
-mod privileges;
-mod refusals;
-mod rogues;
 mod rules;
 mod scale;
-mod signed;
-mod silence;
+#[allow(dead_code, reason = "both lanes share it")]
 mod site;
 mod status;
-mod storm;
-mod strangers;
-mod stuck;
-mod tenants;
+#[allow(dead_code, reason = "both lanes share it")]
 mod tls_door;
+#[allow(dead_code, reason = "both lanes share it")]
 mod tokens;
-mod traces;
-mod trouble;
 mod trust;
+#[allow(dead_code, reason = "both lanes share it")]
 mod witness;
+#[allow(dead_code, reason = "both lanes share it")]
 mod world;

@@ -231,7 +231,18 @@ pub fn replay(plan: &Plan) -> String {
     format!("cargo run -p agent-forge-sim -- replay '{plan}'")
 }
 
-/// What a plan does and which promises it broke, in sentences, with the command that replays it.
+/// Number of effects that a [`summary`] ends with.
+const LAST_EFFECTS: usize = 10;
+
+/// Whether a line of the trace is an effect, as in `0.062 [1] add_finalizer:demo/w#1`.
+fn is_effect(line: &str) -> bool {
+    let mut words = line.split_whitespace().skip(1);
+    let by_process = words.next().is_some_and(|w| w.starts_with('['));
+    by_process && words.next().is_some_and(|w| w.parse::<Point>().is_ok())
+}
+
+/// What a plan does and which promises it broke, in sentences, with the command that replays it. The last effects follow
+/// if the trace is there.
 #[must_use]
 pub fn summary(verdict: &Verdict) -> String {
     let plan = &verdict.plan;
@@ -259,6 +270,17 @@ pub fn summary(verdict: &Verdict) -> String {
         let _ = writeln!(out, "  Broken promise {oracle}, \"{promise}\":");
         let _ = writeln!(out, "    {}", failure.what);
     }
+    let mut last: Vec<&String> = verdict.trace.iter().rev().filter(|l| is_effect(l)).collect();
+    last.truncate(LAST_EFFECTS);
+    if !verdict.failures.is_empty() && !last.is_empty() {
+        let _ = writeln!(out, "  The last {} effects:", last.len());
+        for line in last.iter().rev() {
+            let _ = writeln!(out, "    {line}");
+        }
+    }
+    if !verdict.failures.is_empty() {
+        out.push_str("  How to read this: CONTRIBUTING.md, \"Debug a failed simulation plan\"\n");
+    }
     out
 }
 
@@ -284,4 +306,37 @@ pub fn reference(workload: &Workload, seed: u64) -> Outcome {
         faults: Vec::new(),
     };
     run(&plan, None, SILENCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::promise::{Failure, Oracle};
+
+    #[test]
+    fn a_summary_ends_with_the_last_effects_and_the_page_that_explains() {
+        let plan: Plan = "one_machine@1 create:demo/w-1#1=reply_lost"
+            .parse()
+            .expect("plan");
+        let effect = |n: usize| format!("{n:>10}.000 [1] pool_status:demo/w#{n}");
+        let mut trace: Vec<String> = (1..=20).map(effect).collect();
+        trace.push("    20.010 [1]   pool_status demo/w Done".to_owned());
+        trace.push("    20.020     vcenter Login: ok".to_owned());
+        let failure = Failure {
+            oracle: Oracle::NothingLeaks,
+            what: "a VM is left".to_owned(),
+        };
+        let verdict = Verdict {
+            plan,
+            failures: vec![failure],
+            hit: 1,
+            hash: 0,
+            trace,
+        };
+        let text = summary(&verdict);
+        let shown: Vec<&str> = text.lines().filter(|l| is_effect(l)).collect();
+        assert_eq!(shown.len(), LAST_EFFECTS, "{text}");
+        assert!(shown[0].contains("#11") && shown[9].contains("#20"), "{text}");
+        assert!(text.contains("CONTRIBUTING.md"), "{text}");
+    }
 }
