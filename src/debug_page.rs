@@ -173,7 +173,7 @@ mod tests {
             "agent changed, 12 s ago",
             "<td colspan=9>supervisor\n<tr class=waits><td class=child>vm/demo",
             "<td class=n>-<td class=n>0",
-            "ISONotReady</span> &lt;script&gt;",
+            "IsoNotReady</span> &lt;script&gt;",
             "<td class=n>7<td class=n>3",
             "sessions<td colspan=6>does not answer",
             "vm/demo/b<td colspan=6>died; is started anew in 5.0 s<td class=n>-<td class=n>5",

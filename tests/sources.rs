@@ -95,6 +95,46 @@ fn a_name_is_told_from_other_words() {
     assert!(!is_there(here, "tests/predecessor.rs"));
 }
 
+/// Folders with modules that documents name as a path.
+const MODULES: [&str; 3] = ["actors/src", "src", "tests/it"];
+
+/// Whether `path` (`a::b::c`) leads from `folder` through modules, and perhaps to a function in the last one.
+fn is_module(folder: &str, path: &str) -> bool {
+    let (mut at, mut text) = (PathBuf::from(folder), String::new());
+    path.split("::").all(|part| {
+        let below = at.join(part);
+        let files = [below.with_extension("rs"), below.join("mod.rs")];
+        if let Some(file) = files.iter().find(|f| root().join(f).is_file()) {
+            text = read(file);
+            at = below;
+            return true;
+        }
+        let inside = [format!("mod {part} {{"), format!("fn {part}(")];
+        inside.iter().any(|item| text.contains(item))
+    })
+}
+
+#[test]
+fn modules_that_are_named_exist() {
+    let mut all = files("docs", &["md"]);
+    all.push(PathBuf::from("CONTRIBUTING.md"));
+    let between = |c: char| !(c.is_ascii_alphanumeric() || "_:".contains(c));
+    let snake = |name: &&str| name.contains("::") && !name.contains(char::is_uppercase);
+    let (mut seen, mut missing) = (0, Vec::new());
+    for path in &all {
+        let text = read(path);
+        let words = text.split(between).map(|word| word.trim_matches(':'));
+        for name in words.filter(snake) {
+            seen += 1;
+            if !MODULES.iter().any(|folder| is_module(folder, name)) {
+                missing.push(format!("{}: {name}", path.display()));
+            }
+        }
+    }
+    assert!(seen > 15, "only {seen} names");
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
 /// A reason that is never used would make people look for something that cannot happen.
 #[test]
 fn reasons_that_are_listed_are_given() {

@@ -23,7 +23,8 @@ pub const AGENT_MACHINE_DEMAND_FOUND: &str = "AgentMachineDemandFound";
 pub const INFRA_ENV_AVAILABLE: &str = "InfraEnvAvailable";
 /// On a pool: no AgentMachine waits for a host that does not exist yet.
 pub const CAPACITY_SATISFIED: &str = "CapacitySatisfied";
-/// On a pool: vCenter answers, the credentials work, and every name in the spec was found.
+/// On a pool: vCenter answers, the credentials work, and no name in `spec.vsphere` is known to be missing. Most names are
+/// looked up when the first VM is placed.
 pub const VSPHERE_READY: &str = "VsphereReady";
 /// On a pool: the complete discovery ISO is on the ISO datastore.
 pub const ISO_READY: &str = "ISOReady";

@@ -17,7 +17,7 @@ pub const AGENT_FINALIZER: &str = "agent-forge.containeroo.ch/vsphere-agent";
 /// Start of the finalizer on a credentials Secret. The uid of the pool that needs the Secret follows.
 pub const CREDENTIALS_FINALIZER_PREFIX: &str = "agent-forge.containeroo.ch/pool-";
 
-/// Label with the name of the pool, on a `VsphereAgent` and on an Agent that was prepared for it.
+/// Label with the name of the pool, on a `VsphereAgent`.
 pub const POOL_LABEL: &str = "agent-forge.containeroo.ch/vsphere-agent-pool";
 /// Label on a `VsphereAgent` with the reason of its creation: [`CREATED_FOR_AGENT_MACHINE`] or [`CREATED_FOR_ADOPTED`].
 pub const CREATED_FOR_LABEL: &str = "agent-forge.containeroo.ch/created-for";
@@ -54,7 +54,8 @@ pub const REPLACE_ANNOTATION: &str = "agent-forge.containeroo.ch/replace";
 /// Annotation on a `VsphereAgent` with `created-for: adopted`, set by a person. `"true"` lets the operator take over
 /// the VM that the predecessor recorded. Before that, its recorded BIOS UUID must be confirmed in the pool's folder.
 pub const ADOPT_ANNOTATION: &str = "agent-forge.containeroo.ch/adopt";
-/// Annotation on a `VsphereAgent`, set by a person: `"true"` allows its deletion although its Agent is bound.
+/// Annotation on a `VsphereAgent`, set by a person: with `"true"` its deletion does not ask about Agent, Machine, node or
+/// lost record. Without the deletion it ends only the hold of a VM whose Machine vanished.
 pub const FORCE_DELETE_ANNOTATION: &str = "agent-forge.containeroo.ch/force-delete";
 /// Annotation on a Namespace or a Secret: the namespaces whose pools may use it, separated by commas; `*` means all.
 /// Objects in a pool's own namespace need no annotation.

@@ -1,7 +1,8 @@
-//! Prepare and fence: the only two patches that the operator writes to an Agent. Pure.
+//! Prepare, fence and seal: the only patches that the operator writes to an Agent. Pure.
 //!
 //! Prepare: ONE patch with which exactly the right AgentMachine binds exactly this Agent. Fence: no AgentMachine can claim
-//! the Agent any more, from the moment its Machine is being deleted.
+//! the Agent any more, from the moment its Machine is being deleted. Seal: a fence that always withdraws the approval, for
+//! an Agent whose VM is being removed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

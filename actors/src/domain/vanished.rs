@@ -19,7 +19,8 @@ pub enum Vanished {
 /// Why the operator keeps such a VM, for messages.
 pub const STAYS: &str = "its Machine went and its Agent was not unbound, as where a paused AgentMachine is deleted: the VM may be \
      a node of another hub, and stays until its Agent is seen unbound. If it may go, set the annotation \
-     agent-forge.containeroo.ch/force-delete=true here; to let the record go and keep the VM, set cleanupPolicy Retain in the pool";
+     agent-forge.containeroo.ch/force-delete=true here and delete this VsphereAgent; to keep the VM without its record, set \
+     cleanupPolicy Retain in the pool and delete this VsphereAgent";
 
 /// Decides from the record of `child` and from the state of its Machine. `own`: the Agent that runs on the VM. `paused`: its
 /// AgentMachine was paused when last seen. `may_be_node`: the VM has served, or its guest may be a node.

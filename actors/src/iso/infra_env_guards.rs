@@ -28,7 +28,7 @@ use crate::{
 /// Why no VM is made from an InfraEnv.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
-    /// CamelCase.
+    /// Why, as one word.
     pub reason: Reason,
     /// Sentence, with what a person can do.
     pub message: String,

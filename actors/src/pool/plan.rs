@@ -108,7 +108,7 @@ pub enum Action {
 pub struct Waiting {
     /// AgentMachine, VsphereAgent or other subject.
     pub subject: String,
-    /// CamelCase reason.
+    /// Why, as one word.
     pub reason: Reason,
     /// Sentence.
     pub message: String,

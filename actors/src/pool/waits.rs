@@ -36,7 +36,7 @@ pub const AT_ONCE: usize = 10;
 pub struct Wait {
     /// Which.
     pub agent_machine: Arc<AgentMachine>,
-    /// CamelCase.
+    /// Why, as one word.
     pub reason: Reason,
     /// Sentence.
     pub message: String,
@@ -51,7 +51,7 @@ pub struct Lasted {
     pub agent_machine: ObjectKey,
     /// Its uid.
     pub uid: String,
-    /// CamelCase.
+    /// Why, as one word.
     pub reason: Reason,
     /// First moment, wall clock.
     pub since: Timestamp,

@@ -136,7 +136,7 @@ pub struct ClusterError {
 }
 
 impl ClusterError {
-    /// CamelCase reason for conditions.
+    /// Why, as one word for conditions.
     #[must_use]
     pub fn reason(&self) -> Reason {
         match self.kind {

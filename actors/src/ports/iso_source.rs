@@ -177,7 +177,7 @@ pub struct IsoDownload {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct IsoError {
-    /// CamelCase reason for conditions.
+    /// Why, as one word for conditions.
     pub reason: Reason,
     /// One sentence for people, without the URL's token.
     pub message: String,

@@ -158,7 +158,7 @@ impl Refused {
 #[derive(Clone, Debug)]
 pub struct Busy {
     call: EffectKind,
-    /// CamelCase.
+    /// Why, as one word.
     reason: Reason,
     /// Sentence.
     why: String,

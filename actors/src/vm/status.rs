@@ -83,7 +83,7 @@ pub struct Known<'a> {
 pub struct Obstacle {
     /// Subject, for `waitingOn`.
     pub subject: String,
-    /// CamelCase.
+    /// Why, as one word.
     pub reason: Reason,
     /// Sentence.
     pub message: String,

@@ -244,7 +244,8 @@ pub struct VmStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_machine_paused: Option<bool>,
     /// True where the Machine went and its Agent was not unbound, as where a paused AgentMachine is deleted: the VM may be
-    /// a node of another hub. It stays until its Agent is seen unbound, or a person sets the annotation `force-delete`.
+    /// a node of another hub. It stays until its Agent is seen unbound, or until it is deleted with the annotation
+    /// `force-delete`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine_vanished_paused: Option<bool>,
     /// Since when the Agent, which registered and serves nobody, is disconnected or gone. The VM is replaced when that

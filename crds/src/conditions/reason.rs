@@ -135,7 +135,7 @@ words! {
         ChildrenRemain = "ChildrenRemain",
         /// It could not be proven that the Machine is gone.
         MachineStateUnknown = "MachineStateUnknown",
-        /// The Machine is gone, but its Agent was not unbound. The VM may be a node of another hub.
+        /// The Machine is gone, and its Agent was not seen unbound. The VM may be a node of another hub.
         MachineVanishedPaused = "MachineVanishedPaused",
         /// `cleanupPolicy: Retain` keeps the VM.
         Retained = "Retained",

@@ -59,7 +59,8 @@ impl TemplateSpec {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct AgentSpec {
-    /// Labels that the Agent gets, so that the NodePool's `agentLabelSelector` selects it.
+    /// Labels that the Agent gets, so that the NodePool's `agentLabelSelector` selects it. The operator removes
+    /// them again when the Machine goes. It adds `hypershift.openshift.io/nodepool-role` unless it is set here.
     #[schemars(extend("minProperties" = 1, "maxProperties" = 32))]
     pub labels: BTreeMap<String, String>,
     /// Role of the Agent and of the NodePool it serves.

@@ -80,7 +80,7 @@ fn values(of: &Family, label: &str) -> Option<Vec<String>> {
         "phase" => Some(Phase::ALL.iter().map(ToString::to_string).collect()),
         "condition" => words(&conditions::POOL_CONDITIONS),
         "status" => words(&["True", "False", "Unknown"]),
-        "reason" => {
+        "reason" if of.name == catalog::CONDITION.name => {
             let all = vcenter::error::REASONS.iter().chain(&OWN_REASONS);
             Some(all.map(ToString::to_string).collect())
         }

@@ -165,11 +165,11 @@ pub const WITHOUT: &[(&str, &str)] = &[
     ),
     (
         "M",
-        "the selector is read from the AgentMachine in each pass; `model/selector.rs` tests",
+        "the selector is read from the AgentMachine in each pass; `domain/selector.rs` tests",
     ),
     (
         "N",
-        "the world has one hosted cluster; `pool/prepare/tests.rs` has two of one name",
+        "the world has one hosted cluster; `demand/prepare/tests.rs` has two of one name",
     ),
     (
         "P",
@@ -177,7 +177,7 @@ pub const WITHOUT: &[(&str, &str)] = &[
     ),
     (
         "Q",
-        "Machine names are drawn and never repeat in a world; namesakes are in `model/machine_state/tests.rs`",
+        "Machine names are drawn and never repeat in a world; namesakes are in `domain/machine_state/tests.rs`",
     ),
     (
         "R",

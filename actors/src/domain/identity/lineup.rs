@@ -24,7 +24,7 @@ pub struct Lineup<'a> {
 /// Why the operator approves no Agent of the VM, as a reason and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// CamelCase.
+    /// Why, as one word.
     pub reason: Reason,
     /// Sentence.
     pub message: String,

@@ -250,7 +250,7 @@ impl Host<'_> {
                 let (reason, words) = if is_doubtful(self.s, self.child, agent) {
                     (Reason::AgentUnproven, UNPROVEN)
                 } else {
-                    (Reason::AgentBound, "it goes when its Machine is gone")
+                    (Reason::AgentBound, "the VM goes when that is unbound")
                 };
                 let message = format!("Agent {} is bound; {words}", agent.name_any());
                 plan.wait(name, reason, message);

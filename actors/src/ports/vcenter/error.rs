@@ -249,7 +249,7 @@ impl VcError {
         }
     }
 
-    /// CamelCase reason for conditions.
+    /// Why, as one word for conditions.
     #[must_use]
     pub fn reason(&self) -> Reason {
         match &self.kind {

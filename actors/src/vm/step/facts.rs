@@ -190,7 +190,7 @@ impl Facts<'_> {
 pub struct Resting<'a> {
     /// The call.
     pub call: EffectKind,
-    /// CamelCase.
+    /// Why, as one word.
     pub reason: &'a Reason,
     /// Sentence.
     pub why: &'a str,
