@@ -117,7 +117,9 @@ struct State {
     on_their_way: VecDeque<Noted>,
     effects: Vec<(Duration, Point)>,
     hit: usize,
-    lines: Vec<String>,
+    first: Vec<String>,
+    last: VecDeque<String>,
+    left_out: usize,
     hash: DefaultHasher,
     violations: Vec<Failure>,
     vcenter_away: Option<Instant>,
@@ -139,6 +141,25 @@ struct State {
 }
 
 impl State {
+    /// Keeps a line of the trace, and drops one from the middle when there are too many.
+    fn keep(&mut self, line: String) {
+        if self.first.len() < FIRST {
+            self.first.push(line);
+            return;
+        }
+        self.last.push_back(line);
+        if self.last.len() > LAST {
+            self.last.pop_front();
+            self.left_out += 1;
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let gap = (self.left_out > 0).then(|| format!("({} lines are left out)", self.left_out));
+        let all = self.first.iter().cloned().chain(gap);
+        all.chain(self.last.iter().cloned()).collect()
+    }
+
     /// Notes which process acts. Returns true if another process has acted since this one last did. That breaks a
     /// promise: leadership never returns to a process that lost it.
     fn comes_back(&mut self, life: u32) -> bool {
@@ -177,8 +198,10 @@ pub fn is_deed(effect: EffectKind) -> bool {
     ![EffectKind::Lease, EffectKind::SessionView].contains(&effect)
 }
 
-/// Number of lines that the report of a failure contains at most.
-const LINES: usize = 4000;
+/// The report of a failure contains at most this many lines from the beginning of the trace.
+const FIRST: usize = 1000;
+/// And at most this many from its end, where the failure is.
+const LAST: usize = 3000;
 
 impl Director {
     /// A director that plays `plan`.
@@ -260,12 +283,8 @@ impl Director {
         let now = self.now();
         let mut state = self.state();
         (now.as_millis(), coded).hash(&mut state.hash);
-        if state.lines.len() < LINES {
-            let shown = shown();
-            state
-                .lines
-                .push(format!("{:>10.3} {shown}", now.as_secs_f64()));
-        }
+        let line = format!("{:>10.3} {}", now.as_secs_f64(), shown());
+        state.keep(line);
     }
 
     /// Hashes bytes into the trace without keeping them.
@@ -282,7 +301,7 @@ impl Director {
     /// The trace.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        self.state().lines.clone()
+        self.state().lines()
     }
 
     /// Every effect so far, in order.
@@ -611,4 +630,20 @@ pub fn life(number: u32) -> Arc<Life> {
         number,
         dead: AtomicBool::new(false),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_trace_keeps_its_beginning_and_its_end() {
+        let mut state = State::default();
+        let count = FIRST + LAST + 7;
+        (0..count).for_each(|n| state.keep(n.to_string()));
+        let lines = state.lines();
+        assert_eq!(lines.len(), FIRST + 1 + LAST);
+        assert_eq!(lines[FIRST], "(7 lines are left out)");
+        assert_eq!(lines.last(), Some(&(count - 1).to_string()));
+    }
 }

@@ -21,6 +21,7 @@ pub mod process;
 pub mod promise;
 pub mod rogue;
 pub mod run;
+pub mod sample;
 pub mod scale;
 pub mod traffic;
 pub mod vcenter;

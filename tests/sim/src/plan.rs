@@ -119,7 +119,63 @@ pub fn effect(text: &str) -> anyhow::Result<EffectKind> {
         .with_context(|| format!("no effect is called {text}; `sim list` shows all"))
 }
 
+/// What kind of thing goes wrong. With every change, one plan of each class runs for each workload and effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FaultClass {
+    /// The process or an actor dies, or leadership is lost.
+    Process,
+    /// A call is refused, or its answer is lost.
+    Answer,
+    /// A task in vCenter fails or hangs.
+    Task,
+    /// What the operator sees of the cluster is late or has gaps.
+    View,
+    /// A server, its sessions, its space or the clock fails.
+    Outage,
+    /// People edit, remove or restore something.
+    People,
+}
+
 impl Fault {
+    /// Its class.
+    #[must_use]
+    pub const fn class(self) -> FaultClass {
+        match self {
+            Self::CrashBeforeRequest
+            | Self::CrashAfterEffect
+            | Self::ActorKilled
+            | Self::ActorPanics
+            | Self::ProcessKilled
+            | Self::ProcessTerminated
+            | Self::LeaseTaken => FaultClass::Process,
+            Self::Refused
+            | Self::ServerError
+            | Self::PermissionDenied
+            | Self::RequestLost
+            | Self::ReplyLost
+            | Self::RequestDuplicated
+            | Self::EffectLate => FaultClass::Answer,
+            Self::TaskFails | Self::TaskHangs10m => FaultClass::Task,
+            Self::WatchesLag20s | Self::ProcessKilledWatchesLag | Self::WatchesExpire => {
+                FaultClass::View
+            }
+            Self::SessionsLost
+            | Self::VcenterDown5s
+            | Self::VcenterDown5m
+            | Self::VcenterDown2h
+            | Self::ApiServerDown5s
+            | Self::ApiServerDown5m
+            | Self::ClockJumps10m
+            | Self::AnswersSlow1m
+            | Self::DatastoreFull2m => FaultClass::Outage,
+            Self::VcenterRestored
+            | Self::SecretWrong2m
+            | Self::SecretMissing2m
+            | Self::ForeignEdit
+            | Self::FinalizersRemoved => FaultClass::People,
+        }
+    }
+
     /// Whether the fault hits the request itself. The other faults hit the world around the operator.
     #[must_use]
     pub fn at_request(self) -> bool {

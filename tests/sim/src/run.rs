@@ -90,6 +90,30 @@ impl Outcome {
 
 /// Time at the end in which the operator may change nothing (`silent_at_rest`).
 pub const SILENCE: Duration = Duration::from_secs(3600);
+
+/// Silence after a run with faults, if no other one is named.
+const LISTEN: Duration = Duration::from_secs(900);
+/// Longer silence after a fault on an ISO. Only then the operator checks what a dead process or a lost answer has left
+/// there.
+const LISTEN_TO_ISOS: Duration = Duration::from_secs(80 * 60);
+/// Directory, upload, move and deletion of an ISO.
+const ISO_EFFECTS: [EffectKind; 4] = [
+    EffectKind::MakeDirectory,
+    EffectKind::Upload,
+    EffectKind::Publish,
+    EffectKind::DeleteFile,
+];
+
+/// How long a run of that plan listens at the end. All commands and suites use it, so that a plan that is replayed is the
+/// plan that ran.
+#[must_use]
+pub fn silence_after(plan: &Plan) -> Duration {
+    match plan.faults.as_slice() {
+        [] => SILENCE,
+        [(point, _)] if ISO_EFFECTS.contains(&point.effect) => LISTEN_TO_ISOS,
+        _ => LISTEN,
+    }
+}
 /// After this time, the half-written files of a crashed process are gone.
 const LEFTOVERS: Duration = Duration::from_secs(4500);
 /// Number of tasks that may run at the end by chance, for example a read of vCenter or a renewed watch.

@@ -1,13 +1,7 @@
 //! Plays the operator with one fault at a time, and with several.
 //!
-//! By default the suite runs:
-//! - every plan with a single fault of [`WORKLOADS`], and of [`STORE_EFFECTS`] in any workload;
-//! - every n-th plan of [`SAMPLED`] and of [`RESTORED`];
-//! - of the other plans, enough to give each effect each fault;
-//! - random schedules of one to five faults of all workloads.
-//!
-//! `AGENT_FORGE_SIM_PLANS` runs that many plans with a single fault, over all workloads. They begin with one plan for
-//! each effect and fault. `all` runs every plan.
+//! Of the plans with a single fault a sample runs ([`agent_forge_sim::sample`]). `cargo lab nightly` runs all of them, and
+//! more random schedules. `AGENT_FORGE_SIM_SEED` repeats the sample of another run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,78 +17,14 @@ use agent_forge_sim::{
     known,
     matrix::{self, Matrix},
     plan::{Fault, Plan, Point},
-    run::{Outcome, SILENCE, Verdict, run},
-    workloads,
+    run::{Outcome, SILENCE, Verdict, run, silence_after},
+    sample, workloads,
 };
 
-/// With at least this many plans, each effect gets each fault.
-const CELLS: usize = 1000;
-/// Workloads whose plans all run by default.
-const WORKLOADS: &[&str] = &["one_machine", "new_discovery_image"];
-/// The effects on a datastore or a drive. All their plans run by default, except in [`SAMPLED`] workloads.
-const STORE_EFFECTS: [EffectKind; 6] = [
-    EffectKind::MakeDirectory,
-    EffectKind::Upload,
-    EffectKind::Publish,
-    EffectKind::DeleteFile,
-    EffectKind::Reconfigure,
-    EffectKind::EjectIso,
-];
-/// Workloads of which every n-th plan runs by default, whatever its effect.
-const SAMPLED: &[(&str, usize)] = &[
-    ("takeover_from_predecessor", 40),
-    ("hub_restored_without_status", 79),
-    ("hub_restored_new_uids_no_status", 79),
-    ("hub_restored_new_uids", 79),
-    ("etcd_rollback_during_create", 79),
-    ("etcd_rollback_before_scale_down", 79),
-    ("two_hubs_one_vcenter", 79),
-    ("cluster_moved_to_another_hub", 79),
-    ("machines_restored_new_uids", 79),
-    ("agent_claimed_elsewhere", 79),
-    ("agent_deleted_before_serving", 79),
-    ("replacement_requested", 79),
-    ("network_card_replaced", 79),
-    ("agent_machine_label_removed", 79),
-    ("node_pool_moved", 79),
-    ("vm_retained", 79),
-    ("tags_changed", 79),
-    ("vm_suspended", 79),
-];
-/// Of the plans with this fault, every n-th one runs, whatever workload and effect. Each takes half an hour of virtual
-/// time more than others, and the moment of the fault matters little.
-const RESTORED: (Fault, usize) = (Fault::VcenterRestored, 20);
-/// At least this many plans with a single fault run by default.
-const SINGLES: usize = 4000;
 /// Random schedules of one to five faults.
-const SCHEDULES: usize = 500;
+const SCHEDULES: usize = 150;
 /// Silence after each run. The reference runs listen for an hour.
 const LISTEN: Duration = Duration::from_secs(900);
-/// Longer silence after a fault on an ISO. Only then the operator checks what a dead process or a lost answer has left
-/// there.
-const LISTEN_TO_ISOS: Duration = Duration::from_secs(80 * 60);
-/// Directory, upload, move and deletion of an ISO.
-const ISO_EFFECTS: [EffectKind; 4] = [
-    EffectKind::MakeDirectory,
-    EffectKind::Upload,
-    EffectKind::Publish,
-    EffectKind::DeleteFile,
-];
-
-/// The silence after a plan with a single fault.
-fn listening(plan: &Plan) -> Duration {
-    let of_iso = |point: &Point| ISO_EFFECTS.contains(&point.effect);
-    if plan.faults.len() == 1 && of_iso(&plan.faults[0].0) {
-        LISTEN_TO_ISOS
-    } else {
-        LISTEN
-    }
-}
-
-fn listened(plan: Plan) -> Planned {
-    let silence = listening(&plan);
-    (plan, silence)
-}
 
 fn worker() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_sim"))
@@ -133,70 +63,6 @@ fn every(references: &[Outcome]) -> Vec<Vec<Plan>> {
     references.iter().map(of).collect()
 }
 
-/// For a sampled workload: the suite runs one of this many plans.
-fn sampled(workload: &str) -> Option<usize> {
-    let found = SAMPLED.iter().find(|(name, _)| *name == workload);
-    found.map(|(_, nth)| *nth)
-}
-
-/// The plans that run by default: all of [`WORKLOADS`] and [`STORE_EFFECTS`], every n-th of [`SAMPLED`] and
-/// [`RESTORED`], and one for each effect and fault that is still missing.
-fn suite(references: &[Outcome]) -> Vec<Vec<Plan>> {
-    let cell = |p: &Plan| (p.faults[0].0.effect, p.faults[0].1);
-    let mut plans = every(references);
-    for (reference, plans) in references.iter().zip(&mut plans) {
-        if let Some(nth) = sampled(&reference.plan.workload) {
-            *plans = plans.iter().step_by(nth).cloned().collect();
-        }
-    }
-    let is_restored = |p: &&Plan| p.faults[0].1 == RESTORED.0;
-    let restored = plans.iter().flatten().filter(is_restored);
-    let restored: BTreeSet<Plan> = restored.step_by(RESTORED.1).cloned().collect();
-    let whole = |p: &Plan| {
-        if sampled(&p.workload).is_some() {
-            return true;
-        }
-        if is_restored(&p) {
-            return restored.contains(p);
-        }
-        WORKLOADS.contains(&p.workload.as_str()) || STORE_EFFECTS.contains(&p.faults[0].0.effect)
-    };
-    let all = plans.iter().flatten();
-    let mut seen: BTreeSet<_> = all.filter(|p| whole(p)).map(cell).collect();
-    for plans in &mut plans {
-        plans.retain(|p| whole(p) || seen.insert(cell(p)));
-    }
-    plans
-}
-
-/// One plan for each effect and fault, then a second one for each, and so on.
-fn spread(references: &[Outcome], count: usize) -> Vec<Vec<Plan>> {
-    let mut all: Vec<(usize, Plan)> = every(references)
-        .into_iter()
-        .enumerate()
-        .flat_map(|(i, plans)| plans.into_iter().map(move |p| (i, p)))
-        .collect();
-    fastrand::Rng::with_seed(1).shuffle(&mut all);
-    let mut cells: BTreeMap<(EffectKind, Fault), usize> = BTreeMap::new();
-    let mut ranked: Vec<(usize, usize, Plan)> = all
-        .into_iter()
-        .map(|(i, p)| {
-            let rank = cells
-                .entry((p.faults[0].0.effect, p.faults[0].1))
-                .or_default();
-            *rank += 1;
-            (*rank, i, p)
-        })
-        .collect();
-    ranked.sort_by_key(|(rank, ..)| *rank);
-    ranked.truncate(count);
-    let mut out = vec![Vec::new(); references.len()];
-    for (_, i, plan) in ranked {
-        out[i].push(plan);
-    }
-    out
-}
-
 /// Fails with a summary of each failed plan and the trace of the first one.
 fn judge(failed: &[Verdict]) {
     let told: Vec<String> = failed.iter().map(matrix::summary).collect();
@@ -224,7 +90,14 @@ impl Tally {
             by_workload: plans.iter().map(Vec::len).collect(),
             ..Self::default()
         };
-        let all: Vec<Planned> = plans.into_iter().flatten().map(listened).collect();
+        let all: Vec<Planned> = plans
+            .into_iter()
+            .flatten()
+            .map(|p| {
+                let silence = silence_after(&p);
+                (p, silence)
+            })
+            .collect();
         let at_once = |v: &Verdict| {
             if !v.failures.is_empty() && known::excuse(v).is_none() {
                 say(&format!("FAILED: {}", matrix::summary(v)));
@@ -332,21 +205,16 @@ fn difference(a: &Outcome, b: &Outcome) -> String {
 
 #[test]
 fn every_promise_holds_with_one_fault_anywhere() {
-    let count = match std::env::var("AGENT_FORGE_SIM_PLANS").as_deref() {
-        Ok("all") => Some(usize::MAX),
-        Ok(number) => Some(
-            number
-                .parse()
-                .expect("AGENT_FORGE_SIM_PLANS: a number or `all`"),
-        ),
-        Err(_) => None,
-    };
-    let plans = match count {
-        Some(count) => spread(references(), count),
-        None => suite(references()),
-    };
-    let there_are: usize = every(references()).iter().map(Vec::len).sum();
-    let ran: usize = plans.iter().map(Vec::len).sum();
+    let seed = sample::seed();
+    say(&format!("plans are chosen by {}={seed}", sample::VARIABLE));
+    let all: Vec<Plan> = every(references()).into_iter().flatten().collect();
+    let chosen = sample::choose(&all, &seed);
+    let (there_are, ran) = (all.len(), chosen.len());
+    let plans = references().iter().map(|reference| {
+        let of_it = |p: &&Plan| p.workload == reference.plan.workload;
+        chosen.iter().filter(of_it).cloned().collect()
+    });
+    let plans: Vec<Vec<Plan>> = plans.collect();
     let tally = Tally::of(plans);
     say(&tally.table.text(Fault::ALL));
     for (reference, plans) in references().iter().zip(&tally.by_workload) {
@@ -355,16 +223,11 @@ fn every_promise_holds_with_one_fault_anywhere() {
     say(&format!("{ran} of {there_are} plans with a single fault"));
     tally.tell();
     judge(&tally.failed);
-    if count.is_none() {
-        assert!(ran >= SINGLES, "only {ran} plans");
-    }
-    if count.is_none_or(|c| c >= CELLS) {
-        let missing = tally.table.missing();
-        assert!(
-            missing.is_empty(),
-            "cells without plan or reason: {missing:?}"
-        );
-    }
+    let missing = tally.table.missing();
+    assert!(
+        missing.is_empty(),
+        "cells without plan or reason: {missing:?}"
+    );
 }
 
 #[test]
