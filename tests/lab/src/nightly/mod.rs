@@ -175,7 +175,7 @@ impl Night {
             }
         }
         self.say(&format!(
-            "{} of {} parts have no result yet",
+            "{} of {} parts have to run",
             due.len(),
             parts.len()
         ));
@@ -255,6 +255,8 @@ impl Night {
         let mut command = Command::new(path);
         command.current_dir(&self.root);
         command.env("CARGO_TERM_COLOR", "never");
+        // The backtrace of an error would push the result out of the last lines. A panic keeps its own.
+        command.env("RUST_LIB_BACKTRACE", "0");
         command
     }
 
