@@ -6,6 +6,8 @@
 //! - [`played`] plays the controllers that are missing (HyperShift, Cluster API, agent provider, assisted service).
 //! - [`stage`] prepares everything that must exist before a pool is created.
 //! - [`demo`] shows all of it at work. [`mod@bench`] measures it. [`soak`] kills the operator again and again.
+//! - [`nightly`] runs everything that takes hours, and prints a report. [`nightly::flakes`] repeats the integration
+//!   tests.
 //! - [`patience`] has the time limits for everything that must happen.
 //! - [`witness`] observes, and remembers what must never happen.
 //!
@@ -20,6 +22,7 @@
 pub mod bench;
 pub mod demo;
 pub mod lab;
+pub mod nightly;
 pub mod parts;
 pub mod patience;
 pub mod played;

@@ -1,9 +1,9 @@
 //! The lab's command line.
 
-use agent_forge_lab::{bench, demo, soak};
+use agent_forge_lab::{bench, demo, nightly, soak};
 use clap::{Parser, Subcommand};
 
-/// Runs the operator on this machine with real programs around it: watch it work, or measure it.
+/// Runs the operator on this machine with real programs around it: watch it work, measure it, or test it.
 #[derive(Debug, Parser)]
 #[command(name = "lab", about, max_term_width = 110)]
 struct Args {
@@ -27,6 +27,10 @@ enum Command {
     BenchMemory(bench::memory::Args),
     /// Kill the operator again and again while machines come and go, and check every promise.
     Soak(soak::Args),
+    /// Run the second lane of tests, which takes hours, and print a report. A second start goes on where the first ended.
+    Nightly(nightly::Args),
+    /// Run each integration test several times beside a load, and count its failures.
+    Flakes(nightly::flakes::Args),
 }
 
 #[tokio::main]
@@ -45,5 +49,7 @@ async fn main() -> anyhow::Result<()> {
         Command::BenchStart(args) => bench::serving::run(args).await,
         Command::BenchMemory(args) => bench::memory::run(args).await,
         Command::Soak(args) => soak::run(args).await,
+        Command::Nightly(args) => nightly::run(args).await,
+        Command::Flakes(args) => nightly::flakes::run(args).await,
     }
 }

@@ -35,9 +35,9 @@ for dir; do rm -rf -- "$dir"; done
 
 static SHELL: Mutex<Option<Child>> = Mutex::new(None);
 
-/// A program that is killed when this process ends.
+/// A program, or a group of programs, that is killed when this process ends.
 #[derive(Debug)]
-pub(super) struct HeldProcess(u32);
+pub(crate) struct HeldProcess(i64);
 
 /// A directory that is removed when this process ends.
 #[derive(Debug)]
@@ -45,8 +45,18 @@ pub(crate) struct HeldDirectory(PathBuf);
 
 impl HeldProcess {
     pub(super) fn new(pid: u32) -> Result<Self> {
-        say(&format!("pid {pid}"))?;
-        Ok(Self(pid))
+        Self::hold(pid.into())
+    }
+
+    /// Holds all programs of the process group with this id.
+    pub(crate) fn group(id: u32) -> Result<Self> {
+        // What `kill` takes for a group.
+        Self::hold(-i64::from(id))
+    }
+
+    fn hold(target: i64) -> Result<Self> {
+        say(&format!("pid {target}"))?;
+        Ok(Self(target))
     }
 }
 
