@@ -11,27 +11,10 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::{
-    trouble::PROMPT,
+    shared::{PROMPT, kill},
     witness::Witness,
     world::{POOL, Setup, World},
 };
-
-/// Kills the actors whose names start with `which`, as the debug endpoint does.
-pub async fn kill(world: &World, which: &str, panic: bool) -> Result<usize> {
-    let operator = world.operator.as_ref().context("an operator")?;
-    let url = format!(
-        "{}/actors/kill?which={which}&panic={panic}",
-        operator.debug_url()
-    );
-    let answer = reqwest::Client::new()
-        .post(url)
-        .header("x-agent-forge-kill", "true")
-        .send()
-        .await?
-        .error_for_status()?;
-    let hit: Vec<Value> = answer.json().await?;
-    Ok(hit.len())
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operator_is_killed_again_and_again_during_ten_up() -> Result<()> {

@@ -14,15 +14,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    crash::kill,
+    shared::{MENDED_WITHIN, kill},
     tokens::shown_isos,
     world::{LIMIT, NAMESPACE, Setup, World},
 };
-
-/// A changed Secret is tried at once. Without a change the operator waits ten minutes between two tries, and about four
-/// minutes have passed when the Secret is changed. (The operator reacts within 30 s: tests/sim/tests/credentials.rs
-/// checks that. This machine may be slow.)
-pub const MENDED_WITHIN: Duration = Duration::from_secs(240);
 
 fn secret(name: &str) -> Value {
     json!({"vsphere": {"credentialsSecretRef": {"name": name}}})

@@ -16,55 +16,7 @@ use crate::{
     world::{NAMESPACE, POOL, Setup, World},
 };
 
-/// One Event, as `kubectl get events` shows it.
-#[derive(Debug)]
-pub struct Told {
-    /// Kind and name of its object.
-    pub about: (String, String),
-    pub warning: bool,
-    pub note: String,
-}
-
 impl World {
-    /// The Events with that reason in the pool's namespace.
-    pub async fn told(&self, reason: &str) -> Result<Vec<Told>> {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let all = events.list(&Default::default()).await?.items.into_iter();
-        let fits = all.filter(|e| e.reason.as_deref() == Some(reason));
-        let told = fits.map(|e| {
-            let object = e.regarding.unwrap_or_default();
-            Told {
-                about: (
-                    object.kind.unwrap_or_default(),
-                    object.name.unwrap_or_default(),
-                ),
-                warning: e.type_.as_deref() == Some("Warning"),
-                note: e.note.unwrap_or_default(),
-            }
-        });
-        Ok(told.collect())
-    }
-
-    /// Waits for an Event with that reason about that object, with `word` in its note. All Events with that reason must
-    /// be about objects of that kind, and be all warnings or all normal.
-    pub async fn until_told(
-        &self,
-        (reason, warning): (&str, bool),
-        (kind, name): (&str, &str),
-        word: &str,
-    ) -> Result<()> {
-        self.until(&format!("{reason} about {kind} {name}"), async || {
-            let all = self.told(reason).await?;
-            let odd = all
-                .iter()
-                .find(|t| t.about.0 != kind || t.warning != warning);
-            ensure!(odd.is_none(), "{reason}: {odd:?}");
-            let fits = |t: &Told| t.about.1 == name && t.note.contains(word);
-            Ok(all.iter().any(fits))
-        })
-        .await
-    }
-
     /// Waits until the pool plans exactly these types and objects, in order.
     async fn until_planned(&self, expected: &[(&str, Option<&str>)]) -> Result<()> {
         self.until(&format!("the plan {expected:?}"), async || {
@@ -75,45 +27,6 @@ impl World {
             Ok(rows.eq(expected.iter().copied()))
         })
         .await
-    }
-
-    /// Makes the API server refuse such writes of the operator, until [`Self::allow`].
-    pub async fn forbid(
-        &self,
-        name: &str,
-        group: &str,
-        resource: &str,
-        operation: &str,
-    ) -> Result<()> {
-        let policy = json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": name},
-            "spec": {
-                "matchConstraints": {"resourceRules": [{
-                    "apiGroups": [group], "apiVersions": ["*"],
-                    "operations": [operation], "resources": [resource],
-                }]},
-                "validations": [{
-                    "expression": format!("request.userInfo.username != {:?}", self.access.user),
-                    "message": format!("{name} is not wanted now"),
-                }],
-            },
-        });
-        let binding = json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": name},
-            "spec": {"policyName": name, "validationActions": ["Deny"]},
-        });
-        apply(&self.client, &policy).await?;
-        apply(&self.client, &binding).await?;
-        Ok(())
-    }
-
-    /// Removes a prohibition.
-    pub async fn allow(&self, name: &str) -> Result<()> {
-        let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(self.client.clone());
-        bindings.delete(name, &DeleteParams::default()).await?;
-        Ok(())
     }
 
     /// Waits until the API server applies its policies. It gets them through a watch.

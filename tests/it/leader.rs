@@ -1,7 +1,5 @@
 //! Two instances with one Lease. Only one acts, whatever happens to it. The other takes over.
 
-use std::time::Duration;
-
 use agent_forge_lab::{
     OperatorAccess,
     lab::apply::apply,
@@ -15,28 +13,10 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
+    shared::{LEASE, flags, says},
     witness::Witness,
     world::{LIMIT, OPERATOR_NAMESPACE, Setup, World},
 };
-
-/// Shorter than the default of 45 s, since the test waits for the Lease of a frozen leader to run out. The renew
-/// deadline is near the default. With a shorter one, a leader on a slow machine could lose its Lease correctly, and the
-/// test would fail.
-const LEASE: Duration = Duration::from_secs(32);
-const RENEW_DEADLINE: Duration = Duration::from_secs(16);
-
-pub fn flags() -> Vec<String> {
-    vec![
-        "--leader-elect".to_owned(),
-        format!("--leader-election-namespace={OPERATOR_NAMESPACE}"),
-        format!("--leader-elect-lease-duration={}s", LEASE.as_secs()),
-        format!(
-            "--leader-elect-renew-deadline={}s",
-            RENEW_DEADLINE.as_secs()
-        ),
-        "--leader-elect-retry-period=500ms".to_owned(),
-    ]
-}
 
 /// Two operators with different users, so that the audit log distinguishes them. The first one leads.
 struct Pair {
@@ -46,17 +26,6 @@ struct Pair {
     /// Between the first one and the API server.
     proxy: FaultProxy,
     standby: OperatorAccess,
-}
-
-pub async fn says(operator: &Operator, word: &str) -> Result<()> {
-    operator
-        .process
-        .until_ready(LIMIT, || async {
-            let text = operator.readiness().await?;
-            ensure!(text == word, "it says {text:?}, not {word:?}");
-            Ok(())
-        })
-        .await
 }
 
 /// Starts an operator with leader election, without waiting until it leads.

@@ -10,16 +10,25 @@
 #[allow(dead_code, reason = "both lanes share it")]
 mod collector;
 mod crash;
-mod leader;
+mod custody;
+mod demo;
+mod guards;
+mod hardware;
 mod lifecycle;
+mod logs;
 #[allow(dead_code, reason = "both lanes share it")]
 mod look;
+mod metrics;
 mod orphans;
 mod rules;
 mod scale;
 #[allow(dead_code, reason = "both lanes share it")]
+mod shared;
+mod signed;
+#[allow(dead_code, reason = "both lanes share it")]
 mod site;
 mod status;
+mod tenants;
 #[allow(dead_code, reason = "both lanes share it")]
 mod tls_door;
 #[allow(dead_code, reason = "both lanes share it")]

@@ -4,42 +4,19 @@
     reason = "tests play people and upstream controllers: they write as those do"
 )]
 
-mod arrival;
-mod away;
 #[allow(dead_code, reason = "both lanes share it")]
 mod collector;
-mod credentials;
-mod custody;
-mod demo;
-mod events;
-mod generations;
-mod guards;
-mod hardware;
-mod hostile;
-mod iso;
-mod logs;
+mod leader;
 #[allow(dead_code, reason = "both lanes share it")]
 mod look;
-mod metrics;
-mod occupied;
-mod predecessor;
-mod privileges;
-mod refusals;
-mod rogues;
-mod signed;
-mod silence;
+#[allow(dead_code, reason = "both lanes share it")]
+mod shared;
 #[allow(dead_code, reason = "both lanes share it")]
 mod site;
-mod storm;
-mod strangers;
-mod stuck;
-mod tenants;
 #[allow(dead_code, reason = "both lanes share it")]
 mod tls_door;
 #[allow(dead_code, reason = "both lanes share it")]
 mod tokens;
-mod traces;
-mod trouble;
 #[allow(dead_code, reason = "both lanes share it")]
 mod witness;
 #[allow(dead_code, reason = "both lanes share it")]

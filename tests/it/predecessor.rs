@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use crate::{
-    leader::{flags, says},
+    shared::{flags, says},
     world::{LIMIT, NAMESPACE, OPERATOR_NAMESPACE, POOL, Setup, World},
 };
 

@@ -12,7 +12,7 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use crate::{
-    leader::flags,
+    shared::flags,
     world::{NAMESPACE, POOL, Setup, World},
 };
 

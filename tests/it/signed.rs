@@ -6,7 +6,7 @@ use kube::{Api, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    leader,
+    shared,
     world::{NAMESPACE, OPERATOR_NAMESPACE, Setup, World},
 };
 
@@ -26,7 +26,7 @@ where
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_and_managed_fields_say_who_we_are() -> Result<()> {
     let world = World::start(Setup {
-        operator_args: leader::flags(),
+        operator_args: shared::flags(),
         ..Setup::default()
     })
     .await?;

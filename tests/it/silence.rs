@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::{
     site::Site,
-    trouble::{PROMPT, all, quick, sites, until_called},
+    shared::PROMPT,
+    trouble::{all, quick, sites, until_called},
     world::{Setup, World},
 };
 

@@ -11,7 +11,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    trouble::PROMPT,
+    shared::PROMPT,
     witness::Witness,
     world::{LIMIT, NAMESPACE, POOL, Setup, World, pool_labels},
 };

@@ -16,14 +16,10 @@ use futures::{
 use serde_json::{Value, json};
 
 use crate::{
+    shared::PROMPT,
     site::Site,
     world::{Setup, World},
 };
-
-/// The debug endpoint answers within this time, whatever vCenters do. It is shorter than the 30 s after which an
-/// unanswered call is given up, so an answer proves that the actor did not wait for such a call. It is much longer than
-/// a busy machine needs.
-pub const PROMPT: Duration = Duration::from_secs(25);
 
 pub fn quick() -> VCenterOptions {
     VCenterOptions {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    credentials::MENDED_WITHIN,
+    shared::MENDED_WITHIN,
     world::{NAMESPACE, Setup, World},
 };
 

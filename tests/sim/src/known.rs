@@ -24,6 +24,8 @@ pub struct Known {
     pub begins: &'static str,
     /// Why this is accepted.
     pub reason: &'static str,
+    /// One of these plans. The suite fails when it keeps its promises: then the entry is no longer needed.
+    pub example: &'static str,
 }
 
 /// All known failures.
@@ -42,6 +44,7 @@ const UNFENCED: Known = Known {
     begins: "only ",
     reason: "the API server held the fence up for longer than the provider took to bind the host, free again, to the next \
              AgentMachine: it serves on, and one VM less is made",
+    example: "health_check_and_rolling_upgrade@1 fence_agent:demo/w#1=request_lost",
 };
 
 /// This is no defect of the operator: the fault cannot be corrected.
@@ -52,6 +55,7 @@ const NO_WAY_BACK: Known = Known {
     oracle: Oracle::ConvergesInTime,
     begins: "",
     reason: "the Secret was taken away by force, and in a namespace that is being deleted nobody can put it back",
+    example: "namespace_deletion@1 fence_agent:demo/w#1=secret_missing_2m",
 };
 
 /// The operator cannot tell a new record from one that lost its status when the clock jumps. It then records the
@@ -64,6 +68,7 @@ const LOOKS_LOST: Known = Known {
     begins: "at ",
     reason: "to a wall clock that is ahead a new VsphereAgent looks like one whose status was lost: its identity is recorded \
              although the InfraEnv is gone, no VM is made, and it begins anew with the next InfraEnv",
+    example: "infra_env_replaced@1 upload:demo/w#1=clock_jumps_10m",
 };
 
 /// Both states are correct, and the operator asks a person in both.
@@ -84,6 +89,7 @@ const FORGETS: Known = Known {
     begins: "at \"a person is asked\"",
     reason: "who lives on while etcd is rolled back remembers that the VM served, and says `AgentMissing`; who begins after it \
              finds no word of that, and says `AgentDiscoveryExpired`",
+    example: "etcd_rollback_during_create@1 event:demo/w#3=process_killed",
 };
 
 impl Known {

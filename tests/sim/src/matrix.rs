@@ -270,7 +270,12 @@ pub fn summary(verdict: &Verdict) -> String {
         let _ = writeln!(out, "  Broken promise {oracle}, \"{promise}\":");
         let _ = writeln!(out, "    {}", failure.what);
     }
-    let mut last: Vec<&String> = verdict.trace.iter().rev().filter(|l| is_effect(l)).collect();
+    let mut last: Vec<&String> = verdict
+        .trace
+        .iter()
+        .rev()
+        .filter(|l| is_effect(l))
+        .collect();
     last.truncate(LAST_EFFECTS);
     if !verdict.failures.is_empty() && !last.is_empty() {
         let _ = writeln!(out, "  The last {} effects:", last.len());
@@ -336,7 +341,10 @@ mod tests {
         let text = summary(&verdict);
         let shown: Vec<&str> = text.lines().filter(|l| is_effect(l)).collect();
         assert_eq!(shown.len(), LAST_EFFECTS, "{text}");
-        assert!(shown[0].contains("#11") && shown[9].contains("#20"), "{text}");
+        assert!(
+            shown[0].contains("#11") && shown[9].contains("#20"),
+            "{text}"
+        );
         assert!(text.contains("CONTRIBUTING.md"), "{text}");
     }
 }

@@ -16,7 +16,7 @@ use agent_forge_sim::{
     branches::{self, Planned},
     known,
     matrix::{self, Matrix},
-    plan::{Fault, Plan, Point},
+    plan::{Fault, Plan},
     run::{Outcome, SILENCE, Verdict, run, silence_after},
     sample, workloads,
 };
@@ -228,6 +228,19 @@ fn every_promise_holds_with_one_fault_anywhere() {
         missing.is_empty(),
         "cells without plan or reason: {missing:?}"
     );
+}
+
+/// An entry that no longer occurs would hide the next failure of that kind.
+#[test]
+fn each_known_failure_still_occurs() {
+    for entry in known::ALL {
+        let plan = plan(entry.example);
+        let of = |r: &&Outcome| r.plan.workload == plan.workload;
+        let reference = references().iter().find(of);
+        let verdict = run(&plan, reference, silence_after(&plan)).verdict();
+        let excuse = known::excuse(&verdict);
+        assert_eq!(excuse, Some(entry.reason), "{}", matrix::summary(&verdict));
+    }
 }
 
 #[test]

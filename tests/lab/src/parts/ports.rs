@@ -1,24 +1,39 @@
 //! Free loopback ports.
 
-use std::net::TcpListener;
+use std::{
+    collections::BTreeSet,
+    net::TcpListener,
+    sync::{Mutex, PoisonError},
+};
 
 use anyhow::{Context as _, Result};
 
-/// `N` different free loopback TCP ports.
+/// Ports that this process has handed out. Without it, two parts that start at the same time could get the same one, and
+/// the second would take the first one's answers for its own.
+static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// `N` different free loopback TCP ports. No call in this process returns a port twice.
 ///
 /// Caveat: they are free when this returns, but not reserved. If another process takes the port of a part, the part
 /// fails to start, and [`with_fresh_ports`] starts it again on other ports.
 pub(super) fn free<const N: usize>() -> Result<[u16; N]> {
-    let mut held = Vec::with_capacity(N);
-    for _ in 0..N {
-        held.push(TcpListener::bind(("127.0.0.1", 0)).context("find a free loopback port")?);
-    }
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    // What is held cannot be found again.
+    let mut held = Vec::new();
     let mut ports = [0; N];
-    for (port, listener) in ports.iter_mut().zip(&held) {
-        *port = listener
-            .local_addr()
-            .context("read the number of a loopback port")?
-            .port();
+    for port in &mut ports {
+        *port = loop {
+            let listener =
+                TcpListener::bind(("127.0.0.1", 0)).context("find a free loopback port")?;
+            let address = listener.local_addr();
+            let port = address
+                .context("read the number of a loopback port")?
+                .port();
+            held.push(listener);
+            if given.insert(port) {
+                break port;
+            }
+        };
     }
     Ok(ports)
 }
@@ -50,6 +65,16 @@ mod tests {
     use anyhow::anyhow;
 
     use super::*;
+
+    #[test]
+    fn no_port_is_given_twice() {
+        let all: Vec<u16> = (0..200)
+            .flat_map(|_| free::<3>().expect("free ports"))
+            .collect();
+        let different: BTreeSet<u16> = all.iter().copied().collect();
+        assert_eq!((different.len(), all.len()), (600, 600));
+        assert!(!different.contains(&0));
+    }
 
     #[tokio::test]
     async fn whoever_lost_its_address_is_started_again_and_nobody_else() {
