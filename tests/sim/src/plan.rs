@@ -123,17 +123,11 @@ pub fn effect(text: &str) -> anyhow::Result<EffectKind> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FaultClass {
     /// The process or an actor dies, or leadership is lost.
-    Process,
-    /// A call is refused, or its answer is lost.
-    Answer,
-    /// A task in vCenter fails or hangs.
-    Task,
-    /// What the operator sees of the cluster is late or has gaps.
-    View,
-    /// A server, its sessions, its space or the clock fails.
-    Outage,
-    /// People edit, remove or restore something.
-    People,
+    Operator,
+    /// A call or its task goes wrong.
+    Call,
+    /// The world around changes: watches, servers, the clock, and what people edit.
+    World,
 }
 
 impl Fault {
@@ -147,19 +141,20 @@ impl Fault {
             | Self::ActorPanics
             | Self::ProcessKilled
             | Self::ProcessTerminated
-            | Self::LeaseTaken => FaultClass::Process,
+            | Self::LeaseTaken
+            | Self::ProcessKilledWatchesLag => FaultClass::Operator,
             Self::Refused
             | Self::ServerError
             | Self::PermissionDenied
             | Self::RequestLost
             | Self::ReplyLost
             | Self::RequestDuplicated
-            | Self::EffectLate => FaultClass::Answer,
-            Self::TaskFails | Self::TaskHangs10m => FaultClass::Task,
-            Self::WatchesLag20s | Self::ProcessKilledWatchesLag | Self::WatchesExpire => {
-                FaultClass::View
-            }
-            Self::SessionsLost
+            | Self::EffectLate
+            | Self::TaskFails
+            | Self::TaskHangs10m => FaultClass::Call,
+            Self::WatchesLag20s
+            | Self::WatchesExpire
+            | Self::SessionsLost
             | Self::VcenterDown5s
             | Self::VcenterDown5m
             | Self::VcenterDown2h
@@ -167,12 +162,12 @@ impl Fault {
             | Self::ApiServerDown5m
             | Self::ClockJumps10m
             | Self::AnswersSlow1m
-            | Self::DatastoreFull2m => FaultClass::Outage,
-            Self::VcenterRestored
+            | Self::DatastoreFull2m
+            | Self::VcenterRestored
             | Self::SecretWrong2m
             | Self::SecretMissing2m
             | Self::ForeignEdit
-            | Self::FinalizersRemoved => FaultClass::People,
+            | Self::FinalizersRemoved => FaultClass::World,
         }
     }
 
