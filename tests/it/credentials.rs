@@ -1,8 +1,6 @@
 //! Credentials that do not work. Each refusal has its reason, correcting the Secret is enough, and no restart tries
 //! refused credentials again.
 
-use std::time::Duration;
-
 use agent_forge_lab::played::HostedClusterPlay;
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Secret;

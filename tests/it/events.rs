@@ -5,10 +5,7 @@
 use agent_forge_crds::conditions::{action, event};
 use agent_forge_lab::lab::apply::apply;
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::{
-    admissionregistration::v1::ValidatingAdmissionPolicyBinding, events::v1::Event,
-};
-use kube::{Api, ResourceExt, api::DeleteParams};
+use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::{

@@ -9,8 +9,8 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::{
-    site::Site,
     shared::PROMPT,
+    site::Site,
     trouble::{all, quick, sites, until_called},
     world::{Setup, World},
 };
