@@ -143,9 +143,9 @@ fn names(objects: &[Object]) -> Vec<String> {
     names.collect()
 }
 
-/// A change of a claimed Agent concerns the first AgentMachine that has it. A change of a free and valid Agent concerns
-/// the AgentMachines that have no Agent and may take it. The real provider reconciles all that have none, but has
-/// nothing to do for the others.
+/// A change of a claimed Agent concerns one AgentMachine that has it: the oldest one here, any in the real provider. A
+/// change of a free and valid Agent concerns the AgentMachines that have no Agent and may take it. The real provider
+/// reconciles all that have none, but has nothing to do for the others.
 fn concerned_by_agent(agent_machines: &Mirror, change: &Change) -> Vec<String> {
     let Some(agent) = change.new.as_ref().or(change.old.as_ref()) else {
         return Vec::new();
@@ -159,9 +159,15 @@ fn concerned_by_agent(agent_machines: &Mirror, change: &Change) -> Vec<String> {
         .is_some_and(|agent| claiming_namespace(agent).is_none() && select::is_valid(agent));
     let mut concerned = Vec::new();
     if was_claimed {
-        let has = agent_machines
-            .select(|agent_machine| agent_machine.text("/status/agentRef/name") == agent.name());
-        concerned.extend(names(&has).into_iter().next());
+        let has =
+            |agent_machine: &Object| agent_machine.text("/status/agentRef/name") == agent.name();
+        let age = |agent_machine: &Object| {
+            let created = agent_machine.metadata.creation_timestamp.as_ref();
+            created.map(|created| created.0)
+        };
+        // The list is in the order of names.
+        let oldest = agent_machines.select(has).into_iter().min_by_key(age);
+        concerned.extend(oldest.map(|agent_machine| agent_machine.name().to_owned()));
     }
     if is_free {
         let labels = agent.label_map();

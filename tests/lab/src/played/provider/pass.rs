@@ -35,6 +35,10 @@ impl Player for Play {
         let Some(agent_machine) = self.agent_machines.get(key) else {
             return Ok(None);
         };
+        // The mirror may show it a moment longer than it exists. Then its Machine would get the hook back.
+        if agent_machine.is_deleting() && self.agent_machines.fetch(key).await?.is_none() {
+            return Ok(None);
+        }
         let Some(owner) = self.accepted_owner(&agent_machine) else {
             self.write_unowned(agent_machine).await?;
             return Ok(None);
