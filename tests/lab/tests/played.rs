@@ -115,6 +115,7 @@ async fn current_generation() -> Result<()> {
         machines::rolling_upgrade(&stage),
         machines::node_pool_deletion(&stage),
         machines::remediation(&stage),
+        machines::paused_deletion(&stage),
         guests::scenario(&stage),
     )?;
     Ok(())

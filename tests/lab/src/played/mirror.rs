@@ -257,6 +257,16 @@ impl Mirror {
         ))
     }
 
+    /// Merge-patches the object in whatever version it is, as controllers do that patch without a lock.
+    ///
+    /// # Errors
+    /// The API server refused.
+    pub async fn merge(&self, name: &str, body: Value) -> Result<Object> {
+        let (parameters, patch) = (PatchParams::default(), Patch::Merge(body));
+        let merged = self.0.api.patch(name, &parameters, &patch).await?;
+        Ok(self.0.state.put(merged))
+    }
+
     /// Merge-patches the status. If the object changed since `seen`, the API server answers with a conflict.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use agent_forge_lab::played::{MachineApi, object::Facts as _, provider};
 use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
 
 use super::{LIMIT, Stage, fits_pool, pool_labels};
 
@@ -115,5 +116,33 @@ pub async fn remediation(stage: &Stage) -> Result<()> {
     })
     .await?;
     ensure!(most.get() == 1, "{} Machines at once", most.get());
+    Ok(())
+}
+
+/// A paused AgentMachine that is deleted goes at once, before its Machine. Its Agent stays bound.
+pub async fn paused_deletion(stage: &Stage) -> Result<()> {
+    let scene = stage.scene(MachineApi::V1Beta2, "paused").await?;
+    let pool = scene.pool("workers", Some(fits_pool())).await?;
+    let host = scene.metal(40, pool_labels(), true).await?;
+    pool.scale(1);
+    pool.wait_running(1, LIMIT).await?;
+    let name = pool.running().pop().context("one Machine")?;
+    let pause = json!({"metadata": {"annotations": {provider::PAUSED: "true"}}});
+    let paused = scene.agent_machines.merge(&name, pause).await?;
+    scene.agent_machines.delete(&paused).await?;
+    pool.wait("a Machine without AgentMachine and hook", LIMIT, || {
+        pool.agent_machines().is_empty()
+            && pool
+                .machines()
+                .iter()
+                .all(|machine| machine.annotation(provider::HOOK).is_none())
+    })
+    .await?;
+    pool.scale(0);
+    pool.wait("no Machine", LIMIT, || pool.machines().is_empty())
+        .await?;
+    let agent = scene.agent(host.name()).await?;
+    ensure!(agent.label(provider::AGENT_MACHINE_REF) == Some(name.as_str()));
+    ensure!(agent.at("/spec/clusterDeploymentName").is_some());
     Ok(())
 }

@@ -405,7 +405,7 @@ pub(super) fn cluster_moved_to_another_hub(run: &mut Run) -> BoxFuture<'_, Resul
         world
             .patiently("the pause is on record", patience, || noted(world))
             .await?;
-        // The Machine waits for its hook. The provider releases the hook as soon as the AgentMachine is deleted.
+        // The provider releases hook and AgentMachine at once. The Machine is deleted after that.
         let deleted = run
             .world
             .api

@@ -149,12 +149,11 @@ impl Controller {
                 .await?
                 .is_some()
             {
+                self.write_deletion(&machine, "WaitingForInfrastructureDeletion")
+                    .await?;
                 return Ok(None);
             }
         }
-        let machine = self
-            .write_deletion(&machine, "WaitingForInfrastructureDeletion")
-            .await?;
         let mut left = machine.metadata.finalizers.clone().unwrap_or_default();
         left.retain(|finalizer| finalizer != objects::MACHINE_FINALIZER);
         self.pool

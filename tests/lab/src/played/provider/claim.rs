@@ -7,21 +7,8 @@ use serde_json::{Map, Value, json};
 use super::{
     super::{mirror::Object, object::Facts as _, options::HostedCluster},
     AGENT_MACHINE_REF, AGENT_MACHINE_REF_NAMESPACE, Play,
+    bootstrap::Bootstrap,
 };
-
-/// Fields of `spec` that a claim sets and an unbind clears.
-const CLAIMED_FIELDS: [&str; 4] = [
-    "clusterDeploymentName",
-    "machineConfigPool",
-    "ignitionEndpointTokenReference",
-    "ignitionEndpointHTTPHeaders",
-];
-
-/// Name of the Secret with the ignition token that belongs to a bootstrap Secret.
-#[must_use]
-pub fn token_secret(bootstrap_secret: &str) -> String {
-    format!("agent-{bootstrap_secret}")
-}
 
 /// The Agent after `agent_machine` has claimed it.
 #[must_use]
@@ -29,34 +16,21 @@ pub fn claimed(
     agent: &DynamicObject,
     agent_machine: &DynamicObject,
     cluster: &HostedCluster,
-    bootstrap: &str,
+    bootstrap: &Bootstrap,
 ) -> DynamicObject {
-    let mut agent = relabelled(agent, agent_machine.name());
+    let mut agent = bootstrap.written_to(agent);
+    let labels = agent.metadata.labels.get_or_insert_default();
+    labels.insert(
+        AGENT_MACHINE_REF.to_owned(),
+        agent_machine.name().to_owned(),
+    );
     let annotations = agent.metadata.annotations.get_or_insert_default();
     annotations.insert(
         AGENT_MACHINE_REF_NAMESPACE.to_owned(),
         cluster.control_plane_namespace.clone(),
     );
-    let pool = agent_machine
-        .annotation("hypershift.openshift.io/nodePool")
-        .unwrap_or_default();
-    let spec = &mut agent.data["spec"];
-    spec["clusterDeploymentName"] =
+    agent.data["spec"]["clusterDeploymentName"] =
         json!({"name": cluster.name, "namespace": cluster.control_plane_namespace});
-    // The last path segment of HyperShift's ignition URL.
-    spec["machineConfigPool"] = json!("ignition");
-    spec["ignitionEndpointTokenReference"] =
-        json!({"namespace": cluster.control_plane_namespace, "name": token_secret(bootstrap)});
-    spec["ignitionEndpointHTTPHeaders"] = json!({"NodePool": pool});
-    agent
-}
-
-/// The Agent with only the claim's label added, for a claim that lost its label.
-#[must_use]
-pub fn relabelled(agent: &DynamicObject, agent_machine: &str) -> DynamicObject {
-    let mut agent = agent.clone();
-    let labels = agent.metadata.labels.get_or_insert_default();
-    labels.insert(AGENT_MACHINE_REF.to_owned(), agent_machine.to_owned());
     agent
 }
 
@@ -69,7 +43,7 @@ pub fn is_claimed(agent: &DynamicObject) -> bool {
 /// The Agent without any claim. Approval, hostname, role and all other labels stay.
 #[must_use]
 pub fn unbound(agent: &DynamicObject) -> DynamicObject {
-    let mut agent = agent.clone();
+    let mut agent = Bootstrap::default().written_to(agent);
     if let Some(labels) = &mut agent.metadata.labels {
         labels.remove(AGENT_MACHINE_REF);
     }
@@ -77,9 +51,7 @@ pub fn unbound(agent: &DynamicObject) -> DynamicObject {
         annotations.remove(AGENT_MACHINE_REF_NAMESPACE);
     }
     if let Some(spec) = agent.data.get_mut("spec").and_then(Value::as_object_mut) {
-        for field in CLAIMED_FIELDS {
-            spec.remove(field);
-        }
+        spec.remove("clusterDeploymentName");
     }
     agent
 }
@@ -121,7 +93,7 @@ impl Play {
     pub(super) async fn find_agent(
         &self,
         agent_machine: &Object,
-        bootstrap: &str,
+        bootstrap: &Bootstrap,
     ) -> Result<Option<Object>> {
         let restored =
             |agent: &&Object| agent.label(AGENT_MACHINE_REF) == Some(agent_machine.name());
@@ -196,7 +168,10 @@ mod tests {
         }));
         let machine = object(json!({"metadata": {"name": "m"}}));
         let cluster = HostedCluster::new("c", "hc");
-        let bound = claimed(&free, &machine, &cluster, "user-data");
+        let owner = object(json!({
+            "metadata": {"name": "m"}, "spec": {"bootstrap": {"dataSecretName": "user-data"}},
+        }));
+        let bound = claimed(&free, &machine, &cluster, &Bootstrap::of(&owner));
         assert_eq!(bound.label(AGENT_MACHINE_REF), Some("m"));
         assert_eq!(bound.text("/spec/clusterDeploymentName/namespace"), "c-hc");
         assert_eq!(

@@ -1,6 +1,7 @@
 //! The conditions of an AgentMachine in either generation.
 
 use kube::core::DynamicObject;
+use serde_json::{Value, json};
 
 use super::super::{condition::Condition, object::Facts as _, options::Generation};
 
@@ -62,6 +63,23 @@ pub fn are_ready(conditions: &[Condition]) -> bool {
     conditions
         .iter()
         .any(|condition| condition.kind == "Ready" && condition.status == "True")
+}
+
+/// The list as Cluster API's helpers write it: `Ready` first, then the others by type. Each condition names the object's
+/// `generation`, which the legacy format does not have.
+#[must_use]
+pub fn arranged(list: Value, generation: Option<i64>) -> Value {
+    let mut list = list.as_array().cloned().unwrap_or_default();
+    list.sort_by_key(|condition| {
+        let kind = condition["type"].as_str().unwrap_or_default().to_owned();
+        (kind != "Ready", kind)
+    });
+    if let Some(generation) = generation {
+        for condition in &mut list {
+            condition["observedGeneration"] = json!(generation);
+        }
+    }
+    Value::Array(list)
 }
 
 fn summarised(generation: Generation, mut all: Vec<Condition>) -> Vec<Condition> {
@@ -127,8 +145,6 @@ fn current_summary(all: &[Condition]) -> Condition {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn ready(conditions: &[Condition]) -> (&str, &str, &str) {
@@ -156,6 +172,18 @@ mod tests {
                 ("AgentReserved", "NoSuitableAgents")
             );
         }
+    }
+
+    #[test]
+    fn ready_comes_first_and_the_others_by_type() {
+        let list = json!([{"type": "Installed"}, {"type": "AgentReserved"}, {"type": "Ready"}]);
+        let wanted = json!([{"type": "Ready"}, {"type": "AgentReserved"}, {"type": "Installed"}]);
+        assert_eq!(arranged(list.clone(), None), wanted);
+        let current = arranged(list, Some(2));
+        assert_eq!(
+            current[0],
+            json!({"type": "Ready", "observedGeneration": 2})
+        );
     }
 
     #[test]

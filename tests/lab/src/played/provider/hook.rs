@@ -2,12 +2,15 @@
 
 use kube::core::DynamicObject;
 
-use super::super::{object::Facts as _, options::Generation};
+use super::super::{
+    object::Facts as _,
+    options::{Generation, MachineApi},
+};
 
 /// The state of a Machine with regard to the provider's hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookState {
-    /// The Machine has not reached the hook.
+    /// The Machine has not reached the hook, as far as the provider sees.
     NotReached,
     /// The Machine waits until the annotation is removed.
     Waiting,
@@ -15,38 +18,30 @@ pub enum HookState {
     Passed,
 }
 
-/// Reads the Machine's conditions as this generation does, in either API version.
+/// Reads the Machine's conditions as this generation does.
+///
+/// The current generation knows the Machine as v1beta2. There, Cluster API writes only the condition `Deleting`, whose
+/// other reasons say nothing to the provider. Therefore the current generation never sees that the hook has passed.
 #[must_use]
-pub fn state(generation: Generation, machine: &DynamicObject) -> HookState {
-    if generation == Generation::Current {
-        for list in ["/status/conditions", "/status/v1beta2/conditions"] {
-            if let Some(deleting) = machine.condition_in(list, "Deleting")
-                && deleting.status == "True"
-            {
-                return match deleting.reason {
-                    "WaitingForPreTerminateHook" => HookState::Waiting,
-                    "WaitingForInfrastructureDeletion"
-                    | "WaitingForBootstrapDeletion"
-                    | "DeletingNode"
-                    | "DeletionCompleted" => HookState::Passed,
-                    _ => HookState::NotReached,
-                };
-            }
+pub fn state(generation: Generation, api: MachineApi, machine: &DynamicObject) -> HookState {
+    let list = match (generation, api) {
+        (Generation::Current, MachineApi::V1Beta2) | (Generation::Legacy, MachineApi::V1Beta1) => {
+            "/status/conditions"
         }
+        (Generation::Current, MachineApi::V1Beta1) => "/status/v1beta2/conditions",
+        (Generation::Legacy, MachineApi::V1Beta2) => "/status/deprecated/v1beta1/conditions",
+    };
+    let deleting = machine.condition_in(list, "Deleting");
+    if generation == Generation::Current
+        && deleting.is_some_and(|deleting| deleting.reason == "WaitingForPreTerminateHook")
+    {
+        return HookState::Waiting;
     }
-    for list in [
-        "/status/conditions",
-        "/status/deprecated/v1beta1/conditions",
-    ] {
-        if let Some(hook) = machine.condition_in(list, "PreTerminateDeleteHookSucceeded") {
-            return if hook.status == "True" {
-                HookState::Passed
-            } else {
-                HookState::Waiting
-            };
-        }
+    match machine.condition_in(list, "PreTerminateDeleteHookSucceeded") {
+        None => HookState::NotReached,
+        Some(hook) if hook.status == "True" => HookState::Passed,
+        Some(_) => HookState::Waiting,
     }
-    HookState::NotReached
 }
 
 /// Host states in which the hook is released: the host is free again, or never will be.
@@ -77,32 +72,30 @@ mod tests {
 
     #[test]
     fn each_generation_reads_its_own_condition() {
-        let deleting =
-            |reason: &str| json!([{"type": "Deleting", "status": "True", "reason": reason}]);
-        let v1beta2 = machine(&json!({"conditions": deleting("WaitingForPreTerminateHook")}));
-        assert_eq!(state(Generation::Current, &v1beta2), HookState::Waiting);
-        assert_eq!(state(Generation::Legacy, &v1beta2), HookState::NotReached);
-        let draining = machine(&json!({"conditions": deleting("DrainingNode")}));
-        assert_eq!(state(Generation::Current, &draining), HookState::NotReached);
-        let hook = json!([{"type": "PreTerminateDeleteHookSucceeded", "status": "False"}]);
-        for status in [
-            json!({"conditions": hook}),
-            json!({"deprecated": {"v1beta1": {"conditions": hook}}}),
-        ] {
+        use Generation::{Current, Legacy};
+        use MachineApi::{V1Beta1, V1Beta2};
+        let of = |reason: &str, hook: &str| {
+            let new = json!([{"type": "Deleting", "status": "True", "reason": reason}]);
+            let old = json!([{"type": "PreTerminateDeleteHookSucceeded", "status": hook}]);
+            let modern = json!({"conditions": new, "deprecated": {"v1beta1": {"conditions": old}}});
+            let older = json!({"conditions": old, "v1beta2": {"conditions": new}});
+            [(V1Beta2, machine(&modern)), (V1Beta1, machine(&older))]
+        };
+        for (api, waiting) in of("WaitingForPreTerminateHook", "False") {
+            assert_eq!(state(Current, api, &waiting), HookState::Waiting);
+            assert_eq!(state(Legacy, api, &waiting), HookState::Waiting);
+        }
+        for (api, past) in of("WaitingForInfrastructureDeletion", "True") {
+            assert_eq!(state(Current, api, &past), HookState::NotReached);
+            assert_eq!(state(Legacy, api, &past), HookState::Passed);
+        }
+        let draining = json!({"conditions": [{"type": "Deleting", "status": "True", "reason": "DrainingNode"}]});
+        for generation in [Current, Legacy] {
             assert_eq!(
-                state(Generation::Current, &machine(&status)),
-                HookState::Waiting
-            );
-            assert_eq!(
-                state(Generation::Legacy, &machine(&status)),
-                HookState::Waiting
+                state(generation, V1Beta2, &machine(&draining)),
+                HookState::NotReached
             );
         }
-        let passed = json!([{"type": "PreTerminateDeleteHookSucceeded", "status": "True"}]);
-        assert_eq!(
-            state(Generation::Legacy, &machine(&json!({"conditions": passed}))),
-            HookState::Passed
-        );
     }
 
     #[test]

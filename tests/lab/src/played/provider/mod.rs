@@ -2,19 +2,26 @@
 //!
 //! An AgentMachine with an owner Machine gets hook and finalizer. Then it gets the first valid Agent that fits its
 //! selector, and mirrors that Agent's conditions until the Agent is installed. When a Machine waits for its hook, the
-//! provider unbinds the Agent and releases the hook.
+//! provider unbinds the Agent and releases the hook. If a paused AgentMachine is deleted, the provider releases the hook
+//! at once, and the Agent stays bound.
 //!
 //! Guarantees: it reads only its control plane namespace and its Agent namespace. It writes what the real provider
-//! writes, in the same order. Each write is conditional on what was read. Caveat: the effects of mismatched generation
-//! and CRD are real. The API server refuses the conditions, and each generation continues as the real one does.
+//! writes, in the same order. Each write is conditional on what was read, except for an Agent's label that is put back
+//! and for the end of the finalizer. Caveat: the effects of mismatched generation and CRD are real. The API server
+//! refuses the conditions, and each generation continues as the real one does.
 
+mod bootstrap;
 mod claim;
 mod conditions;
 mod hook;
 mod pass;
 mod select;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Secret;
@@ -40,7 +47,7 @@ pub const AGENT_MACHINE_REF: &str = "agentMachineRef";
 pub const AGENT_MACHINE_REF_NAMESPACE: &str = "agentMachineRefNamespace";
 /// Label of objects that a hub backup contains.
 pub const BACKUP_LABEL: &str = "cluster.open-cluster-management.io/backup";
-/// Annotation that stops all CAPI controllers.
+/// Annotation that stops all CAPI controllers. For this provider the value must be `true`.
 pub const PAUSED: &str = "cluster.x-k8s.io/paused";
 
 /// A running provider. Ends when dropped.
@@ -55,6 +62,8 @@ struct Play {
     machines: Mirror,
     agents: Mirror,
     secrets: Api<Secret>,
+    /// The bootstrap Secrets whose token Secret exists.
+    tokens: Mutex<BTreeSet<String>>,
     claim_step: Duration,
     hook_poll: Duration,
     seed: Option<u64>,
@@ -89,6 +98,7 @@ impl Provider {
         }));
         let play = Play {
             secrets: Api::namespaced(client.clone(), namespace),
+            tokens: Mutex::default(),
             claim_step: options.delays.claim_step,
             hook_poll: options.delays.hook_poll,
             seed: options.selection_seed,
@@ -133,37 +143,49 @@ fn names(objects: &[Object]) -> Vec<String> {
     names.collect()
 }
 
-/// A change of a claimed Agent concerns its AgentMachine. A change of a free and valid Agent concerns the AgentMachines
-/// that have no Agent and may choose it. The real provider reconciles all that have none, but has nothing to do for the
-/// others.
+/// A change of a claimed Agent concerns one AgentMachine that has it: the oldest one here, any in the real provider. A
+/// change of a free and valid Agent concerns the AgentMachines that have no Agent and may take it. The real provider
+/// reconciles all that have none, but has nothing to do for the others.
 fn concerned_by_agent(agent_machines: &Mirror, change: &Change) -> Vec<String> {
     let Some(agent) = change.new.as_ref().or(change.old.as_ref()) else {
         return Vec::new();
     };
-    let claimed = |state: &Option<Object>| {
-        state
-            .as_ref()
-            .is_some_and(|agent| agent.annotation(AGENT_MACHINE_REF_NAMESPACE).is_some())
-    };
-    let was_claimed = claimed(&change.old) || claimed(&change.new);
+    let mut states = change.old.iter().chain(&change.new);
+    let was_claimed =
+        states.any(|agent| claiming_namespace(agent) == Some(agent_machines.namespace()));
     let is_free = change
         .new
         .as_ref()
-        .is_some_and(|agent| !claimed(&change.new) && select::is_valid(agent));
-    if !is_free && !was_claimed {
-        return Vec::new();
+        .is_some_and(|agent| claiming_namespace(agent).is_none() && select::is_valid(agent));
+    let mut concerned = Vec::new();
+    if was_claimed {
+        let has =
+            |agent_machine: &Object| agent_machine.text("/status/agentRef/name") == agent.name();
+        let age = |agent_machine: &Object| {
+            let created = agent_machine.metadata.creation_timestamp.as_ref();
+            created.map(|created| created.0)
+        };
+        // The list is in the order of names.
+        let oldest = agent_machines.select(has).into_iter().min_by_key(age);
+        concerned.extend(oldest.map(|agent_machine| agent_machine.name().to_owned()));
     }
-    let labels = agent.label_map();
-    let may_choose = |agent_machine: &Object| {
-        let wanted = agent_machine.at("/spec/agentLabelSelector");
-        // A malformed selector is reported in its own pass.
-        selector::fits(wanted, &labels).unwrap_or(true)
-    };
-    let concerned = |agent_machine: &Object| match agent_machine.text("/status/agentRef/name") {
-        "" => is_free && may_choose(agent_machine),
-        name => was_claimed && name == agent.name(),
-    };
-    names(&agent_machines.select(concerned))
+    if is_free {
+        let labels = agent.label_map();
+        let may_take = |agent_machine: &Object| {
+            let wanted = agent_machine.at("/spec/agentLabelSelector");
+            // A malformed selector is reported in its own pass.
+            agent_machine.text("/status/agentRef/name").is_empty()
+                && (agent.label(AGENT_MACHINE_REF) == Some(agent_machine.name())
+                    || selector::fits(wanted, &labels).unwrap_or(true))
+        };
+        concerned.extend(names(&agent_machines.select(may_take)));
+    }
+    concerned
+}
+
+/// Namespace of the AgentMachine that has claimed the Agent.
+fn claiming_namespace(agent: &Object) -> Option<&str> {
+    agent.annotation(AGENT_MACHINE_REF_NAMESPACE)
 }
 
 struct Owner<'a> {

@@ -1,6 +1,10 @@
 //! One pass over one AgentMachine, in the real provider's order.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    sync::{MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Secret;
@@ -8,7 +12,7 @@ use kube::{
     api::{ObjectMeta, PostParams},
     core::DynamicObject,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     super::{
@@ -19,73 +23,91 @@ use super::{
         object::Facts as _,
         refusal,
     },
-    BACKUP_LABEL, FINALIZER, HOOK, PAUSED, Play, claim, conditions,
+    AGENT_MACHINE_REF, BACKUP_LABEL, FINALIZER, HOOK, Owner, PAUSED, Play,
+    bootstrap::{Bootstrap, token_secret},
+    claim, conditions,
     hook::{self, HookState},
     owner_machine,
 };
-
-/// What is left to do after the check of the deletion hook.
-enum Next {
-    Go(Object),
-    Stop(Option<Duration>),
-}
 
 impl Player for Play {
     async fn pass(&self, key: &str) -> Result<Option<Duration>> {
         let Some(agent_machine) = self.agent_machines.get(key) else {
             return Ok(None);
         };
-        let Some(machine) = self.machine_of(&agent_machine).await? else {
+        // The mirror may show it a moment longer than it exists. Then its Machine would get the hook back.
+        if agent_machine.is_deleting() && self.agent_machines.fetch(key).await?.is_none() {
+            return Ok(None);
+        }
+        let Some(owner) = self.accepted_owner(&agent_machine) else {
+            self.write_unowned(agent_machine).await?;
+            return Ok(None);
+        };
+        let Some(machine) = self.machines.fetch(owner.name).await? else {
             if agent_machine.is_deleting() {
                 self.drop_finalizer(&agent_machine).await?;
+                return Ok(None);
+            }
+            bail!("owner Machine {} not found", owner.name);
+        };
+        let machine = self.ensure_hook(machine).await?;
+        if agent_machine.annotation(PAUSED) == Some("true") {
+            if agent_machine.is_deleting() {
+                self.release(&agent_machine, &machine).await?;
             } else {
-                self.write_unreserved(agent_machine, None).await?;
+                self.ensure_marks(agent_machine, false).await?;
             }
             return Ok(None);
-        };
-        let agent_machine = match self.deletion_hook(agent_machine, &machine).await? {
-            Next::Go(agent_machine) => agent_machine,
-            Next::Stop(again) => return Ok(again),
-        };
-        if agent_machine.annotation(PAUSED).is_some() || agent_machine.flag("/status/ready") {
-            return Ok(None);
         }
-        let bootstrap = machine.text("/spec/bootstrap/dataSecretName");
-        if bootstrap.is_empty() {
-            return Ok(None);
+        match hook::state(self.cluster.generation, self.cluster.machine_api, &machine) {
+            HookState::NotReached => {}
+            HookState::Passed => {
+                self.drop_finalizer(&agent_machine).await?;
+                return Ok(None);
+            }
+            HookState::Waiting => return self.let_go(&agent_machine, &machine).await,
         }
-        self.reserve(agent_machine, bootstrap).await?;
+        self.ensure_token_secret(machine.text("/spec/bootstrap/dataSecretName"))
+            .await?;
+        let agent_machine = self.ensure_marks(agent_machine, true).await?;
+        if !agent_machine.flag("/status/ready") {
+            self.reserve(agent_machine, &Bootstrap::of(&machine))
+                .await?;
+        }
         Ok(None)
     }
 }
 
 impl Play {
-    /// The owner that this generation accepts. For an AgentMachine under deletion, an owner that is gone counts as
-    /// none.
-    async fn machine_of(&self, agent_machine: &Object) -> Result<Option<Object>> {
-        let Some(owner) = owner_machine(agent_machine) else {
-            return Ok(None);
-        };
-        if self.is_legacy() && !owner.api_version.ends_with("/v1beta1") {
-            return Ok(None);
-        }
-        match self.machines.fetch(owner.name).await? {
-            Some(machine) => Ok(Some(machine)),
-            None if agent_machine.is_deleting() => Ok(None),
-            None => bail!("owner Machine {} not found", owner.name),
+    /// The owner Machine, if this generation accepts its version.
+    fn accepted_owner<'a>(&self, agent_machine: &'a Object) -> Option<Owner<'a>> {
+        let owner = owner_machine(agent_machine)?;
+        (!self.is_legacy() || owner.api_version.ends_with("/v1beta1")).then_some(owner)
+    }
+
+    /// Writes the conditions of an AgentMachine that no Machine owns.
+    async fn write_unowned(&self, agent_machine: Object) -> Result<()> {
+        match agent_machine.text("/status/agentRef/name").to_owned() {
+            name if name.is_empty() => self.write_unreserved(agent_machine, None).await.map(drop),
+            name => {
+                self.follow_agent(agent_machine, &name, &Bootstrap::default())
+                    .await
+            }
         }
     }
 
-    async fn deletion_hook(&self, mut agent_machine: Object, machine: &Object) -> Result<Next> {
-        let mut machine = machine.clone();
-        if machine.annotation(HOOK).is_none() && !machine.is_deleting() {
-            machine = self
-                .machines
-                .patch(&machine, json!({"metadata": {"annotations": {HOOK: ""}}}))
-                .await?;
-            self.ensure_token_secret(machine.text("/spec/bootstrap/dataSecretName"))
-                .await?;
+    async fn ensure_hook(&self, machine: Object) -> Result<Object> {
+        if machine.annotation(HOOK).is_some() || machine.is_deleting() {
+            return Ok(machine);
         }
+        self.machines
+            .patch(&machine, json!({"metadata": {"annotations": {HOOK: ""}}}))
+            .await
+    }
+
+    /// Adds the finalizer, unless the AgentMachine is being deleted, and the backup label if `backup` is set.
+    async fn ensure_marks(&self, agent_machine: Object, backup: bool) -> Result<Object> {
+        let mut metadata = Map::new();
         if !agent_machine.is_deleting() && !agent_machine.has_finalizer(FINALIZER) {
             let mut finalizers = agent_machine
                 .metadata
@@ -93,31 +115,25 @@ impl Play {
                 .clone()
                 .unwrap_or_default();
             finalizers.push(FINALIZER.to_owned());
-            let metadata = json!({"finalizers": finalizers, "labels": {BACKUP_LABEL: "true"}});
-            agent_machine = self
-                .agent_machines
-                .patch(&agent_machine, json!({"metadata": metadata}))
-                .await?;
+            metadata.insert("finalizers".to_owned(), json!(finalizers));
         }
-        match hook::state(self.cluster.generation, &machine) {
-            HookState::NotReached => Ok(Next::Go(agent_machine)),
-            HookState::Passed => {
-                self.drop_finalizer(&agent_machine).await?;
-                Ok(Next::Stop(None))
-            }
-            HookState::Waiting => self.let_go(&agent_machine, &machine).await.map(Next::Stop),
+        if backup && agent_machine.label(BACKUP_LABEL).is_none() {
+            metadata.insert("labels".to_owned(), json!({BACKUP_LABEL: "true"}));
         }
+        if metadata.is_empty() {
+            return Ok(agent_machine);
+        }
+        self.agent_machines
+            .patch(&agent_machine, json!({"metadata": metadata}))
+            .await
     }
 
     /// Unbinds the AgentMachine's Agent, even if another AgentMachine has claimed it. Releases the hook when the host
     /// is free.
     async fn let_go(&self, agent_machine: &Object, machine: &Object) -> Result<Option<Duration>> {
-        let name = agent_machine.text("/status/agentRef/name");
-        let paused = agent_machine.annotation(PAUSED).is_some() && agent_machine.is_deleting();
-        let agent = match name {
+        let agent = match agent_machine.text("/status/agentRef/name") {
             "" => None,
-            _ if paused => None,
-            _ => self.agents.fetch(name).await?,
+            name => self.agents.fetch(name).await?,
         };
         if let Some(agent) = agent {
             let agent = if claim::is_claimed(&agent) {
@@ -134,26 +150,24 @@ impl Play {
                 return Ok(Some(self.hook_poll));
             }
         }
+        self.release(agent_machine, machine).await?;
+        Ok(None)
+    }
+
+    /// Removes the hook, then the finalizer.
+    async fn release(&self, agent_machine: &Object, machine: &Object) -> Result<()> {
         if machine.annotation(HOOK).is_some() {
             self.machines
                 .patch(machine, json!({"metadata": {"annotations": {HOOK: null}}}))
                 .await?;
         }
-        self.drop_finalizer(agent_machine).await?;
-        Ok(None)
+        self.drop_finalizer(agent_machine).await
     }
 
-    async fn reserve(&self, agent_machine: Object, bootstrap: &str) -> Result<()> {
+    async fn reserve(&self, agent_machine: Object, bootstrap: &Bootstrap) -> Result<()> {
         let name = agent_machine.text("/status/agentRef/name").to_owned();
         if !name.is_empty() {
-            let agent = self.agents.fetch(&name).await?;
-            let agent = agent.with_context(|| {
-                format!(
-                    "Agent {name} of AgentMachine {} not found",
-                    agent_machine.name()
-                )
-            });
-            return self.follow_agent(agent_machine, agent?).await;
+            return self.follow_agent(agent_machine, &name, bootstrap).await;
         }
         if self.is_legacy() && agent_machine.at("/status/conditions").is_none() {
             // If its status does not fit the CRD, the legacy provider always stops here.
@@ -166,7 +180,7 @@ impl Play {
         self.search(agent_machine, bootstrap).await
     }
 
-    async fn search(&self, agent_machine: Object, bootstrap: &str) -> Result<()> {
+    async fn search(&self, agent_machine: Object, bootstrap: &Bootstrap) -> Result<()> {
         let found = match self.find_agent(&agent_machine, bootstrap).await {
             Ok(found) => found,
             Err(error) => {
@@ -192,23 +206,49 @@ impl Play {
             tokio::time::sleep(self.claim_step).await;
         }
         let agent_machine = self.record_agent(agent_machine, &agent).await?;
-        self.follow_agent(agent_machine, agent).await
+        self.follow_agent(agent_machine, agent.name(), bootstrap)
+            .await
     }
 
-    /// Copies the Agent's conditions, restores a lost label, and finally sets `status.ready`.
-    async fn follow_agent(&self, agent_machine: Object, agent: Object) -> Result<()> {
-        let agent = if agent.label(super::AGENT_MACHINE_REF).is_none() {
+    /// The reserved Agent as it is now, with this AgentMachine's label and the values of `bootstrap`. A label of another
+    /// AgentMachine is overwritten.
+    async fn reserved_agent(
+        &self,
+        agent_machine: &Object,
+        name: &str,
+        bootstrap: &Bootstrap,
+    ) -> Result<Object> {
+        let agent = self.agents.fetch(name).await?;
+        let mut agent = agent.with_context(|| {
+            format!(
+                "Agent {name} of AgentMachine {} not found",
+                agent_machine.name()
+            )
+        })?;
+        if !bootstrap.is_in(&agent) {
+            agent = self.agents.replace(&bootstrap.written_to(&agent)).await?;
+        }
+        if agent.label(AGENT_MACHINE_REF) != Some(agent_machine.name()) {
             tracing::debug!(
-                agent = agent.name(),
+                agent = name,
                 agent_machine = agent_machine.name(),
-                "label put back"
+                "label written"
             );
-            self.agents
-                .replace(&claim::relabelled(&agent, agent_machine.name()))
-                .await?
-        } else {
-            agent
-        };
+            let label = json!({AGENT_MACHINE_REF: agent_machine.name()});
+            let patch = json!({"metadata": {"labels": label}});
+            agent = self.agents.merge(name, patch).await?;
+        }
+        Ok(agent)
+    }
+
+    /// Copies the Agent's conditions, and finally sets `status.ready`.
+    async fn follow_agent(
+        &self,
+        agent_machine: Object,
+        name: &str,
+        bootstrap: &Bootstrap,
+    ) -> Result<()> {
+        let agent = self.reserved_agent(&agent_machine, name, bootstrap).await?;
         let wanted = conditions::reserved(self.cluster.generation, &agent);
         let ready = conditions::are_ready(&wanted);
         if self.is_legacy() {
@@ -263,12 +303,14 @@ impl Play {
         } else {
             Shape::Metav1
         };
-        condition::render(
+        let list = condition::render(
             wanted,
             agent_machine.at("/status/conditions"),
             shape,
             nature::now(),
-        )
+        );
+        let generation = agent_machine.metadata.generation;
+        conditions::arranged(list, generation.filter(|_| !self.is_legacy()))
     }
 
     /// Writes a part of the status. If the CRD refuses it, it is lost without a retry, as in the real provider.
@@ -286,6 +328,8 @@ impl Play {
         }
     }
 
+    /// Removes the finalizer in whatever version the AgentMachine is: a conflict would come too late for a retry, because
+    /// the current generation does nothing after the hook has passed.
     async fn drop_finalizer(&self, agent_machine: &Object) -> Result<()> {
         if !agent_machine.has_finalizer(FINALIZER) {
             return Ok(());
@@ -298,7 +342,10 @@ impl Play {
         left.retain(|finalizer| finalizer != FINALIZER);
         let gone = self
             .agent_machines
-            .patch(agent_machine, json!({"metadata": {"finalizers": left}}))
+            .merge(
+                agent_machine.name(),
+                json!({"metadata": {"finalizers": left}}),
+            )
             .await;
         match gone {
             Err(error) if refusal::status(&error).is_some_and(|status| status.code == 404) => {
@@ -308,8 +355,9 @@ impl Play {
         }
     }
 
+    /// Creates the Secret with the ignition token, once for each bootstrap Secret.
     async fn ensure_token_secret(&self, bootstrap: &str) -> Result<()> {
-        if bootstrap.is_empty() {
+        if bootstrap.is_empty() || self.tokens().contains(bootstrap) {
             return Ok(());
         }
         let labels = [
@@ -318,7 +366,7 @@ impl Play {
         ];
         let secret = Secret {
             metadata: ObjectMeta {
-                name: Some(claim::token_secret(bootstrap)),
+                name: Some(token_secret(bootstrap)),
                 labels: Some(
                     labels
                         .map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -330,9 +378,15 @@ impl Play {
             ..Secret::default()
         };
         match self.secrets.create(&PostParams::default(), &secret).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-            Err(error) => Err(error.into()),
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => return Err(error.into()),
         }
+        self.tokens().insert(bootstrap.to_owned());
+        Ok(())
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,9 @@
 //! Which Agent an AgentMachine gets: the first valid one that its selector fits.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
 
 use anyhow::Result;
 use kube::core::DynamicObject;
@@ -35,6 +38,8 @@ pub fn candidates(
     seed: Option<u64>,
     uid: &str,
 ) -> Result<Vec<Object>> {
+    // A malformed selector is an error even without any Agent.
+    selector::fits(wanted, &BTreeMap::new())?;
     let mut found = Vec::new();
     for agent in agents {
         let free = agent.label(AGENT_MACHINE_REF).is_none();
@@ -130,5 +135,7 @@ mod tests {
             "no seed changes the order"
         );
         assert_eq!(names(Some(3)), names(Some(3)));
+        let malformed = json!({"matchExpressions": [{"key": "pool", "operator": "Near"}]});
+        assert!(candidates(Vec::new(), Some(&malformed), None, "uid").is_err());
     }
 }
