@@ -29,7 +29,7 @@ pub struct Known {
 }
 
 /// All known failures.
-pub const ALL: &[Known] = &[UNFENCED, NO_WAY_BACK, LOOKS_LOST, FORGETS];
+pub const ALL: &[Known] = &[UNFENCED, NO_WAY_BACK, LOOKS_LOST, LATE_STATUS, FORGETS];
 
 /// This is no defect of the operator: it cannot act faster than the API server.
 const UNFENCED: Known = Known {
@@ -69,6 +69,18 @@ const LOOKS_LOST: Known = Known {
     reason: "to a wall clock that is ahead a new VsphereAgent looks like one whose status was lost: its identity is recorded \
              although the InfraEnv is gone, no VM is made, and it begins anew with the next InfraEnv",
     example: "infra_env_replaced@1 upload:demo/w#1=clock_jumps_10m",
+};
+
+/// As [`LOOKS_LOST`]: here the first write of the status is late.
+const LATE_STATUS: Known = Known {
+    workload: "infra_env_replaced",
+    only_at: &[EffectKind::RecordObservation],
+    faults: &[Fault::Refused, Fault::ApiServerDown5m],
+    oracle: Oracle::SameFinalState,
+    begins: "at ",
+    reason: "a new VsphereAgent whose first status is late looks like one whose status was lost: its identity is recorded \
+             although the InfraEnv is gone, no VM is made, and it begins anew with the next InfraEnv",
+    example: "infra_env_replaced@1 record_observation:demo/w-9e377-d624d#1=refused",
 };
 
 /// Both states are correct, and the operator asks a person in both.
