@@ -12,7 +12,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use agent_forge_crds::pool::{RefusedCredentials, VsphereAgentPool};
-use jiff::{SignedDuration, Timestamp};
+use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit};
 
 use super::login::{Account, Digest, Login, of_version};
 use crate::ports::{clock::Clock, cluster::SecretVersion};
@@ -29,26 +29,34 @@ const REMEMBERED: Duration = Duration::from_secs(3600);
 pub struct Moment {
     /// For this process alone.
     pub monotonic: Duration,
-    /// For users and other processes; whole seconds, as in a status.
+    /// For users and other processes.
     pub wall: Timestamp,
 }
 
 impl Moment {
     /// Now.
     pub fn now(clock: &dyn Clock) -> Self {
-        let wall = clock.wall();
         Self {
             monotonic: clock.monotonic(),
-            wall: Timestamp::from_second(wall.as_second()).unwrap_or(wall),
+            wall: clock.wall(),
         }
     }
 
-    /// That moment of the monotonic clock, on the wall clock. In whole seconds, and not too early.
+    /// The wall clock in whole seconds, as in a status.
+    fn second(self) -> Timestamp {
+        Timestamp::from_second(self.wall.as_second()).unwrap_or(self.wall)
+    }
+
+    /// That moment of the monotonic clock, on the wall clock. In whole seconds, and not too early. It is the same whenever it
+    /// is asked: only the sum is rounded. Otherwise a status with that time would change from pass to pass.
     fn wall_of(self, monotonic: Duration) -> Timestamp {
-        let ahead = monotonic.saturating_sub(self.monotonic);
-        let seconds = ahead.as_secs() + u64::from(ahead.subsec_nanos() > 0);
-        let ahead = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
-        self.wall.checked_add(ahead).unwrap_or(Timestamp::MAX)
+        let ahead = SignedDuration::try_from(monotonic.saturating_sub(self.monotonic));
+        let exact = ahead.ok().and_then(|a| self.wall.checked_add(a).ok());
+        let up = TimestampRound::new()
+            .smallest(Unit::Second)
+            .mode(RoundMode::Ceil);
+        let rounded = exact.and_then(|t| t.round(up).ok());
+        rounded.unwrap_or(Timestamp::MAX)
     }
 }
 
@@ -141,7 +149,7 @@ impl Refusals {
         let again = own.map(|until| now.wall_of(until));
         let others_first = self.below(login, 1, now);
         Rest::Refused {
-            again: again.max(others_first).unwrap_or(now.wall),
+            again: again.max(others_first).unwrap_or(now.second()),
             others: self.below(login, MOST, now),
         }
     }
@@ -175,7 +183,7 @@ impl Refusals {
             login.account.clone(),
             login.digest,
             door,
-            now.wall,
+            now.second(),
             LOCKOUT,
             now,
         );
@@ -237,7 +245,7 @@ impl Refusals {
         let Some(at) = record.refused_at.as_ref().map(|t| t.0) else {
             return;
         };
-        let left = rest_left(at, now.wall);
+        let left = rest_left(at, now.second());
         let known = |r: &Refusal| r.digest == digest && r.at >= at;
         if let Some(left) = left.filter(|_| !self.refused.iter().any(known)) {
             self.note(account.clone(), digest, Door::Session, at, left, now);

@@ -44,6 +44,29 @@ fn again(refusals: &Refusals, login: &Login, second: u64) -> Option<Timestamp> {
     }
 }
 
+/// A status shows that time. It would be written in each pass if the time moved.
+#[test]
+fn the_next_try_has_one_time_whenever_it_is_asked() {
+    let millis = |n: u64| Moment {
+        monotonic: Duration::from_millis(n),
+        wall: testing::at(0) + SignedDuration::from_millis(n.cast_signed() + 400),
+    };
+    let mut refusals = Refusals::default();
+    refusals.refused(&login("a"), Door::Session, millis(0));
+    for n in (0..600_000).step_by(37) {
+        let told = refusals.may_try(&login("a"), Door::Session, millis(n));
+        let again = testing::at(601);
+        assert_eq!(
+            told,
+            Err(Rest::Refused {
+                again,
+                others: None
+            }),
+            "{n} ms"
+        );
+    }
+}
+
 #[test]
 fn however_many_secrets_there_are_two_refusals_in_ten_minutes_are_all() {
     let mut refusals = Refusals::default();
