@@ -36,6 +36,8 @@ use crate::{
 
 /// The name that Cluster API uses for the hosted cluster.
 const CLUSTER: &str = "demo-x7k2p";
+/// The AgentMachineTemplate of the NodePool.
+const TEMPLATE: &str = "demo-worker-template";
 /// API group of HyperShift.
 const HYPERSHIFT: &str = "hypershift.openshift.io";
 
@@ -154,7 +156,6 @@ fn control_planes() -> Value {
 fn objects(world: &World) -> Result<Vec<Value>> {
     let namespace = &world.cluster.control_plane_namespace;
     let kubeconfig = fs::read_to_string(world.lab.kubeconfig_admin_path())?;
-    let selector = format!("{CLUSTER}-{POOL}");
     let annotations = json!({
         "hypershift.openshift.io/nodePool": format!("{}/{POOL}", world.cluster.namespace),
         "hypershift.openshift.io/release-version": "4.19.0",
@@ -169,27 +170,9 @@ fn objects(world: &World) -> Result<Vec<Value>> {
     cluster["spec"] = json!({
         "controlPlaneEndpoint": {"host": "127.0.0.1", "port": 6443}, "controlPlaneRef": control_plane,
     });
-    let template = format!("{POOL}-template");
     let mut deployment = core("MachineDeployment", POOL);
-    let labels = json!({&selector: &selector, "cluster.x-k8s.io/cluster-name": CLUSTER});
     deployment["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": CLUSTER});
-    deployment["spec"] = json!({
-        "clusterName": CLUSTER,
-        "replicas": 0,
-        "selector": {"matchLabels": labels},
-        "rollout": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}},
-        "template": {
-            "metadata": {"labels": labels, "annotations": annotations},
-            "spec": {
-                "clusterName": CLUSTER,
-                "version": "v1.36.3",
-                "bootstrap": {"dataSecretName": "user-data-demo-1"},
-                "infrastructureRef": {
-                    "apiGroup": kinds::PROVIDER_GROUP, "kind": "AgentMachineTemplate", "name": template,
-                },
-            },
-        },
-    });
+    deployment["spec"] = deployment_spec(&annotations);
     Ok(vec![
         json!({
             "apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
@@ -207,11 +190,35 @@ fn objects(world: &World) -> Result<Vec<Value>> {
         cluster,
         json!({
             "apiVersion": format!("{}/v1beta1", kinds::PROVIDER_GROUP), "kind": "AgentMachineTemplate",
-            "metadata": {"name": template, "namespace": namespace, "annotations": annotations},
+            "metadata": {"name": TEMPLATE, "namespace": namespace, "annotations": annotations},
             "spec": {"template": {"spec": {"agentLabelSelector": fits_pool()}}},
         }),
         deployment,
     ])
+}
+
+/// The spec of the MachineDeployment: one Machine more than the replicas, and none unavailable.
+fn deployment_spec(annotations: &Value) -> Value {
+    let selector = format!("{CLUSTER}-{POOL}");
+    let labels = json!({&selector: &selector, "cluster.x-k8s.io/cluster-name": CLUSTER});
+    let surge = json!({"maxSurge": 1, "maxUnavailable": 0});
+    json!({
+        "clusterName": CLUSTER,
+        "replicas": 0,
+        "selector": {"matchLabels": labels},
+        "rollout": {"strategy": {"type": "RollingUpdate", "rollingUpdate": surge}},
+        "template": {
+            "metadata": {"labels": labels, "annotations": annotations},
+            "spec": {
+                "clusterName": CLUSTER,
+                "version": "v1.36.3",
+                "bootstrap": {"dataSecretName": "user-data-demo-1"},
+                "infrastructureRef": {
+                    "apiGroup": kinds::PROVIDER_GROUP, "kind": "AgentMachineTemplate", "name": TEMPLATE,
+                },
+            },
+        },
+    })
 }
 
 /// Makes a ready Node for each installed host, as its kubelet does.
