@@ -14,6 +14,7 @@ mod custody;
 mod demo;
 mod guards;
 mod hardware;
+mod holds;
 mod lifecycle;
 mod logs;
 #[allow(dead_code, reason = "both lanes share it")]
