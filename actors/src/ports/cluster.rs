@@ -132,7 +132,7 @@ pub enum ClusterErrorKind {
     /// The reply does not decode.
     Undecodable,
     /// The effect gate refused the call.
-    Held(Hold),
+    Held(Box<Hold>),
 }
 
 /// A failed Kubernetes call.

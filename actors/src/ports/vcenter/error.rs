@@ -183,7 +183,7 @@ pub enum VcErrorKind {
     /// The reply does not decode.
     Undecodable,
     /// The effect gate held the call back.
-    Held(Hold),
+    Held(Box<Hold>),
 }
 
 /// A failed vCenter call.
@@ -330,11 +330,11 @@ mod tests {
 
     use super::*;
 
-    fn held(reason: Reason) -> Hold {
-        Hold {
+    fn held(reason: Reason) -> Box<Hold> {
+        Box::new(Hold {
             reason,
             ..Hold::lease("test")
-        }
+        })
     }
 
     /// The kind after this one, in an order that contains each kind once.
