@@ -106,6 +106,7 @@ cases! {
     BareMetalToo [] "lookalike_agents" => ForeignAndServingUntouched;
     RivalsIgnored [] "rival_agent" => ForeignAndServingUntouched;
     NoGuards [] "infra_env_with_cluster_ref" => ForeignAndServingUntouched;
+    PauseIgnored [] "one_machine" + "pin_selector=paused_5m" => PausesHold;
 }
 
 /// The rows without a mutant, and why.
