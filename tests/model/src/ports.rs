@@ -653,6 +653,7 @@ impl Inventory for Ports {
                     marker: v.marker.clone()?,
                     power: v.power,
                     has_boot_order: !v.boot_order.is_empty(),
+                    marks: v.marks,
                 })
             };
             let marked = w.vms.iter().filter_map(marked).collect();

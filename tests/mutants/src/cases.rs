@@ -112,6 +112,7 @@ cases! {
     NoBackoff [] "one_machine" + "record_identity=api_server_down_5m" => FewExtraCalls;
     FirstDeathEnds [] "one_machine" + "upload=actor_killed" => ProcessKeepsRunning;
     ActorsStay [] "one_machine" => NoExtraActorsOrTasks;
+    PauseIgnored [] "one_machine" + "pin_selector=paused_5m" => PausesHold;
 }
 
 /// The rows without a mutant, and why.

@@ -16,7 +16,10 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_actors::ports::effect::{Effect, EffectKind, Gate, Hold, Settled};
+use agent_forge_actors::{
+    domain::names::ObjectKey,
+    ports::effect::{Effect, EffectKind, Gate, Hold, Nature, Settled, Subject},
+};
 use async_trait::async_trait;
 use tokio::{sync::mpsc, time::Instant};
 
@@ -106,6 +109,31 @@ pub struct Outage {
     pub until: Duration,
 }
 
+/// How long the operator may take to see a pause.
+const PAUSE_IS_SEEN: Duration = Duration::from_secs(5);
+
+/// Pools that a person has paused.
+struct Paused {
+    pools: Vec<ObjectKey>,
+    /// From when on the operator knows it.
+    from: Instant,
+    until: Instant,
+}
+
+impl Paused {
+    fn holds(&self, effect: &Effect) -> bool {
+        let pool = match &effect.subject {
+            Subject::Pool(pool) => Some(pool),
+            Subject::Vm { pool, .. } => pool.as_ref(),
+            Subject::Server(_) | Subject::Object(_) => None,
+        };
+        let now = Instant::now();
+        matches!(effect.kind.nature(), Nature::Cluster | Nature::Vcenter)
+            && pool.is_some_and(|pool| self.pools.contains(pool))
+            && (self.from..self.until).contains(&now)
+    }
+}
+
 #[derive(Default)]
 struct State {
     counts: BTreeMap<(EffectKind, String), u32>,
@@ -127,6 +155,7 @@ struct State {
     disk_full: Option<Instant>,
     outages: Vec<Outage>,
     slow_until: Option<Instant>,
+    paused: Option<Paused>,
     lag_until: Option<Instant>,
     last_fault: Duration,
     jump: Duration,
@@ -374,6 +403,7 @@ impl Director {
             noted.fault = Some(fault);
         }
         let fault = noted.fault;
+        let paused = state.paused.as_ref().is_some_and(|p| p.holds(effect));
         state.on_their_way.push_back(noted);
         let two = point.effect != EffectKind::Lease && state.comes_back(life.number);
         drop(state);
@@ -382,6 +412,9 @@ impl Director {
                 "process {} does {point}, and another process has acted since it last did",
                 life.number
             )));
+        }
+        if paused {
+            self.violated(Oracle::PausesHold.broken(format!("{point} while its pool is paused")));
         }
         let what = fault.map(|f| format!(" <- {} {}", f.code(), f.text()));
         let coded = format!(
@@ -487,6 +520,16 @@ impl Director {
     #[must_use]
     pub fn disks_are_full(&self) -> bool {
         self.state().disk_full.is_some_and(|u| Instant::now() < u)
+    }
+
+    /// Notes that a person pauses these pools for a while.
+    pub fn pause(&self, pools: Vec<ObjectKey>, lasting: Duration) {
+        let now = Instant::now();
+        self.state().paused = Some(Paused {
+            pools,
+            from: now + PAUSE_IS_SEEN,
+            until: now + lasting,
+        });
     }
 
     /// Makes every answer slow for a while.

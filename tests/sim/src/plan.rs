@@ -84,6 +84,7 @@ faults! {
     DatastoreFull2m "g16" "datastore_full_2m" "the datastore takes no more bytes for 2 min";
     ForeignEdit "g17" "foreign_edit" "somebody edits labels and annotations of our objects, and takes their owners off";
     FinalizersRemoved "g17f" "finalizers_removed" "somebody takes all finalizers off our objects";
+    Paused5m "g18" "paused_5m" "a person pauses all pools for 5 min";
 }
 
 impl fmt::Display for Fault {
@@ -167,7 +168,8 @@ impl Fault {
             | Self::SecretWrong2m
             | Self::SecretMissing2m
             | Self::ForeignEdit
-            | Self::FinalizersRemoved => FaultClass::World,
+            | Self::FinalizersRemoved
+            | Self::Paused5m => FaultClass::World,
         }
     }
 
@@ -188,11 +190,13 @@ impl Fault {
     }
 
     /// The faults that random schedules combine. A restored vCenter is not one of them: only a person corrects its
-    /// inventory, and that person does not expect another fault (docs/explanation/reliability.md).
+    /// inventory, and that person does not expect another fault (docs/explanation/reliability.md). A pause is none
+    /// either: another fault may keep the operator from seeing it.
     #[must_use]
     pub fn combined() -> Vec<Self> {
         let all = Self::ALL.iter().copied();
-        all.filter(|f| *f != Self::VcenterRestored).collect()
+        all.filter(|f| ![Self::VcenterRestored, Self::Paused5m].contains(f))
+            .collect()
     }
 
     /// How long the cause of the fault lasts at most effects.
@@ -208,7 +212,7 @@ impl Fault {
             | Self::AnswersSlow1m
             | Self::LeaseTaken => 60,
             Self::SecretWrong2m | Self::SecretMissing2m | Self::DatastoreFull2m => 120,
-            Self::ApiServerDown5m | Self::VcenterDown5m => 300,
+            Self::ApiServerDown5m | Self::VcenterDown5m | Self::Paused5m => 300,
             Self::VcenterDown2h => 7200,
             Self::VcenterRestored => 1560,
             Self::ClockJumps10m => 600,
