@@ -108,7 +108,7 @@ impl Known {
     fn is_of(&self, plan: &Plan) -> bool {
         plan.workload == self.workload
             && plan.faults.iter().any(|(point, fault)| {
-                let there = self.only_at.is_empty() || self.only_at.contains(&point.effect);
+                let there = self.only_at.is_empty() || self.only_at.iter().any(|e| point.is(*e));
                 there && self.faults.contains(fault)
             })
     }
