@@ -107,6 +107,7 @@ cases! {
     BareMetalToo [] "lookalike_agents" => ForeignAndServingUntouched;
     RivalsIgnored [] "rival_agent" => ForeignAndServingUntouched;
     NoGuards [] "infra_env_with_cluster_ref" => ForeignAndServingUntouched;
+    AnyVersion [] "one_machine" + "delete_agent=object_touched" => ForeignAndServingUntouched;
 }
 
 /// The rows without a mutant, and why.

@@ -75,12 +75,12 @@ fn claim(api: &ApiServer, kind: &Kind, name: &Name, found: &Value) -> bool {
     claimed.is_ok()
 }
 
-/// Somebody switches the VM on, or off if it is on.
+/// Somebody switches the VM on, or off if it is on. A suspended VM stays: its workload decides how it goes on.
 pub(crate) fn vm(vcenter: &VCenter, fault: Fault, vm: &Ref) {
-    if fault != Fault::VmSwitched {
+    let state = vcenter.read(|i| i.vms.get(&vm.id).map(|vm| (vm.on, vm.suspended)));
+    let Some((runs, false)) = state.filter(|_| fault == Fault::VmSwitched) else {
         return;
-    }
-    let runs = vcenter.read(|i| i.vms.get(&vm.id).is_some_and(|vm| vm.on));
+    };
     let work = if runs {
         Work::PowerOff(vm.clone())
     } else {

@@ -105,3 +105,65 @@ pub fn choose(all: &[Plan], seed: &str, most: usize) -> Vec<Plan> {
     let chosen: BTreeSet<&Plan> = drawn.into_iter().collect();
     all.iter().filter(|p| chosen.contains(p)).cloned().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a run of that plan did only because of its fault.
+    fn single(plan: &str, recovery: &[&str]) -> Verdict {
+        let point = |text: &&str| text.parse().expect("point");
+        Verdict {
+            plan: plan.parse().expect("plan"),
+            failures: Vec::new(),
+            hit: 1,
+            hash: 0,
+            recovery: recovery.iter().map(point).collect(),
+            trace: Vec::new(),
+        }
+    }
+
+    fn singles() -> [Verdict; 3] {
+        [
+            single(
+                "one_machine@1 create:demo/a#1=reply_lost",
+                &["find_vm:u#1", "destroy:demo/a#2"],
+            ),
+            single(
+                "one_machine@1 create:demo/a#1=request_lost",
+                &["find_vm:u#1"],
+            ),
+            single(
+                "one_machine@1 create:demo/a#1=vcenter_restored",
+                &["destroy:demo/a#3"],
+            ),
+        ]
+    }
+
+    #[test]
+    fn each_point_of_recovery_meets_each_fault_once() {
+        let all = plans(&singles(), "0");
+        let seconds: BTreeSet<_> = all.iter().map(|p| p.faults[1].clone()).collect();
+        assert_eq!(seconds.len(), all.len(), "one first fault for each point");
+        let at = |text: &str| {
+            let points = all.iter().map(|p| p.faults[1].0.to_string());
+            points.filter(|p| p == text).count()
+        };
+        // `refused`, `server_error`, `permission_denied`, `request_lost` and `answer_slow_15s`.
+        assert_eq!(at("find_vm:u#1"), 5);
+        assert!(at("destroy:demo/a#2") > 20);
+        assert_eq!(at("destroy:demo/a#3"), 0, "a person corrects that");
+        let firsts = (0..20).map(|seed| plans(&singles(), &seed.to_string()));
+        let firsts = firsts.map(|all| all.iter().map(|p| p.faults[0].1).collect::<Vec<_>>());
+        assert!(firsts.collect::<BTreeSet<_>>().len() > 1, "seeds differ");
+    }
+
+    #[test]
+    fn the_sample_has_each_cell_once_and_no_more_than_asked_for() {
+        let all = plans(&singles(), "0");
+        // The read has one class of faults. The effect has all four.
+        assert_eq!(choose(&all, "0", 100).len(), 5);
+        assert_eq!(choose(&all, "0", 3).len(), 3);
+        assert_eq!(choose(&all, "1", 3), choose(&all, "1", 3));
+    }
+}

@@ -683,3 +683,28 @@ pub fn furnished(user: &str, password: &str) -> Inventory {
     i.serial = 100;
     i
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stale_answer_shows_the_power_of_that_moment() {
+        let mut inventory = furnished("u", "p");
+        let vm = inventory.vms.get_mut("vm-1").expect("vm-1");
+        let began = Instant::now();
+        tokio::time::advance(Duration::from_secs(10)).await;
+        vm.suspend();
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let then = |seconds| Some(began + Duration::from_secs(seconds));
+        assert_eq!(vm.power_at(then(5)), "poweredOn");
+        assert_eq!(vm.power_at(then(15)), "suspended");
+        let object = vm.object.clone();
+        let shown = |i: &Inventory| i.property(&object, "runtime.powerState").expect("property");
+        assert_eq!(shown(&inventory).expect("value")["_value"], "suspended");
+        inventory.shows = then(5);
+        assert_eq!(shown(&inventory).expect("value")["_value"], "poweredOn");
+    }
+}
