@@ -1,7 +1,7 @@
 //! What a point of a plan may be: an effect, or a live read.
 //!
 //! A live read is a request of the operator that changes nothing and whose answer decides something: a GET of one object,
-//! a list, a look at a VM or a file. Watches, long polls and the requests of placement are none: what they show is stale by
+//! a list, a look at a VM or a directory. Watches, long polls and the requests of placement are none: what they show is stale by
 //! design, and the operator decides nothing final from it. The list that a watch begins with looks like any other list, so
 //! it counts too.
 
@@ -60,8 +60,7 @@ reads! {
     ReadVm "VR1" "read_vm" "a VM, by the VsphereAgent in its mark, else by its reference";
     FindVm "VR2" "find_vm" "the VMs with a BIOS uuid";
     ListVms "VR3" "list_vms" "all VMs of the vCenter";
-    ReadFile "VR4" "read_file" "a file on a datastore, by its path";
-    SearchFiles "VR5" "search_files" "the files of a directory on a datastore";
+    SearchFiles "VR4" "search_files" "the files of a directory on a datastore";
 }
 
 impl Read {

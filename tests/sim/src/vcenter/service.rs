@@ -105,27 +105,24 @@ impl Asked {
     /// What the request reads live, with the keys of its points. A request may ask for several VMs.
     fn live_reads(&self, vcenter: &VCenter) -> Vec<(Read, String)> {
         let one = |read, key: String| vec![(read, key)];
-        let plain = |path: &str| path.replace("[", "").replace("] ", "/");
-        match self {
-            Self::Head { store, path, .. } => one(Read::ReadFile, format!("{store}/{path}")),
-            Self::Call(call) => match call.method.as_str() {
-                "FindAllByUuid" => one(Read::FindVm, text(call, "uuid")),
-                "SearchDatastore_Task" => {
-                    one(Read::SearchFiles, plain(&text(call, "datastorePath")))
-                }
-                "RetrievePropertiesEx" => vcenter.read(|i| {
-                    let objects = call.arguments["specSet"][0]["objectSet"].as_array();
-                    let objects = objects.into_iter().flatten();
-                    let objects = objects.filter_map(|o| Ref::read(&o["obj"]));
-                    let read = objects.filter_map(|o| match o.kind.as_str() {
-                        "VirtualMachine" => Some((Read::ReadVm, whose(i, &o))),
-                        "ContainerView" => Some((Read::ListVms, "all".to_owned())),
-                        _ => None,
-                    });
-                    read.collect()
-                }),
-                _ => Vec::new(),
-            },
+        let plain = |path: &str| path.replace('[', "").replace("] ", "/");
+        let Self::Call(call) = self else {
+            return Vec::new();
+        };
+        match call.method.as_str() {
+            "FindAllByUuid" => one(Read::FindVm, text(call, "uuid")),
+            "SearchDatastore_Task" => one(Read::SearchFiles, plain(&text(call, "datastorePath"))),
+            "RetrievePropertiesEx" => vcenter.read(|i| {
+                let objects = call.arguments["specSet"][0]["objectSet"].as_array();
+                let objects = objects.into_iter().flatten();
+                let objects = objects.filter_map(|o| Ref::read(&o["obj"]));
+                let read = objects.filter_map(|o| match o.kind.as_str() {
+                    "VirtualMachine" => Some((Read::ReadVm, whose(i, &o))),
+                    "ContainerView" => Some((Read::ListVms, "all".to_owned())),
+                    _ => None,
+                });
+                read.collect()
+            }),
             _ => Vec::new(),
         }
     }
@@ -318,7 +315,7 @@ fn refused(asked: &Asked) -> Reply {
             session: None,
             body: json!({"error_type": "INTERNAL_SERVER_ERROR", "messages": [{"default_message": "refused on request"}]}),
         },
-        Asked::Put { .. } | Asked::Head { .. } => Reply::status(500),
+        Asked::Put { .. } => Reply::status(500),
         _ => VcFault::new("SystemError", json!({"reason": "refused on request"})).into(),
     }
 }
@@ -331,7 +328,7 @@ fn not_allowed(asked: &Asked) -> Reply {
             session: None,
             body: json!({"error_type": "UNAUTHORIZED", "messages": [{"default_message": "not allowed on request"}]}),
         },
-        Asked::Put { .. } | Asked::Head { .. } => Reply::status(403),
+        Asked::Put { .. } => Reply::status(403),
         _ => {
             let object = json!({"_typeName": "ManagedObjectReference", "type": "Folder", "value": "group-v1"});
             let privilege = json!({"object": object, "privilegeId": "System.View"});
