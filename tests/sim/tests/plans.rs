@@ -20,7 +20,7 @@ use agent_forge_sim::{
     matrix::{self, Matrix},
     plan::{Fault, Plan},
     recovery,
-    run::{Outcome, SILENCE, Verdict, run, silence_after},
+    run::{LISTEN, Outcome, SILENCE, Verdict, run, silence_after},
     sample, workloads,
 };
 
@@ -28,8 +28,6 @@ use agent_forge_sim::{
 const SCHEDULES: usize = 150;
 /// Plans whose second fault hits recovery.
 const RECOVERIES: usize = 400;
-/// Silence after each run. The reference runs listen for an hour.
-const LISTEN: Duration = Duration::from_secs(900);
 
 fn worker() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_sim"))
