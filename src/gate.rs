@@ -1,16 +1,17 @@
 //! The effect gate in production. It traces and counts every effect.
 //!
-//! With leader election a second gate in front of it asks what holds an effect back (docs/explanation/reliability.md).
+//! A second gate in front of it asks what holds an effect back (docs/explanation/reliability.md).
 
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_actors::{
     ports::{
         clock::Clock,
+        cluster::View,
         effect::{Effect, EffectKind, Gate, Hold, Nature, Settled},
     },
     runtime::{
-        holds::{Facts, held},
+        holds::{self, Facts, LeaseFacts, held},
         lease::Leadership,
     },
 };
@@ -74,40 +75,52 @@ impl Gate for OpenGate {
     }
 }
 
+/// What the gate knows of the election.
+pub struct Election {
+    /// Whether this process leads.
+    pub standing: watch::Receiver<Leadership>,
+    /// The longest time that an admitted call takes.
+    ///
+    /// Assumption: the caller limits the call to it, counted from before it asked the gate ([`crate::deadline`]).
+    pub bound: Duration,
+}
+
 /// The gate that asks what holds an effect back ([`held`]), in front of another gate.
-///
-/// Assumption: the caller limits the call to `bound`, counted from before it asked this gate ([`crate::deadline`]).
 pub struct HoldGate {
     inner: Arc<dyn Gate>,
-    standing: watch::Receiver<Leadership>,
+    /// `None` without leader election.
+    election: Option<Election>,
+    view: Arc<dyn View>,
     clock: Arc<dyn Clock>,
-    bound: Duration,
 }
 
 impl HoldGate {
-    /// Asks for holds in front of `inner`. No admitted call takes longer than `bound`.
+    /// Asks for holds in front of `inner`. `view` shows what people have paused or forbidden.
     #[must_use]
     pub fn new(
         inner: Arc<dyn Gate>,
-        standing: watch::Receiver<Leadership>,
+        election: Option<Election>,
+        view: Arc<dyn View>,
         clock: Arc<dyn Clock>,
-        bound: Duration,
     ) -> Self {
         Self {
             inner,
-            standing,
+            election,
+            view,
             clock,
-            bound,
         }
     }
 
     fn ask(&self, effect: &Effect) -> Result<(), Hold> {
-        // Read the clock after the leadership: a renewal in between then only makes the answer stricter.
-        let leadership = self.standing.borrow().clone();
         let facts = Facts {
-            leadership,
-            now: self.clock.monotonic(),
-            bound: self.bound,
+            lease: self.election.as_ref().map(|election| LeaseFacts {
+                // Read the clock after the leadership: a renewal in between then only makes the answer stricter.
+                leadership: election.standing.borrow().clone(),
+                now: self.clock.monotonic(),
+                bound: election.bound,
+            }),
+            holds: holds::of(self.view.as_ref(), &effect.subject),
+            now: self.clock.wall(),
         };
         held(effect, &facts).map_or(Ok(()), Err)
     }

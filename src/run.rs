@@ -40,7 +40,7 @@ use crate::{
         writer::Writer,
     },
     debug,
-    gate::{HoldGate, OpenGate},
+    gate::{Election, HoldGate, OpenGate},
     health::Health,
     iso_source::{self, HttpIsoSource},
     lease::{LeaderElector, Leases},
@@ -60,7 +60,7 @@ const GRACE: Duration = Duration::from_secs(15);
 pub struct Borders {
     /// Clients of the API server.
     pub clients: Clients,
-    /// The gate that every mutating call passes. With leader election, the check of the Lease comes first.
+    /// The gate that every mutating call passes. The question for holds comes first.
     pub gate: Arc<dyn Gate>,
     /// How vCenters are reached.
     pub vsphere: vsphere::Options,
@@ -103,7 +103,7 @@ pub async fn between(
     let (clients, metrics) = (borders.clients.clone(), borders.metrics.clone());
     // Events that are recorded before this process leads do not pass the check of the Lease.
     let unfenced = borders.gate.clone();
-    let election = elect(&args, &mut borders)?;
+    let election = elect(&args, &mut borders, &caches)?;
     metrics.leads(false);
     metrics.barred(false);
     let events = standby::events(&clients, unfenced, borders.vsphere.call_timeout);
@@ -170,9 +170,13 @@ pub async fn between(
     result
 }
 
-/// Starts the leader election. With leader election, puts the question for holds in front of the gate. In any case,
-/// watches the predecessor's Lease.
-fn elect(args: &Args, borders: &mut Borders) -> anyhow::Result<LeaderElector> {
+/// Starts the leader election, and puts the question for holds in front of the gate. In any case, watches the
+/// predecessor's Lease.
+fn elect(
+    args: &Args,
+    borders: &mut Borders,
+    caches: &Arc<Caches>,
+) -> anyhow::Result<LeaderElector> {
     let timing = args.lease.timing().context("--leader-elect-*")?;
     let request = borders.clients.request.clone();
     let namespace = args.lease.leader_election_namespace.clone();
@@ -183,12 +187,16 @@ fn elect(args: &Args, borders: &mut Borders) -> anyhow::Result<LeaderElector> {
         None => format!("{host}_{}", uuid::Uuid::new_v4()),
     };
     let (standing, seen) = watch::channel(Leadership::Standby);
-    if args.lease.leader_elect {
+    let election = args.lease.leader_elect.then(|| {
         let bound = timing.call_bound().min(borders.vsphere.call_timeout);
         borders.vsphere.call_timeout = bound;
-        let (inner, clock) = (borders.gate.clone(), borders.clock.clone());
-        borders.gate = Arc::new(HoldGate::new(inner, seen, clock, bound));
-    }
+        Election {
+            standing: seen,
+            bound,
+        }
+    });
+    let (inner, clock) = (borders.gate.clone(), borders.clock.clone());
+    borders.gate = Arc::new(HoldGate::new(inner, election, caches.clone(), clock));
     let store = |namespace: &str, name| {
         let (gate, clock) = (borders.gate.clone(), borders.clock.clone());
         let within = timing.lease_call_bound();

@@ -215,6 +215,7 @@ pub fn machine(name: &str) -> MachineFacts {
         key: ObjectKey::new(CONTROL_PLANE, name),
         uid: format!("m-{name}"),
         deleting: false,
+        paused: false,
         api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
     }
 }
@@ -309,6 +310,7 @@ pub fn shown(child: &VsphereAgent, power: PowerState) -> VmObservation {
         instance_uuid: Some(format!("instance-{name}")),
         folder: Some(MoRef::new("Folder", "group-v1")),
         marker: Some(marker(child, 1)),
+        marks: crate::domain::holds::VmMarks::default(),
         annotation: String::new(),
         power,
         connection_state: "connected".to_owned(),
@@ -537,6 +539,8 @@ impl World {
             secrets_due: true,
             now,
             wall: at(AGE),
+            holds: Default::default(),
+            was_paused: false,
             index: Default::default(),
         }
     }

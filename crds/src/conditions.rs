@@ -13,7 +13,9 @@ mod words;
 
 pub use phase::Phase;
 pub use reason::Reason;
-pub use set::{ConditionStatus, ConditionUpdate, find_condition, is_true, set_condition};
+pub use set::{
+    ConditionStatus, ConditionUpdate, find_condition, is_true, remove_condition, set_condition,
+};
 
 /// On both kinds: everything that was requested exists, or the reason why not.
 pub const READY: &str = "Ready";
@@ -33,7 +35,13 @@ pub const ISO_READY: &str = "ISOReady";
 /// This operator writes it only when it finishes such an ejection.
 pub const ISO_EJECTED: &str = "ISOEjected";
 
-/// Condition types of a `VsphereAgentPool`, in the order in which they are first written.
+/// On both kinds, while it lasts: somebody has paused the object, or something that it belongs to. `False` if a value that
+/// should pause it means nothing.
+pub const PAUSED: &str = "Paused";
+/// On both kinds, while they stand: annotations forbid that VMs are removed, or switched on.
+pub const VETOED: &str = "Vetoed";
+
+/// Condition types that every `VsphereAgentPool` has, in the order in which they are first written.
 pub const POOL_CONDITIONS: [&str; 6] = [
     READY,
     AGENT_MACHINE_DEMAND_FOUND,

@@ -60,3 +60,13 @@ pub const FORCE_DELETE_ANNOTATION: &str = "agent-forge.containeroo.ch/force-dele
 /// Annotation on a Namespace or a Secret: the namespaces whose pools may use it, separated by commas; `*` means all.
 /// Objects in a pool's own namespace need no annotation.
 pub const ALLOW_POOLS_FROM_ANNOTATION: &str = "agent-forge.containeroo.ch/allow-pools-from";
+/// Annotation on a `VsphereAgentPool` or a `VsphereAgent`, set by a person: with `"true"` the operator changes nothing of it.
+/// On a pool it also covers the ISO and all VMs of the pool.
+pub const PAUSED_ANNOTATION: &str = "agent-forge.containeroo.ch/paused";
+/// Annotation on a `VsphereAgent`, set by a person: with `"true"` its VM and its Agent stay when the VsphereAgent is deleted.
+pub const SKIP_DELETE_ANNOTATION: &str = "agent-forge.containeroo.ch/skip-delete";
+/// Start of an annotation on a `VsphereAgent`, or on a pool for all its VMs. The name of a holder follows, and the value is a
+/// reason. While one stands, the VM is not removed.
+pub const DELETE_CHECK_PREFIX: &str = "delete.check.agent-forge.containeroo.ch/";
+/// As [`DELETE_CHECK_PREFIX`]: while one stands, the VM is not switched on.
+pub const POWER_ON_CHECK_PREFIX: &str = "poweron.check.agent-forge.containeroo.ch/";

@@ -4,7 +4,10 @@ use agent_forge_actors::{
     domain::{names::ObjectKey, upstream::MachineFacts},
     ports::cluster::{ClusterError, ClusterErrorKind, ClusterResult},
 };
-use agent_forge_crds::external::machine::{self, MachineVersion};
+use agent_forge_crds::external::{
+    agent_machine::PAUSED_ANNOTATION,
+    machine::{self, MachineVersion},
+};
 use kube::{Client, ResourceExt};
 
 /// What decisions need of a Machine.
@@ -13,6 +16,7 @@ pub fn facts<K: ResourceExt>(object: &K, version: MachineVersion) -> MachineFact
         key: ObjectKey::of(object),
         uid: object.uid().unwrap_or_default(),
         deleting: object.meta().deletion_timestamp.is_some(),
+        paused: object.annotations().contains_key(PAUSED_ANNOTATION),
         api_version: version.api_version(),
     }
 }

@@ -9,6 +9,7 @@ pub mod index;
 pub mod lease;
 pub mod live_agents;
 pub mod machines;
+pub mod pausables;
 pub mod refusals;
 pub mod scope;
 mod signed;

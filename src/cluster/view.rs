@@ -11,7 +11,7 @@ use agent_forge_actors::{
         names::ObjectKey,
         selector::Labels,
         tally::Tally,
-        upstream::MachineFacts,
+        upstream::{MachineFacts, Pausable, PausableKind},
     },
     ports::cluster::View,
 };
@@ -71,6 +71,8 @@ pub struct Caches {
     pub agents: Arc<Cache<Agent>>,
     /// InfraEnvs.
     pub infra_envs: Arc<Cache<InfraEnv>>,
+    /// Clusters, NodePools and HostedClusters.
+    pub pausables: [(PausableKind, Arc<Cache<Pausable>>); 3],
     /// What Namespaces allow pools of other namespaces.
     pub namespaces: Arc<Cache<NamespaceGrant>>,
     /// The namespaces that the caches cover.
@@ -99,6 +101,12 @@ impl Caches {
                 },
             )),
             infra_envs: Arc::new(Cache::of(&parts)),
+            pausables: [
+                PausableKind::Cluster,
+                PausableKind::NodePool,
+                PausableKind::HostedCluster,
+            ]
+            .map(|kind| (kind, Arc::new(Cache::of(&parts)))),
             namespaces: Arc::new(Cache::of(&[None])),
             scope: scope.clone(),
             cluster_id: RwLock::default(),
@@ -115,6 +123,7 @@ impl Caches {
             && self.machines.ready()
             && self.agents.ready()
             && self.infra_envs.ready()
+            && self.pausables.iter().all(|(_, cache)| cache.ready())
             && self.namespaces.ready()
             && !self.cluster_id().is_empty()
     }
@@ -129,6 +138,9 @@ impl Caches {
         self.machines.list_again(&parts);
         self.agents.list_again(&parts);
         self.infra_envs.list_again(&parts);
+        for (_, cache) in &self.pausables {
+            cache.list_again(&parts);
+        }
         self.namespaces.list_again(&[None]);
     }
 
@@ -205,8 +217,22 @@ impl View for Caches {
         self.agent_machines.all()
     }
 
+    fn agent_machine(&self, key: &ObjectKey) -> Option<Arc<AgentMachine>> {
+        self.agent_machines.get(key)
+    }
+
     fn machines(&self, namespace: &str) -> Vec<Arc<MachineFacts>> {
         self.machines.of_namespace(namespace)
+    }
+
+    fn machine(&self, key: &ObjectKey) -> Option<Arc<MachineFacts>> {
+        self.machines.get(key)
+    }
+
+    fn pausables(&self, kind: PausableKind, namespace: &str) -> Vec<Arc<Pausable>> {
+        let mut all = self.pausables.iter();
+        let found = all.find(|(k, _)| *k == kind);
+        found.map_or_else(Vec::new, |(_, cache)| cache.of_namespace(namespace))
     }
 
     fn agents(&self, namespace: &str) -> Vec<Arc<Agent>> {

@@ -34,18 +34,18 @@ use tokio::sync::oneshot;
 use super::{
     cache::{Cache, Feed},
     client::Clients,
-    grants, machines,
+    grants, machines, pausables,
     scope::{self, Part},
     trim,
     view::{Caches, NamespaceGrant},
 };
 
 /// Pause before a kind that is not served (a CRD that is not installed yet) is looked for again.
-const NOT_SERVED: Duration = Duration::from_secs(5);
+pub(super) const NOT_SERVED: Duration = Duration::from_secs(5);
 
 /// Objects in one page of a list. A page is held as text before it is parsed. kube's default of 500 would be 30 MB of
 /// Agents.
-const PAGE: u32 = 50;
+pub(super) const PAGE: u32 = 50;
 
 /// Runs all watches until the task is dropped. A message on `anew` makes all watches start again with a list. When the
 /// answer to it is sent, the caches count as incomplete until the new lists are complete.
@@ -119,6 +119,7 @@ async fn watch(client: &Client, part: &Part, caches: &Caches, tell: &impl Fn(Cha
             tell
         ),
         follow_machines(of, &caches.machines, tell),
+        join_all((caches.pausables.iter()).map(|(kind, c)| pausables::follow(of, *kind, c, tell))),
     );
 }
 
@@ -264,7 +265,7 @@ async fn follow<K>(
     }
 }
 
-fn report<K>(
+pub(super) fn report<K>(
     differences: Vec<super::cache::Difference<K>>,
     change: &impl Fn(ObjectKey, Seen<'_, K>, Seen<'_, K>) -> Option<Change>,
     tell: &impl Fn(Change),
@@ -360,7 +361,7 @@ fn namespace_change(
 }
 
 /// Whether the API server does not know the watched kind.
-fn is_not_served(error: &watcher::Error) -> bool {
+pub(super) fn is_not_served(error: &watcher::Error) -> bool {
     let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) =
         error
     else {
@@ -382,7 +383,7 @@ async fn next<K>(
     }
 }
 
-fn map<A, B>(event: watcher::Event<A>, f: impl FnOnce(A) -> B) -> watcher::Event<B> {
+pub(super) fn map<A, B>(event: watcher::Event<A>, f: impl FnOnce(A) -> B) -> watcher::Event<B> {
     match event {
         watcher::Event::Apply(o) => watcher::Event::Apply(f(o)),
         watcher::Event::Delete(o) => watcher::Event::Delete(f(o)),

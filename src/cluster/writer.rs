@@ -142,7 +142,7 @@ impl Writer {
         if let Err(hold) = self.gate.admit(effect).await {
             let message = effect.held_back(&hold);
             return Err(ClusterError {
-                kind: ClusterErrorKind::Held(hold),
+                kind: ClusterErrorKind::Held(Box::new(hold)),
                 operation,
                 subject,
                 message,

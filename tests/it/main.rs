@@ -12,6 +12,7 @@ mod custody;
 mod demo;
 mod guards;
 mod hardware;
+mod holds;
 mod lifecycle;
 mod logs;
 mod metrics;

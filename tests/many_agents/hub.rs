@@ -162,6 +162,7 @@ impl Hub {
                     key: ObjectKey::new(format!("cp{n}"), &name),
                     uid: format!("m-{name}"),
                     deleting: false,
+                    paused: false,
                     api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
                 });
                 if serves {

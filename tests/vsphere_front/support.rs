@@ -50,7 +50,7 @@ impl Recorder {
 impl Gate for Recorder {
     async fn admit(&self, effect: &Effect) -> Result<(), Hold> {
         if *self.held.lock().unwrap() == Some(effect.kind) {
-            return Err(Hold::Lease("the test says so".into()));
+            return Err(Hold::lease("the test says so"));
         }
         self.admitted.lock().unwrap().push(effect.kind);
         Ok(())

@@ -16,6 +16,7 @@ use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta:
 use kube::ResourceExt;
 
 use super::{
+    holds::{self, VmMarks},
     identity::{BiosUuid, BootSource, MacAddress, VmIdentity, lineup::Lineup},
     names::ObjectKey,
     trace::TraceId,
@@ -274,6 +275,18 @@ impl ManagedVm {
     #[must_use]
     pub fn vm(&self) -> Option<&VmStatus> {
         self.object.status.as_ref()?.vm.as_ref()
+    }
+
+    /// What an administrator of vCenter has marked the VM with, by the record.
+    #[must_use]
+    pub fn marks(&self) -> VmMarks {
+        self.vm().map(VmMarks::recorded).unwrap_or_default()
+    }
+
+    /// The VM stays when its VsphereAgent goes: a person or an administrator of vCenter has marked it so.
+    #[must_use]
+    pub fn skips_delete(&self) -> bool {
+        self.marks().skip_delete || holds::skips_delete(self.object.annotations())
     }
 
     /// Whether, by the record, its guest may be a node whose Agent is missing.

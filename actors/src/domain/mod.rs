@@ -5,6 +5,7 @@ pub mod address;
 pub mod failure;
 pub mod grants;
 pub mod hardware;
+pub mod holds;
 pub mod identity;
 pub mod index_keys;
 pub mod machine_state;

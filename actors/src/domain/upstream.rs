@@ -100,8 +100,48 @@ pub struct MachineFacts {
     pub uid: String,
     /// It has a deletionTimestamp.
     pub deleting: bool,
+    /// It has the pause annotation of Cluster API.
+    pub paused: bool,
     /// apiVersion it was read with, e.g. `cluster.x-k8s.io/v1beta2`.
     pub api_version: String,
+}
+
+/// Kinds above a pool that can be paused. A management cluster may not serve all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PausableKind {
+    /// `Cluster` of Cluster API. It covers the pools that work in its namespace.
+    Cluster,
+    /// `NodePool` of HyperShift. It covers the pools that name it.
+    NodePool,
+    /// `HostedCluster` of HyperShift. It covers the pools that name it.
+    HostedCluster,
+}
+
+impl PausableKind {
+    /// The kind in the API.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cluster => "Cluster",
+            Self::NodePool => "NodePool",
+            Self::HostedCluster => "HostedCluster",
+        }
+    }
+}
+
+/// What the operator reads of such an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pausable {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// `spec.clusterName` of a NodePool.
+    pub cluster: Option<String>,
+    /// It has the pause annotation of Cluster API.
+    pub annotated: bool,
+    /// `spec.paused` of a Cluster.
+    pub paused: bool,
+    /// `spec.pausedUntil` of a NodePool or a HostedCluster.
+    pub paused_until: Option<String>,
 }
 
 #[cfg(test)]

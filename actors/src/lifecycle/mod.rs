@@ -8,7 +8,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use agent_forge_crds::pool::CleanupPolicy;
 
@@ -18,13 +18,15 @@ pub enum Policy {
     /// A VM serves one Machine, and then is cleaned up as `cleanupPolicy` says. `None`: that was never recorded, and the
     /// pool is gone.
     Cleanup(Option<CleanupPolicy>),
+    /// The VM is marked with `skip-delete`: it stays when its VsphereAgent goes, whatever its pool wants.
+    SkipDelete,
 }
 
 impl Policy {
     /// What happens to a VM in the end.
     const fn end(self) -> End {
         match self {
-            Self::Cleanup(Some(CleanupPolicy::Retain)) => End::LeaveToPeople,
+            Self::Cleanup(Some(CleanupPolicy::Retain)) | Self::SkipDelete => End::LeaveToPeople,
             Self::Cleanup(Some(CleanupPolicy::Delete) | None) => End::Remove,
         }
     }
@@ -33,6 +35,16 @@ impl Policy {
     #[must_use]
     pub fn leaves_to_people(self) -> bool {
         self.end() == End::LeaveToPeople
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cleanup(Some(CleanupPolicy::Retain)) => "cleanupPolicy Retain",
+            Self::Cleanup(Some(CleanupPolicy::Delete) | None) => "cleanupPolicy Delete",
+            Self::SkipDelete => "skip-delete",
+        })
     }
 }
 
@@ -129,6 +141,7 @@ pub fn end(vm: Unneeded, policy: Policy) -> End {
     match vm {
         Unneeded::RecordDeleted | Unneeded::AgentOverdue => policy.end(),
         // The record promises another VM in its place.
+        Unneeded::GivenUp if policy == Policy::SkipDelete => End::LeaveToPeople,
         Unneeded::GivenUp => End::Remove,
         Unneeded::Orphan(orphan) if orphan.is_certain() => policy.end(),
         Unneeded::Orphan(_) => End::LeaveToPeople,

@@ -28,6 +28,11 @@ fn a_vm_ends_as_the_policy_says() {
         let given_up = super::end(Unneeded::GivenUp, policy);
         assert_eq!(given_up, End::Remove, "the next attempt follows");
     }
+    use Unneeded::{AgentOverdue, GivenUp, RecordDeleted};
+    for vm in [RecordDeleted, AgentOverdue, GivenUp] {
+        let end = super::end(vm, Policy::SkipDelete);
+        assert_eq!(end, End::LeaveToPeople, "{vm:?}");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use crate::{
-    domain::{identity::BiosUuid, names::MoRef},
+    domain::{holds::VmMarks, identity::BiosUuid, names::MoRef},
     lifecycle::{self, End, OrphanVm, Policy, Unneeded},
     ports::vcenter::{MarkedVm, PowerState, VmObservation},
 };
@@ -112,8 +112,8 @@ pub fn orphans<'a>(
     found
 }
 
-/// References of recorded VMs that the list does not show, or does not show as running. `children`: as they were before
-/// the list was read.
+/// References of recorded VMs that the list does not show, or does not show as recorded: running, and with the marks of an
+/// administrator. `children`: as they were before the list was read.
 #[must_use]
 pub fn missing_in_scan<'a>(
     server: &str,
@@ -121,15 +121,17 @@ pub fn missing_in_scan<'a>(
     children: impl IntoIterator<Item = &'a VsphereAgent>,
 ) -> BTreeSet<String> {
     let on = vms.iter().filter(|vm| vm.power == PowerState::On);
-    let on: HashSet<&str> = on.map(|vm| vm.moref.id.as_str()).collect();
+    let on: HashSet<(&str, VmMarks)> = on.map(|vm| (vm.moref.id.as_str(), vm.marks)).collect();
+    let as_recorded = |vm: &VmStatus, moref: &str| on.contains(&(moref, VmMarks::recorded(vm)));
     children
         .into_iter()
         .filter_map(recorded)
         // A VM of the predecessor has no mark before it is taken over.
         .filter(|vm| vm.attempt.is_some() && vm.server.as_deref() == Some(server))
         .filter(|vm| vm.power_state.as_deref() == Some(PowerState::On.as_str()))
-        .filter_map(|vm| vm.moref.clone())
-        .filter(|moref| !on.contains(moref.as_str()))
+        .filter_map(|vm| Some((vm, vm.moref.clone()?)))
+        .filter(|(vm, moref)| !as_recorded(vm, moref))
+        .map(|(_, moref)| moref)
         .collect()
 }
 
@@ -167,6 +169,8 @@ pub fn is_unchanged_and_ours(orphan: &Orphan, shown: &VmObservation) -> bool {
         && shown.power == orphan.vm.power
         && shown.boot_order.is_empty()
         && shown.bios_uuid == Some(made)
+        // An administrator of vCenter keeps it, or pauses the work on it.
+        && shown.marks == VmMarks::default()
 }
 
 /// Live proof: the VsphereAgent that the API server has now under that name is not this VM's owner.

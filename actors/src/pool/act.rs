@@ -37,10 +37,8 @@ use crate::{
     },
     iso::{msg::IsoState, of_pool::IsoCaches},
     lifecycle::ReleaseReason,
-    ports::{
-        cluster::{MetadataPatch, Precondition},
-        effect::{Effect, EffectKind, Subject},
-    },
+    ports::cluster::{MetadataPatch, Precondition},
+    runtime::holds,
 };
 
 /// How long until the pass looks again at what a live read held back.
@@ -72,7 +70,11 @@ pub async fn execute(
     plan: &Plan,
     memory: &mut Memory,
 ) -> Acted {
-    let secrets = secret_finalizers::execute(context, s, &plan.secrets, memory).await;
+    let secrets = if s.is_paused() {
+        Ok(())
+    } else {
+        secret_finalizers::execute(context, s, &plan.secrets, memory).await
+    };
     let mut acted = perform_all(context, s, &plan.actions, memory).await;
     acted.result = acted.result.and(secrets);
     if plan.leave_iso {
@@ -141,7 +143,8 @@ pub async fn perform_all(
         if run.iter().any(|a| provision::whose(a).is_some()) {
             let all = provision::side_by_side(context, s, run, &memory.failures, &mut failed).await;
             for (action, result) in all {
-                unpinned |= result.is_err() && matches!(action, Action::Pin { .. });
+                let done = matches!(result, Ok(ActionOutcome::It));
+                unpinned |= !done && matches!(action, Action::Pin { .. });
                 acted.note(s, action, result, memory);
             }
             continue;
@@ -198,6 +201,11 @@ impl Acted {
                 self.again = Some(self.again.map_or(HELD, |a| a.min(HELD)));
                 self.held.extend(why);
             }
+            Ok(ActionOutcome::HeldBack(why)) => {
+                if !self.held.contains(&why) {
+                    self.held.push(why);
+                }
+            }
             Err(trouble) => {
                 let worse = self
                     .result
@@ -222,6 +230,8 @@ pub enum ActionOutcome {
     Gone,
     /// It is not possible now. With the message, if the plan has none.
     Held(Option<Waiting>),
+    /// People hold it back: nothing was tried.
+    HeldBack(Waiting),
 }
 
 /// The Machines of the control plane namespace, read live when the first action of a pass needs them, so after its plan
@@ -277,7 +287,16 @@ pub async fn perform(
     machines: &LiveMachines,
 ) -> Result<ActionOutcome, ReconcileError> {
     let cluster = context.cluster.as_ref();
-    let effect = |kind| Effect::new(kind, Subject::Pool(s.key.clone()));
+    let Some(effect) = action.effect(&s.key) else {
+        return Ok(ActionOutcome::Record(|status| status.closed = Some(true)));
+    };
+    if let Some(hold) = holds::ask(context.view.as_ref(), &effect, s.wall) {
+        return Ok(ActionOutcome::HeldBack(Waiting {
+            subject: effect.subject.name().to_owned(),
+            reason: hold.reason,
+            message: format!("{} waits: {}", effect.kind.name(), hold.why),
+        }));
+    }
     // The pool's finalizers change only if no Secret is on record: so this pass has written no status before.
     let at = || Precondition::of(s.pool.as_ref());
     match action {
@@ -288,31 +307,22 @@ pub async fn perform(
                 finalizers: Some(finalizers),
                 ..MetadataPatch::default()
             };
-            cluster
-                .patch_pool(&effect(EffectKind::AddFinalizer), &at(), &patch)
-                .await?;
+            cluster.patch_pool(&effect, &at(), &patch).await?;
             // The patch changed the resourceVersion: the next pass writes the status.
             Ok(ActionOutcome::Gone)
         }
-        Action::Close => Ok(ActionOutcome::Record(|status| status.closed = Some(true))),
+        Action::Close => Ok(ActionOutcome::Held(None)),
         Action::Pin { agent_machine, pin } => {
             let at = Precondition::of(agent_machine.as_ref());
-            cluster
-                .pin(
-                    &effect(EffectKind::PinSelector),
-                    &at,
-                    AGENT_MACHINE_LABEL,
-                    pin,
-                )
-                .await?;
+            cluster.pin(&effect, &at, AGENT_MACHINE_LABEL, pin).await?;
             Ok(ActionOutcome::It)
         }
         Action::CreateChild {
             agent_machine,
             machine,
-            name,
+            ..
         } => {
-            provision::create(context, s, agent_machine, machine, name).await?;
+            provision::create(context, s, &effect, agent_machine, machine).await?;
             Ok(ActionOutcome::It)
         }
         Action::Reassign {
@@ -322,16 +332,12 @@ pub async fn perform(
         } => {
             let patch = reassignment(agent_machine, machine.as_ref());
             let at = Precondition::of(child.object.as_ref());
-            cluster
-                .patch_child(
-                    &Effect::new(EffectKind::ReassignChild, Subject::vm(&child.object)),
-                    &at,
-                    &patch,
-                )
-                .await?;
+            cluster.patch_child(&effect, &at, &patch).await?;
             Ok(ActionOutcome::It)
         }
-        Action::Prepare { patch, child } => approve::approve(context, s, patch, child).await,
+        Action::Prepare { patch, child } => {
+            approve::approve(context, s, &effect, patch, child).await
+        }
         Action::Fence { patch, child } => {
             let agent = cluster.live_agent(&patch.key).await?;
             let Some(agent) = agent.filter(|a| patch.is_made_from(a)) else {
@@ -347,21 +353,14 @@ pub async fn perform(
                     ))));
                 }
             }
-            cluster
-                .patch_agent(&effect(EffectKind::FenceAgent), patch)
-                .await?;
+            cluster.patch_agent(&effect, patch).await?;
             Ok(ActionOutcome::It)
         }
         Action::Release { child, why } => {
             match prove_released(context, s, child, *why, machines).await? {
                 None => {
                     let at = Precondition::of(child.object.as_ref());
-                    cluster
-                        .delete_child(
-                            &Effect::new(EffectKind::DeleteChild, Subject::vm(&child.object)),
-                            &at,
-                        )
-                        .await?;
+                    cluster.delete_child(&effect, &at).await?;
                     Ok(ActionOutcome::It)
                 }
                 Some(held) => {
@@ -386,9 +385,7 @@ pub async fn perform(
                 finalizers: Some(finalizers),
                 ..MetadataPatch::default()
             };
-            cluster
-                .patch_pool(&effect(EffectKind::RemovePoolFinalizer), &at(), &patch)
-                .await?;
+            cluster.patch_pool(&effect, &at(), &patch).await?;
             context.instruments.drop_pool(&s.key);
             Ok(ActionOutcome::Gone)
         }

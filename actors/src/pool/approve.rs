@@ -15,10 +15,7 @@ use crate::{
     context::Context,
     demand::{agents_home, prepare},
     domain::{failure::ReconcileError, managed_vm::ManagedVm, names::ObjectKey},
-    ports::{
-        cluster::AgentPatch,
-        effect::{Effect, EffectKind, Subject},
-    },
+    ports::{cluster::AgentPatch, effect::Effect},
 };
 
 /// Checks the Agent live, and prepares it.
@@ -28,6 +25,7 @@ use crate::{
 pub(super) async fn approve(
     context: &Context,
     s: &Observed,
+    effect: &Effect,
     patch: &AgentPatch,
     child: &ManagedVm,
 ) -> Result<ActionOutcome, ReconcileError> {
@@ -53,8 +51,7 @@ pub(super) async fn approve(
         });
         return Ok(ActionOutcome::Held(held));
     }
-    let effect = Effect::new(EffectKind::PrepareAgent, Subject::Pool(s.key.clone()));
-    cluster.patch_agent(&effect, patch).await?;
+    cluster.patch_agent(effect, patch).await?;
     Ok(ActionOutcome::It)
 }
 

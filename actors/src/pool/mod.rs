@@ -74,6 +74,8 @@ pub struct Memory {
     pub iso_ca: Option<of_pool::ca::Known>,
     /// The InfraEnv, if the API server has a newer one than the watch shows.
     pub infra_env: of_pool::fresh::Known,
+    /// The pool was paused in the last pass.
+    pub paused: bool,
     /// What was done with VsphereAgents and is not announced in an Event yet.
     pub applied: applied::Applied,
 }

@@ -18,6 +18,7 @@ use super::{Memory, index::Index, secret_finalizers};
 use crate::{
     demand::{agents_home, boundary::Grants, classify},
     domain::{
+        holds::Holds,
         identity::{AgentMatch, agent_runs_on},
         managed_vm::ManagedVm,
         names::ObjectKey,
@@ -29,6 +30,7 @@ use crate::{
         of_pool::NoSource,
     },
     ports::{clock::Clock, cluster::View},
+    runtime::holds,
 };
 
 /// What a control plane namespace holds.
@@ -109,6 +111,10 @@ pub struct Observed {
     pub now: Duration,
     /// Wall clock.
     pub wall: Timestamp,
+    /// What people have paused or forbidden for the pool.
+    pub holds: Holds,
+    /// The pool was paused in the pass before.
+    pub was_paused: bool,
     /// Which of these objects belong together.
     pub index: Index,
 }
@@ -147,6 +153,12 @@ impl Observed {
         let infra_env = self.infra_env.as_deref()?;
         let shown = |am: &AgentMachine| self.grants.shows(&self.pool, am);
         infra_env_guards::guard(&self.pool, infra_env, &self.choosers, &shown)
+    }
+
+    /// The pool is paused now.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.holds.pause(self.wall).is_some()
     }
 
     /// The Agents in the InfraEnv's namespace: the provider chooses from these.
@@ -229,6 +241,8 @@ pub fn observe(
         secrets_due: secret_finalizers::is_check_due(memory.secrets_checked, now),
         now,
         wall: clock.wall(),
+        holds: holds::of_pool(view, key),
+        was_paused: memory.paused,
         index: Index::default(),
         agent_machines,
         key: key.clone(),

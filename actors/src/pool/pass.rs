@@ -41,6 +41,7 @@ pub async fn run(
     traced::name_pass(&s.pool);
     let plan = plan::plan(&s);
     super::keep_clocks(&mut memory.spare_since, &plan.spare, s.now);
+    memory.paused = s.is_paused();
     let acted = act::execute(&context, isos.as_ref(), &s, &plan, &mut memory).await;
     // vCenter comes second: if it does not answer, it must not hold back a fence. The plan of the ISO needs its answer.
     acted.log(&key);
@@ -55,7 +56,10 @@ pub async fn run(
     let announce = announce::announce(&context, &s, &plan, &outcome, &acted, &mut memory);
     context.instruments.pool(&key, &status::gauges(&s, &plan));
     let mut verdict = verdict(&key, &plan, &outcome, &acted, memory.vsphere_failures);
-    verdict.again = [verdict.again, announce].into_iter().flatten().min();
+    verdict.again = [verdict.again, announce, s.holds.left(s.wall)]
+        .into_iter()
+        .flatten()
+        .min();
     if !acted.gone {
         publish::publish(&context, &s, &plan, &outcome, &mut memory, &mut verdict).await;
     }

@@ -42,7 +42,10 @@ use crate::{
         upstream::{self, MachineFacts},
     },
     lifecycle::ReleaseReason,
-    ports::cluster::AgentPatch,
+    ports::{
+        cluster::AgentPatch,
+        effect::{Effect, EffectKind, Subject},
+    },
     sessions::secret_ref,
 };
 
@@ -103,6 +106,39 @@ pub enum Action {
     RemoveFinalizer,
 }
 
+impl Action {
+    /// What it changes, in the pool of that key. `None`: it only writes the status.
+    #[must_use]
+    pub fn effect(&self, pool: &ObjectKey) -> Option<Effect> {
+        let of_pool = |kind| Effect::new(kind, Subject::Pool(pool.clone()));
+        let of_vm = |kind, child: &ManagedVm| Effect::new(kind, Subject::vm(&child.object));
+        Some(match self {
+            Self::AddFinalizer => of_pool(EffectKind::AddFinalizer),
+            Self::Close => return None,
+            Self::Pin { agent_machine, .. } => Effect::new(
+                EffectKind::PinSelector,
+                // Its VsphereAgent will have that name.
+                Subject::Vm {
+                    key: ObjectKey::new(&pool.namespace, agent_machine.name_any()),
+                    pool: Some(pool.clone()),
+                },
+            ),
+            Self::CreateChild { name, .. } => Effect::new(
+                EffectKind::CreateChild,
+                Subject::Vm {
+                    key: ObjectKey::new(&pool.namespace, name),
+                    pool: Some(pool.clone()),
+                },
+            ),
+            Self::Reassign { child, .. } => of_vm(EffectKind::ReassignChild, child),
+            Self::Prepare { child, .. } => of_vm(EffectKind::PrepareAgent, child),
+            Self::Fence { child, .. } => of_vm(EffectKind::FenceAgent, child),
+            Self::Release { child, .. } => of_vm(EffectKind::DeleteChild, child),
+            Self::RemoveFinalizer => of_pool(EffectKind::RemovePoolFinalizer),
+        })
+    }
+}
+
 /// Something that is not done now, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
@@ -129,7 +165,7 @@ pub struct Plan {
     pub spare: BTreeSet<String>,
     /// What is done with the Secrets of the pool.
     pub secrets: SecretPlan,
-    /// The pool no longer asks for an ISO: a transfer for it ends.
+    /// The pool no longer asks for an ISO, or is paused from now on: a transfer for it ends.
     pub leave_iso: bool,
 }
 
@@ -152,7 +188,8 @@ impl Plan {
 pub fn plan(s: &Observed) -> Plan {
     let mut plan = Plan::default();
     let deleting = s.pool.metadata.deletion_timestamp.is_some();
-    plan.leave_iso = deleting || s.may_have_lost_source();
+    let pause_begins = s.is_paused() && !s.was_paused;
+    plan.leave_iso = deleting || s.may_have_lost_source() || pause_begins;
     let guard = s.guard();
     let has_finalizer = s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER);
     plan.demands = classify::classify(&classify::Facts {

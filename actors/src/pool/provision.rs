@@ -24,10 +24,7 @@ use crate::{
         names::ObjectKey,
         upstream::MachineFacts,
     },
-    ports::{
-        cluster::ClusterErrorKind,
-        effect::{Effect, EffectKind, Subject},
-    },
+    ports::{cluster::ClusterErrorKind, effect::Effect},
 };
 
 /// How many AgentMachines are provisioned at once. This is no setting: each costs two writes, and the API server has
@@ -145,21 +142,20 @@ async fn one<'a>(
     all
 }
 
-/// Creates the VsphereAgent of an AgentMachine.
+/// Creates the VsphereAgent of an AgentMachine, as `effect`, whose subject is that VsphereAgent.
 ///
 /// # Errors
 /// The [`ReconcileError`] of the write.
 pub async fn create(
     context: &Context,
     s: &Observed,
+    effect: &Effect,
     am: &Arc<AgentMachine>,
     machine: &MachineFacts,
-    name: &str,
 ) -> Result<(), ReconcileError> {
-    let child = child_object(&s.pool, am, machine, name);
-    let key = ObjectKey::new(s.key.namespace.clone(), name);
-    let effect = Effect::new(EffectKind::CreateChild, Subject::vm(&child));
-    match context.cluster.create_child(&effect, &child).await {
+    let child = child_object(&s.pool, am, machine, effect.subject.name());
+    let key = ObjectKey::of(&child);
+    match context.cluster.create_child(effect, &child).await {
         Ok(_) => Ok(()),
         // It was created before, and the cache is late. That is right if it is for this AgentMachine.
         Err(e) if e.kind == ClusterErrorKind::AlreadyExists => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent_forge_crds::{
-    conditions::{CAPACITY_SATISFIED, POOL_CONDITIONS, find_condition, is_true},
+    conditions::{CAPACITY_SATISFIED, PAUSED, POOL_CONDITIONS, VETOED, find_condition, is_true},
     pool::VsphereAgentPoolStatus,
 };
 
@@ -60,6 +60,7 @@ pub(super) fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus)
         || old.observed_generation != new.observed_generation
         || POOL_CONDITIONS
             .iter()
+            .chain(&[PAUSED, VETOED])
             .filter(|t| **t != CAPACITY_SATISFIED || !is_true(&new.conditions, t))
             .any(|t| condition(old, t) != condition(new, t))
 }

@@ -32,6 +32,8 @@ use crate::{
         of_pool::{self, NoSource, held::HeldBack},
     },
     lifecycle::ReleaseReason,
+    ports::effect::Hold,
+    runtime::holds,
 };
 
 /// What a pass found at vCenter, and the results of its plan.
@@ -53,6 +55,8 @@ pub struct Outcome {
     pub iso_known: bool,
     /// Old versions of the ISO that are kept. The outer `None`: no ISO is wanted.
     pub held_back: Option<Option<HeldBack>>,
+    /// The pause that keeps the ISO from being fetched, if one is wanted.
+    pub iso_paused: Option<Hold>,
     /// What failed while acting.
     pub failed: Option<ReconcileError>,
     /// What a live read held back while acting.
@@ -70,7 +74,9 @@ impl Outcome {
         acted: &Acted,
     ) -> Self {
         let failed = acted.result.as_ref().err();
+        let paused = s.holds.pause(s.wall).filter(|_| plan.held_back.is_some());
         let mut outcome = Self {
+            iso_paused: paused.map(holds::by_pause),
             vsphere: seen.failure,
             refused: seen.refused,
             insecure: seen.insecure,
@@ -244,6 +250,12 @@ pub fn render(
         };
         set_condition(&mut status.conditions, &update, &now);
     }
+    holds::set_conditions(
+        &mut status.conditions,
+        &s.holds,
+        s.pool.metadata.generation,
+        s.wall,
+    );
     let ready = overall(&status, s, outcome);
     let update = ConditionUpdate {
         type_: conditions::READY,

@@ -206,8 +206,10 @@ pub async fn perform(
     );
     context.tracer.place(&span, machine.under);
     let result = tracer::attempt(span.clone(), failures.of(&key), work).await;
-    if let Ok(ActionOutcome::Held(why)) = &result {
-        tracer::held(&span, why.as_ref().map(|w| &w.reason));
+    match &result {
+        Ok(ActionOutcome::Held(why)) => tracer::held(&span, why.as_ref().map(|w| &w.reason)),
+        Ok(ActionOutcome::HeldBack(why)) => tracer::held(&span, Some(&why.reason)),
+        _ => {}
     }
     result
 }

@@ -21,7 +21,7 @@ use crate::{
         names::ObjectKey,
         selector::Labels,
         tally::Tally,
-        upstream::MachineFacts,
+        upstream::{MachineFacts, Pausable, PausableKind},
     },
     ports::effect::{Effect, Hold},
 };
@@ -47,8 +47,22 @@ pub trait View: Send + Sync {
     fn agent_machines(&self, namespace: &str) -> Vec<Arc<AgentMachine>>;
     /// AgentMachines of all namespaces: hosted clusters may choose from the same Agents.
     fn all_agent_machines(&self) -> Vec<Arc<AgentMachine>>;
+    /// One AgentMachine.
+    fn agent_machine(&self, key: &ObjectKey) -> Option<Arc<AgentMachine>> {
+        let mut all = self.agent_machines(&key.namespace).into_iter();
+        all.find(|am| ObjectKey::of(am.as_ref()) == *key)
+    }
     /// Machines of a namespace, in name order.
     fn machines(&self, namespace: &str) -> Vec<Arc<MachineFacts>>;
+    /// One Machine.
+    fn machine(&self, key: &ObjectKey) -> Option<Arc<MachineFacts>> {
+        let mut all = self.machines(&key.namespace).into_iter();
+        all.find(|m| m.key == *key)
+    }
+    /// Objects of a namespace that can pause pools, in name order. None if the kind is not served.
+    fn pausables(&self, _kind: PausableKind, _namespace: &str) -> Vec<Arc<Pausable>> {
+        Vec::new()
+    }
     /// Agents of a namespace, in name order. There may be ten thousand: to find some, ask by [`index_keys`].
     fn agents(&self, namespace: &str) -> Vec<Arc<Agent>>;
     /// The Agents that have one of these keys, at one moment and in name order. This default shows the meaning. A cache
@@ -118,7 +132,7 @@ pub enum ClusterErrorKind {
     /// The reply does not decode.
     Undecodable,
     /// The effect gate refused the call.
-    Held(Hold),
+    Held(Box<Hold>),
 }
 
 /// A failed Kubernetes call.
@@ -148,7 +162,7 @@ impl ClusterError {
             ClusterErrorKind::Invalid => Reason::Invalid,
             ClusterErrorKind::Unavailable => Reason::ApiServerUnavailable,
             ClusterErrorKind::Undecodable => Reason::InternalError,
-            ClusterErrorKind::Held(_) => Reason::EffectHeld,
+            ClusterErrorKind::Held(ref hold) => hold.reason.clone(),
         }
     }
 

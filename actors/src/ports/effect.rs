@@ -6,8 +6,9 @@
 
 use std::fmt;
 
-use agent_forge_crds::agent::VsphereAgent;
+use agent_forge_crds::{agent::VsphereAgent, conditions::Reason};
 use async_trait::async_trait;
+use jiff::Timestamp;
 
 use crate::domain::names::ObjectKey;
 
@@ -38,6 +39,17 @@ impl Subject {
         Self::Vm {
             key,
             pool: Some(pool),
+        }
+    }
+}
+
+impl Subject {
+    /// Its name, without a namespace.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Pool(key) | Self::Vm { key, .. } | Self::Object(key) => &key.name,
+            Self::Server(name) => name,
         }
     }
 }
@@ -185,12 +197,31 @@ pub enum Settled {
     Unknown,
 }
 
-/// Who holds an effect back. It prints the reason, in a sentence.
+/// Who holds an effect back, why, and how long. It prints both in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Hold {
+#[error("{why}")]
+pub struct Hold {
+    /// Why, as one word: `EffectHeld` by the Lease, `Paused`, or `Vetoed`.
+    pub reason: Reason,
+    /// What holds it: the Lease, or where people have written it.
+    pub holder: String,
+    /// Sentence that names the holder.
+    pub why: String,
+    /// When it ends by itself, if that is known.
+    pub until: Option<Timestamp>,
+}
+
+impl Hold {
     /// This process does not lead, or its Lease has too little time left for the call.
-    #[error("{0}")]
-    Lease(String),
+    #[must_use]
+    pub fn lease(why: impl Into<String>) -> Self {
+        Self {
+            reason: Reason::EffectHeld,
+            holder: "Lease".to_owned(),
+            why: why.into(),
+            until: None,
+        }
+    }
 }
 
 /// The one interface that all mutating calls pass.

@@ -1,13 +1,34 @@
 //! Holds: whether an effect may run now, and if not, who holds it back. The effect gate asks once before each effect.
+//!
+//! A room that plans an effect may ask the same question before ([`ask`]), so that it reports the hold and does not work in
+//! vain. The answer of the gate counts.
+
+mod conditions;
+mod gather;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
-use super::lease::{Leadership, Need};
-use crate::ports::effect::{Effect, Hold};
+use agent_forge_crds::conditions::Reason;
+use jiff::Timestamp;
 
-/// What the gate knows when an effect asks. Times are monotonic.
+pub use self::{
+    conditions::set_conditions,
+    gather::{covers, of, of_pool, of_vm},
+};
+use super::lease::{Leadership, Need};
+use crate::{
+    domain::holds::{Check, Holds, Pause},
+    ports::{
+        cluster::View,
+        effect::{Effect, EffectKind, Hold, Nature},
+    },
+};
+
+/// What the gate knows of the Lease when an effect asks. Times are monotonic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct LeaseFacts {
     /// Whether this process leads.
     pub leadership: Leadership,
     /// Now, read after `leadership`.
@@ -16,31 +37,79 @@ pub struct Facts {
     pub bound: Duration,
 }
 
-/// The first hold on that effect, if there is one.
-#[must_use]
-pub fn held(effect: &Effect, facts: &Facts) -> Option<Hold> {
-    let need = Need::of(effect.kind);
-    let admitted = facts.leadership.admits(need, facts.now, facts.bound);
-    admitted.err().map(Hold::Lease)
+/// What the gate knows when an effect asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The Lease; `None` without leader election.
+    pub lease: Option<LeaseFacts>,
+    /// What people have written on the subject of the effect and above it.
+    pub holds: Holds,
+    /// Wall clock.
+    pub now: Timestamp,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ports::effect::{EffectKind, Subject};
+/// The first hold on that effect, if there is one: the Lease, a pause, a veto.
+#[must_use]
+pub fn held(effect: &Effect, facts: &Facts) -> Option<Hold> {
+    let refuses = |lease: &LeaseFacts| {
+        let need = Need::of(effect.kind);
+        let admitted = lease.leadership.admits(need, lease.now, lease.bound);
+        admitted.err().map(Hold::lease)
+    };
+    let by_lease = facts.lease.as_ref().and_then(refuses);
+    by_lease.or_else(|| who_holds(effect.kind, &facts.holds, facts.now))
+}
 
-    #[test]
-    fn the_lease_of_another_holds_everything_back_but_the_lease() {
-        let facts = Facts {
-            leadership: Leadership::Standby,
-            now: Duration::ZERO,
-            bound: Duration::from_secs(30),
-        };
-        for kind in EffectKind::ALL {
-            let effect = Effect::new(*kind, Subject::Server("vc".to_owned()));
-            let hold = Hold::Lease("another instance leads".to_owned());
-            let expected = (*kind != EffectKind::Lease).then_some(hold);
-            assert_eq!(held(&effect, &facts), expected, "{effect}");
-        }
+/// What people hold back: a pause holds everything that writes except status, Events, Lease and sessions.
+#[must_use]
+pub fn who_holds(kind: EffectKind, holds: &Holds, now: Timestamp) -> Option<Hold> {
+    if !matches!(kind.nature(), Nature::Cluster | Nature::Vcenter) {
+        return None;
     }
+    let paused = holds.pause(now).map(by_pause);
+    paused.or_else(|| by_veto(check(kind)?, holds))
+}
+
+/// As [`who_holds`], from what the cache shows now.
+#[must_use]
+pub fn ask(view: &dyn View, effect: &Effect, now: Timestamp) -> Option<Hold> {
+    who_holds(effect.kind, &of(view, &effect.subject), now)
+}
+
+/// What people read about a pause.
+#[must_use]
+pub fn by_pause(pause: &Pause) -> Hold {
+    let end = match pause.until {
+        Some(until) => format!("until {until}"),
+        None => "until a person ends that".to_owned(),
+    };
+    Hold {
+        reason: Reason::Paused,
+        holder: pause.source.clone(),
+        why: format!("paused by {}, {end}", pause.source),
+        until: pause.until,
+    }
+}
+
+/// The change that people may forbid with a veto, if the effect is part of one.
+const fn check(kind: EffectKind) -> Option<Check> {
+    use EffectKind as E;
+    match kind {
+        E::DeleteChild | E::PowerOff | E::Destroy | E::DeleteAgent | E::RemoveChildFinalizer => {
+            Some(Check::Delete)
+        }
+        E::PowerOn => Some(Check::PowerOn),
+        _ => None,
+    }
+}
+
+fn by_veto(check: Check, holds: &Holds) -> Option<Hold> {
+    let first = holds.vetoes(check).next()?;
+    let all: Vec<String> = holds.vetoes(check).map(ToString::to_string).collect();
+    Some(Hold {
+        reason: Reason::Vetoed,
+        holder: first.holder.clone(),
+        why: all.join("; "),
+        until: None,
+    })
 }

@@ -17,9 +17,11 @@ use crate::{
         names::ObjectKey,
         selector::Labels,
         tally::Tally,
+        upstream::PausableKind,
     },
     iso::msg::IsoKey,
     ports::cluster::View,
+    runtime::holds,
 };
 
 /// An actor.
@@ -152,6 +154,8 @@ pub enum Change {
     Agent(AgentNews),
     /// An InfraEnv.
     InfraEnv(ObjectKey),
+    /// A Cluster, a NodePool or a HostedCluster is paused, or no more.
+    Pausable(PausableKind, ObjectKey),
     /// What the Namespace of that name allows pools of other namespaces.
     Namespace(String),
 }
@@ -217,18 +221,31 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
                 out.push((ActorKey::Pool(key), "infraenv"));
             }
         }
+        Change::Pausable(kind, key) => {
+            let covered = |p: &&Arc<VsphereAgentPool>| holds::covers(*kind, key, p);
+            for pool in view.pools().iter().filter(covered) {
+                out.extend(with_vms(view, pool, "pause"));
+            }
+        }
         Change::Namespace(name) => {
             for pool in view.pools().iter().filter(|p| is_near(view, p, name)) {
-                let key = ObjectKey::of(pool.as_ref());
-                let children = view.children(&key).into_iter();
-                out.extend(
-                    children.map(|c| (ActorKey::Vm(ObjectKey::of(c.as_ref())), "namespace")),
-                );
-                out.push((ActorKey::Pool(key), "namespace"));
+                out.extend(with_vms(view, pool, "namespace"));
             }
         }
     }
     out
+}
+
+/// A pool with all its VMs.
+fn with_vms(
+    view: &dyn View,
+    pool: &VsphereAgentPool,
+    why: &'static str,
+) -> Vec<(ActorKey, &'static str)> {
+    let key = ObjectKey::of(pool);
+    let children = view.children(&key).into_iter();
+    let vms = children.map(|c| (ActorKey::Vm(ObjectKey::of(c.as_ref())), why));
+    vms.chain([(ActorKey::Pool(key.clone()), why)]).collect()
 }
 
 /// The VMs that the Agent names or that record it, and their pools. Also the pools that serve an AgentMachine with a

@@ -113,6 +113,12 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
             executor.power(memory, EffectKind::PowerOn, seen).await
         }
         Step::RecordVm => executor.record_vm(memory).await,
+        Step::RecordMarks => {
+            let mut vm = executor.vm();
+            memory.seen.marks().record(&mut vm);
+            let kind = EffectKind::RecordObservation;
+            Ok(StepOutcome::Object(executor.save(kind, vm, memory).await?))
+        }
         Step::RecordLeftBound => executor.record_left_bound(memory).await,
         Step::RecordUnbound => {
             let vm = executor.vm();

@@ -24,6 +24,7 @@ use crate::{
     context::Context,
     demand::{agents_home, prepare},
     domain::{
+        holds::Holds,
         identity::{AgentMatch, BootSource, agent_runs_on, lineup::Doubt},
         machine_state::MachineState,
         managed_vm::ManagedVm,
@@ -34,6 +35,7 @@ use crate::{
     iso::infra_env_guards::{self, Guard},
     lifecycle::Policy,
     ports::cluster::{AgentPatch, Regarding, View},
+    runtime::holds,
 };
 
 /// How long a deletion hook may wait for the guest of a VM before the VM is looked at. The guest may be dead.
@@ -69,6 +71,8 @@ pub struct Observed {
     pub guard: Option<Guard>,
     /// Its AgentMachine has another host, and no Agent of this VM serves.
     pub machine_has_another: bool,
+    /// What people have paused or forbidden for it.
+    pub holds: Holds,
 }
 
 /// See [`Observed::unproven`].
@@ -139,6 +143,7 @@ impl Observed {
             early: early(&child, &possible),
             bound,
             machine_has_another: !bound && owner.has_another_host(&child, pool.as_deref()),
+            holds: holds::of_vm(view, &child),
             machine: owner.machine,
             agent_machine: owner.agent_machine,
             machine_state: owner.state,
@@ -302,6 +307,9 @@ impl Observed {
     /// How the pool wants the VM to end.
     #[must_use]
     pub fn lifecycle(&self) -> Policy {
+        if self.child.skips_delete() {
+            return Policy::SkipDelete;
+        }
         Policy::Cleanup(self.policy())
     }
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::{
-    domain::{marker::Marker, names::MoRef},
+    domain::{holds::VmMarks, marker::Marker, names::MoRef},
     ports::vcenter::{BareVm, VmObservation},
 };
 
@@ -41,6 +41,17 @@ pub enum Ownership {
         /// How often.
         proofs: u8,
     },
+}
+
+impl Ownership {
+    /// What an administrator of vCenter has marked our VM with. Nothing if it is not there.
+    #[must_use]
+    pub fn marks(&self) -> VmMarks {
+        match self {
+            Self::Ours(shown) => shown.marks,
+            _ => VmMarks::default(),
+        }
+    }
 }
 
 /// How the operator found a foreign VM.
@@ -195,6 +206,7 @@ pub(crate) mod tests {
             instance_uuid: Some(instance.into()),
             folder: None,
             marker,
+            marks: crate::domain::holds::VmMarks::default(),
             annotation: String::new(),
             power: PowerState::Off,
             connection_state: "connected".into(),

@@ -16,7 +16,7 @@ use super::{
     observed::{Observed, STUCK_GRACE},
     ownership::Ownership,
     status::{self, Known, Obstacle},
-    step::{self, Step},
+    step::{self, MISSING_PROBE, Step},
     traced,
 };
 use crate::{
@@ -34,6 +34,7 @@ use crate::{
     },
     runtime::{
         announcer::{Announcer, Due, Pace},
+        holds,
         shell::Verdict,
         status_writer::{Publish, is_newer},
     },
@@ -43,6 +44,8 @@ use crate::{
 const MAX_STEPS: usize = 24;
 /// Subject in `waitingOn` for what vCenter refuses or fails.
 const VSPHERE: &str = "vSphere";
+/// How soon the pass looks again at what the gate held back and the cache did not show. The watch shows it by then.
+const SOON: Duration = Duration::from_secs(2);
 /// How long a change of phase, reason and references waits for the next change before it is written.
 const QUIET_WRITES: Duration = Duration::from_secs(4);
 /// The same between the registration of an Agent and its binding. Its preparation and its binding follow soon, and are
@@ -136,9 +139,25 @@ fn decide(context: &Context, observed: &Observed, memory: &mut Memory) -> Step {
     observed.remember(memory);
     traced::note(context, observed, memory);
     let step = step::next(&observed.facts(context, memory));
+    let step = held_back(context, observed, step);
     tracing::debug!(object = %observed.child.key, ?step, "next step");
     memory.keep_slots(&step);
     step
+}
+
+/// The step, or what people hold it back with. The gate asks the same again before the effect.
+pub(super) fn held_back(context: &Context, observed: &Observed, step: Step) -> Step {
+    let now = context.clock.wall();
+    let held = step.effect();
+    let held = held.and_then(|kind| Some((kind, holds::who_holds(kind, &observed.holds, now)?)));
+    let Some((kind, hold)) = held else {
+        return step;
+    };
+    Step::Hold {
+        reason: hold.reason,
+        message: format!("{} waits: {}", kind.name(), hold.why),
+        again: observed.holds.left(now),
+    }
 }
 
 /// Whether the pass ends before `step`, because that step does nothing. A hold is noted.
@@ -183,6 +202,11 @@ async fn carry_out(
         Ok(StepOutcome::Gone) => return After::End,
         Ok(StepOutcome::Pause(again)) => {
             outcome.again = Some(again);
+            return After::Publish(memory.status.over(before));
+        }
+        // A person began a pause meanwhile: that is no failure.
+        Err(held) if [Reason::Paused, Reason::Vetoed].contains(&held.reason) => {
+            outcome.hold(key, held.reason, held.message, Some(SOON));
             return After::Publish(memory.status.over(before));
         }
         Err(trouble) => {
@@ -367,7 +391,7 @@ fn keep_up(context: &Context, observed: &Observed, memory: &mut Memory) {
     let running = observed
         .vm()
         .is_some_and(|vm| vm.power_state.is_some() && vm.task_id.is_none());
-    if running && !observed.child.deleting {
+    if running && !observed.child.deleting || observed.child.marks().paused {
         memory.refresh(context.clock.monotonic());
     } else if observed.child.deleting || observed.is_predecessors() {
         memory.doubt(observed.is_predecessors(), context.clock.monotonic());
@@ -520,8 +544,13 @@ async fn publish(
         .as_ref()
         .and_then(|vm| concern::wakes(&known, vm));
     let announce = announce_host(context, observed, &mut memory.announcer, &rendered);
+    let pause_ends = observed.holds.left(clock.wall());
+    // Nothing but a look shows that an administrator of vCenter has ended a pause.
+    let paused = observed.child.marks().paused.then_some(MISSING_PROBE);
+    let holds = [pause_ends, paused];
     outcome.again = [outcome.again, stuck, deadline, wakes, announce]
         .into_iter()
+        .chain(holds)
         .flatten()
         .min();
     let changed = recorded != Some(&rendered);
@@ -576,6 +605,7 @@ pub fn known<'a>(
         vanished: observed.vanished(memory),
         served: observed.has_served(memory),
         guest_may_be_node: observed.guest_may_be_node(memory),
+        holds: &observed.holds,
         control_plane: observed.control_plane(),
         machine_at: observed
             .machine

@@ -20,9 +20,12 @@ use super::{
     concern::concern,
     lost::{self, Lost},
 };
-use crate::domain::{
-    identity::lineup::Doubt, machine_state::MachineState, managed_vm::ManagedVm, trace::TraceId,
-    vanished::Vanished,
+use crate::{
+    domain::{
+        holds::Holds, identity::lineup::Doubt, machine_state::MachineState, managed_vm::ManagedVm,
+        trace::TraceId, vanished::Vanished,
+    },
+    runtime::holds,
 };
 
 /// What is known beside the record itself.
@@ -58,6 +61,8 @@ pub struct Known<'a> {
     pub guest_may_be_node: bool,
     /// What happens to the VM when nothing needs it.
     pub policy: Option<CleanupPolicy>,
+    /// What people have paused or forbidden for it.
+    pub holds: &'a Holds,
     /// Namespace of AgentMachine and Machine.
     pub control_plane: Option<&'a str>,
     /// apiVersion and namespace of the Machine.
@@ -232,6 +237,8 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
         })
         .collect();
     ready(&mut status.conditions, known, concern.as_ref(), &vm, &now);
+    let generation = known.child.object.metadata.generation;
+    holds::set_conditions(&mut status.conditions, known.holds, generation, known.now);
     status.vm = Some(vm);
     status.trace_id = Some(known.trace.to_string());
     status.timeline = known.timeline.to_vec();

@@ -73,6 +73,7 @@ pub fn next(f: &Facts<'_>) -> Step {
 
 /// The life of a VM.
 fn unmet(f: &Facts<'_>) -> Met {
+    checks::marks_are_recorded(f)?;
     if f.object.deleting {
         return remove::remove(f);
     }

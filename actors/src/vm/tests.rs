@@ -6,6 +6,7 @@ mod card;
 mod clock;
 mod disaster;
 mod first_start;
+mod held;
 mod kept;
 mod leaving;
 mod look;

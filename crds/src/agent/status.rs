@@ -248,6 +248,15 @@ pub struct VmStatus {
     /// `force-delete`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine_vanished_paused: Option<bool>,
+    /// True while an administrator of vCenter pauses the VM with the `extraConfig` key `agent-forge.pause`.
+    #[serde(rename = "pausedInVCenter", skip_serializing_if = "Option::is_none")]
+    pub paused_in_vcenter: Option<bool>,
+    /// True while an administrator of vCenter keeps the VM with the `extraConfig` key `agent-forge.skip-delete`.
+    #[serde(
+        rename = "skipDeleteInVCenter",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub skip_delete_in_vcenter: Option<bool>,
     /// Since when the Agent, which registered and serves nobody, is disconnected or gone. The VM is replaced when that
     /// has lasted for the discovery timeout.
     #[serde(skip_serializing_if = "Option::is_none")]

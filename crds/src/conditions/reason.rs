@@ -153,8 +153,12 @@ words! {
         InternalError = "InternalError",
         /// The AgentMachine is being deleted.
         Deleting = "Deleting",
-        /// The AgentMachine or its cluster is paused.
+        /// A person has paused the object, or something that it belongs to. The message names where, and the end.
         Paused = "Paused",
+        /// Paused: a `spec.pausedUntil` is neither a boolean nor a time. It pauses nothing.
+        PausedUntilInvalid = "PausedUntilInvalid",
+        /// Annotations forbid that the VM is removed, or switched on. The message lists them.
+        Vetoed = "Vetoed",
         /// The AgentMachine does not report that it waits for an Agent.
         NotWaiting = "NotWaiting",
         /// A free Agent fits the AgentMachine. The provider gets time to bind it.

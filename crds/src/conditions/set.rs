@@ -87,6 +87,11 @@ pub fn set_condition(
     }
 }
 
+/// Removes the condition with that type, if there is one.
+pub fn remove_condition(conditions: &mut Vec<Condition>, type_: &str) {
+    conditions.retain(|c| c.type_ != type_);
+}
+
 /// The condition with that type.
 pub fn find_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|c| c.type_ == type_)

@@ -41,7 +41,7 @@ const OWN_REASONS: [Reason; 14] = [
 ];
 /// Reasons that concern one object. They mean neither that vCenter is unreachable nor that it refuses access. The alert
 /// AgentForgePoolNotReady covers them.
-const OF_ONE_OBJECT: [Reason; 27] = [
+const OF_ONE_OBJECT: [Reason; 29] = [
     Reason::ManagedObjectNotFound,
     Reason::DuplicateName,
     Reason::AlreadyExists,
@@ -57,6 +57,8 @@ const OF_ONE_OBJECT: [Reason; 27] = [
     Reason::VsphereObjectNotFound,
     Reason::VcenterReplyUnusable,
     Reason::EffectHeld,
+    Reason::Paused,
+    Reason::Vetoed,
     Reason::SessionActorRestarting,
     Reason::PlacementActorRestarting,
     Reason::ServerMismatch,

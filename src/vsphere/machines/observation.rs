@@ -2,6 +2,7 @@
 
 use agent_forge_actors::{
     domain::{
+        holds::{PAUSE_KEY, SKIP_DELETE_KEY, VmMarks},
         identity::{BiosUuid, MacAddress},
         marker::{MARKER_KEY, Marker},
     },
@@ -77,6 +78,7 @@ pub(crate) fn marked(vm: &Properties) -> Option<MarkedVm> {
         marker: marker(vm.list("config.extraConfig"))?,
         power: power(vm),
         has_boot_order: boot_order(vm).is_some_and(|order| !order.is_empty()),
+        marks: marks(vm.list("config.extraConfig")),
     })
 }
 
@@ -126,6 +128,7 @@ pub(super) fn observation(vm: &Properties) -> VcResult<VmObservation> {
             .map(str::to_owned),
         folder: vm.reference("parent"),
         marker: marker(vm.list("config.extraConfig")),
+        marks: marks(vm.list("config.extraConfig")),
         annotation: vm.text("config.annotation").unwrap_or_default().to_owned(),
         power: power(vm),
         connection_state: vm
@@ -176,11 +179,21 @@ fn key(device: &Value) -> Option<i32> {
     device.get("key")?.as_i64()?.try_into().ok()
 }
 
-fn marker(extra_config: &[Value]) -> Option<Marker> {
-    let owner = extra_config
+/// The value of an `extraConfig` key.
+fn extra<'a>(extra_config: &'a [Value], key: &str) -> Option<&'a str> {
+    let option = extra_config
         .iter()
-        .find(|o| o.get("key").and_then(Value::as_str) == Some(MARKER_KEY))?;
-    Marker::parse(owner.get("value").map(unboxed)?.as_str()?)
+        .find(|o| o.get("key").and_then(Value::as_str) == Some(key))?;
+    option.get("value").map(unboxed)?.as_str()
+}
+
+fn marker(extra_config: &[Value]) -> Option<Marker> {
+    Marker::parse(extra(extra_config, MARKER_KEY)?)
+}
+
+fn marks(extra_config: &[Value]) -> VmMarks {
+    let value = |key| extra(extra_config, key);
+    VmMarks::read(value(PAUSE_KEY), value(SKIP_DELETE_KEY))
 }
 
 /// The ISO behind a CD-ROM drive.

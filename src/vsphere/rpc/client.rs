@@ -352,7 +352,7 @@ impl Client {
             operation,
             subject: subject.to_owned(),
             message: effect.held_back(&hold),
-            kind: VcErrorKind::Held(hold),
+            kind: VcErrorKind::Held(Box::new(hold)),
         })?;
         let mut settle = Settle {
             gate: &*self.gate,

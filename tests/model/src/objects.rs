@@ -157,6 +157,7 @@ pub fn machine(name: &str) -> MachineFacts {
         key: ObjectKey::new(CONTROL_PLANE, name),
         uid: format!("m-{name}"),
         deleting: false,
+        paused: false,
         api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
     }
 }

@@ -16,7 +16,10 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_actors::ports::effect::{Effect, EffectKind, Gate, Hold, Settled};
+use agent_forge_actors::{
+    domain::names::ObjectKey,
+    ports::effect::{Effect, EffectKind, Gate, Hold, Nature, Settled, Subject},
+};
 use async_trait::async_trait;
 use tokio::{sync::mpsc, time::Instant};
 
@@ -107,6 +110,31 @@ pub struct Outage {
     pub until: Duration,
 }
 
+/// How long the operator may take to see a pause.
+const PAUSE_IS_SEEN: Duration = Duration::from_secs(5);
+
+/// Pools that a person has paused.
+struct Paused {
+    pools: Vec<ObjectKey>,
+    /// From when on the operator knows it.
+    from: Instant,
+    until: Instant,
+}
+
+impl Paused {
+    fn holds(&self, effect: &Effect) -> bool {
+        let pool = match &effect.subject {
+            Subject::Pool(pool) => Some(pool),
+            Subject::Vm { pool, .. } => pool.as_ref(),
+            Subject::Server(_) | Subject::Object(_) => None,
+        };
+        let now = Instant::now();
+        matches!(effect.kind.nature(), Nature::Cluster | Nature::Vcenter)
+            && pool.is_some_and(|pool| self.pools.contains(pool))
+            && (self.from..self.until).contains(&now)
+    }
+}
+
 #[derive(Default)]
 struct State {
     counts: BTreeMap<(Call, String), u32>,
@@ -129,6 +157,7 @@ struct State {
     disk_full: Option<Instant>,
     outages: Vec<Outage>,
     slow_until: Option<Instant>,
+    paused: Option<Paused>,
     lag_until: Option<Instant>,
     last_fault: Duration,
     jump: Duration,
@@ -393,6 +422,7 @@ impl Director {
         state.effects.push((now, point.clone()));
         let fault = state.meet(self.branch.as_ref(), now, &point);
         noted.fault = fault;
+        let paused = state.paused.as_ref().is_some_and(|p| p.holds(effect));
         state.on_their_way.push_back(noted);
         let two = !point.is(EffectKind::Lease) && state.comes_back(life.number);
         drop(state);
@@ -401,6 +431,9 @@ impl Director {
                 "process {} does {point}, and another process has acted since it last did",
                 life.number
             )));
+        }
+        if paused {
+            self.violated(Oracle::PausesHold.broken(format!("{point} while its pool is paused")));
         }
         let what = fault.map(|f| format!(" <- {} {}", f.code(), f.text()));
         let coded = format!(
@@ -530,6 +563,16 @@ impl Director {
     #[must_use]
     pub fn disks_are_full(&self) -> bool {
         self.state().disk_full.is_some_and(|u| Instant::now() < u)
+    }
+
+    /// Notes that a person pauses these pools for a while.
+    pub fn pause(&self, pools: Vec<ObjectKey>, lasting: Duration) {
+        let now = Instant::now();
+        self.state().paused = Some(Paused {
+            pools,
+            from: now + PAUSE_IS_SEEN,
+            until: now + lasting,
+        });
     }
 
     /// Makes every answer slow for a while.
@@ -677,6 +720,8 @@ pub fn life(number: u32) -> Arc<Life> {
 
 #[cfg(test)]
 mod tests {
+    use agent_forge_actors::ports::effect::Subject;
+
     use super::*;
 
     #[test]
@@ -688,5 +733,38 @@ mod tests {
         assert_eq!(lines.len(), FIRST + 1 + LAST);
         assert_eq!(lines[FIRST], "(7 lines are left out)");
         assert_eq!(lines.last(), Some(&(count - 1).to_string()));
+    }
+
+    fn effect() -> Effect {
+        Effect::new(
+            EffectKind::Login,
+            Subject::Server("vcenter.example".to_owned()),
+        )
+    }
+
+    fn broken(director: &Director) -> Vec<Oracle> {
+        director.violations().iter().map(|f| f.oracle).collect()
+    }
+
+    #[test]
+    fn a_process_that_acts_after_its_successor_breaks_a_promise() {
+        let director = Director::new(Plan::default());
+        let (first, second) = (life(1), life(2));
+        director.admit(&first, &effect());
+        director.admit(&second, &effect());
+        assert_eq!(broken(&director), []);
+        director.admit(&first, &effect());
+        assert_eq!(broken(&director), [Oracle::OneLeaderActs]);
+    }
+
+    #[test]
+    fn a_request_that_did_not_pass_the_gate_breaks_a_promise() {
+        let director = Director::new(Plan::default());
+        director.admit(&life(1), &effect());
+        let arrives = || director.arrived(&life(1), "a login", |e| e.kind == EffectKind::Login);
+        assert_eq!(arrives().nth, 1);
+        let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(arrives));
+        assert!(again.is_err(), "a second request has no note");
+        assert_eq!(broken(&director), [Oracle::ChangesPassTheGate]);
     }
 }

@@ -84,6 +84,7 @@ faults! {
     DatastoreFull2m "g16" "datastore_full_2m" "the datastore takes no more bytes for 2 min";
     ForeignEdit "g17" "foreign_edit" "somebody edits labels and annotations of our objects, and takes their owners off";
     FinalizersRemoved "g17f" "finalizers_removed" "somebody takes all finalizers off our objects";
+    Paused5m "g18" "paused_5m" "a person pauses all pools for 5 min";
     AnswerSlow15s "r1" "answer_slow_15s" "the answer is made at once and arrives after 15 s";
     AnswerStale10s "r2" "answer_stale_10s" "the answer shows power and guest as they were 10 s before";
     ObjectTouched "c1" "object_touched" "right before the write, somebody annotates its object: the write must be refused";
@@ -168,7 +169,8 @@ impl Fault {
             | Self::SecretWrong2m
             | Self::SecretMissing2m
             | Self::ForeignEdit
-            | Self::FinalizersRemoved => FaultClass::World,
+            | Self::FinalizersRemoved
+            | Self::Paused5m => FaultClass::World,
         }
     }
 
@@ -191,12 +193,14 @@ impl Fault {
     }
 
     /// The faults that random schedules combine. A restored vCenter is not one of them: only a person corrects its
-    /// inventory, and that person does not expect another fault (docs/explanation/reliability.md). Neither are faults of
-    /// reads and between check and effect: each would change all schedules. They are combined at recovery (`recovery.rs`).
+    /// inventory, and that person does not expect another fault (docs/explanation/reliability.md). A pause is none
+    /// either: another fault may keep the operator from seeing it. Neither are faults of reads and between check and
+    /// effect: each would change all schedules. They are combined at recovery (`recovery.rs`).
     #[must_use]
     pub fn combined() -> Vec<Self> {
         let all = Self::ALL.iter().copied();
-        all.filter(|f| *f != Self::VcenterRestored && *f < Self::AnswerSlow15s)
+        all.filter(|f| ![Self::VcenterRestored, Self::Paused5m].contains(f))
+            .filter(|f| *f < Self::AnswerSlow15s)
             .collect()
     }
 
@@ -217,7 +221,7 @@ impl Fault {
             | Self::DatastoreFull2m
             | Self::AgentClaimed2m => 120,
             Self::AnswerSlow15s | Self::ObjectReplaced | Self::VmSwitched => 60,
-            Self::ApiServerDown5m | Self::VcenterDown5m => 300,
+            Self::ApiServerDown5m | Self::VcenterDown5m | Self::Paused5m => 300,
             Self::VcenterDown2h => 7200,
             Self::VcenterRestored => 1560,
             Self::ClockJumps10m => 600,

@@ -56,6 +56,7 @@ oracles! {
     ChangesPassTheGate "O14" "changes_pass_the_gate" "every call that changes something passes the effect gate first";
     ProcessKeepsRunning "O15" "process_keeps_running" "the process ends only when somebody ends it";
     PlanFitsTheRun "O16" "plan_fits_the_run" "the run meets what its plan and its workload look for";
+    PausesHold "O17" "pauses_hold" "the operator changes nothing of a pool that is paused";
 }
 
 impl fmt::Display for Oracle {

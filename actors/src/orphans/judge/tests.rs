@@ -13,6 +13,7 @@ fn vm(id: &str, marker: Marker, power: PowerState) -> MarkedVm {
         marker,
         power,
         has_boot_order: power == PowerState::On,
+        marks: VmMarks::default(),
     }
 }
 

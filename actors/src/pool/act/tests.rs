@@ -1,7 +1,10 @@
 //! What live reads hold back.
 
 use agent_forge_crds::{
-    agent::Failure, conditions::Reason, external::agent::Agent, names::NODE_POOL_ROLE_LABEL,
+    agent::Failure,
+    conditions::Reason,
+    external::agent::Agent,
+    names::{DELETE_CHECK_PREFIX, NODE_POOL_ROLE_LABEL, PAUSED_ANNOTATION},
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -9,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::*;
 use crate::{
     domain::identity::BiosUuid,
+    ports::effect::EffectKind,
     testing::{self, World, approval, child_with_vm},
     vm::testing::Bench,
 };
@@ -113,4 +117,59 @@ async fn an_agent_that_serves_is_fenced_when_its_machine_goes_live_and_not_befor
     assert_eq!(fenced(true, |_| {}).await, (0, 1, vec![unknown; 2]));
     // No Agent serves, so the state of its Machine does not matter.
     assert_eq!(fenced(false, |_| {}).await, (2, 0, vec![]));
+}
+
+/// A paused pool reports each planned action, and sends nothing.
+#[tokio::test]
+async fn a_paused_pool_plans_and_changes_nothing() {
+    let world = World::waiting(&["a"]);
+    for paused in [true, false] {
+        let bench = Bench::new();
+        bench.hub.with(|o| {
+            o.child = None;
+            let pool = o.pool.as_mut().expect("a pool");
+            let annotation = (PAUSED_ANNOTATION.to_owned(), paused.to_string());
+            pool.annotations_mut().extend([annotation]);
+        });
+        let observed = world.observed();
+        let plan = plan::plan(&observed);
+        let create = |a: &Action| matches!(a, Action::CreateChild { .. });
+        assert!(plan.actions.iter().any(create), "it is planned");
+        let mut memory = Memory::default();
+        let acted = perform_all(&bench.context, &observed, &plan.actions, &mut memory).await;
+        assert!(acted.result.is_ok());
+        let said: Vec<_> = acted.held.iter().map(|w| w.reason.clone()).collect();
+        let effects = bench.hub.with(|o| o.effects.len());
+        assert_eq!((acted.created == 0, effects == 0), (paused, paused));
+        assert_eq!(said.contains(&Reason::Paused), paused, "{:?}", acted.held);
+    }
+}
+
+/// A veto of one VM holds the release of that one alone.
+#[tokio::test]
+async fn a_veto_holds_one_release() {
+    let bench = Bench::new();
+    let mut kept = child_with_vm("a");
+    let veto = (format!("{DELETE_CHECK_PREFIX}audit"), "open".to_owned());
+    kept.annotations_mut().extend([veto]);
+    bench.hub.with(|o| {
+        o.child = Some(kept.clone());
+        o.others = vec![child_with_vm("b")];
+    });
+    let release = |child| Action::Release {
+        child: ManagedVm::read(Arc::new(child)),
+        why: ReleaseReason::Surplus,
+    };
+    let world = World::waiting(&[]);
+    let observed = world.observed();
+    let actions = [release(kept), release(child_with_vm("b"))];
+    let mut memory = Memory::default();
+    let acted = perform_all(&bench.context, &observed, &actions, &mut memory).await;
+    let vetoed: Vec<_> = acted
+        .held
+        .iter()
+        .filter(|w| w.reason == Reason::Vetoed)
+        .map(|w| w.subject.as_str())
+        .collect();
+    assert_eq!(vetoed, ["a"]);
 }

@@ -2,6 +2,7 @@
 
 mod events;
 mod fresh;
+mod held;
 mod iso_status;
 mod refused;
 mod writes;
@@ -32,6 +33,8 @@ struct Told {
     cleared: Mutex<Vec<(String, Vec<String>)>>,
     /// URLs in the requests.
     urls: Mutex<Vec<String>>,
+    /// How often a transfer was called off.
+    left: Mutex<usize>,
     /// The last requested age of a look.
     look_within: Mutex<Option<Duration>>,
 }
@@ -43,6 +46,7 @@ impl Told {
             news: Mutex::default(),
             cleared: Mutex::default(),
             urls: Mutex::default(),
+            left: Mutex::default(),
             look_within: Mutex::default(),
         })
     }
@@ -68,7 +72,9 @@ impl IsoCaches for Told {
         cleared.push((key.to_string(), paths));
         Ok(self.news.lock().expect("lock").pop().unwrap_or_default())
     }
-    fn leave(&self, _: &ObjectKey) {}
+    fn leave(&self, _: &ObjectKey) {
+        *self.left.lock().expect("lock") += 1;
+    }
 }
 
 /// The state of a file that is there.

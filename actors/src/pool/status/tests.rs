@@ -8,6 +8,7 @@ use agent_forge_crds::{
 
 use super::*;
 use crate::{
+    domain::holds::Pause,
     pool::plan::plan,
     ports::instruments::PoolGauges,
     testing::{
@@ -301,10 +302,15 @@ fn whoever_is_missed_is_told_of_whatever_its_provider_says() {
     for (so, change, expected) in cases {
         let mut world = World::waiting(&["a"]);
         change(&mut world);
-        let observed = world.observed();
+        let mut observed = world.observed();
         let status = VsphereAgentPoolStatus::default();
-        let view = view(&observed, &plan(&observed), &status);
-        let told = [view.oldest_waiting, view.oldest_unready];
-        assert_eq!(told, expected.map(|is| is.then(|| at(0))), "{so}");
+        let told = |observed: &Observed| {
+            let view = view(observed, &plan(observed), &status);
+            [view.oldest_waiting, view.oldest_unready]
+        };
+        let expected = expected.map(|is| is.then(|| at(0)));
+        assert_eq!(told(&observed), expected, "{so}");
+        observed.holds.pauses.push(Pause::by("a test".to_owned()));
+        assert_eq!(told(&observed), [None; 2], "the pool is paused");
     }
 }

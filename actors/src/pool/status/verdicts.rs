@@ -230,6 +230,7 @@ fn iso(outcome: &Outcome, before: Option<&Condition>) -> Row {
         Reason::InvalidSpec,
         Reason::InvalidIsoUrl,
         Reason::WaitingForVsphere,
+        Reason::Paused,
     ];
     let failed = before
         .filter(|c| c.status == "False" && !under_way.contains(&Reason::from(c.reason.as_str())));
@@ -295,6 +296,9 @@ fn iso(outcome: &Outcome, before: Option<&Condition>) -> Row {
             Reason::IsoUrlPending,
             "there is no ISO URL to fetch from yet".to_owned(),
         ),
+        (None, None) if let Some(hold) = &outcome.iso_paused => {
+            row(false, hold.reason.clone(), hold.why.clone())
+        }
         (None, None) => row(
             false,
             Reason::WaitingForVsphere,

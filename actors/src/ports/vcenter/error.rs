@@ -98,7 +98,7 @@ impl Fault {
 
 /// Every reason that [`VcError::reason`] gives, except the type names of [`Fault::Other`]. A test of the alerts assigns
 /// each to one of them, or to none on purpose.
-pub const REASONS: [Reason; 24] = [
+pub const REASONS: [Reason; 26] = [
     Reason::NotAuthenticated,
     Reason::InvalidCredentials,
     Reason::NoPermission,
@@ -123,6 +123,8 @@ pub const REASONS: [Reason; 24] = [
     Reason::VcenterUnavailable,
     Reason::VcenterReplyUnusable,
     Reason::EffectHeld,
+    Reason::Paused,
+    Reason::Vetoed,
 ];
 
 /// Reasons that concern all work at a vCenter: it is away, or refuses the account. The alerts about vCenter watch them.
@@ -181,7 +183,7 @@ pub enum VcErrorKind {
     /// The reply does not decode.
     Undecodable,
     /// The effect gate held the call back.
-    Held(Hold),
+    Held(Box<Hold>),
 }
 
 /// A failed vCenter call.
@@ -264,7 +266,7 @@ impl VcError {
             VcErrorKind::NotAllowed => Reason::VcenterNotAllowed,
             VcErrorKind::Status(_) => Reason::VcenterUnavailable,
             VcErrorKind::Undecodable => Reason::VcenterReplyUnusable,
-            VcErrorKind::Held(_) => Reason::EffectHeld,
+            VcErrorKind::Held(hold) => hold.reason.clone(),
         }
     }
 
@@ -328,6 +330,13 @@ mod tests {
 
     use super::*;
 
+    fn held(reason: Reason) -> Box<Hold> {
+        Box::new(Hold {
+            reason,
+            ..Hold::lease("test")
+        })
+    }
+
     /// The kind after this one, in an order that contains each kind once.
     fn after(kind: Option<&VcErrorKind>) -> Option<VcErrorKind> {
         use Fault as F;
@@ -372,8 +381,12 @@ mod tests {
             Some(K::NotAllowed) => K::LoginLimited(Timestamp::UNIX_EPOCH),
             Some(K::LoginLimited(_)) => K::Status(503),
             Some(K::Status(_)) => K::Undecodable,
-            Some(K::Undecodable) => K::Held(Hold::Lease(text())),
-            Some(K::Held(_)) => return None,
+            Some(K::Undecodable) => K::Held(held(Reason::EffectHeld)),
+            Some(K::Held(hold)) => match hold.reason {
+                Reason::EffectHeld => K::Held(held(Reason::Paused)),
+                Reason::Paused => K::Held(held(Reason::Vetoed)),
+                _ => return None,
+            },
         };
         Some(next)
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{PowerState, VcResult};
 use crate::{
-    domain::{hardware::Hardware, marker::Marker, names::MoRef},
+    domain::{hardware::Hardware, holds::VmMarks, marker::Marker, names::MoRef},
     ports::effect::Effect,
 };
 
@@ -166,6 +166,8 @@ pub struct MarkedVm {
     pub power: PowerState,
     /// A boot order is set, as before the first power-on.
     pub has_boot_order: bool,
+    /// What an administrator has marked it with.
+    pub marks: VmMarks,
 }
 
 /// Looks up objects by their names, and lists VMs.

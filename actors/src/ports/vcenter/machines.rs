@@ -6,6 +6,7 @@ use super::{Place, TaskRef, VcResult};
 use crate::{
     domain::{
         hardware::Hardware,
+        holds::VmMarks,
         identity::{BiosUuid, MacAddress},
         marker::{Mark, Marker},
         names::{DatastorePath, MoRef},
@@ -99,6 +100,8 @@ pub struct VmObservation {
     pub folder: Option<MoRef>,
     /// Ownership marker, if any.
     pub marker: Option<Marker>,
+    /// What an administrator has marked it with.
+    pub marks: VmMarks,
     /// Its notes: a text of users, of other programs, or of this operator. Empty if it has none.
     pub annotation: String,
     /// Power state.

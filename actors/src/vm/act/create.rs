@@ -278,9 +278,11 @@ fn refuses_the_place(trouble: &ReconcileError) -> bool {
 }
 
 /// Refusals that are not about the place.
-const PASSING: [Reason; 6] = [
+const PASSING: [Reason; 8] = [
     Reason::VcenterUnreachable,
     Reason::EffectHeld,
+    Reason::Paused,
+    Reason::Vetoed,
     Reason::NotAuthenticated,
     Reason::RequestCanceled,
     Reason::TaskInProgress,

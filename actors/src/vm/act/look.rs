@@ -24,7 +24,7 @@ use crate::{
         managed_vm::ManagedVm,
         names::ObjectKey,
         selector,
-        upstream::MachineFacts,
+        upstream::{MachineFacts, Pausable, PausableKind},
     },
     ports::{
         cluster::View,
@@ -34,6 +34,7 @@ use crate::{
         memory::Memory,
         observed::Observed,
         ownership::{self, Ownership},
+        pass::held_back,
         step::{self, Step},
     },
 };
@@ -180,7 +181,8 @@ impl Executor<'_> {
         };
         let observed = Observed::gather(context.view.as_ref(), child.object);
         observed.remember(memory);
-        match step::next(&observed.facts(&context, memory)) {
+        let next = step::next(&observed.facts(&context, memory));
+        match held_back(&context, &observed, next) {
             next if next == *step => Ok(Ok(Looked { session, shown })),
             Step::Hold {
                 reason, message, ..
@@ -291,6 +293,9 @@ impl View for LiveView {
         } else {
             self.cached.machines(namespace)
         }
+    }
+    fn pausables(&self, kind: PausableKind, namespace: &str) -> Vec<Arc<Pausable>> {
+        self.cached.pausables(kind, namespace)
     }
     fn agents(&self, namespace: &str) -> Vec<Arc<Agent>> {
         if !self.live.homes.contains(namespace) {

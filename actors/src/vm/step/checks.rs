@@ -3,11 +3,12 @@
 use agent_forge_crds::{agent::VmStatus, conditions::Reason};
 
 use super::{
-    CONFLICT_PROBE, Facts, MISSING_PROBE, Met, Step, hold,
+    CONFLICT_PROBE, Facts, MISSING_PROBE, Met, PROOFS, Step, hold,
     owned::{OwnedVm, Purpose, resolve_ownership},
 };
 use crate::{
     domain::{
+        holds::VmMarks,
         machine_state::MachineState,
         vanished::{self, Vanished},
     },
@@ -25,6 +26,21 @@ pub(super) fn pool_exists(f: &Facts<'_>) -> Met {
         "the VsphereAgentPool in spec.poolRef does not exist; nothing is done",
         None,
     ))
+}
+
+/// The record has the marks of an administrator of vCenter. While a pause is on record, the VM is looked at again and again,
+/// since nothing else shows that it ended.
+pub(super) fn marks_are_recorded(f: &Facts<'_>) -> Met {
+    let Some(recorded) = f.record.vm.map(VmMarks::recorded) else {
+        return Ok(());
+    };
+    match f.vm.seen {
+        Ownership::Ours(shown) if shown.marks != recorded => Err(Step::RecordMarks),
+        Ownership::NotAsked if recorded.paused => Err(Step::Lookup),
+        Ownership::Absent { proofs } if recorded.paused && *proofs < PROOFS => Err(Step::Lookup),
+        Ownership::Absent { .. } if recorded.paused => Err(Step::RecordMarks),
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn finalizer_is_on(f: &Facts<'_>) -> Met {

@@ -11,7 +11,7 @@ use crate::{
         machine_state::MachineState,
         vanished::{self, Vanished},
     },
-    lifecycle::{self, End, Unneeded},
+    lifecycle::{self, End, Policy, Unneeded},
     ports::vcenter::{PowerState, VmObservation},
     vm::ownership::Ownership,
 };
@@ -167,11 +167,12 @@ fn is_never_made(f: &Facts<'_>) -> bool {
 }
 
 /// The VM is kept although its record is removed. Its mark says so first: a scan would report it as an orphan. A forced
-/// deletion skips that, as its vCenter may be gone for good.
+/// deletion skips that, as its vCenter may be gone for good, unless a person asked for it with `skip-delete`.
 fn leave_behind(f: &Facts<'_>) -> Met {
     let vm = f.record.vm.filter(|_| f.record.has_identity);
     let marked = vm.is_some_and(|vm| vm.attempt.is_some());
-    if !marked || f.object.forced || is_never_made(f) {
+    let unmarked = f.object.forced && f.pool.policy != Policy::SkipDelete;
+    if !marked || unmarked || is_never_made(f) {
         return Err(Step::RemoveFinalizer);
     }
     match resolve_ownership(f, Purpose::LeaveBehind)? {

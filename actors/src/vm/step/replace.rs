@@ -37,7 +37,10 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
     if lifecycle::end(Unneeded::AgentOverdue, f.pool.policy) == End::LeaveToPeople {
         return ask(
             reason,
-            format!("{happened} ({class}), and cleanupPolicy Retain keeps the VM; {advice}"),
+            format!(
+                "{happened} ({class}), and {} keeps the VM; {advice}",
+                f.pool.policy
+            ),
         );
     }
     if allowed {
@@ -78,6 +81,10 @@ fn said_as(cause: Cause) -> Reason {
 /// The VM was given up: it is removed, then comes the next attempt.
 pub(super) fn replace(f: &Facts<'_>) -> Met {
     agent_never_served(f)?;
+    if lifecycle::end(Unneeded::GivenUp, f.pool.policy) == End::LeaveToPeople {
+        let message = "the VM was given up, and skip-delete keeps it: remove that mark to have the VM replaced";
+        return Err(hold(Reason::Retained, message, None));
+    }
     remove::agent_is_fenced(f)?;
     match resolve_ownership(f, Purpose::Replace)? {
         OwnedVm::There(shown) => remove::take_down(f, shown),

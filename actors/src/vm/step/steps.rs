@@ -42,6 +42,8 @@ pub enum Step {
     PowerOn,
     /// Record what vCenter shows.
     RecordVm,
+    /// Record how an administrator of vCenter has marked it.
+    RecordMarks,
     /// Record that its Machine disappeared and left its Agent bound, after a live check.
     RecordLeftBound,
     /// Record that its Agent has been seen unbound since.
@@ -90,6 +92,7 @@ impl Step {
             Self::SetBootOrder(_) => "vm.set_boot_order",
             Self::PowerOn => "vm.submit_power_on",
             Self::RecordVm => "vm.record",
+            Self::RecordMarks => "vm.record_marks",
             Self::RecordLeftBound => "vm.record_left_bound",
             Self::RecordUnbound => "vm.record_unbound",
             Self::NameVcenter => "vm.name_vcenter",
@@ -122,6 +125,21 @@ impl Step {
     #[must_use]
     pub const fn keeps_slot(&self) -> bool {
         matches!(self, Self::FinishTask(_) | Self::AttachTags)
+    }
+
+    /// What the step changes or begins to change. `None`: it only reads, or writes the status.
+    pub(in crate::vm) const fn effect(&self) -> Option<EffectKind> {
+        match self {
+            Self::AddFinalizer => Some(EffectKind::AddFinalizer),
+            Self::Create => Some(EffectKind::CreateVm),
+            Self::AttachTags => Some(EffectKind::AttachTags),
+            Self::FenceAgent => Some(EffectKind::FenceAgent),
+            // It promises that the VM goes.
+            Self::GiveUp => Some(EffectKind::Destroy),
+            Self::DeleteAgent | Self::ReleaseHook => Some(EffectKind::DeleteAgent),
+            Self::RemoveFinalizer => Some(EffectKind::RemoveChildFinalizer),
+            _ => self.call(),
+        }
     }
 
     /// The call of the step that changes a VM: vCenter runs one at a time.

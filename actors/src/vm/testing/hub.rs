@@ -15,7 +15,10 @@ use async_trait::async_trait;
 use kube::ResourceExt;
 
 use crate::{
-    domain::{names::ObjectKey, upstream::MachineFacts},
+    domain::{
+        names::ObjectKey,
+        upstream::{MachineFacts, Pausable, PausableKind},
+    },
     ports::{
         cluster::{
             AgentFilter, AgentMachineFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind,
@@ -51,6 +54,8 @@ pub struct Objects {
     /// How often all Machines were listed at the API server.
     pub machine_lists: usize,
     pub infra_env_is_gone: bool,
+    /// Clusters, NodePools and HostedClusters.
+    pub pausables: Vec<(PausableKind, Pausable)>,
     /// Annotations `allow-pools-from`, by Namespace.
     pub grants: BTreeMap<String, String>,
     /// An InfraEnv that the API server has instead of the one in the cache.
@@ -164,6 +169,11 @@ impl View for Hub {
         let there = self.has_machines(namespace);
         let all = self.with(|o| o.machines.clone()).into_iter();
         all.filter(|_| there).map(Arc::new).collect()
+    }
+    fn pausables(&self, kind: PausableKind, namespace: &str) -> Vec<Arc<Pausable>> {
+        let all = self.with(|o| o.pausables.clone()).into_iter();
+        let there = all.filter(|(k, p)| *k == kind && p.key.namespace == namespace);
+        there.map(|(_, p)| Arc::new(p)).collect()
     }
     fn serves(&self, namespace: &str) -> bool {
         self.with(|o| !o.unserved.iter().any(|n| n == namespace))

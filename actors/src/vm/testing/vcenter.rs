@@ -64,6 +64,8 @@ pub struct Inventory {
     pub tagged: Vec<Vec<String>>,
     /// Every mark that was written to an existing VM.
     pub marks: Vec<String>,
+    /// An administrator marks the VM like this before a look at its reference.
+    pub marks_at_observe: Option<crate::domain::holds::VmMarks>,
     pub scan_fails: bool,
     /// vCenter forgets the next task of that kind. The flag says whether the task was carried out.
     pub vanishes: Option<(EffectKind, bool)>,
@@ -133,6 +135,7 @@ impl Inventory {
             bios_uuid: None,
             instance_uuid: None,
             marker: None,
+            marks: crate::domain::holds::VmMarks::default(),
             connection_state: "inaccessible".to_owned(),
             macs: Vec::new(),
             disk_keys: Vec::new(),
@@ -379,6 +382,10 @@ impl Machines for Site {
     async fn observe(&self, vm: &MoRef) -> VcResult<Option<VmObservation>> {
         Ok(self.with(|i| {
             i.reads += 1;
+            let marks = i.marks_at_observe;
+            for marked in i.vms.iter_mut().filter(|v| v.moref == *vm) {
+                marked.marks = marks.unwrap_or(marked.marks);
+            }
             let found = i.vms.iter().find(|v| v.moref == *vm);
             found.map(|v| i.as_shown(v))
         }))
@@ -417,6 +424,7 @@ impl Machines for Site {
                 instance_uuid: Some(format!("instance-{id}")),
                 folder: Some(vm.place.folder.clone()),
                 marker: Some(vm.marker.clone()),
+                marks: crate::domain::holds::VmMarks::default(),
                 annotation: vm.annotation.clone(),
                 power: PowerState::Off,
                 connection_state: "connected".to_owned(),
@@ -559,6 +567,7 @@ impl vcenter::Inventory for Site {
                         v.power
                     },
                     has_boot_order: !i.list_is_old && !v.boot_order.is_empty(),
+                    marks: v.marks,
                 })
             };
             let all: Vec<VmObservation> = i.vms.iter().map(|v| i.as_shown(v)).collect();

@@ -324,6 +324,9 @@ impl VCenterAdmin {
             VmAction::Eject => ("eject", json!({})),
             VmAction::LockTray => ("lock-tray", json!({})),
             VmAction::BootFromDisk => ("boot-from-disk", json!({})),
+            VmAction::SetOption(key, value) => {
+                ("set-option", json!({ "key": key, "value": value }))
+            }
             VmAction::Clone(name) => ("clone", json!({ "name": name })),
         };
         moref(&self.post(&format!("vms/{vm}/{verb}"), body).await?)

@@ -157,6 +157,8 @@ pub enum VmAction<'a> {
     LockTray,
     /// Put the disks first in its boot order.
     BootFromDisk,
+    /// Set this key of its extra configuration to this value; an empty value removes the key.
+    SetOption(&'a str, &'a str),
     /// Copy it, with its BIOS uuid and extra configuration, under this name (empty: its own name with a suffix).
     Clone(&'a str),
 }

@@ -141,7 +141,9 @@ func drive(iso string) []types.BaseVirtualDeviceConfigSpec {
 // adminVM does to a VM what another person could do.
 func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 	var n struct {
-		Name string `json:"name"`
+		Name  string `json:"name"`
+		Key   string `json:"key"`
+		Value string `json:"value"`
 	}
 	if !readAdmin(w, r, &n) {
 		return
@@ -171,13 +173,15 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 		f.lockTray(vm.Self)
 	case "boot-from-disk":
 		bootFromDisk(vm)
+	case "set-option":
+		setOption(vm, n.Key, n.Value)
 	case "clone":
 		var made any
 		if made, fault = f.clone(vm, n.Name); fault == nil {
 			moref = made.(ref).Value
 		}
 	default:
-		adminError(w, http.StatusNotFound, "unknown action: use power-on, power-off, suspend, destroy, clone, eject, lock-tray, boot-from-disk, hide or show")
+		adminError(w, http.StatusNotFound, "unknown action: use power-on, power-off, suspend, destroy, clone, eject, lock-tray, boot-from-disk, set-option, hide or show")
 		return
 	}
 	f.world.sweep()
@@ -252,6 +256,20 @@ func eject(vm *simulator.VirtualMachine) {
 		}
 		dev.Connectable = &types.VirtualDeviceConnectInfo{AllowGuestControl: true}
 	}
+}
+
+// setOption sets a value of the extra configuration. An empty value removes it.
+func setOption(vm *simulator.VirtualMachine, key, value string) {
+	var options []types.BaseOptionValue
+	for _, o := range vm.Config.ExtraConfig {
+		if o.GetOptionValue().Key != key {
+			options = append(options, o)
+		}
+	}
+	if value != "" {
+		options = append(options, &types.OptionValue{Key: key, Value: value})
+	}
+	vm.Config.ExtraConfig = options
 }
 
 // bootFromDisk puts the disks first in the boot order, then the CD-ROM.

@@ -1,0 +1,40 @@
+//! The conditions `Paused` and `Vetoed`, which both of our kinds have while they hold.
+
+use agent_forge_crds::conditions::{
+    self, ConditionStatus, ConditionUpdate, Reason, remove_condition, set_condition,
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use super::by_pause;
+use crate::domain::holds::Holds;
+
+/// Writes both conditions as `holds` has them at `now`, and removes those that do not hold any more.
+pub fn set_conditions(
+    list: &mut Vec<Condition>,
+    holds: &Holds,
+    observed_generation: Option<i64>,
+    now: Timestamp,
+) {
+    let paused = match holds.pause(now) {
+        Some(pause) => Some((true, Reason::Paused, by_pause(pause).why)),
+        None if holds.invalid.is_empty() => None,
+        None => Some((false, Reason::PausedUntilInvalid, holds.invalid.join("; "))),
+    };
+    let vetoes: Vec<String> = holds.vetoes.iter().map(ToString::to_string).collect();
+    let vetoed = (!vetoes.is_empty()).then(|| (true, Reason::Vetoed, vetoes.join("; ")));
+    for (type_, wanted) in [(conditions::PAUSED, paused), (conditions::VETOED, vetoed)] {
+        let Some((status, reason, message)) = wanted else {
+            remove_condition(list, type_);
+            continue;
+        };
+        let update = ConditionUpdate {
+            type_,
+            status: ConditionStatus::from(status),
+            reason: &reason,
+            message: &message,
+            observed_generation,
+        };
+        set_condition(list, &update, &Time(now));
+    }
+}

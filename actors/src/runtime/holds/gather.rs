@@ -1,0 +1,200 @@
+//! Gathers from the cached view what people have written on a pool or a VM, and on everything that it belongs to.
+
+use agent_forge_crds::{external::agent_machine::PAUSED_ANNOTATION, pool::VsphereAgentPool};
+use kube::ResourceExt;
+
+use crate::{
+    domain::{
+        holds::{self, Holds, Pause, Veto},
+        managed_vm::{ManagedVm, Recorded},
+        names::ObjectKey,
+        upstream::PausableKind,
+    },
+    ports::{cluster::View, effect::Subject},
+};
+
+/// What holds the effects for `subject`.
+#[must_use]
+pub fn of(view: &dyn View, subject: &Subject) -> Holds {
+    match subject {
+        Subject::Server(_) | Subject::Object(_) => Holds::default(),
+        Subject::Pool(key) => of_pool(view, key),
+        Subject::Vm { key, pool } => match (view.child(key), pool) {
+            (Some(child), _) => of_vm(view, &ManagedVm::read(child)),
+            (None, Some(pool)) => of_future_vm(view, key, pool),
+            (None, None) => of_orphan(view, &key.namespace),
+        },
+    }
+}
+
+/// What holds a pool: its own annotations, and what pauses the cluster that it works for.
+#[must_use]
+pub fn of_pool(view: &dyn View, key: &ObjectKey) -> Holds {
+    let mut holds = Holds::default();
+    if let Some(pool) = view.pool(key) {
+        add_pool(&mut holds, view, &pool);
+    }
+    holds
+}
+
+/// What holds a VM: its own annotations and marks, those of its Machine, and what holds its pool.
+#[must_use]
+pub fn of_vm(view: &dyn View, child: &ManagedVm) -> Holds {
+    let mut holds = Holds {
+        forced: child.forced && child.deleting,
+        ..Holds::default()
+    };
+    let object = format!("VsphereAgent {}", child.key);
+    add_own(&mut holds, child.object.annotations(), &object);
+    if child.marks().paused {
+        let source = format!("extraConfig {} of VM {}", holds::PAUSE_KEY, child.vm_name);
+        holds.pauses.push(Pause {
+            in_vcenter: true,
+            ..Pause::by(source)
+        });
+    }
+    let pool = ObjectKey::new(&child.key.namespace, &child.object.spec.pool_ref.name);
+    let pool = view.pool(&pool);
+    let home = match &pool {
+        Some(pool) => Some(child.home(pool)),
+        None => child.control_plane.as_deref(),
+    };
+    if let Some(home) = home {
+        if let Some(am) = &child.agent_machine {
+            add_agent_machine(&mut holds, view, home, am);
+        }
+        if let Some(machine) = &child.machine {
+            add_machine(&mut holds, view, home, machine);
+        }
+        let is_pools = |pool: &VsphereAgentPool| pool.spec.control_plane_namespace == home;
+        if !pool.as_deref().is_some_and(is_pools) {
+            add_cluster(&mut holds, view, home);
+        }
+    }
+    if let Some(pool) = &pool {
+        add_pool(&mut holds, view, pool);
+    }
+    holds
+}
+
+/// What holds a VM whose VsphereAgent is not there yet: that has the name of its AgentMachine.
+fn of_future_vm(view: &dyn View, key: &ObjectKey, pool: &ObjectKey) -> Holds {
+    let mut holds = Holds::default();
+    let Some(pool) = view.pool(pool) else {
+        return holds;
+    };
+    let home = &pool.spec.control_plane_namespace;
+    let named = |name: &str, uid| Recorded {
+        name: name.to_owned(),
+        uid,
+    };
+    add_agent_machine(&mut holds, view, home, &named(&key.name, None));
+    let owner = view.agent_machine(&ObjectKey::new(home, &key.name));
+    if let Some(machine) = owner.as_ref().and_then(|am| am.owner_machine()) {
+        let machine = named(&machine.name, Some(machine.uid.clone()));
+        add_machine(&mut holds, view, home, &machine);
+    }
+    add_pool(&mut holds, view, &pool);
+    holds
+}
+
+/// What holds a VM without a VsphereAgent. Each pool of its namespace may have made it.
+fn of_orphan(view: &dyn View, namespace: &str) -> Holds {
+    let mut holds = Holds::default();
+    let pools = view.pools().into_iter();
+    for pool in pools.filter(|p| p.metadata.namespace.as_deref() == Some(namespace)) {
+        add_pool(&mut holds, view, &pool);
+    }
+    holds
+}
+
+fn add_own(holds: &mut Holds, annotations: &holds::Annotations, object: &str) {
+    if holds::is_paused(annotations) {
+        let key = agent_forge_crds::names::PAUSED_ANNOTATION;
+        let source = format!("annotation {key} of {object}");
+        holds.pauses.push(Pause::by(source));
+    }
+    holds.vetoes.extend(Veto::read(annotations, object));
+}
+
+fn add_capi(holds: &mut Holds, paused: bool, object: &str) {
+    if paused {
+        let source = format!("annotation {PAUSED_ANNOTATION} of {object}");
+        holds.pauses.push(Pause::by(source));
+    }
+}
+
+fn add_agent_machine(holds: &mut Holds, view: &dyn View, home: &str, record: &Recorded) {
+    let key = ObjectKey::new(home, &record.name);
+    let found = view.agent_machine(&key);
+    let paused = found.is_some_and(|am| record.is_object(&am.metadata) && am.is_paused());
+    add_capi(holds, paused, &format!("AgentMachine {key}"));
+}
+
+fn add_machine(holds: &mut Holds, view: &dyn View, home: &str, record: &Recorded) {
+    let key = ObjectKey::new(home, &record.name);
+    let found = view.machine(&key);
+    let paused = found.is_some_and(|m| record.is(&m.key.name, &m.uid) && m.paused);
+    add_capi(holds, paused, &format!("Machine {key}"));
+}
+
+/// The Cluster of a control plane namespace. There is one.
+fn add_cluster(holds: &mut Holds, view: &dyn View, namespace: &str) {
+    for cluster in view.pausables(PausableKind::Cluster, namespace) {
+        let object = format!("Cluster {}", cluster.key);
+        if cluster.paused {
+            holds
+                .pauses
+                .push(Pause::by(format!("spec.paused of {object}")));
+        }
+        add_capi(holds, cluster.annotated, &object);
+    }
+}
+
+/// The annotations of the pool, its Cluster, its NodePool and its HostedCluster.
+fn add_pool(holds: &mut Holds, view: &dyn View, pool: &VsphereAgentPool) {
+    let object = format!("VsphereAgentPool {}", ObjectKey::of(pool));
+    add_own(holds, pool.annotations(), &object);
+    add_cluster(holds, view, &pool.spec.control_plane_namespace);
+    let Some(home) = home_of_hosted_cluster(pool) else {
+        return;
+    };
+    for kind in [PausableKind::NodePool, PausableKind::HostedCluster] {
+        let found = view.pausables(kind, &home);
+        let of_pool = found.iter().filter(|found| {
+            let other = kind == PausableKind::NodePool
+                && found.cluster.as_ref() != Some(&pool.spec.hosted_cluster_ref.name);
+            covers(kind, &found.key, pool) && !other
+        });
+        for found in of_pool {
+            let object = format!("{} {}", kind.as_str(), found.key);
+            if let Some(text) = &found.paused_until {
+                holds.add_paused_until(text, &object);
+            }
+        }
+    }
+}
+
+/// Whether a pause of the object with that key concerns the pool.
+#[must_use]
+pub fn covers(kind: PausableKind, key: &ObjectKey, pool: &VsphereAgentPool) -> bool {
+    let spec = &pool.spec;
+    let name = match kind {
+        PausableKind::Cluster => return key.namespace == spec.control_plane_namespace,
+        PausableKind::NodePool => &spec.node_pool_ref.name,
+        PausableKind::HostedCluster => &spec.hosted_cluster_ref.name,
+    };
+    key.name == *name && home_of_hosted_cluster(pool).as_ref() == Some(&key.namespace)
+}
+
+/// The namespace of the HostedCluster and its NodePools. HyperShift names the control plane's namespace after it and the
+/// HostedCluster: `<namespace>-<name>`, with `-` for each dot of the name.
+fn home_of_hosted_cluster(pool: &VsphereAgentPool) -> Option<String> {
+    let name = pool.spec.hosted_cluster_ref.name.replace('.', "-");
+    let home = pool
+        .spec
+        .control_plane_namespace
+        .strip_suffix(&name)?
+        .strip_suffix('-')?;
+    (!home.is_empty()).then(|| home.to_owned())
+}
