@@ -36,8 +36,8 @@ pub const ALL: &[Known] = &[
     LOOKS_LOST,
     LATE_STATUS,
     FORGETS,
-    EXPIRED,
     TAKEN,
+    EXPIRED,
 ];
 
 /// This is no defect of the operator: it cannot act faster than the API server.
@@ -119,18 +119,6 @@ const FORGETS: Known = Known {
     example: "etcd_rollback_during_create@1 event:demo/w#3=process_killed",
 };
 
-/// The operator asks a person in both states. The deadline is shorter than the outage.
-const EXPIRED: Known = Known {
-    workload: "etcd_rollback_during_create",
-    only_at: &[],
-    faults: &[Fault::VcenterDown2h],
-    oracle: Oracle::SameFinalState,
-    begins: "at \"a person is asked\"",
-    reason: "the discovery deadline passes in the outage, so the operator says `AgentDiscoveryExpired` and not \
-             `AgentNotDiscovered`",
-    example: "etcd_rollback_during_create@1 event:demo-demo/w-9e377-7fcb0#1=vcenter_down_2h",
-};
-
 /// This is no defect of the operator: a VM whose Agent was claimed at the last moment is left alone.
 const TAKEN: Known = Known {
     workload: "replacement_requested",
@@ -141,6 +129,18 @@ const TAKEN: Known = Known {
     reason: "another control plane claimed the Agent of a VM that was given up: the VM stays until its Machine goes, its \
              AgentMachine has another host, and the VM that the workload waits for is not made",
     example: "replacement_requested@1 fence_agent:demo/w-9e377-66296#1=agent_claimed_2m",
+};
+
+/// The operator asks a person in both states. The deadline is shorter than the outage.
+const EXPIRED: Known = Known {
+    workload: "etcd_rollback_during_create",
+    only_at: &[],
+    faults: &[Fault::VcenterDown2h],
+    oracle: Oracle::SameFinalState,
+    begins: "at \"a person is asked\"",
+    reason: "the discovery deadline passes in the outage, so the operator says `AgentDiscoveryExpired` and not \
+             `AgentNotDiscovered`",
+    example: "etcd_rollback_during_create@1 event:demo-demo/w-9e377-7fcb0#1=vcenter_down_2h",
 };
 
 impl Known {

@@ -193,14 +193,14 @@ impl Fault {
     }
 
     /// The faults that random schedules combine. A restored vCenter is not one of them: only a person corrects its
-    /// inventory, and that person does not expect another fault (docs/explanation/reliability.md). A pause is none either:
-    /// another fault may keep the operator from seeing it. Faults of reads and between check and effect are none, because
-    /// each would change all schedules. They are combined at recovery (`recovery.rs`).
+    /// inventory, and that person does not expect another fault (docs/explanation/reliability.md). A pause is none
+    /// either: another fault may keep the operator from seeing it. Neither are faults of reads and between check and
+    /// effect: each would change all schedules. They are combined at recovery (`recovery.rs`).
     #[must_use]
     pub fn combined() -> Vec<Self> {
         let all = Self::ALL.iter().copied();
-        let alone = [Self::VcenterRestored, Self::Paused5m];
-        all.filter(|f| !alone.contains(f) && *f < Self::AnswerSlow15s)
+        all.filter(|f| ![Self::VcenterRestored, Self::Paused5m].contains(f))
+            .filter(|f| *f < Self::AnswerSlow15s)
             .collect()
     }
 

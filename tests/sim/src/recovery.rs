@@ -37,10 +37,14 @@ pub fn points(outcome: &Outcome, reference: &Outcome) -> Vec<Point> {
         .collect()
 }
 
-/// Faults that hit recovery. A restored vCenter needs a person, who does not expect another fault.
+/// Faults that stand alone. A restored vCenter needs a person, who does not expect another fault. Another fault may keep
+/// the operator from seeing a pause.
+const ALONE: [Fault; 2] = [Fault::VcenterRestored, Fault::Paused5m];
+
+/// Faults that hit recovery.
 fn faults() -> impl Iterator<Item = Fault> {
     let all = Fault::ALL.iter().copied();
-    all.filter(|f| *f != Fault::VcenterRestored)
+    all.filter(|f| !ALONE.contains(f))
 }
 
 fn lot(seed: &str, what: impl std::hash::Hash) -> u64 {
@@ -62,7 +66,7 @@ pub fn plans(singles: &[Verdict], seed: &str) -> Vec<Plan> {
         let [(_, first)] = v.plan.faults.as_slice() else {
             return false;
         };
-        v.failures.is_empty() && *first != Fault::VcenterRestored
+        v.failures.is_empty() && !ALONE.contains(first)
     });
     let mut drawn: Vec<&Verdict> = begins.collect();
     drawn.sort_by_cached_key(|v| lot(seed, &v.plan));

@@ -1,8 +1,7 @@
 //! Plays the operator with one fault at a time, and with several.
 //!
 //! Of the plans with a single fault a sample runs ([`agent_forge_sim::sample`]). `cargo lab nightly` runs all of them, and
-//! more random schedules. `AGENT_FORGE_SIM_SEED` repeats the sample of another run. What the operator does only because of
-//! a fault is hit by a second one ([`agent_forge_sim::recovery`]).
+//! more random schedules. `AGENT_FORGE_SIM_SEED` repeats the sample of another run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,15 +18,12 @@ use agent_forge_sim::{
     known,
     matrix::{self, Matrix},
     plan::{Fault, Plan},
-    recovery,
     run::{LISTEN, Outcome, SILENCE, Verdict, run, silence_after},
     sample, workloads,
 };
 
 /// Random schedules of one to five faults.
 const SCHEDULES: usize = 150;
-/// Plans whose second fault hits recovery.
-const RECOVERIES: usize = 400;
 
 fn worker() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_sim"))
@@ -85,7 +81,6 @@ struct Tally {
     failed: Vec<Verdict>,
     excused: BTreeMap<&'static str, Vec<String>>,
     by_workload: Vec<usize>,
-    verdicts: Vec<Verdict>,
 }
 
 impl Tally {
@@ -115,9 +110,8 @@ impl Tally {
                     let all = tally.excused.entry(reason).or_default();
                     all.push(verdict.plan.to_string());
                 }
-                None => tally.failed.push(verdict.clone()),
+                None => tally.failed.push(verdict),
             }
-            tally.verdicts.push(verdict);
         }
         tally
     }
@@ -231,17 +225,7 @@ fn every_promise_holds_with_one_fault_anywhere() {
     }
     say(&format!("{ran} of {there_are} plans with a single fault"));
     tally.tell();
-    let again = recovery::plans(&tally.verdicts, &seed);
-    let chosen = recovery::choose(&again, &seed, RECOVERIES);
-    let (there_are, ran) = (again.len(), chosen.len());
-    let second = Tally::of(vec![chosen]);
-    say(&format!(
-        "{ran} of {there_are} plans with a second fault at recovery"
-    ));
-    second.tell();
-    let failed = [tally.failed.as_slice(), &second.failed].concat();
-    judge(&failed);
-    assert_eq!(ran, RECOVERIES, "recovery has that many cells");
+    judge(&tally.failed);
     let missing = tally.table.missing();
     assert!(
         missing.is_empty(),
