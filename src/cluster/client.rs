@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use kube::{
     Client, Config,
     client::ClientBuilder,
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
 use super::{called::Called, signed};
@@ -29,17 +29,17 @@ pub struct Clients {
 /// Connects with the given kubeconfig; else with `KUBECONFIG` or `~/.kube/config`; else with the Pod's ServiceAccount.
 ///
 /// # Errors
-/// No configuration can be found or used. The message names it.
+/// No configuration can be found or used. The message names it, and shows nothing of its content.
 pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
     use anyhow::Context;
     let mut config = match kubeconfig {
         Some(path) => {
-            let file = Kubeconfig::read_from(path).with_context(|| format!("reading kubeconfig {}", path.display()))?;
+            let file = Kubeconfig::read_from(path).map_err(without_content).with_context(|| format!("reading kubeconfig {}", path.display()))?;
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
                 .await
                 .with_context(|| format!("using kubeconfig {}", path.display()))?
         }
-        None => Config::infer().await.context(
+        None => Config::infer().await.map_err(without_content).context(
             "no configuration for the API server: set KUBECONFIG, pass --kubeconfig, or run as a Pod with a ServiceAccount",
         )?,
     };
@@ -59,6 +59,26 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
         .with_layer(&signed::layer())
         .build();
     Ok(Clients { watch, request })
+}
+
+/// The error as logs may show it. The parser's own text quotes lines of the file, and they may have a token.
+fn without_content(error: impl std::error::Error + Send + Sync + 'static) -> anyhow::Error {
+    let error = anyhow::Error::new(error);
+    let parser = error.chain().find_map(|cause| match cause.downcast_ref() {
+        Some(KubeconfigError::Parse(parser)) => Some(parser),
+        _ => None,
+    });
+    let Some(parser) = parser else {
+        return error;
+    };
+    match parser.location() {
+        Some(at) => anyhow::anyhow!(
+            "it is no kubeconfig: line {}, column {} is not valid",
+            at.line(),
+            at.column()
+        ),
+        None => anyhow::anyhow!("it is no kubeconfig"),
+    }
 }
 
 /// Limits the wait for an answer, counted from when a request is sent. The time that the connection was idle before
@@ -83,6 +103,21 @@ mod tests {
     };
 
     use super::*;
+
+    #[tokio::test]
+    async fn an_error_shows_nothing_of_the_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("kubeconfig");
+        for text in [
+            "users:\n- name: a\n  user: {token: S3CRET}\nclusters: [\"a\"b]\n",
+            "users: S3CRET\n",
+        ] {
+            std::fs::write(&path, text).expect("written");
+            let error = connect(Some(&path)).await.err().expect("no kubeconfig");
+            let said = format!("{error:#} {error:?}");
+            assert!(said.contains("line ") && !said.contains("S3CRET"), "{said}");
+        }
+    }
 
     /// Long enough for the answer of a busy machine.
     const BOUND: Duration = Duration::from_secs(6);

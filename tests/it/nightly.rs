@@ -15,6 +15,8 @@ mod leader;
 mod occupied;
 mod predecessor;
 mod privileges;
+mod real_capi;
+mod record;
 mod refusals;
 mod rogues;
 mod silence;

@@ -61,7 +61,7 @@ impl IsoUrl {
         if segments.len() > 1 {
             segments.splice(..segments.len() - 1, ["..."]);
         }
-        url.set_path(&segments.join("/"));
+        url.set_path(&path_of(&segments));
         url.to_string()
     }
 
@@ -90,7 +90,7 @@ impl IsoUrl {
                 shown
             })
             .collect();
-        url.set_path(&segments.join("/"));
+        url.set_path(&path_of(&segments));
         url.to_string()
     }
 
@@ -112,6 +112,11 @@ impl IsoUrl {
         url.set_fragment(None);
         url
     }
+}
+
+/// The path with these segments. It begins with a slash of its own, so that an empty first segment stays.
+fn path_of(segments: &[&str]) -> String {
+    format!("/{}", segments.join("/"))
 }
 
 impl std::fmt::Debug for IsoUrl {
@@ -285,6 +290,7 @@ mod tests {
                 "https://mirror/4.20/x.iso",
                 false,
             ),
+            ("https://mirror//x.iso", "https://mirror/x.iso", false),
             (
                 "https://mirror/a/x.iso?sig=1",
                 "https://mirror/a/x.iso?sig=2",

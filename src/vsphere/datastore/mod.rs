@@ -227,7 +227,8 @@ impl Client {
             None => self.read(call).await?,
         };
         let task = TaskRef(
-            task.ok_or_else(|| failure(VcErrorKind::Undecodable, "the reply names no task"))?
+            task.filter(|task| !task.value.is_empty())
+                .ok_or_else(|| failure(VcErrorKind::Undecodable, "the reply names no task"))?
                 .value,
         );
         self.tasks.labels.note(&task.0, method, &subject);

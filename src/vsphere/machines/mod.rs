@@ -117,7 +117,8 @@ impl Client {
     async fn start(&self, effect: &Effect, call: Call) -> VcResult<TaskRef> {
         let missing = call.failure(VcErrorKind::Undecodable, "the reply names no task");
         let (method, subject) = (call.method, call.subject.clone());
-        let Some(task) = self.mutate::<Ref>(effect, call).await? else {
+        let task = self.mutate::<Ref>(effect, call).await?;
+        let Some(task) = task.filter(|task| !task.value.is_empty()) else {
             return Err(missing);
         };
         self.tasks.labels.note(&task.value, method, &subject);

@@ -5,18 +5,36 @@
 use std::process::ExitCode;
 
 use agent_forge_mutants::{
+    Mutant,
     cases::{CASES, Case},
     docs,
     hunt::hunt_all,
+    modelled,
 };
 use agent_forge_sim::matrix::report;
 
-/// Without arguments: plays all cases. `table`: prints the table of tests/mutants/README.md. Names of mutants: plays
-/// their cases and prints the traces of both runs.
+/// Explores each small world with each mutant, and prints which promises break.
+fn model() {
+    for mutant in Mutant::ALL {
+        for world in modelled::WORLDS {
+            let broken = modelled::hunt(*mutant, world, &[]);
+            if !broken.is_empty() {
+                println!("{mutant:?} in {:?}: {broken:?}", world.name);
+            }
+        }
+    }
+}
+
+/// Without arguments: plays all cases. `table`: prints the table of tests/mutants/README.md. `model`: what the model
+/// checker finds. Names of mutants: plays their cases and prints the traces of both runs.
 fn main() -> ExitCode {
     let named: Vec<String> = std::env::args().skip(1).collect();
     if named == ["table"] {
         print!("{}", docs::table());
+        return ExitCode::SUCCESS;
+    }
+    if named == ["model"] {
+        model();
         return ExitCode::SUCCESS;
     }
     let cases: Vec<&'static Case> = CASES

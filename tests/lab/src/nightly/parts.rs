@@ -88,6 +88,7 @@ pub(super) struct Setup<'a> {
 /// All parts, in their order.
 pub(super) fn all(setup: &Setup<'_>) -> Vec<Part> {
     let mut parts: Vec<Part> = tests().into();
+    parts.push(fuzz(setup.seed));
     parts.extend(simulation(&setup.workloads, setup.seed));
     parts.extend(model());
     parts.push(Part::new(
@@ -131,6 +132,15 @@ fn tests() -> [Part; 2] {
             "test --workspace --features nightly --no-fail-fast --test it_nightly",
         ),
     ]
+}
+
+fn fuzz(seed: u64) -> Part {
+    Part::new(
+        "fuzz",
+        "Each target keeps its promise for 30 s of changed examples.",
+        Program::Cargo,
+        &format!("run --package agent-forge-fuzz -- --seconds 30 --seed {seed}"),
+    )
 }
 
 fn simulation(workloads: &[String], seed: u64) -> Vec<Part> {

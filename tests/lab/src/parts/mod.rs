@@ -7,6 +7,7 @@
 pub mod api_server;
 pub mod audit;
 pub mod certificates;
+pub mod cluster_api;
 pub mod controller_manager;
 pub mod etcd;
 pub mod jaeger;
@@ -23,6 +24,7 @@ pub mod vcenter_inventory;
 pub mod vcenter_trouble;
 
 pub use api_server::ApiServer;
+pub use cluster_api::ClusterApi;
 pub use controller_manager::ControllerManager;
 pub use etcd::Etcd;
 pub use jaeger::{Jaeger, Trace};

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::mpsc,
     thread,
@@ -85,6 +85,26 @@ impl Build<'_> {
         ));
         Ok(())
     }
+}
+
+/// Directory with the files of a dependency of the module in `module`. Downloads it if necessary.
+///
+/// # Errors
+/// Go is missing or too old, or the dependency cannot be downloaded.
+pub(super) fn directory_of(module: &Path, dependency: &str, without_go: &str) -> Result<PathBuf> {
+    check_go(without_go)?;
+    let output = Command::new("go")
+        .current_dir(module)
+        .env("GOWORK", "off")
+        .env("GOFLAGS", "")
+        .args(["mod", "download", "-json", dependency])
+        .output()
+        .context("run go mod download")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("go mod download {dependency}: {}", said.trim_end()))?;
+    let directory = answer["Dir"].as_str().map(PathBuf::from);
+    directory.with_context(|| format!("go mod download {dependency}: {}", answer["Error"]))
 }
 
 fn with_heartbeat(

@@ -10,6 +10,7 @@
 //! Caveat: these functions block, the first time for minutes. Call them through [`tokio::task::spawn_blocking`].
 
 pub mod cache;
+mod cluster_api;
 mod etcd;
 mod go;
 mod jaeger;
@@ -20,6 +21,7 @@ mod sources;
 mod vcenter;
 pub mod versions;
 
+pub use cluster_api::{cluster_api, cluster_api_crds};
 pub use etcd::etcd;
 pub use jaeger::jaeger;
 pub use kubernetes::{kube_apiserver, kube_controller_manager, kubectl};

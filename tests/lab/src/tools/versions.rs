@@ -5,6 +5,9 @@
 /// Release of kube-apiserver, kube-controller-manager and kubectl (module `k8s.io/kubernetes`).
 pub const KUBERNETES: &str = "v1.36.3";
 
+/// Release of Cluster API (module `sigs.k8s.io/cluster-api`).
+pub const CLUSTER_API: &str = "v1.14.2";
+
 /// Release of etcd. The program is in the crate `etcd-bin-vendored` of the same version.
 pub const ETCD: &str = "3.7.2";
 

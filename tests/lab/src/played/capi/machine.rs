@@ -15,6 +15,7 @@ use super::{
         desk::Player,
         mirror::Object,
         object::{Facts as _, merge_is_idle},
+        provider::PAUSED,
     },
     Pool, SETS, objects,
     status::{self, Stage},
@@ -58,7 +59,7 @@ impl Player for Controller {
             .pool
             .machines
             .get(key)
-            .filter(|machine| self.pool.owns(machine))
+            .filter(|machine| self.pool.owns(machine) && machine.annotation(PAUSED).is_none())
         else {
             return Ok(None);
         };
@@ -137,23 +138,23 @@ impl Controller {
                 .await?;
             return Ok(None);
         }
-        if let Some(agent_machine) = agent_machine {
-            if !agent_machine.is_deleting() {
-                self.pool.agent_machines.delete(&agent_machine).await?;
-            }
-            // Its finalizer is removed together with the hook. The mirror may show it a moment longer than it exists.
-            if self
-                .pool
-                .agent_machines
-                .fetch(machine.name())
-                .await?
-                .is_some()
-            {
-                self.write_deletion(&machine, "WaitingForInfrastructureDeletion")
-                    .await?;
-                return Ok(None);
-            }
+        let existed = agent_machine.is_some();
+        if let Some(agent_machine) = agent_machine.filter(|object| !object.is_deleting()) {
+            self.pool.agent_machines.delete(&agent_machine).await?;
         }
+        // The real controller looks again in its next pass, even if the AgentMachine is gone at once.
+        let waited = matches!(
+            status::deleting_because(self.pool.api(), &machine),
+            Some("WaitingForInfrastructureDeletion" | "DeletionCompleted")
+        );
+        let agent_machines = &self.pool.agent_machines;
+        // The mirror may show an AgentMachine a moment longer than it exists.
+        if existed && !waited || agent_machines.fetch(machine.name()).await?.is_some() {
+            self.write_deletion(&machine, "WaitingForInfrastructureDeletion")
+                .await?;
+            return Ok(None);
+        }
+        let machine = self.write_deletion(&machine, "DeletionCompleted").await?;
         let mut left = machine.metadata.finalizers.clone().unwrap_or_default();
         left.retain(|finalizer| finalizer != objects::MACHINE_FINALIZER);
         self.pool

@@ -5,8 +5,9 @@
 //! drain and hook to its end.
 //!
 //! Guarantees: the AgentMachine is created before the Machine, and its owner is swapped later. A Machine is gone only
-//! after its AgentMachine. Machines under deletion count, so a replacement comes after the old one is gone. Only
-//! objects of this NodePool are changed. Caveats: there is no HostedCluster, NodePool or MachineDeployment object and
+//! after its AgentMachine. Machines under deletion count, so a replacement comes after the old one is gone. A paused
+//! Machine stays as it is. Only objects of this NodePool are changed. `tests/it/real_capi.rs` compares all this with
+//! the real Cluster API. Caveats: there is no HostedCluster, NodePool or MachineDeployment object and
 //! no hosted API server. Nodes are only names in the status of Machines.
 
 mod machine;

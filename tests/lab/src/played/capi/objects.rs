@@ -19,6 +19,9 @@ pub const CLUSTER_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 /// Label with the MachineSet's name.
 pub const SET_LABEL: &str = "cluster.x-k8s.io/set-name";
 
+/// Label with the hash of the template.
+const HASH_LABEL: &str = "machine-template-hash";
+
 /// Name of the Secret with the user data of a revision.
 #[must_use]
 pub fn user_data(options: &NodePoolOptions, revision: u32) -> String {
@@ -52,6 +55,8 @@ fn labels(options: &NodePoolOptions, set: &str) -> Value {
         json!(options.name),
     );
     labels.insert(selector.clone(), json!(selector));
+    let revision = set.strip_prefix(&format!("{}-", options.name));
+    labels.insert(HASH_LABEL.to_owned(), json!(revision));
     Value::Object(labels)
 }
 

@@ -101,7 +101,7 @@ pub fn dying(api: MachineApi, machine: &Object, reason: &str) -> Value {
             "",
         )
         .severe("Info")],
-        "WaitingForInfrastructureDeletion" => &[Condition::new(
+        "WaitingForInfrastructureDeletion" | "DeletionCompleted" => &[Condition::new(
             "PreTerminateDeleteHookSucceeded",
             "True",
             "",
@@ -115,6 +115,18 @@ pub fn dying(api: MachineApi, machine: &Object, reason: &str) -> Value {
     let mut status = conditions(api, machine, &modern, old);
     status["phase"] = json!("Deleting");
     status
+}
+
+/// The reason of the condition `Deleting`, if it was written.
+#[must_use]
+pub fn deleting_because(api: MachineApi, machine: &Object) -> Option<&str> {
+    let list = match api {
+        MachineApi::V1Beta2 => "/status/conditions",
+        MachineApi::V1Beta1 => "/status/v1beta2/conditions",
+    };
+    machine
+        .condition_in(list, "Deleting")
+        .map(|condition| condition.reason)
 }
 
 /// Both condition lists, each in the field that the API version has for it.
