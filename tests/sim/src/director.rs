@@ -575,6 +575,18 @@ impl Director {
         });
     }
 
+    /// Whether a person still pauses pools.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        // Two timers for the same moment fire in either order, so one second is added.
+        let last = Duration::from_secs(1);
+        let state = self.state();
+        state
+            .paused
+            .as_ref()
+            .is_some_and(|p| Instant::now() <= p.until + last)
+    }
+
     /// Makes every answer slow for a while.
     pub fn slow_down(&self, lasting: Duration) {
         self.state().slow_until = Some(Instant::now() + lasting);

@@ -108,6 +108,7 @@ impl Run {
         let undisturbed = || {
             director.is_mended()
                 && director.api_away_until().is_none()
+                && !director.is_paused()
                 && !director.vcenter_is_away()
                 && !uploads(&self.world)
                 && !self
