@@ -5,18 +5,36 @@
 use std::process::ExitCode;
 
 use agent_forge_mutants::{
+    Mutant,
     cases::{CASES, Case},
     docs,
-    hunt::hunt_all,
+    hunt::{found_with_faults, hunt_all},
 };
 use agent_forge_sim::matrix::report;
 
-/// Without arguments: plays all cases. `table`: prints the table of tests/mutants/README.md. Names of mutants: plays
-/// their cases and prints the traces of both runs.
+/// Without arguments: plays all cases. `table`: prints the table of tests/mutants/README.md. `faults`: says which mutants
+/// plans with one fault find in worlds with strangers. Names of mutants: plays their cases and prints the traces of both
+/// runs.
+fn print_found() {
+    let all = found_with_faults(Mutant::ALL);
+    for (mutant, found) in &all {
+        match found {
+            Some((plan, failure)) => println!("{mutant:?}: {} in {plan}", failure.oracle),
+            None => println!("{mutant:?}: not found"),
+        }
+    }
+    let found = all.iter().filter(|(_, found)| found.is_some()).count();
+    println!("{found} of {} are found", all.len());
+}
+
 fn main() -> ExitCode {
     let named: Vec<String> = std::env::args().skip(1).collect();
     if named == ["table"] {
         print!("{}", docs::table());
+        return ExitCode::SUCCESS;
+    }
+    if named == ["faults"] {
+        print_found();
         return ExitCode::SUCCESS;
     }
     let cases: Vec<&'static Case> = CASES

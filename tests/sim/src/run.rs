@@ -17,7 +17,7 @@ use crate::{
     oracles,
     plan::{Fault, Plan, Point},
     promise::{Failure, Oracle},
-    rogue,
+    strangers::Strangers,
     workloads::{self, Rest, Run, Workload},
     world::World,
 };
@@ -279,6 +279,11 @@ pub fn play(
                             let of = cleared.iter().position(|key| *key == point.key);
                             faulty && of.map(|at| cleared.swap_remove(at)).is_some()
                         }
+                        EffectKind::Event => {
+                            let strangers = &run.world.strangers;
+                            let told_again = |s: &Strangers| s.is_reported(&point.key);
+                            *at < told || strangers.as_ref().is_some_and(told_again)
+                        }
                         EffectKind::HoldSecret => unheld && *at < held_again,
                         // The operator notices a lost session only when it next looks at vCenter.
                         EffectKind::Login if *at >= told => {
@@ -301,7 +306,6 @@ pub fn play(
             Err(e) => failures.push(Oracle::ConvergesInTime.broken(format!("{e:#}"))),
         }
         failures.extend(oracles::lost(&run.world));
-        failures.extend(rogue::touched(&run.world));
         let actors = run.world.actors().await;
         let tasks = tokio::runtime::Handle::current()
             .metrics()
