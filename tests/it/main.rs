@@ -7,8 +7,6 @@
     reason = "tests play people and upstream controllers: they write as those do"
 )]
 
-#[allow(dead_code, reason = "both lanes share it")]
-mod collector;
 mod crash;
 mod custody;
 mod demo;
@@ -16,25 +14,15 @@ mod guards;
 mod hardware;
 mod lifecycle;
 mod logs;
-#[allow(dead_code, reason = "both lanes share it")]
-mod look;
 mod metrics;
 mod orphans;
 mod rules;
 mod scale;
-#[allow(dead_code, reason = "both lanes share it")]
-mod shared;
 mod signed;
-#[allow(dead_code, reason = "both lanes share it")]
-mod site;
 mod status;
+#[allow(dead_code, reason = "each lane uses a part of it")]
+mod support;
 mod tenants;
-#[allow(dead_code, reason = "both lanes share it")]
-mod tls_door;
-#[allow(dead_code, reason = "both lanes share it")]
-mod tokens;
 mod trust;
-#[allow(dead_code, reason = "both lanes share it")]
-mod witness;
-#[allow(dead_code, reason = "both lanes share it")]
-mod world;
+
+use support::*;

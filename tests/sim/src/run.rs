@@ -92,7 +92,7 @@ impl Outcome {
 pub const SILENCE: Duration = Duration::from_secs(3600);
 
 /// Silence after a run with faults, if no other one is named.
-const LISTEN: Duration = Duration::from_secs(900);
+pub const LISTEN: Duration = Duration::from_secs(900);
 /// Longer silence after a fault on an ISO. Only then the operator checks what a dead process or a lost answer has left
 /// there.
 const LISTEN_TO_ISOS: Duration = Duration::from_secs(80 * 60);

@@ -17,15 +17,12 @@ use agent_forge_sim::{
     known,
     matrix::{self, Matrix},
     plan::{Fault, Plan},
-    run::{Outcome, SILENCE, Verdict, run, silence_after},
+    run::{LISTEN, Outcome, SILENCE, Verdict, run, silence_after},
     sample, workloads,
 };
 
 /// Random schedules of one to five faults.
 const SCHEDULES: usize = 150;
-/// Silence after each run. The reference runs listen for an hour.
-const LISTEN: Duration = Duration::from_secs(900);
-
 fn worker() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_sim"))
 }

@@ -4,8 +4,8 @@ use std::{path::Path, time::Duration};
 
 use anyhow::{Result, ensure};
 
-/// Limit of most parts.
-const MINUTES: u64 = 40;
+/// Limit of each part. `flakes` and `mutants` take longer: they keep what they have, and `--failed` continues them.
+const LIMIT: Duration = Duration::from_secs(40 * 60);
 
 /// A program that parts run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,13 +57,8 @@ impl Part {
             proves: proves.to_owned(),
             program,
             args: args.split_whitespace().map(str::to_owned).collect(),
-            limit: Duration::from_secs(60 * MINUTES),
+            limit: LIMIT,
         }
-    }
-
-    fn within(mut self, minutes: u64) -> Self {
-        self.limit = Duration::from_secs(60 * minutes);
-        self
     }
 
     /// Whether its output is that of `cargo test`.
@@ -102,15 +97,12 @@ pub(super) fn all(setup: &Setup<'_>) -> Vec<Part> {
         "soak --minutes 20",
     ));
     let (dir, rounds) = (setup.dir.display(), setup.flake_rounds);
-    parts.push(
-        Part::new(
-            "flakes",
-            "Each integration test passes each time, on a busy machine.",
-            Program::Lab,
-            &format!("flakes --rounds {rounds} --state {dir}/flakes"),
-        )
-        .within(90 * u64::from(rounds)),
-    );
+    parts.push(Part::new(
+        "flakes",
+        "Each integration test passes each time, on a busy machine.",
+        Program::Lab,
+        &format!("flakes --rounds {rounds} --state {dir}/flakes"),
+    ));
     parts.push(
         Part::new(
             "mutants",
@@ -119,8 +111,7 @@ pub(super) fn all(setup: &Setup<'_>) -> Vec<Part> {
             &format!(
                 "mutants --package agent-forge-actors --in-diff {dir}/mutants.diff --output {dir}/mutants --iterate"
             ),
-        )
-        .within(120),
+        ),
     );
     parts
 }

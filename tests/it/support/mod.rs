@@ -1,0 +1,10 @@
+//! What the scenarios of both lanes share.
+
+pub mod collector;
+pub mod look;
+pub mod shared;
+pub mod site;
+pub mod tls_door;
+pub mod tokens;
+pub mod witness;
+pub mod world;
