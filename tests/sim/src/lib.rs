@@ -23,6 +23,7 @@ pub mod rogue;
 pub mod run;
 pub mod sample;
 pub mod scale;
+pub mod shrink;
 pub mod strangers;
 pub mod traffic;
 pub mod vcenter;

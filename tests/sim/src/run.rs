@@ -64,6 +64,8 @@ pub struct Outcome {
 pub struct Verdict {
     /// The plan.
     pub plan: Plan,
+    /// A part of the plan that breaks the same promise (`shrink.rs`). The failures and the trace are of this part.
+    pub shrunk: Option<Plan>,
     /// The broken promises. Empty when the run kept all of them.
     pub failures: Vec<Failure>,
     /// Planned faults that came about.
@@ -74,12 +76,21 @@ pub struct Verdict {
     pub trace: Vec<String>,
 }
 
+impl Verdict {
+    /// The plan that people read, and that the failures are of.
+    #[must_use]
+    pub fn shown(&self) -> &Plan {
+        self.shrunk.as_ref().unwrap_or(&self.plan)
+    }
+}
+
 impl Outcome {
     /// The short form of this result.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         Verdict {
             plan: self.plan.clone(),
+            shrunk: None,
             failures: self.failures.clone(),
             hit: self.hit,
             hash: self.hash,
