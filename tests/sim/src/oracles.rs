@@ -678,6 +678,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn of_strangers_only_the_status_of_our_kinds_may_be_written() {
+        let mut store = Store::default();
+        let name = ("tenant".to_owned(), "w".to_owned());
+        let (pools, agents) = (kind(OURS, "vsphereagentpools"), kind(ASSISTED, "agents"));
+        for kind in [&pools, &agents] {
+            assert!(!is_foreign(&store, kind, &name, false));
+            store.foreign.insert((kind.clone(), name.clone()));
+            assert!(is_foreign(&store, kind, &name, false));
+        }
+        assert!(!is_foreign(&store, &pools, &name, true));
+        assert!(is_foreign(&store, &agents, &name, true));
+    }
+
+    #[test]
     fn what_has_to_stay_recorded_is_called_as_the_status_calls_it() {
         let text = || Some("x".to_owned());
         let vm = VmStatus {

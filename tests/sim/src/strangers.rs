@@ -61,6 +61,23 @@ impl Theirs {
         self.vms
             .extend(shown(inventory, id).map(|vm| (id.to_owned(), vm)));
     }
+
+    /// What differs in that inventory.
+    fn changed(&self, inventory: &Inventory) -> Vec<Failure> {
+        let changed = self
+            .vms
+            .iter()
+            .filter(|(id, vm)| shown(inventory, id).as_ref() != Some(vm))
+            .map(|(id, (vm, _))| format!("foreign: the VM {} ({id}) is not as it was", vm.name));
+        let gone = self
+            .files
+            .iter()
+            .filter(|file| !inventory.files.contains_key(*file))
+            .map(|(store, path)| format!("foreign: the file [{store}] {path} is gone"));
+        let all = changed.chain(gone);
+        all.map(|what| Oracle::ForeignAndServingUntouched.broken(what))
+            .collect()
+    }
 }
 
 fn shown(inventory: &Inventory, id: &str) -> Option<(Vm, usize)> {
@@ -85,20 +102,7 @@ impl Strangers {
     /// Checks `foreign_and_serving_untouched` for VMs and files.
     #[must_use]
     pub fn changed(&self, inventory: &Inventory) -> Vec<Failure> {
-        let theirs = lock(&self.theirs);
-        let changed = theirs
-            .vms
-            .iter()
-            .filter(|(id, vm)| shown(inventory, id).as_ref() != Some(vm))
-            .map(|(id, (vm, _))| format!("foreign: the VM {} ({id}) is not as it was", vm.name));
-        let gone = theirs
-            .files
-            .iter()
-            .filter(|file| !inventory.files.contains_key(*file))
-            .map(|(store, path)| format!("foreign: the file [{store}] {path} is gone"));
-        let all = changed.chain(gone);
-        all.map(|what| Oracle::ForeignAndServingUntouched.broken(what))
-            .collect()
+        lock(&self.theirs).changed(inventory)
     }
 }
 
@@ -262,4 +266,38 @@ fn add(vcenter: &VCenter, theirs: &Mutex<Theirs>, vm: Vm) {
         i.vms.insert(id.clone(), vm);
         lock(theirs).add(i, &id);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vcenter::model::{File, furnished};
+
+    #[test]
+    fn each_change_of_a_vm_or_file_is_found() {
+        let mut inventory = furnished("u", "p");
+        let file = ("ds-0".to_owned(), "agent-forge/tenant/w/a.iso".to_owned());
+        let content = File {
+            bytes: Default::default(),
+            modified: String::new(),
+        };
+        inventory.files.insert(file.clone(), content);
+        let mut theirs = Theirs {
+            files: vec![file.clone()],
+            ..Theirs::default()
+        };
+        theirs.add(&inventory, "vm-1");
+        let mut found = vec![theirs.changed(&inventory)];
+        let mut change = |change: &dyn Fn(&mut Inventory)| {
+            change(&mut inventory);
+            found.push(theirs.changed(&inventory));
+        };
+        change(&|i| i.vms.get_mut("vm-1").expect("a VM").on = false);
+        change(&|i| i.vms.get_mut("vm-1").expect("a VM").on = true);
+        change(&|i| drop(i.tags.insert("vm-1".into(), ["tag".to_owned()].into())));
+        change(&|i| drop(i.files.remove(&file)));
+        change(&|i| drop(i.vms.remove("vm-1")));
+        let counts: Vec<usize> = found.iter().map(Vec::len).collect();
+        assert_eq!(counts, [0, 1, 0, 1, 2, 2]);
+    }
 }
