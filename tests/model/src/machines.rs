@@ -49,6 +49,12 @@ use crate::{
 const SOON: Duration = Duration::from_secs(3);
 /// The alternative: longer than any timeout.
 const LONG: Duration = Duration::from_secs(1000);
+/// When the last one of three orphan scans runs.
+const LAST: Duration = Duration::from_secs(2000);
+
+const fn age(long: bool) -> Duration {
+    if long { LONG } else { SOON }
+}
 
 /// The greatest number of events that a watch may lag behind.
 pub const LAG: u8 = 4;
@@ -74,6 +80,8 @@ pub enum Label {
     Pool(bool, Option<(EffectKind, Blow)>),
     /// The orphan scan.
     Scans,
+    /// Another part acts after a pass looked, and right before that effect of it.
+    Between(Box<Label>, EffectKind, Deed),
     /// The operator dies between two passes.
     Dies,
     /// A watch stops showing changes.
@@ -98,6 +106,9 @@ impl fmt::Display for Label {
                 blow(f, b)
             }
             Self::Scans => write!(f, "the orphan scan"),
+            Self::Between(pass, effect, deed) => {
+                write!(f, "{pass}; before its {}: {deed}", effect.name())
+            }
             Self::Dies => write!(f, "the operator dies, the other takes over"),
             Self::Lags(what) => write!(f, "the watch of {what} lags"),
         }
@@ -141,8 +152,10 @@ pub struct Machines {
     pub hours: u8,
     /// How many events a watch may lag behind.
     pub lag: u8,
+    /// Other parts also act between what a pass sees and each of its effects.
+    pub interleaved: bool,
     /// A planted defect. `None` to check the product.
-    pub defect: Option<Defect>,
+    pub planted: Option<Planted>,
     /// Records the arrows of the charts.
     pub draws: bool,
     /// Also runs each pass on the whole world, and compares ([`crate::part`]).
@@ -156,11 +169,12 @@ pub struct Machines {
 /// Pairs of a state and the next one.
 pub type Arrows = BTreeSet<(String, String)>;
 
-/// A planted defect, to check that the oracles find its effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Defect {
-    /// vCenter reports every VM as absent.
-    HiddenVms,
+/// A planted defect of the product, to check that the oracles find what it does.
+pub struct Planted {
+    /// Tells it from other defects.
+    pub number: usize,
+    /// Switches it on for the thread that calls this.
+    pub switch_on: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Machines {
@@ -177,7 +191,8 @@ impl Machines {
             people,
             hours,
             lag: LAG,
-            defect: None,
+            interleaved: false,
+            planted: None,
             draws: false,
             verify: false,
             pool: Arc::new(objects::pool()),
@@ -206,9 +221,16 @@ impl Machines {
         }
     }
 
-    fn ports(&self, w: &World, long: bool, blow: Option<(usize, Blow)>) -> Ports {
-        let age = if long { LONG } else { SOON };
-        Ports::new(w.clone(), self.pool.clone(), age, blow, self.defect)
+    /// The ports of a pass. Every pass begins here.
+    fn ports(&self, w: &World, age: Duration, blow: Option<(usize, Blow)>) -> Ports {
+        if let Some(planted) = &self.planted {
+            (planted.switch_on)();
+        }
+        Ports::new(w.clone(), self.pool.clone(), age, blow)
+    }
+
+    fn defect(&self) -> Option<usize> {
+        self.planted.as_ref().map(|p| p.number)
     }
 
     fn run<T>(ports: &Ports, work: impl Future<Output = T>) -> Option<T> {
@@ -233,8 +255,8 @@ impl Machines {
     ) -> impl Fn(Option<(usize, Blow)>) -> Ran + 'a {
         let part = part::of_vm(w, name);
         move |blow| {
-            let run = |w: &World| self.run_vm(w, name, long, steps, blow);
-            let how = ("vm", name, long, steps, blow, self.defect);
+            let run = |w: &World| self.run_vm(w, name, steps, &self.ports(w, age(long), blow));
+            let how = ("vm", name, long, steps, blow, self.defect());
             let outcome = part::remembered(&part, &how, run);
             let after = part::after_vm(w, name, &part, &outcome);
             self.compared(Self::over(after, &outcome, blow), || run(w), blow)
@@ -257,19 +279,11 @@ impl Machines {
         ran
     }
 
-    fn run_vm(
-        &self,
-        w: &World,
-        name: &str,
-        long: bool,
-        steps: usize,
-        blow: Option<(usize, Blow)>,
-    ) -> Outcome {
-        let ports = self.ports(w, long, blow);
+    fn run_vm(&self, w: &World, name: &str, steps: usize, ports: &Ports) -> Outcome {
         let memory = w.memory.get(name).map(Shared::as_ref_clone);
         let key = ObjectKey::new(NAMESPACE, name);
-        let work = pass::run_at_most(steps, self.context(&ports), key, memory.unwrap_or_default());
-        let ended = Self::run(&ports, work).map(|(memory, _)| memory);
+        let work = pass::run_at_most(steps, self.context(ports), key, memory.unwrap_or_default());
+        let ended = Self::run(ports, work).map(|(memory, _)| memory);
         let (mut world, effects) = ports.end();
         let died = ended.is_none();
         if let Some(mut memory) = ended {
@@ -285,7 +299,7 @@ impl Machines {
 
     /// What a VM actor decides next. `None` if its pass first has to look at the VM.
     fn decides(&self, w: &World, name: &str) -> Option<String> {
-        let ports = self.ports(w, false, None);
+        let ports = self.ports(w, SOON, None);
         let context = self.context(&ports);
         let object = w.shown_children().iter().find(|c| c.name_any() == name)?;
         let known = w.memory.get(name).map(Shared::as_ref_clone);
@@ -317,7 +331,7 @@ impl Machines {
 
     /// What each AgentMachine needs, as the pool sees it.
     fn needs(&self, w: &World) -> BTreeMap<String, String> {
-        let ports = self.ports(w, false, None);
+        let ports = self.ports(w, SOON, None);
         let named = |demand: &Demand| {
             let need = match &demand.state {
                 DemandState::NotRequested(DemandReason::Deleting) => "Leaving".to_owned(),
@@ -360,22 +374,21 @@ impl Machines {
     fn pool<'a>(&'a self, w: &'a World, long: bool) -> impl Fn(Option<(usize, Blow)>) -> Ran + 'a {
         let part = part::of_pool(w);
         move |blow| {
-            let run = |w: &World| self.run_pool(w, long, blow);
-            let how = ("pool", long, blow, self.defect);
+            let run = |w: &World| self.run_pool(w, long, &self.ports(w, age(long), blow));
+            let how = ("pool", long, blow, self.defect());
             let outcome = part::remembered(&part, &how, run);
             let ran = Self::over(part::after_pool(w, &outcome), &outcome, blow);
             self.compared(ran, || run(w), blow)
         }
     }
 
-    fn run_pool(&self, w: &World, long: bool, blow: Option<(usize, Blow)>) -> Outcome {
-        let ports = self.ports(w, long, blow);
-        let context = self.context(&ports);
-        let observed = Self::observed(&ports, w, long);
+    fn run_pool(&self, w: &World, long: bool, ports: &Ports) -> Outcome {
+        let context = self.context(ports);
+        let observed = Self::observed(ports, w, long);
         let plan = plan::plan(&observed);
         let mut memory = pool::Memory::default();
         let work = pool::act::perform_all(&context, &observed, &plan.actions, &mut memory);
-        let died = Self::run(&ports, work).is_none();
+        let died = Self::run(ports, work).is_none();
         let (world, effects) = ports.end();
         Outcome {
             world,
@@ -406,12 +419,19 @@ impl Machines {
         observed.expect("the pool is there")
     }
 
-    /// The orphan scan: one scan finds an orphan VM, and a second one finds it again.
-    fn scan(&self, w: &World) -> World {
-        let mut world = w.clone();
+    /// The orphan scan: one scan finds an orphan VM, and a second one finds it again. Another part may act right before
+    /// an effect of the last scan. Returns the world and the effects of the last scan.
+    fn scan(&self, w: &World, between: Option<(usize, &Deed)>) -> Ran {
+        let mut ran = Ran {
+            world: w.clone(),
+            effects: Vec::new(),
+        };
         let mut memory = orphans::Memory::default();
-        for age in [SOON, LONG, LONG * 2] {
-            let ports = Ports::new(world, self.pool.clone(), age, None, self.defect);
+        for age in [SOON, LONG, LAST] {
+            let mut ports = self.ports(&ran.world, age, None);
+            if let Some((at, deed)) = between.filter(|_| age == LAST) {
+                ports = ports.between(at, deed.clone());
+            }
             let (doubts, _) = tokio::sync::watch::channel(SuspectVms::default());
             let scan = OrphanScan {
                 context: self.context(&ports),
@@ -419,10 +439,10 @@ impl Machines {
             };
             let ended = Self::run(&ports, scan.pass(memory));
             memory = ended.map(|(memory, _)| memory).unwrap_or_default();
-            world = ports.end().0;
+            (ran.world, ran.effects) = ports.end();
         }
-        world.settle();
-        world
+        ran.world.settle();
+        ran
     }
 
     fn over(mut world: World, outcome: &Outcome, blow: Option<(usize, Blow)>) -> Ran {
@@ -439,13 +459,13 @@ impl Machines {
         }
     }
 
-    /// A pass without a fault, and with each fault that is left at each of its effects.
+    /// A pass without a fault, and with each fault that is left at each of its effects. Returns its effects.
     fn pass(
         w: &World,
         all: &mut Vec<Action>,
         run: impl Fn(Option<(usize, Blow)>) -> Ran,
         label: impl Fn(Option<(EffectKind, Blow)>) -> Label,
-    ) {
+    ) -> Vec<EffectKind> {
         let plain = run(None);
         // In a pass that changes nothing, a fault changes nothing either.
         let effects = if plain.world == *w {
@@ -469,6 +489,51 @@ impl Machines {
             label: label(None),
             next: plain.world,
         });
+        plain.effects
+    }
+
+    /// A pass with each possible act of another part right before each of its effects.
+    fn between(
+        &self,
+        w: &World,
+        all: &mut Vec<Action>,
+        label: &Label,
+        (effects, long): (&[EffectKind], bool),
+        run: impl Fn(&Ports) -> Outcome,
+    ) {
+        if !self.interleaved || effects.is_empty() {
+            return;
+        }
+        for deed in upstream::possible(w, &self.people) {
+            for (at, effect) in effects.iter().enumerate() {
+                let ports = self.ports(w, age(long), None).between(at, deed.clone());
+                let outcome = run(&ports);
+                all.push(Action {
+                    label: Label::Between(Box::new(label.clone()), *effect, deed.clone()),
+                    next: Self::over(outcome.world.clone(), &outcome, None).world,
+                });
+            }
+        }
+    }
+
+    /// The orphan scan, and the same with each possible act of another part right before each of its effects.
+    fn scans(&self, w: &World, all: &mut Vec<Action>) {
+        let plain = self.scan(w, None);
+        if self.interleaved {
+            for deed in upstream::possible(w, &self.people) {
+                for (at, effect) in plain.effects.iter().enumerate() {
+                    let label = Box::new(Label::Scans);
+                    all.push(Action {
+                        label: Label::Between(label, *effect, deed.clone()),
+                        next: self.scan(w, Some((at, &deed))).world,
+                    });
+                }
+            }
+        }
+        all.push(Action {
+            label: Label::Scans,
+            next: plain.world,
+        });
     }
 
     /// All transitions that change something.
@@ -485,15 +550,17 @@ impl Machines {
                 self.note(w, &self.vm(w, &name, false, 1)(None).world, &name);
             }
             for &long in ages {
-                Self::pass(w, &mut all, self.vm(w, &name, long, 1), |blow| {
-                    Label::Vm(name.clone(), long, blow)
-                });
+                let label = |blow| Label::Vm(name.clone(), long, blow);
+                let effects = Self::pass(w, &mut all, self.vm(w, &name, long, 1), label);
+                let run = |ports: &Ports| self.run_vm(w, &name, 1, ports);
+                self.between(w, &mut all, &label(None), (&effects, long), run);
             }
         }
         for long in [false, true] {
-            Self::pass(w, &mut all, self.pool(w, long), |blow| {
-                Label::Pool(long, blow)
-            });
+            let label = |blow| Label::Pool(long, blow);
+            let effects = Self::pass(w, &mut all, self.pool(w, long), label);
+            let run = |ports: &Ports| self.run_pool(w, long, ports);
+            self.between(w, &mut all, &label(None), (&effects, long), run);
         }
         let mut deeds = upstream::possible(w, &self.people);
         // A watch is never an hour behind.
@@ -510,10 +577,7 @@ impl Machines {
             });
         }
         if verdict::orphan(w).is_some() {
-            all.push(Action {
-                label: Label::Scans,
-                next: self.scan(w),
-            });
+            self.scans(w, &mut all);
         }
         if w.left.has(Fault::Crash) && !w.memory.is_empty() {
             let mut next = w.clone();
@@ -570,7 +634,7 @@ impl Machines {
             }
         }
         if verdict::orphan(&w).is_some() {
-            w = self.scan(&w);
+            w = self.scan(&w, None).world;
         }
         let pooled = self.pool(&w, long)(None).world;
         w = pooled;

@@ -62,6 +62,9 @@ struct MachinesArgs {
     /// A foreign VM has the first machine's name until a person renames it, at any moment.
     #[arg(long)]
     renames: bool,
+    /// Other parts also act between what a pass sees and each of its effects.
+    #[arg(long)]
+    interleaved: bool,
 }
 
 #[derive(Args)]
@@ -148,7 +151,7 @@ fn machines(args: MachinesArgs) -> Result<()> {
     people.extend(args.renames.then_some(Deed::Renames));
     let (foreign, faults) = (args.foreign || args.renames, args.faults.all());
     let mut model = Machines::new(&names, foreign, people, args.hours, &faults);
-    model.lag = args.lag;
+    (model.lag, model.interleaved) = (args.lag, args.interleaved);
     explore(&model, &verdict::PROMISES, |model, name, last| {
         if name == verdict::ENDS {
             println!("  ends so: {}", Endings::tell(model, last));

@@ -49,9 +49,9 @@ use kube::ResourceExt;
 use tokio::sync::Notify;
 
 use crate::{
-    machines::Defect,
     objects::{self, CLUSTER_ID, SERVER, STRANGER},
     shared::Shared,
+    upstream::{self, Deed},
     world::{Fault, Harm, Late, Order, THEN, World, arcs, bare, bump, key, vc_error},
 };
 
@@ -95,6 +95,7 @@ impl Blow {
 #[derive(Debug, Default)]
 struct Script {
     blow: Option<(usize, Blow)>,
+    between: Option<(usize, Deed)>,
     effects: Vec<EffectKind>,
 }
 
@@ -104,7 +105,6 @@ struct Inner {
     died: Notify,
     pool: Arc<VsphereAgentPool>,
     monotonic: Duration,
-    defect: Option<Defect>,
 }
 
 /// The ports.
@@ -148,19 +148,25 @@ impl Ports {
         pool: Arc<VsphereAgentPool>,
         age: Duration,
         blow: Option<(usize, Blow)>,
-        defect: Option<Defect>,
     ) -> Self {
         Self(Arc::new(Inner {
             world: Mutex::new(world),
             script: Mutex::new(Script {
                 blow,
-                effects: Vec::new(),
+                ..Script::default()
             }),
             died: Notify::new(),
             pool,
             monotonic: THEN + age,
-            defect,
         }))
+    }
+
+    /// Another part of the world acts right before that effect: after the operator looked, and before its request
+    /// arrives.
+    #[must_use]
+    pub fn between(self, at: usize, deed: Deed) -> Self {
+        lock(&self.0.script).between = Some((at, deed));
+        self
     }
 
     /// Waits until the operator has to die.
@@ -182,6 +188,9 @@ impl Ports {
         let mut script = lock(&self.0.script);
         let n = script.effects.len();
         script.effects.push(kind);
+        if let Some((_, deed)) = script.between.take_if(|(at, _)| *at == n) {
+            self.with(|w| upstream::act(w, &deed));
+        }
         script.blow.filter(|(at, _)| *at == n).map(|(_, blow)| blow)
     }
 
@@ -223,6 +232,7 @@ impl Ports {
 fn named<'a, K: ResourceExt + std::fmt::Debug>(
     all: &'a mut [Shared<K>],
     at: &Precondition,
+    lenient: bool,
 ) -> ClusterResult<&'a mut Shared<K>> {
     let object = all
         .iter_mut()
@@ -230,7 +240,7 @@ fn named<'a, K: ResourceExt + std::fmt::Debug>(
         .ok_or_else(|| refused(ClusterErrorKind::NotFound))?;
     let same = object.uid().as_deref() == Some(at.uid.as_str())
         && object.resource_version().as_deref() == Some(at.resource_version.as_str());
-    if same {
+    if same || lenient {
         Ok(object)
     } else {
         Err(refused(ClusterErrorKind::Conflict))
@@ -363,11 +373,8 @@ impl Cluster for Ports {
             if w.children.iter().any(|c| c.name_any() == name) {
                 return Err(refused(ClusterErrorKind::AlreadyExists));
             }
-            let wanted = crate::upstream::made_for(child);
-            if w.children
-                .iter()
-                .any(|c| crate::upstream::made_for(c) == wanted)
-            {
+            let wanted = upstream::made_for(child);
+            if w.children.iter().any(|c| upstream::made_for(c) == wanted) {
                 w.harmed(Harm::Doubled);
             }
             let n = w.count_born(&name, |(children, _)| children);
@@ -390,7 +397,7 @@ impl Cluster for Ports {
         patch: &MetadataPatch,
     ) -> ClusterResult<()> {
         self.act(effect.kind, None, |w| {
-            named(&mut w.children, at)?.change(|child| {
+            named(&mut w.children, at, w.lenient)?.change(|child| {
                 merge(child.labels_mut(), &patch.labels);
                 merge(child.annotations_mut(), &patch.annotations);
                 if let Some(finalizers) = &patch.finalizers {
@@ -405,7 +412,7 @@ impl Cluster for Ports {
     }
     async fn delete_child(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()> {
         self.act(effect.kind, None, |w| {
-            named(&mut w.children, at)?.change(|child| {
+            named(&mut w.children, at, w.lenient)?.change(|child| {
                 let now = Time(objects::at(600));
                 child.metadata.deletion_timestamp.get_or_insert(now);
                 bump(child);
@@ -422,7 +429,7 @@ impl Cluster for Ports {
         status: &VsphereAgentStatus,
     ) -> ClusterResult<String> {
         self.act(effect.kind, None, |w| {
-            let child = named(&mut w.children, at)?;
+            let child = named(&mut w.children, at, w.lenient)?;
             Ok(child.change(|child| {
                 let mut status = status.clone();
                 bare(&mut status);
@@ -459,7 +466,7 @@ impl Cluster for Ports {
         value: &str,
     ) -> ClusterResult<()> {
         self.act(effect.kind, None, |w| {
-            named(&mut w.agent_machines, at)?.change(|am| {
+            named(&mut w.agent_machines, at, w.lenient)?.change(|am| {
                 let selector = am.spec.agent_label_selector.get_or_insert_default();
                 let labels = selector.match_labels.get_or_insert_default();
                 labels.insert(label.to_owned(), value.to_owned());
@@ -479,7 +486,7 @@ impl Cluster for Ports {
             if patch.key.name == STRANGER {
                 w.harmed(Harm::ForeignTouched);
             }
-            let agent = named(&mut w.agents, &at)?;
+            let agent = named(&mut w.agents, &at, w.lenient)?;
             agent.change(|agent| {
                 merge(agent.labels_mut(), &patch.labels);
                 merge(agent.annotations_mut(), &patch.annotations);
@@ -502,7 +509,7 @@ impl Cluster for Ports {
     }
     async fn delete_agent(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()> {
         self.act(effect.kind, None, |w| {
-            let agent = named(&mut w.agents, at)?.arc();
+            let agent = named(&mut w.agents, at, w.lenient)?.arc();
             if at.key.name == STRANGER {
                 w.harmed(Harm::ForeignTouched);
             }
@@ -579,15 +586,9 @@ impl VCenter for Ports {
 #[async_trait]
 impl Machines for Ports {
     async fn find_by_uuid(&self, uuid: BiosUuid) -> VcResult<Vec<VmObservation>> {
-        if self.0.defect == Some(Defect::HiddenVms) {
-            return Ok(Vec::new());
-        }
         Ok(self.with(|w| w.look(uuid)))
     }
     async fn observe(&self, vm: &MoRef) -> VcResult<Option<VmObservation>> {
-        if self.0.defect == Some(Defect::HiddenVms) {
-            return Ok(None);
-        }
         Ok(self.with(|w| {
             let mut all = w.vms.iter();
             all.find(|v| v.moref == *vm).map(Shared::as_ref_clone)
@@ -644,9 +645,6 @@ impl Inventory for Ports {
         unreachable!("the placer does")
     }
     async fn survey(&self) -> VcResult<Arc<Survey>> {
-        if self.0.defect == Some(Defect::HiddenVms) {
-            return Ok(Arc::default());
-        }
         Ok(self.with(|w| {
             let marked = |v: &Shared<VmObservation>| {
                 Some(MarkedVm {

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use agent_forge_model::{
     explore,
-    machines::{Arrows, Defect, Machines},
+    machines::{Arrows, Machines},
     upstream::Deed,
-    verdict::{ENDS, PROMISES},
+    verdict::{NO_DOUBLE, PROMISES},
     world::Fault,
 };
 use stateright::{Checker, Model};
@@ -132,10 +132,43 @@ fn a_lag_breaks_no_promise() {
     keeps_all("lag", &one(&[Fault::Lag]));
 }
 
+/// The operator looks, somebody else acts, and only then the operator's request arrives.
 #[test]
-fn a_planted_defect_is_found() {
-    let mut model = one(&[]);
-    model.defect = Some(Defect::HiddenVms);
-    let found = explore("planted: VMs are hidden", &model);
-    assert!(found.contains(ENDS), "{found:?}");
+fn what_happens_between_a_look_and_its_effect_breaks_no_promise() {
+    let interleaved = |mut model: Machines| {
+        model.interleaved = true;
+        model
+    };
+    let leaves = || Deed::Leaves("b".to_owned());
+    keeps_all("interleaved", &interleaved(one(&[])));
+    let foreign = Machines::new(&["b"], true, vec![leaves(), Deed::Renames], 0, &[]);
+    keeps_all("interleaved, foreign VM", &interleaved(foreign));
+    let attempts = Machines::new(&["b"], false, vec![leaves()], 2, &[]);
+    keeps_all("interleaved, two attempts", &interleaved(attempts));
+    keeps_all(
+        "interleaved, unknown outcome",
+        &interleaved(one(&[Fault::Unknown])),
+    );
+    keeps_all("interleaved, lag", &interleaved(one(&[Fault::Lag])));
+}
+
+/// Acts between a look and its effect lead to states that whole passes never reach.
+#[test]
+fn an_act_between_a_look_and_its_effect_leads_elsewhere() {
+    let states = |interleaved| {
+        let mut model = one(&[]);
+        model.interleaved = interleaved;
+        explore::explore(&model, 2, &PROMISES, |_, _| true).states
+    };
+    assert!(states(true) > states(false));
+}
+
+/// A server that checks neither versions nor names makes a second VM from a late request. So the oracle can fail, and the
+/// product relies on that check.
+#[test]
+fn a_server_that_checks_nothing_makes_a_double() {
+    let mut model = one(&[Fault::Unknown]);
+    model.start.lenient = true;
+    let found = explore::explore(&model, 2, &[NO_DOUBLE], |_, _| true).found;
+    assert!(found.contains_key(NO_DOUBLE));
 }

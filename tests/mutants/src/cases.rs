@@ -106,6 +106,12 @@ cases! {
     BareMetalToo [] "lookalike_agents" => ForeignAndServingUntouched;
     RivalsIgnored [] "rival_agent" => ForeignAndServingUntouched;
     NoGuards [] "infra_env_with_cluster_ref" => ForeignAndServingUntouched;
+    OffIsGone [] "one_machine" => NothingLeaks;
+    OldMacForgotten [] "network_card_replaced" => RecordsAreKept;
+    Wordless [] "invalid_network_corrected" => ProblemsAreExplained;
+    NoBackoff [] "one_machine" + "record_identity=api_server_down_5m" => FewExtraCalls;
+    FirstDeathEnds [] "one_machine" + "upload=actor_killed" => ProcessKeepsRunning;
+    ActorsStay [] "one_machine" => NoExtraActorsOrTasks;
 }
 
 /// The rows without a mutant, and why.

@@ -9,6 +9,7 @@ pub mod cases;
 pub mod defects;
 pub mod docs;
 pub mod hunt;
+pub mod modelled;
 pub mod scenes;
 pub mod workloads;
 

@@ -9,12 +9,11 @@ use agent_forge_mutants::{
     cases::{CASES, Case},
     docs,
     hunt::{found_with_faults, hunt_all},
+    modelled,
 };
 use agent_forge_sim::matrix::report;
 
-/// Without arguments: plays all cases. `table`: prints the table of tests/mutants/README.md. `faults`: says which mutants
-/// plans with one fault find in worlds with strangers. Names of mutants: plays their cases and prints the traces of both
-/// runs.
+/// Plays plans with one fault beside strangers with each mutant, and prints which promises break.
 fn print_found() {
     let all = found_with_faults(Mutant::ALL);
     for (mutant, found) in &all {
@@ -27,6 +26,21 @@ fn print_found() {
     println!("{found} of {} are found", all.len());
 }
 
+/// Explores each small world with each mutant, and prints which promises break.
+fn model() {
+    for mutant in Mutant::ALL {
+        for world in modelled::WORLDS {
+            let broken = modelled::hunt(*mutant, world, &[]);
+            if !broken.is_empty() {
+                println!("{mutant:?} in {:?}: {broken:?}", world.name);
+            }
+        }
+    }
+}
+
+/// Without arguments: plays all cases. `table`: prints the table of tests/mutants/README.md. `model`: what the model
+/// checker finds. `faults`: what plans with one fault find beside strangers. Names of mutants: plays their cases and
+/// prints the traces of both runs.
 fn main() -> ExitCode {
     let named: Vec<String> = std::env::args().skip(1).collect();
     if named == ["table"] {
@@ -35,6 +49,10 @@ fn main() -> ExitCode {
     }
     if named == ["faults"] {
         print_found();
+        return ExitCode::SUCCESS;
+    }
+    if named == ["model"] {
+        model();
         return ExitCode::SUCCESS;
     }
     let cases: Vec<&'static Case> = CASES

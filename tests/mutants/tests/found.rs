@@ -8,7 +8,9 @@ use agent_forge_mutants::{
     cases::{CASES, Case, WITHOUT, rows},
     docs,
     hunt::hunt_all,
+    modelled,
 };
+use agent_forge_sim::promise::Oracle;
 
 #[test]
 fn each_mutant_is_found_and_only_the_mutant() {
@@ -44,6 +46,35 @@ fn each_mutant_has_a_case_and_each_row_a_mutant_or_a_reason() {
     assert_eq!(told, all);
     let both: Vec<&&str> = reasons.iter().filter(|r| stood_for.contains(r)).collect();
     assert!(both.is_empty(), "a mutant and a reason for none: {both:?}");
+}
+
+/// The worlds of the model checker break no promise without a mutant: tests/model/tests/machines.rs.
+#[test]
+fn the_model_checker_finds_its_mutants() {
+    for (mutant, world, promise) in modelled::CASES {
+        let broken = modelled::hunt(*mutant, modelled::named(world), &[promise]);
+        assert!(
+            broken.contains(promise),
+            "{mutant:?} in {world}: {broken:?}"
+        );
+    }
+}
+
+/// An oracle that cannot fail proves nothing. No defect of a decision can break these three; unit tests of the simulation
+/// break them.
+const BROKEN_BY_UNIT_TESTS: [Oracle; 3] = [
+    Oracle::OneLeaderActs,
+    Oracle::ChangesPassTheGate,
+    Oracle::PlanFitsTheRun,
+];
+
+#[test]
+fn each_oracle_finds_a_planted_violation() {
+    for oracle in Oracle::ALL {
+        let finds = CASES.iter().any(|c| c.oracle == *oracle);
+        let by_unit_tests = BROKEN_BY_UNIT_TESTS.contains(oracle);
+        assert!(finds != by_unit_tests, "{oracle} is never seen to fail");
+    }
 }
 
 #[test]
@@ -98,6 +129,7 @@ fn the_copies_depend_on_what_their_originals_do() {
     for (original, copy) in [
         ("actors/Cargo.toml", "actors"),
         ("Cargo.toml", "operator"),
+        ("tests/model/Cargo.toml", "model"),
         ("tests/sim/Cargo.toml", "sim"),
     ] {
         let copied = dependencies(&format!("tests/mutants/copies/{copy}/Cargo.toml"));

@@ -634,6 +634,8 @@ pub fn life(number: u32) -> Arc<Life> {
 
 #[cfg(test)]
 mod tests {
+    use agent_forge_actors::ports::effect::Subject;
+
     use super::*;
 
     #[test]
@@ -645,5 +647,38 @@ mod tests {
         assert_eq!(lines.len(), FIRST + 1 + LAST);
         assert_eq!(lines[FIRST], "(7 lines are left out)");
         assert_eq!(lines.last(), Some(&(count - 1).to_string()));
+    }
+
+    fn effect() -> Effect {
+        Effect::new(
+            EffectKind::Login,
+            Subject::Server("vcenter.example".to_owned()),
+        )
+    }
+
+    fn broken(director: &Director) -> Vec<Oracle> {
+        director.violations().iter().map(|f| f.oracle).collect()
+    }
+
+    #[test]
+    fn a_process_that_acts_after_its_successor_breaks_a_promise() {
+        let director = Director::new(Plan::default());
+        let (first, second) = (life(1), life(2));
+        director.admit(&first, &effect());
+        director.admit(&second, &effect());
+        assert_eq!(broken(&director), []);
+        director.admit(&first, &effect());
+        assert_eq!(broken(&director), [Oracle::OneLeaderActs]);
+    }
+
+    #[test]
+    fn a_request_that_did_not_pass_the_gate_breaks_a_promise() {
+        let director = Director::new(Plan::default());
+        director.admit(&life(1), &effect());
+        let arrives = || director.arrived(&life(1), "a login", |e| e.kind == EffectKind::Login);
+        assert_eq!(arrives().nth, 1);
+        let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(arrives));
+        assert!(again.is_err(), "a second request has no note");
+        assert_eq!(broken(&director), [Oracle::ChangesPassTheGate]);
     }
 }

@@ -29,7 +29,14 @@ pub struct Known {
 }
 
 /// All known failures.
-pub const ALL: &[Known] = &[UNFENCED, NO_WAY_BACK, LOOKS_LOST, LATE_STATUS, FORGETS];
+pub const ALL: &[Known] = &[
+    UNFENCED,
+    NO_WAY_BACK,
+    LOOKS_LOST,
+    LATE_STATUS,
+    FORGETS,
+    EXPIRED,
+];
 
 /// This is no defect of the operator: it cannot act faster than the API server.
 const UNFENCED: Known = Known {
@@ -102,6 +109,18 @@ const FORGETS: Known = Known {
     reason: "who lives on while etcd is rolled back remembers that the VM served, and says `AgentMissing`; who begins after it \
              finds no word of that, and says `AgentDiscoveryExpired`",
     example: "etcd_rollback_during_create@1 event:demo/w#3=process_killed",
+};
+
+/// The operator asks a person in both states. The deadline is shorter than the outage.
+const EXPIRED: Known = Known {
+    workload: "etcd_rollback_during_create",
+    only_at: &[],
+    faults: &[Fault::VcenterDown2h],
+    oracle: Oracle::SameFinalState,
+    begins: "at \"a person is asked\"",
+    reason: "the discovery deadline passes in the outage, so the operator says `AgentDiscoveryExpired` and not \
+             `AgentNotDiscovered`",
+    example: "etcd_rollback_during_create@1 event:demo-demo/w-9e377-7fcb0#1=vcenter_down_2h",
 };
 
 impl Known {

@@ -25,6 +25,7 @@ pub mod sample;
 pub mod scale;
 pub mod shrink;
 pub mod strangers;
+pub mod tolerances;
 pub mod traffic;
 pub mod vcenter;
 pub mod waits;

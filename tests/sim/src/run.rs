@@ -18,6 +18,10 @@ use crate::{
     plan::{Fault, Plan, Point},
     promise::{Failure, Oracle},
     strangers::Strangers,
+    tolerances::{
+        self, AFTER, AT_LEAST, FOR_EACH_FAULT, HELD_AGAIN, LOGINS, REFETCH, REFETCHES, REMAKE,
+        STEADY, TASKS,
+    },
     workloads::{self, Rest, Run, Workload},
     world::World,
 };
@@ -127,19 +131,6 @@ pub fn silence_after(plan: &Plan) -> Duration {
 }
 /// After this time, the half-written files of a crashed process are gone.
 const LEFTOVERS: Duration = Duration::from_secs(4500);
-/// Number of tasks that may run at the end by chance, for example a read of vCenter or a renewed watch.
-const TASKS: usize = 12;
-/// Calls that one more download of an ISO may cost: directory, upload, move, deletion of the lost file, and the status
-/// writes of the two pools that share it.
-const REFETCH: u32 = 8;
-/// How often one fault may cause another download.
-const REFETCHES: u32 = 2;
-/// Calls that one more VM may cost, where vCenter lost the first one.
-const REMAKE: u32 = 25;
-/// Calls in this time after an outage count as part of it.
-const AFTER: Duration = Duration::from_secs(60);
-/// Time after a fault in which the operator may still report its end.
-const STEADY: Duration = Duration::from_secs(120);
 /// Effects that keep a session or report something. They change nothing that other parts rely on.
 const HOUSEKEEPING: &[EffectKind] = &[
     EffectKind::Login,
@@ -272,7 +263,7 @@ pub fn play(
                     Some(lasts) if late + lasts > ended => late + lasts + STEADY,
                     _ => ended,
                 };
-                let held_again = told + Duration::from_secs(360);
+                let held_again = told + HELD_AGAIN;
                 let mut spoken: Vec<String> = Vec::new();
                 let mut logins = 0;
                 let mut cleared: Vec<&str> = Vec::new();
@@ -299,7 +290,7 @@ pub fn play(
                         // The operator notices a lost session only when it next looks at vCenter.
                         EffectKind::Login if *at >= told => {
                             logins += 1;
-                            faulty && logins <= 2
+                            faulty && logins <= LOGINS
                         }
                         _ => *at < told,
                     };
@@ -418,6 +409,7 @@ fn compare(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> 
             )));
         }
     }
+    failures.extend(slow(outcome, reference));
     failures.extend(thrift(outcome, reference, exact));
     // Fewer actors are no problem: a process that started at the end may not need an ISO cache any more.
     let more = |(kind, count): (&String, &usize)| {
@@ -468,6 +460,22 @@ fn apart(outages: &[Outage]) -> Vec<Outage> {
     out
 }
 
+/// Checks `converges_in_time` against the run without faults: no step takes longer than the causes of the faults and
+/// [`tolerances::recovery`] explain.
+fn slow(outcome: &Outcome, reference: &Outcome) -> Vec<Failure> {
+    let causes: Duration = outcome.plan.lasts().sum();
+    let more = causes + tolerances::recovery(&outcome.plan);
+    let steps = outcome.rests.iter().zip(&reference.rests);
+    let late = steps.filter(|(mine, theirs)| mine.took > theirs.took + more);
+    let tell = |(mine, theirs): (&Rest, &Rest)| {
+        Oracle::ConvergesInTime.broken(format!(
+            "{:?} took {:?}, {:?} without faults: {:?} more is allowed",
+            mine.name, mine.took, theirs.took, more
+        ))
+    };
+    late.map(tell).collect()
+}
+
 /// Checks `few_extra_calls`: few calls more than without faults, and in an outage only as many tries as its length
 /// explains.
 fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
@@ -508,8 +516,8 @@ fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
         .copied()
         .unwrap_or(0);
     let allowed = total(&reference.effects)
-        + 3 * faults.max(1)
-        + 9
+        + FOR_EACH_FAULT * faults.max(1)
+        + AT_LEAST
         + arrivals
         + REFETCH * anew
         + told
@@ -531,17 +539,31 @@ fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
         for (_, point) in during.filter(|(_, p)| counted(p)) {
             *tries.entry((point.effect, &point.key)).or_default() += 1;
         }
-        let seconds = (outage.until + AFTER - outage.from).as_secs();
-        let most = |effect: EffectKind| match effect {
-            EffectKind::Login => 8 + seconds / 30,
-            _ => 12 + seconds / 10,
-        };
-        for ((effect, key), count) in tries.into_iter().filter(|((e, _), n)| *n > most(*e)) {
+        let lasted = outage.until + AFTER - outage.from;
+        let too_many = |effect, count| count > tolerances::tries(effect, lasted);
+        for ((effect, key), count) in tries.into_iter().filter(|((e, _), n)| too_many(*e, *n)) {
             failures.push(Oracle::FewExtraCalls.broken(format!(
-                "{count} tries of {} for {key} in an outage and the minute after it, {seconds} s",
-                effect.name()
+                "{count} tries of {} for {key} in an outage and the minute after it, {} s",
+                effect.name(),
+                lasted.as_secs()
             )));
         }
     }
     failures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_whose_faults_never_come_about_fits_no_run() {
+        let plan: Plan = "one_machine@1 create:nobody#1=refused"
+            .parse()
+            .expect("plan");
+        let failure = never_came(&plan, 0).expect("a failure");
+        assert_eq!(failure.oracle, Oracle::PlanFitsTheRun);
+        assert_eq!(never_came(&plan, 1), None);
+        assert_eq!(never_came(&Plan::default(), 0), None);
+    }
 }

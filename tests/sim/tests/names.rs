@@ -6,7 +6,7 @@ use agent_forge_actors::ports::effect::EffectKind;
 use agent_forge_sim::{
     plan::{self, Fault},
     promise::Oracle,
-    workloads,
+    tolerances, workloads,
 };
 
 /// Name and code of everything that people type into a command, by kind.
@@ -102,4 +102,12 @@ fn the_readme_lists_every_name() {
         "not in the README:\n{}",
         missing.join("\n")
     );
+}
+
+#[test]
+fn the_readme_has_the_table_of_tolerances() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = fs::read_to_string(root.join("README.md")).expect("tests/sim/README.md");
+    let table = tolerances::table();
+    assert!(readme.contains(&table), "not in the README:\n{table}");
 }
