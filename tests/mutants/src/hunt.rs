@@ -12,7 +12,9 @@ use std::{
 use agent_forge_actors::mutants;
 use agent_forge_sim::{
     call::Call,
-    plan::Plan,
+    matrix,
+    plan::{Fault, Plan},
+    promise::Failure,
     run::{Outcome, run_workload},
 };
 
@@ -22,6 +24,22 @@ use crate::{Mutant, cases::Case, workloads};
 const LISTEN: Duration = Duration::from_secs(900);
 /// The seed of all names and jitter in these runs.
 const SEED: u64 = 1;
+
+/// The workloads with strangers in their world.
+pub const STRANGERS: [&str; 4] = [
+    "one_machine",
+    "scale_up_and_down",
+    "namespace_deletion",
+    "health_check_and_rolling_upgrade",
+];
+/// Faults that pass soon. No plan with one of them fails without a mutant.
+const FAULTS: [Fault; 5] = [
+    Fault::CrashAfterEffect,
+    Fault::ReplyLost,
+    Fault::ProcessKilled,
+    Fault::WatchesLag20s,
+    Fault::ActorKilled,
+];
 
 /// The result of a case.
 pub struct Hunt {
@@ -143,6 +161,32 @@ pub fn hunt_all(cases: &[&'static Case]) -> Vec<Hunt> {
     on_all_cores(cases, |case| {
         let at = names.iter().position(|n| *n == case.workload);
         hunt(case, &references[at.unwrap_or_default()])
+    })
+}
+
+/// Plans with one fault of a workload that finds a mutant are played in this order, and only these many.
+const TRIES: usize = 12;
+
+/// For each mutant, the first plan with one fault in a workload with strangers that breaks a promise with it, and the
+/// promise. Of each workload, [`TRIES`] plans from all over its run are played.
+#[must_use]
+pub fn found_with_faults(mutants: &[Mutant]) -> Vec<(Mutant, Option<(Plan, Failure)>)> {
+    let references = on_all_cores(&STRANGERS, |name| reference(name));
+    let plans: Vec<Plan> = references
+        .iter()
+        .flat_map(|r| {
+            let all = matrix::plans(r, &FAULTS);
+            let every = all.len().div_ceil(TRIES);
+            all.into_iter().skip(every / 2).step_by(every)
+        })
+        .collect();
+    let of = |plan: &Plan| references.iter().find(|r| r.plan.workload == plan.workload);
+    on_all_cores(mutants, |mutant| {
+        let breaks = |plan: &Plan| {
+            let failures = play(plan, of(plan), Some(*mutant)).failures;
+            failures.into_iter().next().map(|f| (plan.clone(), f))
+        };
+        (*mutant, plans.iter().find_map(breaks))
     })
 }
 

@@ -8,10 +8,23 @@ use agent_forge_mutants::{
     Mutant,
     cases::{CASES, Case},
     docs,
-    hunt::hunt_all,
+    hunt::{found_with_faults, hunt_all},
     modelled,
 };
 use agent_forge_sim::matrix::report;
+
+/// Plays plans with one fault beside strangers with each mutant, and prints which promises break.
+fn print_found() {
+    let all = found_with_faults(Mutant::ALL);
+    for (mutant, found) in &all {
+        match found {
+            Some((plan, failure)) => println!("{mutant:?}: {} in {plan}", failure.oracle),
+            None => println!("{mutant:?}: not found"),
+        }
+    }
+    let found = all.iter().filter(|(_, found)| found.is_some()).count();
+    println!("{found} of {} are found", all.len());
+}
 
 /// Explores each small world with each mutant, and prints which promises break.
 fn model() {
@@ -26,11 +39,16 @@ fn model() {
 }
 
 /// Without arguments: plays all cases. `table`: prints the table of tests/mutants/README.md. `model`: what the model
-/// checker finds. Names of mutants: plays their cases and prints the traces of both runs.
+/// checker finds. `faults`: what plans with one fault find beside strangers. Names of mutants: plays their cases and
+/// prints the traces of both runs.
 fn main() -> ExitCode {
     let named: Vec<String> = std::env::args().skip(1).collect();
     if named == ["table"] {
         print!("{}", docs::table());
+        return ExitCode::SUCCESS;
+    }
+    if named == ["faults"] {
+        print_found();
         return ExitCode::SUCCESS;
     }
     if named == ["model"] {

@@ -4,7 +4,7 @@
 //! have their first fault, it forks one process for each fault there. That process continues under these plans, and
 //! forks again where they differ.
 //! Guarantee: a plan gets the same verdict as when it is played alone (`sim replay`). When a process ends without a
-//! verdict, its plans count as failed.
+//! verdict, its plans count as failed. A worker shrinks a failed plan with several faults before it writes the verdict.
 //!
 //! Why processes: a run consists of futures, which cannot be copied. A worker has one thread and no sockets, so a fork
 //! of it is complete.
@@ -30,7 +30,8 @@ use crate::{
     matrix,
     plan::{Fault, Plan, Point},
     promise::Oracle,
-    run::{Outcome, Verdict, never_came, play, run},
+    run::{Outcome, Verdict, never_came, play, run, silence_after},
+    shrink::shrink,
     workloads,
 };
 
@@ -127,6 +128,7 @@ fn hand_out(
     for plan in missing {
         let verdict = Verdict {
             plan: plan.clone(),
+            shrunk: None,
             failures: vec![
                 Oracle::ProblemsAreExplained.broken("its process ended without a verdict"),
             ],
@@ -250,6 +252,9 @@ impl Tree {
             } else {
                 run(plan, Some(reference), *silence).verdict()
             };
+            verdict = shrink(verdict, |smaller| {
+                run(smaller, Some(reference), silence_after(smaller)).verdict()
+            });
             if verdict.failures.is_empty() {
                 // Thousands of plans pass. Their traces would only cost time.
                 verdict.trace.clear();

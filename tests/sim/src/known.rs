@@ -156,7 +156,7 @@ impl Known {
 /// Why all failures of this run are known. `None` when at least one is not.
 #[must_use]
 pub fn excuse(verdict: &Verdict) -> Option<&'static str> {
-    let known: Vec<&Known> = ALL.iter().filter(|k| k.is_of(&verdict.plan)).collect();
+    let known: Vec<&Known> = ALL.iter().filter(|k| k.is_of(verdict.shown())).collect();
     let excuses = |k: &Known, f: &Failure| k.oracle == f.oracle && f.what.starts_with(k.begins);
     let reason = |failure: &Failure| known.iter().find(|k| excuses(k, failure));
     let mut reasons = verdict.failures.iter().map(reason);

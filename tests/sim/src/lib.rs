@@ -27,6 +27,8 @@ pub mod rogue;
 pub mod run;
 pub mod sample;
 pub mod scale;
+pub mod shrink;
+pub mod strangers;
 pub mod tolerances;
 pub mod traffic;
 pub mod vcenter;

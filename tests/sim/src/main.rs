@@ -356,7 +356,7 @@ fn all_of(
             if !v.failures.is_empty() && known::excuse(v).is_none() {
                 println!(
                     "FAILED {}\n  {}",
-                    matrix::replay(&v.plan),
+                    matrix::replay(v.shown()),
                     brief(&v.failures)
                 );
             }

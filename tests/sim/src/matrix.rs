@@ -301,13 +301,16 @@ fn is_effect(line: &str) -> bool {
 /// if the trace is there.
 #[must_use]
 pub fn summary(verdict: &Verdict) -> String {
-    let plan = &verdict.plan;
+    let plan = verdict.shown();
     let mut out = match verdict.failures.len() {
         0 => "The plan keeps every promise.\n".to_owned(),
         1 => "The plan breaks a promise.\n".to_owned(),
         n => format!("The plan breaks {n} promises.\n"),
     };
     let _ = writeln!(out, "  Replay it with: {}", replay(plan));
+    if verdict.shrunk.is_some() {
+        let _ = writeln!(out, "  It is a part of the failed plan '{}'", verdict.plan);
+    }
     if let Some(workload) = workloads::named(&plan.workload) {
         let _ = writeln!(out, "  Workload {workload}: {}.", workload.text);
     }
@@ -393,6 +396,7 @@ mod tests {
         };
         let verdict = Verdict {
             plan,
+            shrunk: None,
             failures: vec![failure],
             hit: 1,
             hash: 0,

@@ -19,7 +19,7 @@ use self::ledger::Ledger;
 use crate::{
     kube::{
         ApiServer, kind,
-        store::{Name, Store},
+        store::{Kind, Name, Store},
     },
     promise::{Failure, Oracle},
     vcenter::{
@@ -122,6 +122,14 @@ fn is_silent_on_others(store: &Store, broken: &mut Vec<Failure>) {
             )));
         }
     }
+}
+
+/// Checks `foreign_and_serving_untouched`: whether a write to that object, or to its status, is a write to something of
+/// somebody else. The statuses of all pools and VsphereAgents are the operator's.
+#[must_use]
+pub fn is_foreign(store: &Store, of: &Kind, name: &Name, status: bool) -> bool {
+    let reports = status && of.0 == OURS;
+    !reports && store.foreign.contains(&(of.clone(), name.clone()))
 }
 
 fn owner(marker: &Marker) -> Name {
@@ -419,6 +427,8 @@ pub fn at_rest(world: &World) -> Vec<Failure> {
                     .broken("foreign: the database VM is not as it was"),
             );
         }
+        let strangers = world.strangers.iter();
+        broken.extend(strangers.flat_map(|s| s.changed(i)));
     });
     broken
 }
@@ -666,6 +676,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn of_strangers_only_the_status_of_our_kinds_may_be_written() {
+        let mut store = Store::default();
+        let name = ("tenant".to_owned(), "w".to_owned());
+        let (pools, agents) = (kind(OURS, "vsphereagentpools"), kind(ASSISTED, "agents"));
+        for kind in [&pools, &agents] {
+            assert!(!is_foreign(&store, kind, &name, false));
+            store.foreign.insert((kind.clone(), name.clone()));
+            assert!(is_foreign(&store, kind, &name, false));
+        }
+        assert!(!is_foreign(&store, &pools, &name, true));
+        assert!(is_foreign(&store, &agents, &name, true));
+    }
 
     #[test]
     fn what_has_to_stay_recorded_is_called_as_the_status_calls_it() {

@@ -119,6 +119,7 @@ mod tests {
         let point = |text: &&str| text.parse().expect("point");
         Verdict {
             plan: plan.parse().expect("plan"),
+            shrunk: None,
             failures: Vec::new(),
             hit: 1,
             hash: 0,

@@ -3,27 +3,25 @@
 //! Promise (`foreign_and_serving_untouched`): the operator never approves, labels or deletes one of them, whatever goes
 //! wrong. Our own machine comes up beside them, or waits and reports which Agent it waits for.
 
-use agent_forge_crds::names::AGENT_MACHINE_LABEL;
 use agent_forge_lab::played::{assisted::INFRA_ENV_LABEL, guests::identity};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use crate::{
     kube::{
-        kind,
-        store::{Change, Via, merge},
+        ApiServer, kind,
+        store::{Via, merge},
     },
     oracles::{ASSISTED, marker, serves},
-    promise::{Failure, Oracle},
     vcenter::model::Vm,
     world::{NAMESPACE, World},
 };
 
-/// The label by which the oracle recognises them.
-const ROGUE: &str = "rogue";
-
 /// The first VM of ours that is on, once there is one.
-async fn running(world: &World, patience: std::time::Duration) -> Result<Vm> {
+///
+/// # Errors
+/// There is none in time.
+pub async fn running(world: &World, patience: std::time::Duration) -> Result<Vm> {
     let find = || {
         let ours = |vm: &&Vm| marker(vm).is_some() && vm.on;
         world.vcenter.read(|i| i.vms.values().find(ours).cloned())
@@ -35,11 +33,17 @@ async fn running(world: &World, patience: std::time::Duration) -> Result<Vm> {
 }
 
 fn inventory(vm: &Vm, mac: &str) -> Value {
+    host("VMware, Inc.", &identity::serial(&vm.uuid), mac)
+}
+
+/// The status of an Agent on a host with that manufacturer, serial number and MAC address.
+#[must_use]
+pub fn host(manufacturer: &str, serial: &str, mac: &str) -> Value {
     json!({"inventory": {
         "hostname": "rogue", "bmcAddress": "0.0.0.0", "boot": {}, "cpu": {}, "memory": {},
         "interfaces": [{"name": "ens1", "macAddress": mac, "flags": [], "ipV4Addresses": [], "ipV6Addresses": []}],
         "systemVendor": {
-            "manufacturer": "VMware, Inc.", "productName": "VMware20,1", "serialNumber": identity::serial(&vm.uuid),
+            "manufacturer": manufacturer, "productName": "VMware20,1", "serialNumber": serial,
         },
     }})
 }
@@ -49,7 +53,11 @@ fn mac(vm: &Vm) -> String {
     found.unwrap_or_default().to_owned()
 }
 
-fn put(world: &World, name: &str, labels: Value, status: &Value) -> Result<()> {
+/// Adds a foreign Agent with that labels and status. From then on the operator may not write it.
+///
+/// # Errors
+/// The API server refuses.
+pub fn put(api: &ApiServer, name: &str, labels: Value, status: &Value) -> Result<()> {
     let agents = kind(ASSISTED, "agents");
     let object = json!({
         "apiVersion": "agent-install.openshift.io/v1beta1", "kind": "Agent",
@@ -57,8 +65,9 @@ fn put(world: &World, name: &str, labels: Value, status: &Value) -> Result<()> {
         "spec": {"approved": false, "role": ""},
     });
     let key = (NAMESPACE.to_owned(), name.to_owned());
-    let written = world.api.write(|s, now| {
+    let written = api.write(|s, now| {
         s.create(&agents, NAMESPACE, object, now)?;
+        s.foreign.insert((agents.clone(), key.clone()));
         s.update(&agents, &key, (Via::Patch, true), now, |mut o| {
             merge(&mut o, &json!({"status": status}));
             o
@@ -68,10 +77,10 @@ fn put(world: &World, name: &str, labels: Value, status: &Value) -> Result<()> {
 }
 
 /// Makes the Agent look as if it had existed long before.
-fn age(world: &World, name: &str) {
+fn age(api: &ApiServer, name: &str) {
     let agents = kind(ASSISTED, "agents");
     let key = (NAMESPACE.to_owned(), name.to_owned());
-    world.api.write(|s, now| {
+    api.write(|s, now| {
         if let Some(agent) = s.get(&agents, &key) {
             let mut agent = agent.as_ref().clone();
             agent["metadata"]["creationTimestamp"] = json!("2025-12-31T00:00:00Z");
@@ -80,26 +89,24 @@ fn age(world: &World, name: &str) {
     });
 }
 
-/// Registers one foreign host of each kind as soon as a VM of ours runs. They register before the guest of that VM
-/// does.
+/// Registers one foreign host of each kind, for that VM of ours.
 ///
 /// # Errors
-/// No VM runs in time, or the API server refuses.
-pub async fn all_but_one_thing(world: &World, patience: std::time::Duration) -> Result<()> {
-    let vm = running(world, patience).await?;
-    let label = |infra_env: &str| json!({ROGUE: "true", INFRA_ENV_LABEL: infra_env});
+/// The API server refuses.
+pub fn all_but_one_thing(api: &ApiServer, vm: &Vm) -> Result<()> {
+    let label = |infra_env: &str| json!({INFRA_ENV_LABEL: infra_env});
     let mut metal = label("demo");
     metal["agent-install.openshift.io/bmh"] = json!("host-7");
-    let other = inventory(&vm, "02:00:00:00:00:07");
-    let ours = inventory(&vm, &mac(&vm));
+    let other = inventory(vm, "02:00:00:00:00:07");
+    let ours = inventory(vm, &mac(vm));
     let elsewhere = "0a000000-0000-4000-8000-0000000000f7";
     // No real host has such names, so each of these Agents matches in all but one thing.
-    put(world, elsewhere, label("demo"), &ours)?;
-    put(world, "rogue-mac", label("demo"), &other)?;
-    put(world, "rogue-infra", label("other"), &ours)?;
-    put(world, "rogue-metal", metal, &ours)?;
-    put(world, "rogue-early", label("demo"), &ours)?;
-    age(world, "rogue-early");
+    put(api, elsewhere, label("demo"), &ours)?;
+    put(api, "rogue-mac", label("demo"), &other)?;
+    put(api, "rogue-infra", label("other"), &ours)?;
+    put(api, "rogue-metal", metal, &ours)?;
+    put(api, "rogue-early", label("demo"), &ours)?;
+    age(api, "rogue-early");
     Ok(())
 }
 
@@ -119,8 +126,8 @@ pub async fn rival(world: &World, patience: std::time::Duration) -> Result<(Stri
         .await?;
     let own = world.api.read(|s| s.get(&agents, &own));
     let late = own.is_some_and(|a| serves(&a));
-    let labels = json!({ROGUE: "true", INFRA_ENV_LABEL: "demo"});
-    put(world, &vm.uuid, labels, &inventory(&vm, &mac(&vm)))?;
+    let labels = json!({INFRA_ENV_LABEL: "demo"});
+    put(&world.api, &vm.uuid, labels, &inventory(&vm, &mac(&vm)))?;
     Ok((vm.uuid, late))
 }
 
@@ -129,53 +136,7 @@ pub fn remove(world: &World, name: &str) {
     let key = (NAMESPACE.to_owned(), name.to_owned());
     let agents = kind(ASSISTED, "agents");
     world.api.write(|s, now| {
-        let known_no_more = json!({"metadata": {"labels": {ROGUE: null}}});
-        let via = (Via::Patch, false);
-        let _ = s.update(&agents, &key, via, now, |mut o| {
-            merge(&mut o, &known_no_more);
-            o
-        });
+        s.foreign.remove(&(agents.clone(), key.clone()));
         s.evict(&agents, &key, now);
     });
-}
-
-/// Checks `foreign_and_serving_untouched`: what the operator did to a foreign Agent.
-#[must_use]
-pub fn touched(world: &World) -> Vec<Failure> {
-    let agents = kind(ASSISTED, "agents");
-    let mut broken = Vec::new();
-    world.api.read(|store| {
-        for entry in store.log.iter().filter(|e| e.kind == agents) {
-            let object: &Value = &entry.object;
-            let labels = &object["metadata"]["labels"];
-            if labels.get(ROGUE).is_none() {
-                continue;
-            }
-            let name = &object["metadata"]["name"];
-            if object["spec"]["approved"] == json!(true) {
-                broken.push(
-                    Oracle::ForeignAndServingUntouched
-                        .broken(format!("the foreign Agent {name} is approved")),
-                );
-            }
-            let ours = labels.get(AGENT_MACHINE_LABEL).or(labels.get("customer"));
-            if ours.is_some() {
-                broken.push(
-                    Oracle::ForeignAndServingUntouched
-                        .broken(format!("the foreign Agent {name} is labelled")),
-                );
-            }
-            if matches!(entry.change, Change::Deleted)
-                || !object["metadata"]["deletionTimestamp"].is_null()
-            {
-                broken.push(
-                    Oracle::ForeignAndServingUntouched
-                        .broken(format!("the foreign Agent {name} is deleted")),
-                );
-            }
-        }
-    });
-    broken.dedup();
-    broken.truncate(5);
-    broken
 }

@@ -18,7 +18,8 @@ use crate::{
     oracles,
     plan::{Fault, Plan, Point},
     promise::{Failure, Oracle},
-    recovery, rogue,
+    recovery,
+    strangers::Strangers,
     tolerances::{
         self, AFTER, AT_LEAST, FOR_EACH_FAULT, HELD_AGAIN, LOGINS, REFETCH, REFETCHES, REMAKE,
         STEADY, TASKS,
@@ -75,6 +76,8 @@ pub struct Outcome {
 pub struct Verdict {
     /// The plan.
     pub plan: Plan,
+    /// A part of the plan that breaks the same promise (`shrink.rs`). The failures and the trace are of this part.
+    pub shrunk: Option<Plan>,
     /// The broken promises. Empty when the run kept all of them.
     pub failures: Vec<Failure>,
     /// Planned faults that came about.
@@ -85,6 +88,14 @@ pub struct Verdict {
     pub recovery: Vec<Point>,
     /// The trace. A worker sends only the traces of failed plans.
     pub trace: Vec<String>,
+}
+
+impl Verdict {
+    /// The plan that people read, and that the failures are of.
+    #[must_use]
+    pub fn shown(&self) -> &Plan {
+        self.shrunk.as_ref().unwrap_or(&self.plan)
+    }
 }
 
 impl Outcome {
@@ -109,6 +120,7 @@ impl Outcome {
     pub fn verdict(&self) -> Verdict {
         Verdict {
             plan: self.plan.clone(),
+            shrunk: None,
             failures: self.failures.clone(),
             hit: self.hit,
             hash: self.hash,
@@ -299,6 +311,11 @@ pub fn play(
                             let of = cleared.iter().position(|key| *key == point.key);
                             faulty && of.map(|at| cleared.swap_remove(at)).is_some()
                         }
+                        EffectKind::Event => {
+                            let strangers = &run.world.strangers;
+                            let told_again = |s: &Strangers| s.is_reported(&point.key);
+                            *at < told || strangers.as_ref().is_some_and(told_again)
+                        }
                         EffectKind::HoldSecret => unheld && *at < held_again,
                         // The operator notices a lost session only when it next looks at vCenter.
                         EffectKind::Login if *at >= told => {
@@ -321,7 +338,6 @@ pub fn play(
             Err(e) => failures.push(Oracle::ConvergesInTime.broken(format!("{e:#}"))),
         }
         failures.extend(oracles::lost(&run.world));
-        failures.extend(rogue::touched(&run.world));
         let actors = run.world.actors().await;
         let tasks = tokio::runtime::Handle::current()
             .metrics()

@@ -7,7 +7,11 @@ use anyhow::Result;
 use futures::future::BoxFuture;
 use serde_json::json;
 
-use crate::{oracles, world::World};
+use crate::{
+    oracles, strangers,
+    vcenter::model::Vm,
+    world::{NAMESPACE, World},
+};
 
 mod away;
 mod disaster;
@@ -61,7 +65,7 @@ pub struct Rest {
 /// The operator is at rest after this time without an effect.
 const QUIET: Duration = Duration::from_secs(130);
 /// Longer than any outage. A step before the first fault may have to wait for the end of one.
-const ANY_OUTAGE: Duration = Duration::from_secs(7200);
+pub const ANY_OUTAGE: Duration = Duration::from_secs(7200);
 /// How long a rest may take (`converges_in_time`): ten minutes after the last fault has ended.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -102,7 +106,11 @@ impl Run {
         Ok(())
     }
 
-    async fn quiet(&self) -> Result<()> {
+    /// Waits until nothing changes any more.
+    ///
+    /// # Errors
+    /// It does not end.
+    pub async fn quiet(&self) -> Result<()> {
         let director = &self.world.director;
         let began = director.now();
         let undisturbed = || {
@@ -161,24 +169,20 @@ impl Run {
     }
 }
 
-/// Number of VMs with our marker.
+/// Number of VMs with our marker, without those of a second tenant.
 #[must_use]
 pub fn marked(world: &World) -> usize {
-    world.vcenter.read(|i| {
-        i.vms
-            .values()
-            .filter(|v| oracles::marker(v).is_some())
-            .count()
-    })
+    let ours = |vm: &Vm| oracles::marker(vm).is_some_and(|m| m.namespace == NAMESPACE);
+    world
+        .vcenter
+        .read(|i| i.vms.values().filter(|vm| ours(vm)).count())
 }
 
-/// Number of VsphereAgents.
+/// Number of VsphereAgents, without those of a second tenant.
 #[must_use]
 pub fn children(world: &World) -> usize {
-    world.api.read(|s| {
-        s.list(&crate::kube::kind(oracles::OURS, "vsphereagents"), "")
-            .len()
-    })
+    let children = crate::kube::kind(oracles::OURS, "vsphereagents");
+    world.api.read(|s| s.list(&children, NAMESPACE).len())
 }
 
 /// Whether a pool reports that it uploads its ISO, or that its last try failed because vCenter was unreachable. Such a
@@ -308,7 +312,7 @@ pub const ALL: &[Workload] = &[
         text: "one machine comes up and goes down, with two instances of the operator and one lease",
         exact: true,
         instances: 2,
-        run: one_machine,
+        run: up_and_down,
     },
     Workload {
         code: "S14",
@@ -542,6 +546,13 @@ pub fn named(text: &str) -> Option<&'static Workload> {
 
 fn one_machine(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
+        strangers::enter(run).await?;
+        up_and_down(run).await
+    })
+}
+
+fn up_and_down(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
         run.rest_with("one up", &[("w", 1)]).await?;
@@ -562,6 +573,7 @@ fn two_pools(run: &mut Run) -> BoxFuture<'_, Result<()>> {
 
 fn scale_up_and_down(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
+        strangers::enter(run).await?;
         run.world.pool("w", &json!({})).await?;
         for (name, replicas) in [("two up", 2), ("one down", 1), ("up again", 2)] {
             run.world.play("w")?.scale(replicas);
@@ -608,6 +620,7 @@ fn machine_deleted_during_create(run: &mut Run) -> BoxFuture<'_, Result<()>> {
 
 fn health_check_and_rolling_upgrade(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
+        strangers::enter(run).await?;
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
         run.rest_with("one up", &[("w", 1)]).await?;

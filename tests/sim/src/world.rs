@@ -27,6 +27,7 @@ use crate::{
     oracles,
     plan::Plan,
     process::{Heads, LEASE_NAMESPACE, Surroundings, kubelet},
+    strangers::Strangers,
     vcenter::{VCenter, model},
 };
 
@@ -76,6 +77,8 @@ pub struct World {
     pub seed: u64,
     /// The API server of a second hub.
     pub second: Option<ApiServer>,
+    /// What belongs to somebody else, if the workload has that.
+    pub strangers: Option<Strangers>,
     /// ISOs that belong to no pool since a disaster, by datastore and path.
     pub relics: BTreeSet<(String, String)>,
     around: Surroundings,
@@ -106,13 +109,7 @@ impl World {
         for namespace in [NAMESPACE, &cluster.control_plane_namespace, LEASE_NAMESPACE] {
             api.namespace(namespace);
         }
-        let encoded = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET.1},
-            "data": {"server": encoded("https://vcenter.example"), "username": encoded(USER), "password": encoded(PASSWORD)},
-        });
-        let created = api.write(|s, now| s.create(&kind("", "secrets"), SECRET.0, secret, now));
-        anyhow::ensure!(created.is_ok(), "{created:?}");
+        credentials(&api, SECRET.0)?;
         let garbage = Task::spawn(api.clone().collect_garbage());
         let images = ImageServer::unplugged(ImageOptions {
             size: 1,
@@ -157,6 +154,7 @@ impl World {
             hold,
             seed: plan.seed,
             second: None,
+            strangers: None,
             relics: BTreeSet::new(),
             around,
             tasks,
@@ -168,41 +166,36 @@ impl World {
     /// # Errors
     /// The API server refuses.
     pub async fn pool(&mut self, name: &str, patch: &Value) -> Result<()> {
-        let mut spec = json!({
-            "hostedClusterRef": {"name": "demo"},
-            "nodePoolRef": {"name": name},
-            "infraEnvRef": {"name": "demo"},
-            "controlPlaneNamespace": self.cluster.control_plane_namespace,
-            "vsphere": {
-                "credentialsSecretRef": {"name": SECRET.1},
-                "datacenter": "dc1",
-                "datastoreCluster": "workload-datastore-cluster",
-                "isoDatastore": "iso-datastore",
-                "resourcePool": "cluster/Resources",
-                "folder": "demo",
-                "network": "VM Network",
-                "vmTags": ["urn:vmomi:InventoryServiceTag:1:GLOBAL"],
-            },
-            "template": {},
-            "agent": {"labels": {"customer": "example", "hypershift.openshift.io/nodepool-role": name}},
-        });
-        crate::kube::store::merge(&mut spec, patch);
-        let object = json!({
-            "apiVersion": "agent-forge.containeroo.ch/v1alpha1", "kind": "VsphereAgentPool",
-            "metadata": {"name": name}, "spec": spec,
-        });
-        let pools = kind("agent-forge.containeroo.ch", "vsphereagentpools");
-        let created = self
-            .api
-            .write(|s, now| s.create(&pools, NAMESPACE, object, now));
-        created.map_err(|r| anyhow::anyhow!("{r:?}"))?;
-        let selector = json!({"matchLabels": {"hypershift.openshift.io/nodepool-role": name}});
-        let play = self
-            .upstream
-            .node_pool(&self.cluster, name, Some(selector))
-            .await?;
+        let play = pool_of(&self.api, (&self.cluster, &self.upstream), name, patch).await?;
         self.node_pools.push((name.to_owned(), play));
         Ok(())
+    }
+
+    /// Adds a tenant with a namespace, a hosted cluster and an upstream of its own, all of that name, and with one pool.
+    ///
+    /// # Errors
+    /// As [`Self::pool`].
+    pub async fn another_tenant(
+        &self,
+        name: &str,
+        pool: &str,
+    ) -> Result<(Upstream, HostedClusterPlay)> {
+        let cluster = HostedCluster::new(name, name);
+        for namespace in [name, &cluster.control_plane_namespace] {
+            self.api.namespace(namespace);
+        }
+        credentials(&self.api, name)?;
+        let options = PlayedOptions {
+            clusters: vec![cluster.clone()],
+            delays: delays(),
+            ..PlayedOptions::default()
+        };
+        let (vcenter, images) = (self.vcenter.clone(), self.around.images.clone());
+        let upstream = Upstream::start_with(&self.client, Some(vcenter), images, options).await?;
+        let service = upstream.service(name)?;
+        service.create_infra_env(name, json!({})).await?;
+        let play = pool_of(&self.api, (&cluster, &upstream), pool, &json!({})).await?;
+        Ok((upstream, play))
     }
 
     /// Deletes a pool, as a person does.
@@ -341,6 +334,54 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Creates the credentials in that namespace.
+fn credentials(api: &ApiServer, namespace: &str) -> Result<()> {
+    let encoded = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET.1},
+        "data": {"server": encoded("https://vcenter.example"), "username": encoded(USER), "password": encoded(PASSWORD)},
+    });
+    let created = api.write(|s, now| s.create(&kind("", "secrets"), namespace, secret, now));
+    created.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+}
+
+/// Creates a pool and its NodePool for that hosted cluster. Its InfraEnv and VM folder have the cluster's name.
+async fn pool_of(
+    api: &ApiServer,
+    (cluster, upstream): (&HostedCluster, &Upstream),
+    name: &str,
+    patch: &Value,
+) -> Result<HostedClusterPlay> {
+    let mut spec = json!({
+        "hostedClusterRef": {"name": cluster.name},
+        "nodePoolRef": {"name": name},
+        "infraEnvRef": {"name": cluster.name},
+        "controlPlaneNamespace": cluster.control_plane_namespace,
+        "vsphere": {
+            "credentialsSecretRef": {"name": SECRET.1},
+            "datacenter": "dc1",
+            "datastoreCluster": "workload-datastore-cluster",
+            "isoDatastore": "iso-datastore",
+            "resourcePool": "cluster/Resources",
+            "folder": cluster.name,
+            "network": "VM Network",
+            "vmTags": ["urn:vmomi:InventoryServiceTag:1:GLOBAL"],
+        },
+        "template": {},
+        "agent": {"labels": {"customer": "example", "hypershift.openshift.io/nodepool-role": name}},
+    });
+    crate::kube::store::merge(&mut spec, patch);
+    let object = json!({
+        "apiVersion": "agent-forge.containeroo.ch/v1alpha1", "kind": "VsphereAgentPool",
+        "metadata": {"name": name}, "spec": spec,
+    });
+    let pools = kind(oracles::OURS, "vsphereagentpools");
+    let created = api.write(|s, now| s.create(&pools, &cluster.namespace, object, now));
+    created.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+    let selector = json!({"matchLabels": {"hypershift.openshift.io/nodepool-role": name}});
+    upstream.node_pool(cluster, name, Some(selector)).await
 }
 
 /// Copies an object of another API server into this one, under a uid of its own.

@@ -32,6 +32,17 @@ pub fn simulate(wall: Timestamp, seed: u64) {
     }));
 }
 
+/// Random values of this simulation come from `seed` from now on, as if `drawn` of them were drawn. Returns the former
+/// two values: with them, the simulation continues where it was.
+pub fn draw_from(seed: u64, drawn: u64) -> Option<(u64, u64)> {
+    SIMULATED.with_borrow_mut(|s| {
+        let s = s.as_mut()?;
+        let before = (s.seed, s.drawn);
+        (s.seed, s.drawn) = (seed, drawn);
+        Some(before)
+    })
+}
+
 /// The wall clock.
 #[must_use]
 pub fn now() -> Timestamp {
@@ -72,6 +83,12 @@ mod tests {
         assert_eq!(first, second);
         assert_eq!(first.0.as_second(), 90);
         assert_ne!(first.1, first.2);
+        simulate(Timestamp::UNIX_EPOCH, 7);
+        assert_eq!(uuid(), first.1);
+        let before = draw_from(8, 0).expect("a simulation");
+        assert_ne!(uuid(), first.2);
+        assert_eq!(draw_from(before.0, before.1), Some((8, 1)));
+        assert_eq!(uuid(), first.2, "it continues where it was");
         SIMULATED.set(None);
     }
 }

@@ -25,8 +25,9 @@ use crate::{
     between,
     call::Read,
     director::{Life, alive},
+    oracles,
     plan::{Fault, FaultClass},
-    promise::Oracle,
+    promise::{self, Oracle},
     traffic::Asked as Counted,
 };
 
@@ -124,6 +125,23 @@ impl Asked {
             None => namespace.clone(),
         };
         Some((read, key))
+    }
+
+    /// The broken promise if the operator may not send this request because the object is somebody else's.
+    fn trespasses(&self, server: &ApiServer) -> Option<promise::Failure> {
+        let Target::Object {
+            kind, name, status, ..
+        } = &self.target
+        else {
+            return None;
+        };
+        let reads = self.method == Method::GET;
+        (!reads && server.read(|s| oracles::is_foreign(s, kind, name, *status))).then(|| {
+            promise::Oracle::ForeignAndServingUntouched.broken(format!(
+                "foreign: {} of {} {}/{}",
+                self.method, kind.1, name.0, name.1
+            ))
+        })
     }
 
     /// What the request is counted as. Writes of Leases are not counted.
@@ -275,6 +293,11 @@ impl Door {
 
     /// Carries the request out.
     fn perform(&self, asked: &Asked) -> Response<ReplyBody> {
+        if self.life.is_some()
+            && let Some(broken) = asked.trespasses(&self.server)
+        {
+            self.server.director.violated(broken);
+        }
         let result = self.execute(asked);
         let server = &self.server;
         if asked.method != Method::GET {

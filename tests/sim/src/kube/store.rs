@@ -144,6 +144,8 @@ pub struct Store {
     pub compacted: u64,
     /// Objects whose finalizers somebody removed. Their controllers add them again.
     pub unheld: BTreeSet<(Kind, Name)>,
+    /// Objects of somebody else. The operator may not write or delete them.
+    pub foreign: BTreeSet<(Kind, Name)>,
     /// Revisions at which objects were restored from a backup.
     pub disasters: Vec<u64>,
     revision: u64,

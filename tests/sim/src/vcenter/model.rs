@@ -135,6 +135,36 @@ pub struct Vm {
 }
 
 impl Vm {
+    /// The database VM of somebody else, in the root folder of VMs.
+    #[must_use]
+    pub fn somebodys() -> Self {
+        Self {
+            object: Ref::new("VirtualMachine", "vm-1"),
+            name: "somebody-elses-database".to_owned(),
+            folder: Ref::new("Folder", "group-v3"),
+            uuid: "42310000-0000-4000-8000-000000000001".to_owned(),
+            instance_uuid: "50310000-0000-4000-8000-000000000001".to_owned(),
+            extra: BTreeMap::new(),
+            // A VM without any device would count as one whose configuration is unknown.
+            devices: vec![json!({"_typeName": "VirtualDisk", "key": 2000})],
+            boot_order: Vec::new(),
+            path: "[ds-0] somebody-elses-database/somebody-elses-database.vmx".to_owned(),
+            hidden: false,
+            on: true,
+            suspended: false,
+            stiff: false,
+            boots: 1,
+            busy: false,
+            annotation: String::new(),
+            tray_locked: false,
+            question: None,
+            cpus: 8,
+            memory: 65536,
+            node: None,
+            formerly: Vec::new(),
+        }
+    }
+
     /// Its power state in the API's form.
     #[must_use]
     pub fn power(&self) -> &'static str {
@@ -580,7 +610,7 @@ pub fn furnished(user: &str, password: &str) -> Inventory {
     };
     let root = i.add("Folder", "group-d1", "Datacenters", None);
     let dc = i.add("Datacenter", "datacenter-2", "dc1", Some(&root));
-    let vms = i.add("Folder", "group-v3", "vm", Some(&dc));
+    i.add("Folder", "group-v3", "vm", Some(&dc));
     let host_folder = i.add("Folder", "group-h4", "host", Some(&dc));
     let stores = i.add("Folder", "group-s5", "datastore", Some(&dc));
     let networks = i.add("Folder", "group-n6", "network", Some(&dc));
@@ -654,32 +684,7 @@ pub fn furnished(user: &str, password: &str) -> Inventory {
             Ref::new("HostDatastoreBrowser", format!("browser-{}", store.id)).json(),
         );
     }
-    let foreign = Vm {
-        object: Ref::new("VirtualMachine", "vm-1"),
-        name: "somebody-elses-database".to_owned(),
-        folder: vms,
-        uuid: "42310000-0000-4000-8000-000000000001".to_owned(),
-        instance_uuid: "50310000-0000-4000-8000-000000000001".to_owned(),
-        extra: BTreeMap::new(),
-        // A VM without any device would count as one whose configuration is unknown.
-        devices: vec![json!({"_typeName": "VirtualDisk", "key": 2000})],
-        boot_order: Vec::new(),
-        path: "[ds-0] somebody-elses-database/somebody-elses-database.vmx".to_owned(),
-        hidden: false,
-        on: true,
-        suspended: false,
-        stiff: false,
-        boots: 1,
-        busy: false,
-        annotation: String::new(),
-        tray_locked: false,
-        question: None,
-        cpus: 8,
-        memory: 65536,
-        node: None,
-        formerly: Vec::new(),
-    };
-    i.vms.insert("vm-1".to_owned(), foreign);
+    i.vms.insert("vm-1".to_owned(), Vm::somebodys());
     i.serial = 100;
     i
 }

@@ -1,5 +1,5 @@
 //! Workloads with foreign hosts that look like ours. The operator may not approve, label or delete one of them
-//! (`rogue::touched`).
+//! (`oracles::is_foreign`).
 
 use std::time::Duration;
 
@@ -22,7 +22,9 @@ pub fn lookalike_agents(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
-        rogue::all_but_one_thing(&run.world, run.patience + ANY_OUTAGE).await?;
+        // They register before the guest of that VM does.
+        let vm = rogue::running(&run.world, run.patience + ANY_OUTAGE).await?;
+        rogue::all_but_one_thing(&run.world.api, &vm)?;
         run.rest_with("one up", &[("w", 1)]).await?;
         run.world.play("w")?.scale(0);
         run.rest_with("down", &[("w", 0)]).await

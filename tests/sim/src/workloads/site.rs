@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{ANY_OUTAGE, Run, children, marked};
 use crate::{
     kube::kind,
-    oracles,
+    oracles, strangers,
     world::{NAMESPACE, SECRET, World},
 };
 
@@ -248,6 +248,7 @@ pub(super) fn iso_datastore_changed(run: &mut Run) -> BoxFuture<'_, Result<()>> 
 
 pub(super) fn namespace_deletion(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
+        strangers::enter(run).await?;
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
         run.rest_with("one up", &[("w", 1)]).await?;
@@ -263,7 +264,7 @@ pub(super) fn namespace_deletion(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             let secrets = kind("", "secrets");
             let left = world
                 .api
-                .read(|s| s.list(&pools, "").len() + s.list(&secrets, NAMESPACE).len());
+                .read(|s| s.list(&pools, NAMESPACE).len() + s.list(&secrets, NAMESPACE).len());
             left + children(world) + marked(world) == 0
         })
         .await
