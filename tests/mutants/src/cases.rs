@@ -18,7 +18,8 @@ pub struct Case {
     pub rows: &'static [&'static str],
     /// The workload that finds it, by name.
     pub workload: &'static str,
-    /// The fault that it needs, as `EFFECT=FAULT`. It hits the first occurrence of the effect. Many mutants need none.
+    /// The fault that it needs, as `CALL=FAULT`. It hits the first occurrence of the effect, or of the live read among
+    /// those that guard an effect. Many mutants need none.
     pub fault: Option<&'static str>,
     /// The oracle that has to fail, among others.
     pub oracle: Oracle,
@@ -113,6 +114,7 @@ cases! {
     FirstDeathEnds [] "one_machine" + "upload=actor_killed" => ProcessKeepsRunning;
     ActorsStay [] "one_machine" => NoExtraActorsOrTasks;
     PauseIgnored [] "one_machine" + "pin_selector=paused_5m" => PausesHold;
+    AnyVersion [] "one_machine" + "delete_agent=object_touched" => ForeignAndServingUntouched;
 }
 
 /// The rows without a mutant, and why.

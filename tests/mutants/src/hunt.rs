@@ -11,7 +11,8 @@ use std::{
 
 use agent_forge_actors::mutants;
 use agent_forge_sim::{
-    plan::{self, Plan, Point},
+    call::Call,
+    plan::Plan,
     run::{Outcome, run_workload},
 };
 
@@ -90,23 +91,22 @@ fn play(plan: &Plan, reference: Option<&Outcome>, mutant: Option<Mutant>) -> Out
     outcome
 }
 
-/// The plan of a case. Its fault hits the first occurrence of the effect in the reference run.
+/// The plan of a case. Its fault hits the first occurrence of the effect, or of the guarding read, in the reference run.
 ///
 /// # Panics
-/// The effect does not occur, or there is no such fault.
+/// The call does not occur, or there is no such fault.
 #[must_use]
 pub fn plan(case: &Case, reference: &Outcome) -> Plan {
     let fault = case.fault.map(|text| {
-        let (effect, fault) = text.split_once('=').unwrap_or_else(|| panic!("{text}"));
-        let effect = plan::effect(effect).unwrap_or_else(|e| panic!("{e:#}"));
-        let point: &Point = reference
-            .effects
-            .iter()
-            .map(|(_, p)| p)
-            .find(|p| p.effect == effect)
-            .unwrap_or_else(|| panic!("{} does not occur in {}", effect.name(), case.workload));
+        let (call, fault) = text.split_once('=').unwrap_or_else(|| panic!("{text}"));
+        let call = Call::named(call).unwrap_or_else(|e| panic!("{e:#}"));
+        let points = reference.points().into_iter().map(|(_, p)| p);
+        let mut points = points.filter(|p| p.call == call);
+        let point = points
+            .next()
+            .unwrap_or_else(|| panic!("{} does not occur in {}", call.name(), case.workload));
         let fault = fault.parse().unwrap_or_else(|e| panic!("{e:#}"));
-        (point.clone(), fault)
+        (point, fault)
     });
     Plan {
         workload: case.workload.to_owned(),

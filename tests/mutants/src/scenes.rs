@@ -85,7 +85,7 @@ pub async fn until_effect(world: &World, effect: EffectKind, times: usize) -> Re
     let director = world.director.clone();
     let seen = || {
         let effects = director.effects();
-        effects.iter().filter(|(_, p)| p.effect == effect).count() >= times
+        effects.iter().filter(|(_, p)| p.is(effect)).count() >= times
     };
     world
         .until(&format!("{} {times} times", effect.name()), SOON, seen)

@@ -548,7 +548,7 @@ fn credentials_of_another_namespace(run: &mut Run) -> BoxFuture<'_, Result<()>> 
         run.world.play("w")?.scale(1);
         tokio::time::sleep(SOON).await;
         let logins = run.world.director.effects();
-        if logins.iter().any(|(_, p)| p.effect == EffectKind::Login) {
+        if logins.iter().any(|(_, p)| p.is(EffectKind::Login)) {
             let used = Oracle::ForeignAndServingUntouched
                 .broken("the credentials of another namespace were used");
             run.world.director.violated(used);

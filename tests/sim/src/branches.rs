@@ -132,6 +132,7 @@ fn hand_out(
             ],
             hit: 0,
             hash: 0,
+            recovery: Vec::new(),
             trace: Vec::new(),
         };
         each(&verdict);
@@ -236,8 +237,7 @@ impl Tree {
             let mut further = plan.faults.iter().map(|(p, _)| p).filter(|p| further(p));
             // The remaining faults of this plan did not come about, and the run kept every promise. With fewer faults
             // the limits are stricter, so any other result needs a run of its own.
-            let so = further.all(|p| !outcome.effects.iter().any(|(_, q)| p == q))
-                && outcome.failures.is_empty();
+            let so = further.all(|p| !outcome.came(p)) && outcome.failures.is_empty();
             let mut verdict = if so || *plan == node.under {
                 let mut verdict = Verdict {
                     plan: plan.clone(),

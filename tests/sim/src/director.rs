@@ -1,9 +1,9 @@
-//! Sits between the operator and its world. It counts effects, makes them go wrong where the plan asks for it, and
-//! keeps the trace.
+//! Sits between the operator and its world. It counts effects and live reads, makes them go wrong where the plan asks for
+//! it, and keeps the trace.
 //!
 //! Flow: the gate notes an effect ([`Director::admit`]). The request that carries the effect reaches a simulated server
 //! right after, and takes the note ([`Director::arrived`]). From then on, the server handles the request as the plan
-//! asks.
+//! asks. A live read needs no note: the server reports it ([`Director::reads`]).
 //! Guarantee: a mutating request without a note is a panic, so nothing writes around the gate.
 
 use std::{
@@ -24,6 +24,7 @@ use async_trait::async_trait;
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
+    call::{Call, Read},
     plan::{Fault, Plan, Point},
     promise::{Failure, Oracle},
     traffic::Traffic,
@@ -75,7 +76,7 @@ impl Noted {
     #[must_use]
     pub fn point(&self) -> Point {
         Point {
-            effect: self.effect.kind,
+            call: Call::Effect(self.effect.kind),
             key: self.effect.subject.to_string(),
             nth: self.nth,
         }
@@ -136,7 +137,7 @@ impl Paused {
 
 #[derive(Default)]
 struct State {
-    counts: BTreeMap<(EffectKind, String), u32>,
+    counts: BTreeMap<(Call, String), u32>,
     plan: Plan,
     to_come: Vec<(Point, Fault)>,
     granted: Duration,
@@ -144,6 +145,7 @@ struct State {
     settled: bool,
     on_their_way: VecDeque<Noted>,
     effects: Vec<(Duration, Point)>,
+    reads: Vec<(Duration, Point)>,
     hit: usize,
     first: Vec<String>,
     last: VecDeque<String>,
@@ -189,6 +191,31 @@ impl State {
         all.chain(self.last.iter().cloned()).collect()
     }
 
+    /// The next number of that call for that object.
+    fn number(&mut self, call: Call, key: &str) -> u32 {
+        let count = self.counts.entry((call, key.to_owned())).or_default();
+        *count += 1;
+        *count
+    }
+
+    /// What goes wrong at that point, if the plan asks for something. `branch` may change the plan first.
+    fn meet(
+        &mut self,
+        branch: Option<&Arc<dyn Branch>>,
+        now: Duration,
+        point: &Point,
+    ) -> Option<Fault> {
+        let branch = branch.filter(|_| !self.settled);
+        if let Some(plan) = branch.and_then(|b| b.at(point)) {
+            self.to_come = plan.faults.clone();
+            self.plan = plan;
+        }
+        let at = self.to_come.iter().position(|(p, _)| p == point)?;
+        self.hit += 1;
+        self.last_fault = now;
+        Some(self.to_come.remove(at).1)
+    }
+
     /// Notes which process acts. Returns true if another process has acted since this one last did. That breaks a
     /// promise: leadership never returns to a process that lost it.
     fn comes_back(&mut self, life: u32) -> bool {
@@ -223,8 +250,8 @@ pub fn hub(life: u32) -> u32 {
 /// Whether an effect changes something that lasts. A standby writes the lease too, and every read makes a session view:
 /// both continue at rest, because the operator keeps looking for a VM that is missing.
 #[must_use]
-pub fn is_deed(effect: EffectKind) -> bool {
-    ![EffectKind::Lease, EffectKind::SessionView].contains(&effect)
+pub fn is_deed(point: &Point) -> bool {
+    !point.is(EffectKind::Lease) && !point.is(EffectKind::SessionView)
 }
 
 /// The report of a failure contains at most this many lines from the beginning of the trace.
@@ -339,11 +366,17 @@ impl Director {
         self.state().effects.clone()
     }
 
+    /// Every live read so far, in order.
+    #[must_use]
+    pub fn live_reads(&self) -> Vec<(Duration, Point)> {
+        self.state().reads.clone()
+    }
+
     /// How many effects there were that change something ([`is_deed`]).
     #[must_use]
     pub fn deeds(&self) -> usize {
         let state = self.state();
-        let deeds = state.effects.iter().filter(|(_, p)| is_deed(p.effect));
+        let deeds = state.effects.iter().filter(|(_, p)| is_deed(p));
         deeds.count()
     }
 
@@ -378,34 +411,20 @@ impl Director {
     fn admit(&self, life: &Arc<Life>, effect: &Effect) {
         let now = self.now();
         let mut state = self.state();
-        let count = state
-            .counts
-            .entry((effect.kind, effect.subject.to_string()))
-            .or_default();
-        *count += 1;
+        let nth = state.number(Call::Effect(effect.kind), &effect.subject.to_string());
         let mut noted = Noted {
             effect: effect.clone(),
-            nth: *count,
+            nth,
             fault: None,
             life: life.number,
         };
         let point = noted.point();
         state.effects.push((now, point.clone()));
-        let branch = self.branch.as_ref().filter(|_| !state.settled);
-        if let Some(plan) = branch.and_then(|b| b.at(&point)) {
-            state.to_come = plan.faults.clone();
-            state.plan = plan;
-        }
-        if let Some(at) = state.to_come.iter().position(|(p, _)| *p == point) {
-            let (_, fault) = state.to_come.remove(at);
-            state.hit += 1;
-            state.last_fault = now;
-            noted.fault = Some(fault);
-        }
-        let fault = noted.fault;
+        let fault = state.meet(self.branch.as_ref(), now, &point);
+        noted.fault = fault;
         let paused = state.paused.as_ref().is_some_and(|p| p.holds(effect));
         state.on_their_way.push_back(noted);
-        let two = point.effect != EffectKind::Lease && state.comes_back(life.number);
+        let two = !point.is(EffectKind::Lease) && state.comes_back(life.number);
         drop(state);
         if two {
             self.violated(Oracle::OneLeaderActs.broken(format!(
@@ -435,6 +454,30 @@ impl Director {
                 life.number,
             ));
         }
+    }
+
+    /// The operator reads that live. Returns what goes wrong with the answer.
+    pub fn reads(&self, life: &Life, read: Read, key: String) -> Option<Fault> {
+        let now = self.now();
+        let mut state = self.state();
+        let call = Call::Read(read);
+        let nth = state.number(call, &key);
+        let point = Point { call, key, nth };
+        state.reads.push((now, point.clone()));
+        let fault = state.meet(self.branch.as_ref(), now, &point);
+        drop(state);
+        let what = fault.map(|f| format!(" <- {} {}", f.code(), f.text()));
+        let coded = format!(
+            "[{}] {}{}",
+            life.number,
+            point.coded(),
+            what.unwrap_or_default()
+        );
+        self.line_with_names(&coded, || {
+            let what = fault.map(|f| format!(" <- {}: {}", f.name(), f.text()));
+            format!("[{}] {point}{}", life.number, what.unwrap_or_default())
+        });
+        fault
     }
 
     /// Sends an order to every instance. The instance that it is for recognises it.

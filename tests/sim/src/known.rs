@@ -4,6 +4,7 @@
 use agent_forge_actors::ports::effect::EffectKind;
 
 use crate::{
+    call::{Call, Read},
     plan::{Fault, Plan},
     promise::{Failure, Oracle},
     run::Verdict,
@@ -14,8 +15,8 @@ use crate::{
 pub struct Known {
     /// Name of the workload.
     pub workload: &'static str,
-    /// The effects that the fault has to hit. Empty: any effect.
-    pub only_at: &'static [EffectKind],
+    /// The effects and reads that the fault has to hit. Empty: any.
+    pub only_at: &'static [Call],
     /// The faults that break the promise.
     pub faults: &'static [Fault],
     /// The promise that breaks.
@@ -35,21 +36,28 @@ pub const ALL: &[Known] = &[
     LOOKS_LOST,
     LATE_STATUS,
     FORGETS,
+    TAKEN,
     EXPIRED,
 ];
 
 /// This is no defect of the operator: it cannot act faster than the API server.
 const UNFENCED: Known = Known {
     workload: "health_check_and_rolling_upgrade",
-    only_at: &[EffectKind::FenceAgent],
+    only_at: &[
+        Call::Effect(EffectKind::FenceAgent),
+        Call::Read(Read::ReadAgent),
+        Call::Read(Read::ReadAgentMachine),
+        Call::Read(Read::ListMachines),
+    ],
     faults: &[
         Fault::RequestLost,
         Fault::EffectLate,
         Fault::ApiServerDown5m,
+        Fault::AnswerSlow15s,
     ],
     oracle: Oracle::SameNumberOfVms,
     begins: "only ",
-    reason: "the API server held the fence up for longer than the provider took to bind the host, free again, to the next \
+    reason: "the API server held the fence, or a read before it, up for longer than the provider took to bind the host, free again, to the next \
              AgentMachine: it serves on, and one VM less is made",
     example: "health_check_and_rolling_upgrade@1 fence_agent:demo/w#1=request_lost",
 };
@@ -81,7 +89,7 @@ const LOOKS_LOST: Known = Known {
 /// As [`LOOKS_LOST`]: here the first write of the status is late.
 const LATE_STATUS: Known = Known {
     workload: "infra_env_replaced",
-    only_at: &[EffectKind::RecordObservation],
+    only_at: &[Call::Effect(EffectKind::RecordObservation)],
     faults: &[Fault::Refused, Fault::ApiServerDown5m],
     oracle: Oracle::SameFinalState,
     begins: "at ",
@@ -111,6 +119,18 @@ const FORGETS: Known = Known {
     example: "etcd_rollback_during_create@1 event:demo/w#3=process_killed",
 };
 
+/// This is no defect of the operator: a VM whose Agent was claimed at the last moment is left alone.
+const TAKEN: Known = Known {
+    workload: "replacement_requested",
+    only_at: &[Call::Effect(EffectKind::FenceAgent)],
+    faults: &[Fault::AgentClaimed2m],
+    oracle: Oracle::ConvergesInTime,
+    begins: "not within",
+    reason: "another control plane claimed the Agent of a VM that was given up: the VM stays until its Machine goes, its \
+             AgentMachine has another host, and the VM that the workload waits for is not made",
+    example: "replacement_requested@1 fence_agent:demo/w-9e377-66296#1=agent_claimed_2m",
+};
+
 /// The operator asks a person in both states. The deadline is shorter than the outage.
 const EXPIRED: Known = Known {
     workload: "etcd_rollback_during_create",
@@ -127,7 +147,7 @@ impl Known {
     fn is_of(&self, plan: &Plan) -> bool {
         plan.workload == self.workload
             && plan.faults.iter().any(|(point, fault)| {
-                let there = self.only_at.is_empty() || self.only_at.contains(&point.effect);
+                let there = self.only_at.is_empty() || self.only_at.contains(&point.call);
                 there && self.faults.contains(fault)
             })
     }

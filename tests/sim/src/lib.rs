@@ -1,4 +1,5 @@
-//! The simulation: the whole operator in one thread with virtual time, in a world that can fail at every single effect.
+//! The simulation: the whole operator in one thread with virtual time, in a world that can fail at every effect and every
+//! live read that guards one.
 //!
 //! Flow: a [`plan::Plan`] names a workload and faults. [`run::run`] plays it in a fresh [`world::World`] and reports
 //! the broken promises ([`promise::Oracle`]). [`matrix`] makes the plans of a workload from a run without faults.
@@ -8,7 +9,9 @@
 //! Guarantee: the same plan gives the same trace every time, byte by byte.
 
 pub mod around;
+pub mod between;
 pub mod branches;
+pub mod call;
 pub mod director;
 pub mod iso;
 pub mod known;
@@ -19,6 +22,7 @@ pub mod oracles;
 pub mod plan;
 pub mod process;
 pub mod promise;
+pub mod recovery;
 pub mod rogue;
 pub mod run;
 pub mod sample;

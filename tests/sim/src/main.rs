@@ -11,10 +11,12 @@ use std::{
 use agent_forge_actors::ports::effect::EffectKind;
 use agent_forge_sim::{
     branches::{self, Planned},
+    call::{Call, Read},
     known,
     matrix::{self, Matrix},
-    plan::{self, Fault, Plan},
+    plan::{Fault, Plan},
     promise::{Failure, Oracle},
+    recovery,
     run::{Outcome, Verdict, counts_by_name, run, silence_after},
     scale::{self, Site},
     waits,
@@ -47,7 +49,7 @@ enum Command {
         /// Faults, by name or code; all without one.
         #[arg(long, value_delimiter = ',')]
         faults: Vec<String>,
-        /// Effects, by name or code; all without one.
+        /// Effects and reads, by name or code; all without one.
         #[arg(long, value_delimiter = ',')]
         effects: Vec<String>,
         /// Show the whole trace of this many failures.
@@ -82,6 +84,21 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         every: usize,
         /// Seed of the second faults.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Workloads, by name or code; all without one.
+        #[arg(long, value_delimiter = ',')]
+        workloads: Vec<String>,
+    },
+    /// Run all plans with one fault, then a second fault at each effect and read that only the first fault led to.
+    Recovery {
+        /// Most plans of a workload, drawn over workloads, effects and classes of faults; all without it.
+        #[arg(long)]
+        most: Option<usize>,
+        /// Only every n-th first fault.
+        #[arg(long, default_value_t = 1)]
+        every: usize,
+        /// Seed that draws the first fault of each point.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Workloads, by name or code; all without one.
@@ -138,7 +155,7 @@ fn main() -> Result<()> {
         } => enumerate(
             &wanted(&workloads)?,
             &parsed(&faults, Fault::ALL, str::parse)?,
-            &parsed(&effects, EffectKind::ALL, plan::effect)?,
+            &parsed(&effects, &Call::all().collect::<Vec<_>>(), Call::named)?,
             (traces, silence, every),
         ),
         Command::Random {
@@ -152,6 +169,12 @@ fn main() -> Result<()> {
             seed,
             workloads,
         } => doubles((each, every), seed, &wanted(&workloads)?),
+        Command::Recovery {
+            most,
+            every,
+            seed,
+            workloads,
+        } => recover((most, every), seed, &wanted(&workloads)?),
         Command::Work => branches::work(std::io::stdin().lock().lines()),
         Command::Waits => waits::ALL.iter().try_for_each(|case| {
             println!("{}", waits::play(case)?);
@@ -182,6 +205,10 @@ fn list() {
     println!("\nEffects (docs/explanation/actors.md says what each does):");
     for effect in EffectKind::ALL {
         println!("  {} ({})", effect.name(), effect.code());
+    }
+    println!("\nLive reads:");
+    for read in Read::ALL {
+        println!("  {} ({}): {}", read.name(), read.code(), read.text());
     }
     println!("\nOracles:");
     for oracle in Oracle::ALL {
@@ -216,15 +243,14 @@ fn replay(plan: &Plan) -> Result<()> {
 fn enumerate(
     workloads: &[&'static Workload],
     faults: &[Fault],
-    effects: &[EffectKind],
+    calls: &[Call],
     (traces, silence, every): (usize, Option<u64>, usize),
 ) -> Result<()> {
     let mut all = Matrix::default();
     let plans = |reference: &Outcome| {
         let all = matrix::plans(reference, faults).into_iter();
-        all.filter(|p| effects.contains(&p.faults[0].0.effect))
-            .step_by(every.max(1))
-            .collect()
+        let wanted = all.filter(|p| calls.contains(&p.faults[0].0.call));
+        Ok(wanted.step_by(every.max(1)).collect())
     };
     let silence = silence.map(|minutes| Duration::from_secs(60 * minutes));
     let result = all_of(workloads, plans, silence, traces, |verdict| {
@@ -239,12 +265,33 @@ fn random(schedules: usize, seed: u64, of: &[&'static Workload]) -> Result<()> {
         let at = of.iter().position(|w| w.name == name).unwrap_or_default();
         schedules / of.len() + usize::from(at < schedules % of.len())
     };
-    let plans = |r: &Outcome| matrix::schedules(r, share(&r.plan.workload), seed);
+    let plans = |r: &Outcome| Ok(matrix::schedules(r, share(&r.plan.workload), seed));
     all_of(of, plans, None, 0, |_| {})
 }
 
 fn doubles((each, every): (usize, usize), seed: u64, of: &[&'static Workload]) -> Result<()> {
-    let plans = |r: &Outcome| matrix::doubles(r, each, every, seed);
+    let plans = |r: &Outcome| Ok(matrix::doubles(r, each, every, seed));
+    all_of(of, plans, None, 0, |_| {})
+}
+
+fn recover(
+    (most, every): (Option<usize>, usize),
+    seed: u64,
+    of: &[&'static Workload],
+) -> Result<()> {
+    let worker = std::env::current_exe()?;
+    let seed = seed.to_string();
+    let plans = |reference: &Outcome| {
+        let all = matrix::plans(reference, Fault::ALL).into_iter();
+        let listen = |p: Plan| (p.clone(), silence_after(&p));
+        let singles: Vec<Planned> = all.step_by(every.max(1)).map(listen).collect();
+        let verdicts = branches::run_all(&worker, &singles, |_| {})?;
+        let plans = recovery::plans(&verdicts, &seed);
+        Ok(match most {
+            Some(most) => recovery::choose(&plans, &seed, most),
+            None => plans,
+        })
+    };
     all_of(of, plans, None, 0, |_| {})
 }
 
@@ -278,7 +325,7 @@ fn parsed<T: Copy>(
 /// end it prints the whole report of the first `traces` failed plans.
 fn all_of(
     workloads: &[&'static Workload],
-    plans: impl Fn(&Outcome) -> Vec<Plan>,
+    plans: impl Fn(&Outcome) -> Result<Vec<Plan>>,
     silence: Option<Duration>,
     traces: usize,
     mut each: impl FnMut(&Verdict),
@@ -293,7 +340,7 @@ fn all_of(
             print!("{}", matrix::report(&reference.verdict()));
             bail!("{workload} fails without any fault");
         }
-        let plans: Vec<Planned> = plans(&reference)
+        let plans: Vec<Planned> = plans(&reference)?
             .into_iter()
             .map(|p| {
                 let silence = silence.unwrap_or_else(|| silence_after(&p));

@@ -1,4 +1,4 @@
-//! Makes all plans with a single fault, and counts their results.
+//! Makes all plans with a single fault, and counts their results. Says why a fault makes no sense somewhere.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,14 +8,23 @@ use std::{
 use agent_forge_actors::ports::effect::EffectKind;
 
 use crate::{
-    plan::{Fault, Plan, Point},
+    call::{self, Call, Read},
+    plan::{Fault, FaultClass, Plan, Point},
     run::{Outcome, SILENCE, Verdict, run},
     workloads::{self, Workload},
 };
 
-/// Why a fault makes no sense for an effect. `None` when it makes sense.
+/// Why a fault makes no sense at a call. `None` when it makes sense.
 #[must_use]
-pub fn senseless(effect: EffectKind, fault: Fault) -> Option<&'static str> {
+pub fn senseless(call: Call, fault: Fault) -> Option<&'static str> {
+    match call {
+        Call::Effect(effect) if fault.class() == FaultClass::Between => between(effect, fault),
+        Call::Effect(effect) => at_effect(effect, fault),
+        Call::Read(read) => at_read(read, fault),
+    }
+}
+
+fn at_effect(effect: EffectKind, fault: Fault) -> Option<&'static str> {
     use EffectKind as E;
     let task = matches!(
         effect,
@@ -43,6 +52,47 @@ pub fn senseless(effect: EffectKind, fault: Fault) -> Option<&'static str> {
         Fault::DatastoreFull2m if !matches!(effect, E::MakeDirectory | E::Upload) => {
             Some("no bytes are written then")
         }
+        Fault::AnswerSlow15s | Fault::AnswerStale10s => Some("only the answer to a read decides"),
+        _ => None,
+    }
+}
+
+fn at_read(read: Read, fault: Fault) -> Option<&'static str> {
+    match fault {
+        Fault::ServerError
+        | Fault::PermissionDenied
+        | Fault::RequestLost
+        | Fault::AnswerSlow15s => None,
+        Fault::Refused if read.is_of_vcenter() => None,
+        Fault::Refused => Some("the API server refuses no read because of a conflict"),
+        Fault::AnswerStale10s if read == Read::ReadVm => None,
+        Fault::AnswerStale10s if !read.is_of_vcenter() => {
+            Some("the API server answers a read without resourceVersion from a quorum")
+        }
+        Fault::AnswerStale10s => Some("the answer shows no power state"),
+        _ => Some("it hits an effect"),
+    }
+}
+
+/// What may happen between the check of an effect and the effect, so that a client can prevent the harm.
+fn between(effect: EffectKind, fault: Fault) -> Option<&'static str> {
+    use EffectKind as E;
+    if !call::is_guarded(effect) {
+        return Some("no live read guards the effect");
+    }
+    let power = matches!(effect, E::PowerOff | E::Destroy);
+    let agent = matches!(effect, E::FenceAgent | E::DeleteAgent);
+    match fault {
+        Fault::VmSwitched if power => None,
+        Fault::VmSwitched => Some("the effect changes no VM"),
+        _ if power || effect == E::DeleteFile => Some("vCenter takes no precondition there"),
+        Fault::ObjectReplaced if !agent && effect != E::RemoveChildFinalizer => {
+            Some("workloads with restored hubs replace the object")
+        }
+        Fault::AgentClaimed2m if effect == E::DeleteAgent => {
+            Some("no AgentMachine can choose the Agent, which is fenced")
+        }
+        Fault::AgentClaimed2m if !agent => Some("the effect changes no Agent"),
         _ => None,
     }
 }
@@ -50,41 +100,48 @@ pub fn senseless(effect: EffectKind, fault: Fault) -> Option<&'static str> {
 /// Number of writes of the Lease that faults hit. The first write takes the Lease, the others renew it.
 const RENEWALS: u32 = 3;
 
-/// Combines every effect of the reference run with every fault of `faults`, from the moment at which the workload's own
-/// part begins.
+/// Combines every effect of the reference run, and every read that guards one, with every fault of `faults`, from the
+/// moment at which the workload's own part begins.
 #[must_use]
 pub fn plans(reference: &Outcome, faults: &[Fault]) -> Vec<Plan> {
     let within = reference
-        .effects
-        .iter()
+        .points()
+        .into_iter()
         .filter(|(at, _)| (reference.begins..reference.ended).contains(at));
-    let mut points: Vec<&Point> = within.map(|(_, p)| p).collect();
+    let mut points: Vec<Point> = within.map(|(_, p)| p).collect();
     let mut seen = BTreeSet::new();
-    points.retain(|p| seen.insert((*p).clone()));
+    points.retain(|p| seen.insert(p.clone()));
     // All renewals of the Lease are alike.
-    points.retain(|p| p.effect != EffectKind::Lease || p.nth <= RENEWALS);
-    let leased = points.iter().any(|p| p.effect == EffectKind::Lease);
-    let of = |point: &&Point, fault: Fault| Plan {
+    points.retain(|p| !p.is(EffectKind::Lease) || p.nth <= RENEWALS);
+    let leased = points.iter().any(|p| p.is(EffectKind::Lease));
+    let of = |point: &Point, fault: Fault| Plan {
         workload: reference.plan.workload.clone(),
         seed: reference.plan.seed,
-        faults: vec![((*point).clone(), fault)],
+        faults: vec![(point.clone(), fault)],
     };
     points
         .iter()
         .flat_map(|p| {
             faults
                 .iter()
-                .filter(|f| senseless(p.effect, **f).is_none())
+                .filter(|f| senseless(p.call, **f).is_none())
                 .filter(|f| leased || **f != Fault::LeaseTaken)
                 .map(move |f| of(p, *f))
         })
         .collect()
 }
 
-/// Random schedules of one to five faults at points of the reference run. No two of them are the same.
+/// The plans with one fault at an effect, which random plans combine.
+fn at_effects(reference: &Outcome) -> Vec<Plan> {
+    let mut all = plans(reference, &Fault::combined());
+    all.retain(|p| p.faults[0].0.call.effect().is_some());
+    all
+}
+
+/// Random schedules of one to five faults at effects of the reference run. No two of them are the same.
 #[must_use]
 pub fn schedules(reference: &Outcome, count: usize, seed: u64) -> Vec<Plan> {
-    let singles = plans(reference, &Fault::combined());
+    let singles = at_effects(reference);
     let mut chance = fastrand::Rng::with_seed(seed);
     let mut out = BTreeSet::new();
     // A workload with few points may have fewer schedules than asked for.
@@ -107,10 +164,10 @@ pub fn schedules(reference: &Outcome, count: usize, seed: u64) -> Vec<Plan> {
 }
 
 /// Takes every n-th plan with a single fault (`every`), and makes `each` plans with that fault and a second one. The
-/// second fault hits a point that the reference run reaches later.
+/// second fault hits an effect that the reference run reaches later.
 #[must_use]
 pub fn doubles(reference: &Outcome, each: usize, every: usize, seed: u64) -> Vec<Plan> {
-    let singles = plans(reference, &Fault::combined());
+    let singles = at_effects(reference);
     let mut chance = fastrand::Rng::with_seed(seed);
     let mut out = Vec::new();
     for (at, first) in singles.iter().enumerate().step_by(every.max(1)) {
@@ -138,15 +195,15 @@ struct Cell {
     failed: u32,
 }
 
-/// The number of plans for each effect and fault.
+/// The number of plans for each call and fault.
 #[derive(Default)]
-pub struct Matrix(BTreeMap<(EffectKind, Fault), Cell>);
+pub struct Matrix(BTreeMap<(Call, Fault), Cell>);
 
 impl Matrix {
     /// Adds a verdict to the counts.
     pub fn count(&mut self, verdict: &Verdict) {
         for (point, fault) in &verdict.plan.faults {
-            let cell = self.0.entry((point.effect, *fault)).or_default();
+            let cell = self.0.entry((point.call, *fault)).or_default();
             cell.ran += 1;
             cell.hit += u32::from(verdict.hit > 0);
             cell.failed += u32::from(!verdict.failures.is_empty());
@@ -156,11 +213,9 @@ impl Matrix {
     /// The empty cells that have no reason.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
-        let all = EffectKind::ALL
-            .iter()
-            .flat_map(|e| Fault::ALL.iter().map(move |f| (*e, *f)));
-        all.filter(|(e, f)| !self.0.contains_key(&(*e, *f)) && senseless(*e, *f).is_none())
-            .map(|(e, f)| format!("{} with {}", e.name(), f.name()))
+        let all = Call::all().flat_map(|c| Fault::ALL.iter().map(move |f| (c, *f)));
+        all.filter(|(c, f)| !self.0.contains_key(&(*c, *f)) && senseless(*c, *f).is_none())
+            .map(|(c, f)| format!("{} with {}", c.name(), f.name()))
             .collect()
     }
 
@@ -169,19 +224,19 @@ impl Matrix {
     /// not fit; the lines below the table name them.
     #[must_use]
     pub fn text(&self, faults: &[Fault]) -> String {
-        let mut out = format!("{:<28}", "effect");
+        let mut out = format!("{:<28}", "effect or read");
         for fault in faults {
             let _ = write!(out, "{:>6}", fault.code());
         }
         out.push('\n');
         let mut total = Cell::default();
         let mut reasons: Vec<&'static str> = Vec::new();
-        for effect in EffectKind::ALL {
-            let name = format!("{} ({})", effect.name(), effect.code());
+        for call in Call::all() {
+            let name = format!("{} ({})", call.name(), call.code());
             let _ = write!(out, "{name:<28}");
             for fault in faults {
-                let cell = self.0.get(&(*effect, *fault));
-                let text = match (cell, senseless(*effect, *fault)) {
+                let cell = self.0.get(&(call, *fault));
+                let text = match (cell, senseless(call, *fault)) {
                     (None, None) => ".".to_owned(),
                     (None, Some(reason)) => {
                         let known = reasons.iter().position(|r| *r == reason);
@@ -238,7 +293,8 @@ const LAST_EFFECTS: usize = 10;
 fn is_effect(line: &str) -> bool {
     let mut words = line.split_whitespace().skip(1);
     let by_process = words.next().is_some_and(|w| w.starts_with('['));
-    by_process && words.next().is_some_and(|w| w.parse::<Point>().is_ok())
+    let point = words.next().and_then(|w| w.parse::<Point>().ok());
+    by_process && point.is_some_and(|p| p.call.effect().is_some())
 }
 
 /// What a plan does and which promises it broke, in sentences, with the command that replays it. The last effects follow
@@ -256,10 +312,14 @@ pub fn summary(verdict: &Verdict) -> String {
         let _ = writeln!(out, "  Workload {workload}: {}.", workload.text);
     }
     for (point, fault) in &plan.faults {
-        let (effect, code) = (point.effect.name(), point.effect.code());
+        let (name, code) = (point.call.name(), point.call.code());
+        let (what, of) = match point.call {
+            Call::Effect(_) => ("effect", "for"),
+            Call::Read(_) => ("read", "of"),
+        };
         let _ = writeln!(
             out,
-            "  Fault {fault} hits occurrence {} of effect {effect} ({code}) for {}: {}.",
+            "  Fault {fault} hits occurrence {} of {what} {name} ({code}) {of} {}: {}.",
             point.nth,
             point.key,
             fault.text()
@@ -336,6 +396,7 @@ mod tests {
             failures: vec![failure],
             hit: 1,
             hash: 0,
+            recovery: Vec::new(),
             trace,
         };
         let text = summary(&verdict);

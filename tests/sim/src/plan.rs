@@ -1,10 +1,10 @@
 //! A plan: which workload runs, what goes wrong in it, and where. As values, and as the text that replays the plan.
 //!
-//! The text is `WORKLOAD@SEED EFFECT:OBJECT#NTH=FAULT ...`, for example
+//! The text is `WORKLOAD@SEED CALL:OBJECT#NTH=FAULT ...`, for example
 //! `one_machine@1 create:demo/w-x1#1=reply_lost`. It is printed with names. It may also be typed with the short codes of
-//! workloads, effects and faults, for example `S1@1 V02:demo/w-x1#1=m5`.
+//! workloads, effects, reads and faults, for example `S1@1 V02:demo/w-x1#1=m5`.
 //!
-//! A point is the n-th occurrence of one effect for one object. A plan therefore keeps its meaning when the other events
+//! A point is the n-th occurrence of one effect or live read for one object. A plan therefore keeps its meaning when the other events
 //! of a run come in another order.
 
 use std::{fmt, str::FromStr, time::Duration};
@@ -13,13 +13,13 @@ use agent_forge_actors::ports::effect::EffectKind;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-use crate::workloads;
+use crate::{call::Call, workloads};
 
 macro_rules! faults {
     ($($fault:ident $code:literal $name:literal $text:literal;)*) => {
         /// What goes wrong at a point.
         ///
-        /// Plans with several faults sort them in this order, so a new fault belongs at the end of its group.
+        /// Plans with several faults sort them in this order, and the sample draws by it. So a new fault belongs at the end.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Fault {
             $(#[doc = $text] $fault,)*
@@ -85,6 +85,12 @@ faults! {
     ForeignEdit "g17" "foreign_edit" "somebody edits labels and annotations of our objects, and takes their owners off";
     FinalizersRemoved "g17f" "finalizers_removed" "somebody takes all finalizers off our objects";
     Paused5m "g18" "paused_5m" "a person pauses all pools for 5 min";
+    AnswerSlow15s "r1" "answer_slow_15s" "the answer is made at once and arrives after 15 s";
+    AnswerStale10s "r2" "answer_stale_10s" "the answer shows power and guest as they were 10 s before";
+    ObjectTouched "c1" "object_touched" "right before the write, somebody annotates its object: the write must be refused";
+    ObjectReplaced "c2" "object_replaced" "right before the write, another object takes the name of its object";
+    AgentClaimed2m "c3" "agent_claimed_2m" "right before the write, another control plane claims the Agent, for 2 min";
+    VmSwitched "c4" "vm_switched" "right before the call, somebody switches the VM on, or off if it is on";
 }
 
 impl fmt::Display for Fault {
@@ -107,19 +113,6 @@ impl FromStr for Fault {
     }
 }
 
-/// The effect with that name or code.
-///
-/// # Errors
-/// No effect is called so.
-pub fn effect(text: &str) -> anyhow::Result<EffectKind> {
-    let found = EffectKind::ALL
-        .iter()
-        .find(|e| e.name() == text || e.code() == text);
-    found
-        .copied()
-        .with_context(|| format!("no effect is called {text}; `sim list` shows all"))
-}
-
 /// What kind of thing goes wrong. With every change, one plan of each class runs for each workload and effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FaultClass {
@@ -129,6 +122,8 @@ pub enum FaultClass {
     Call,
     /// The world around changes: watches, servers, the clock, and what people edit.
     World,
+    /// The world changes between the operator's check and its call.
+    Between,
 }
 
 impl Fault {
@@ -152,7 +147,13 @@ impl Fault {
             | Self::RequestDuplicated
             | Self::EffectLate
             | Self::TaskFails
-            | Self::TaskHangs10m => FaultClass::Call,
+            | Self::TaskHangs10m
+            | Self::AnswerSlow15s
+            | Self::AnswerStale10s => FaultClass::Call,
+            Self::ObjectTouched
+            | Self::ObjectReplaced
+            | Self::AgentClaimed2m
+            | Self::VmSwitched => FaultClass::Between,
             Self::WatchesLag20s
             | Self::WatchesExpire
             | Self::SessionsLost
@@ -176,26 +177,30 @@ impl Fault {
     /// Whether the fault hits the request itself. The other faults hit the world around the operator.
     #[must_use]
     pub fn at_request(self) -> bool {
-        self <= Self::TaskHangs10m
+        self <= Self::TaskHangs10m || self >= Self::AnswerSlow15s
     }
 
-    /// How long the cause of the fault lasts at that effect. The operator gets this much more time to converge.
+    /// How long the cause of the fault lasts at that call. The operator gets this much more time to converge.
     #[must_use]
-    pub fn lasts_at(self, effect: EffectKind) -> Duration {
+    pub fn lasts_at(self, call: Call) -> Duration {
         match self {
             // The client of an upload waits longer than others. The late effect comes after that wait.
-            Self::EffectLate if effect == EffectKind::Upload => Duration::from_secs(360),
+            Self::EffectLate if call == Call::Effect(EffectKind::Upload) => {
+                Duration::from_secs(360)
+            }
             _ => self.lasts(),
         }
     }
 
     /// The faults that random schedules combine. A restored vCenter is not one of them: only a person corrects its
     /// inventory, and that person does not expect another fault (docs/explanation/reliability.md). A pause is none
-    /// either: another fault may keep the operator from seeing it.
+    /// either: another fault may keep the operator from seeing it. Neither are faults of reads and between check and
+    /// effect: each would change all schedules. They are combined at recovery (`recovery.rs`).
     #[must_use]
     pub fn combined() -> Vec<Self> {
         let all = Self::ALL.iter().copied();
         all.filter(|f| ![Self::VcenterRestored, Self::Paused5m].contains(f))
+            .filter(|f| *f < Self::AnswerSlow15s)
             .collect()
     }
 
@@ -211,7 +216,11 @@ impl Fault {
             | Self::ProcessKilledWatchesLag
             | Self::AnswersSlow1m
             | Self::LeaseTaken => 60,
-            Self::SecretWrong2m | Self::SecretMissing2m | Self::DatastoreFull2m => 120,
+            Self::SecretWrong2m
+            | Self::SecretMissing2m
+            | Self::DatastoreFull2m
+            | Self::AgentClaimed2m => 120,
+            Self::AnswerSlow15s | Self::ObjectReplaced | Self::VmSwitched => 60,
             Self::ApiServerDown5m | Self::VcenterDown5m | Self::Paused5m => 300,
             Self::VcenterDown2h => 7200,
             Self::VcenterRestored => 1560,
@@ -222,28 +231,35 @@ impl Fault {
 }
 
 /// Where something goes wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Point {
-    /// Which effect.
-    pub effect: EffectKind,
-    /// The object that the effect is for.
+    /// Which effect or read.
+    pub call: Call,
+    /// The object that the call is for.
     pub key: String,
     /// Which occurrence, counted from 1.
     pub nth: u32,
 }
 
 impl Point {
-    /// The point with the code of its effect (`V02:demo/w-x1#1`). Hashes of traces use it: they do not change when an
-    /// effect gets another name.
+    /// Whether it is that effect.
+    #[must_use]
+    pub fn is(&self, effect: EffectKind) -> bool {
+        self.call == Call::Effect(effect)
+    }
+
+    /// The point with the code of its call (`V02:demo/w-x1#1`). Hashes of traces use it: they do not change when a call gets
+    /// another name.
     #[must_use]
     pub fn coded(&self) -> String {
-        format!("{}:{}#{}", self.effect.code(), self.key, self.nth)
+        format!("{}:{}#{}", self.call.code(), self.key, self.nth)
     }
 }
 
 impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}#{}", self.effect.name(), self.key, self.nth)
+        write!(f, "{}:{}#{}", self.call.name(), self.key, self.nth)
     }
 }
 
@@ -251,13 +267,27 @@ impl FromStr for Point {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
-        let (effect, rest) = text.split_once(':').context("EFFECT:KEY#NTH")?;
-        let (key, nth) = rest.rsplit_once('#').context("EFFECT:KEY#NTH")?;
+        let (call, rest) = text.split_once(':').context("CALL:KEY#NTH")?;
+        let (key, nth) = rest.rsplit_once('#').context("CALL:KEY#NTH")?;
         Ok(Self {
-            effect: self::effect(effect)?,
+            call: Call::named(call)?,
             key: key.to_owned(),
             nth: nth.parse()?,
         })
+    }
+}
+
+impl From<Point> for String {
+    fn from(point: Point) -> Self {
+        point.to_string()
+    }
+}
+
+impl TryFrom<String> for Point {
+    type Error = anyhow::Error;
+
+    fn try_from(text: String) -> anyhow::Result<Self> {
+        text.parse()
     }
 }
 
@@ -277,7 +307,7 @@ impl Plan {
     /// How long the cause of each fault lasts.
     pub fn lasts(&self) -> impl Iterator<Item = Duration> {
         let faults = self.faults.iter();
-        faults.map(|(point, fault)| fault.lasts_at(point.effect))
+        faults.map(|(point, fault)| fault.lasts_at(point.call))
     }
 }
 

@@ -13,11 +13,12 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Builder;
 
 use crate::{
+    call,
     director::{Branch, Director, Outage},
     oracles,
     plan::{Fault, Plan, Point},
     promise::{Failure, Oracle},
-    rogue,
+    recovery, rogue,
     tolerances::{
         self, AFTER, AT_LEAST, FOR_EACH_FAULT, HELD_AGAIN, LOGINS, REFETCH, REFETCHES, REMAKE,
         STEADY, TASKS,
@@ -35,6 +36,8 @@ pub struct Outcome {
     pub failures: Vec<Failure>,
     /// Every effect, in order.
     pub effects: Vec<(Duration, Point)>,
+    /// Every live read, in order.
+    pub reads: Vec<(Duration, Point)>,
     /// When the API server or vCenter did not serve the operator.
     pub outages: Vec<Outage>,
     /// The operator's actors at the end, by kind.
@@ -45,6 +48,10 @@ pub struct Outcome {
     pub rests: Vec<Rest>,
     /// Planned faults that came about.
     pub hit: usize,
+    /// When the last of them came about.
+    pub struck: Duration,
+    /// What the operator did only because of the only fault ([`recovery::points`]). Empty without a reference run.
+    pub recovery: Vec<Point>,
     /// Hash of everything that was sent.
     pub hash: u64,
     /// The trace.
@@ -74,11 +81,29 @@ pub struct Verdict {
     pub hit: usize,
     /// Hash of everything that was sent.
     pub hash: u64,
+    /// What the operator did only because of the only fault ([`recovery::points`]).
+    pub recovery: Vec<Point>,
     /// The trace. A worker sends only the traces of failed plans.
     pub trace: Vec<String>,
 }
 
 impl Outcome {
+    /// Where something can go wrong in this run: its effects, and the reads that guard one, in order.
+    #[must_use]
+    pub fn points(&self) -> Vec<(Duration, Point)> {
+        let mut all = self.effects.clone();
+        all.extend(call::guards(&self.effects, &self.reads));
+        all.sort_by_key(|(at, _)| *at);
+        all
+    }
+
+    /// Whether that effect or read came about.
+    #[must_use]
+    pub fn came(&self, point: &Point) -> bool {
+        let mut all = self.effects.iter().chain(&self.reads);
+        all.any(|(_, p)| p == point)
+    }
+
     /// The short form of this result.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
@@ -87,6 +112,7 @@ impl Outcome {
             failures: self.failures.clone(),
             hit: self.hit,
             hash: self.hash,
+            recovery: self.recovery.clone(),
             trace: self.trace.clone(),
         }
     }
@@ -114,7 +140,7 @@ const ISO_EFFECTS: [EffectKind; 4] = [
 pub fn silence_after(plan: &Plan) -> Duration {
     match plan.faults.as_slice() {
         [] => SILENCE,
-        [(point, _)] if ISO_EFFECTS.contains(&point.effect) => LISTEN_TO_ISOS,
+        [(point, _)] if ISO_EFFECTS.iter().any(|e| point.is(*e)) => LISTEN_TO_ISOS,
         _ => LISTEN,
     }
 }
@@ -257,7 +283,10 @@ pub fn play(
                 let mut logins = 0;
                 let mut cleared: Vec<&str> = Vec::new();
                 for (at, point) in &after[before..] {
-                    let quiet = match point.effect {
+                    let Some(effect) = point.call.effect() else {
+                        continue;
+                    };
+                    let quiet = match effect {
                         EffectKind::SessionView | EffectKind::Lease => true,
                         // Files are deleted late in two cases. The operator removes a half-written file of a dead
                         // process after an hour. It also deletes a file that retention drops when it next looks at the
@@ -306,11 +335,14 @@ pub fn play(
             plan,
             failures,
             effects: director.effects(),
+            reads: director.live_reads(),
             outages: director.outages(),
             actors,
             tasks,
             rests: run.rests.clone(),
             hit: director.hit(),
+            struck: director.last_fault(),
+            recovery: Vec::new(),
             hash: director.hash(),
             trace: director.lines(),
             begins: run.begins,
@@ -330,6 +362,9 @@ pub fn play(
     if let Some(reference) = reference {
         let differs = compare(&outcome, reference, workload.exact);
         outcome.failures.extend(differs);
+        if outcome.plan.faults.len() == 1 && outcome.hit == 1 {
+            outcome.recovery = recovery::points(&outcome, reference);
+        }
     }
     outcome
 }
@@ -338,7 +373,8 @@ pub fn play(
 #[must_use]
 pub fn never_came(plan: &Plan, hit: usize) -> Option<Failure> {
     let nothing = !plan.faults.is_empty() && hit == 0;
-    let what = "none of the planned faults came about: no effect of this run has such a point";
+    let what =
+        "none of the planned faults came about: no effect or read of this run is such a point";
     nothing.then(|| Oracle::PlanFitsTheRun.broken(what))
 }
 
@@ -346,11 +382,9 @@ pub fn never_came(plan: &Plan, hit: usize) -> Option<Failure> {
 #[must_use]
 pub fn counts(effects: &[(Duration, Point)]) -> BTreeMap<EffectKind, u32> {
     let mut out = BTreeMap::new();
-    for (_, point) in effects
-        .iter()
-        .filter(|(_, p)| !HOUSEKEEPING.contains(&p.effect))
-    {
-        *out.entry(point.effect).or_default() += 1;
+    let kinds = effects.iter().filter_map(|(_, p)| p.call.effect());
+    for effect in kinds.filter(|e| !HOUSEKEEPING.contains(e)) {
+        *out.entry(effect).or_default() += 1;
     }
     out
 }
@@ -363,9 +397,9 @@ pub fn counts_by_name(effects: &[(Duration, Point)]) -> String {
     all.collect::<Vec<_>>().join(", ")
 }
 
-/// Whether an effect is a call to vCenter. The others are calls to the API server.
-fn is_of_vcenter(effect: EffectKind) -> bool {
-    effect.code().starts_with('V')
+/// Whether it is a call to vCenter. The others are calls to the API server.
+fn is_of_vcenter(point: &Point) -> bool {
+    point.call.code().starts_with('V')
 }
 
 fn compare(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
@@ -467,7 +501,7 @@ fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
     let mut failures = Vec::new();
     let outages = apart(&outcome.outages);
     let hits = |outage: &Outage, (at, point): &(Duration, Point)| {
-        outage.of_vcenter == is_of_vcenter(point.effect)
+        outage.of_vcenter == is_of_vcenter(point)
             && (outage.from..outage.until + AFTER).contains(at)
     };
     let usual: Vec<_> = outcome
@@ -485,12 +519,8 @@ fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
     let anew = anew.min(REFETCHES * faults.max(1));
     // Each object with a status reports an outage and its end.
     let statuses = reference.effects.iter().map(|(_, p)| p);
-    let statuses = statuses.filter(|p| {
-        matches!(
-            p.effect,
-            EffectKind::RecordObservation | EffectKind::PoolStatus
-        )
-    });
+    let statuses =
+        statuses.filter(|p| p.is(EffectKind::RecordObservation) || p.is(EffectKind::PoolStatus));
     let told: BTreeSet<&str> = statuses.map(|p| p.key.as_str()).collect();
     let told = u32::try_from(2 * told.len() * outages.len()).unwrap_or(u32::MAX);
     let remade = REMAKE * outcome.lost;
@@ -518,11 +548,12 @@ fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
     }
     for outage in &outages {
         let mut tries: BTreeMap<(EffectKind, &str), u64> = BTreeMap::new();
-        let counted =
-            |p: &Point| p.effect == EffectKind::Login || !HOUSEKEEPING.contains(&p.effect);
+        let counted = |e: &EffectKind| *e == EffectKind::Login || !HOUSEKEEPING.contains(e);
         let during = outcome.effects.iter().filter(|e| hits(outage, e));
-        for (_, point) in during.filter(|(_, p)| counted(p)) {
-            *tries.entry((point.effect, &point.key)).or_default() += 1;
+        for (_, point) in during {
+            if let Some(effect) = point.call.effect().filter(counted) {
+                *tries.entry((effect, &point.key)).or_default() += 1;
+            }
         }
         let lasted = outage.until + AFTER - outage.from;
         let too_many = |effect, count| count > tolerances::tries(effect, lasted);

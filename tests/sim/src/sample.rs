@@ -50,9 +50,9 @@ pub fn choose(all: &[Plan], seed: &str) -> Vec<Plan> {
     drawn.sort_by_cached_key(|plan| lot(plan));
     let cell = |plan: &Plan| {
         let (point, fault) = &plan.faults[0];
-        (plan.workload.clone(), point.effect, fault.class())
+        (plan.workload.clone(), point.call, fault.class())
     };
-    let pair = |plan: &Plan| (plan.faults[0].0.effect, plan.faults[0].1);
+    let pair = |plan: &Plan| (plan.faults[0].0.call, plan.faults[0].1);
     let mut cells = BTreeMap::new();
     for plan in &drawn {
         cells.entry(cell(plan)).or_insert(*plan);
@@ -85,7 +85,7 @@ mod tests {
             let chosen = choose(&all, seed);
             // Two workloads, two effects and two classes. One fault of an effect may need a plan more.
             assert!((8..=10).contains(&chosen.len()), "{chosen:?}");
-            let pairs = chosen.iter().map(|p| (p.faults[0].0.effect, p.faults[0].1));
+            let pairs = chosen.iter().map(|p| (p.faults[0].0.call, p.faults[0].1));
             assert_eq!(pairs.collect::<BTreeSet<_>>().len(), 6, "{chosen:?}");
             assert_eq!(chosen, choose(&all, seed), "the same again");
         }

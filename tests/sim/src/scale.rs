@@ -385,7 +385,7 @@ impl Site {
             effects: director
                 .effects()
                 .into_iter()
-                .filter(|(_, p)| is_deed(p.effect))
+                .filter(|(_, p)| is_deed(p))
                 .skip(deeds)
                 .map(|(at, p)| format!("{p} at {at:?}"))
                 .collect(),

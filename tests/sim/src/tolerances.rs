@@ -5,6 +5,7 @@ use std::time::Duration;
 use agent_forge_actors::ports::effect::EffectKind;
 
 use crate::{
+    call::{Call, Read},
     plan::{Fault, FaultClass, Plan, Point},
     promise::Oracle,
 };
@@ -172,16 +173,16 @@ pub fn tries(effect: EffectKind, outage: Duration) -> u64 {
 /// How much longer than without faults a step of the workload may take, after the causes of the faults are over.
 #[must_use]
 pub fn recovery(plan: &Plan) -> Duration {
-    let of = |(point, fault): &(Point, Fault)| match (point.effect, fault) {
-        (EffectKind::Event, _) => 3600,
-        (EffectKind::DeleteFile, _) => 660,
+    let of = |(point, fault): &(Point, Fault)| match (point.call, fault) {
+        (Call::Effect(EffectKind::Event), _) => 3600,
+        (Call::Effect(EffectKind::DeleteFile) | Call::Read(Read::SearchFiles), _) => 660,
         (_, Fault::SecretWrong2m) => 600,
-        (EffectKind::Upload | EffectKind::EjectIso, _) => 300,
+        (Call::Effect(EffectKind::Upload | EffectKind::EjectIso), _) => 300,
         _ if plan.workload == "vm_suspended" => 360,
         _ => match fault.class() {
             FaultClass::Operator => 60,
             FaultClass::Call => 120,
-            FaultClass::World => 180,
+            FaultClass::World | FaultClass::Between => 180,
         },
     };
     Duration::from_secs(plan.faults.iter().map(of).sum())

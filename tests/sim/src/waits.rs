@@ -166,15 +166,12 @@ fn transfers(world: &World) -> usize {
     let effects = world.director.effects();
     effects
         .iter()
-        .filter(|(_, p)| p.effect == EffectKind::Upload)
+        .filter(|(_, p)| p.is(EffectKind::Upload))
         .count()
 }
 
 async fn until_upload(world: &World, since: Duration) -> Result<Duration> {
-    until_effect(world, since, "an upload", |p| {
-        p.effect == EffectKind::Upload
-    })
-    .await
+    until_effect(world, since, "an upload", |p| p.is(EffectKind::Upload)).await
 }
 
 fn infra_env(world: &World, pointer: &str) -> Value {
@@ -255,7 +252,10 @@ async fn transfer_ends(world: &mut World, phase: Duration) -> Result<Duration> {
         // The machine's next effect: it records the identity of its VM, or creates the VM.
         let key = format!("{NAMESPACE}/{name}");
         let next = |p: &Point| {
-            p.key == key && [EffectKind::RecordIdentity, EffectKind::CreateVm].contains(&p.effect)
+            p.key == key
+                && [EffectKind::RecordIdentity, EffectKind::CreateVm]
+                    .iter()
+                    .any(|e| p.is(*e))
         };
         longest = longest.max(until_effect(world, since, &key, next).await?);
     }
@@ -318,7 +318,7 @@ async fn iso_is_deleted(world: &mut World, phase: Duration) -> Result<Duration> 
         .write(|i| i.files.retain(|(_, path), _| !path.ends_with(".iso")));
     let since = world.director.now();
     world.play("w")?.scale(1);
-    let create = |p: &Point| p.effect == EffectKind::CreateVm;
+    let create = |p: &Point| p.is(EffectKind::CreateVm);
     let made = until_effect(world, since, "a create", create).await?;
     let sent = until_upload(world, since).await?;
     Ok(sent.saturating_sub(made))

@@ -596,7 +596,7 @@ fn machine_deleted_during_create(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             director
                 .effects()
                 .iter()
-                .any(|(_, p)| p.effect == EffectKind::CreateVm)
+                .any(|(_, p)| p.is(EffectKind::CreateVm))
         };
         run.world
             .patiently("a VM is asked for", patience, asked)

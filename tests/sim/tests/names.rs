@@ -2,22 +2,20 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use agent_forge_actors::ports::effect::EffectKind;
 use agent_forge_sim::{
-    plan::{self, Fault},
+    call::{Call, Read},
+    plan::Fault,
     promise::Oracle,
     tolerances, workloads,
 };
 
 /// Name and code of everything that people type into a command, by kind.
 fn all() -> [Vec<(&'static str, &'static str)>; 4] {
+    let calls = Call::all().map(|c| (c.name(), c.code()));
     [
         workloads::ALL.iter().map(|w| (w.name, w.code)).collect(),
         Fault::ALL.iter().map(|f| (f.name(), f.code())).collect(),
-        EffectKind::ALL
-            .iter()
-            .map(|e| (e.name(), e.code()))
-            .collect(),
+        calls.collect(),
         Oracle::ALL.iter().map(|o| (o.name(), o.code())).collect(),
     ]
 }
@@ -73,15 +71,15 @@ fn a_name_and_its_code_mean_the_same() {
         assert_eq!(fault.code().parse::<Fault>().ok(), Some(*fault));
         assert_eq!(fault.name().parse::<Fault>().ok(), Some(*fault));
     }
-    for effect in EffectKind::ALL {
-        assert_eq!(plan::effect(effect.code()).ok(), Some(*effect));
-        assert_eq!(plan::effect(effect.name()).ok(), Some(*effect));
+    for call in Call::all() {
+        assert_eq!(Call::named(call.code()).ok(), Some(call));
+        assert_eq!(Call::named(call.name()).ok(), Some(call));
     }
     for oracle in Oracle::ALL {
         assert_eq!(oracle.code().parse::<Oracle>().ok(), Some(*oracle));
         assert_eq!(oracle.name().parse::<Oracle>().ok(), Some(*oracle));
     }
-    let error = plan::effect("creat").expect_err("unknown").to_string();
+    let error = Call::named("creat").expect_err("unknown").to_string();
     assert!(error.contains("`sim list`"), "{error}");
 }
 
@@ -93,9 +91,11 @@ fn the_readme_lists_every_name() {
     let workloads = workloads::ALL.iter().map(|w| row(w.name, w.code, w.text));
     let faults = Fault::ALL.iter();
     let faults = faults.map(|f| row(f.name(), f.code(), f.text()));
+    let reads = Read::ALL.iter();
+    let reads = reads.map(|r| row(r.name(), r.code(), r.text()));
     let oracles = Oracle::ALL.iter();
     let oracles = oracles.map(|o| row(o.name(), o.code(), o.text()));
-    let rows = workloads.chain(faults).chain(oracles);
+    let rows = workloads.chain(faults).chain(reads).chain(oracles);
     let missing: Vec<String> = rows.filter(|row| !readme.contains(row)).collect();
     assert!(
         missing.is_empty(),

@@ -147,12 +147,25 @@ fn simulation(workloads: &[String], seed: u64) -> Vec<Part> {
     let enumerate = |workload: &String| {
         Part::new(
             &format!("sim-{workload}"),
-            &format!("Workload {workload} keeps every promise with each fault at each effect."),
+            &format!(
+                "Workload {workload} keeps every promise with each fault at each effect and guarding read."
+            ),
             Program::Sim,
             &format!("enumerate --workloads {workload}"),
         )
     };
+    let recovery = |workload: &String| {
+        Part::new(
+            &format!("recovery-{workload}"),
+            &format!(
+                "Workload {workload} keeps every promise with a second fault at recovery from one."
+            ),
+            Program::Sim,
+            &format!("recovery --workloads {workload} --seed {seed}"),
+        )
+    };
     let mut parts: Vec<Part> = workloads.iter().map(enumerate).collect();
+    parts.extend(workloads.iter().map(recovery));
     parts.push(Part::new(
         "sim-random",
         "Random schedules of one to five faults break no promise.",
@@ -280,6 +293,8 @@ mod tests {
             Some("cargo lab flakes --rounds 20 --state target/nightly/abc/flakes")
         );
         assert!(command("sim-random").unwrap().ends_with("--seed 7"));
+        let recovery = command("recovery-two_pools").unwrap();
+        assert!(recovery.ends_with("recovery --workloads two_pools --seed 7"));
     }
 
     #[test]

@@ -22,8 +22,11 @@ use super::{
     watch,
 };
 use crate::{
+    between,
+    call::Read,
     director::{Life, alive},
-    plan::Fault,
+    plan::{Fault, FaultClass},
+    promise::Oracle,
     traffic::Asked as Counted,
 };
 
@@ -35,6 +38,9 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 const LATENCY: Duration = Duration::from_millis(2);
 /// How long after the client's timeout a late request arrives.
 const LATE: Duration = Duration::from_secs(45);
+
+/// How much later a slow answer to a read arrives. Its client still waits then.
+pub(crate) const SLOW: Duration = Duration::from_secs(15);
 
 /// How long upstream's controllers wait for an answer while they are stopped.
 const STILL: Duration = Duration::from_secs(1);
@@ -89,6 +95,37 @@ impl Asked {
             .is_some_and(|v| v != "false" && v != "0")
     }
 
+    /// What the request reads live, with the key of its points.
+    fn live_read(&self) -> Option<(Read, String)> {
+        if self.method != Method::GET || self.is_watch() {
+            return None;
+        }
+        let (kind, namespace, name) = match &self.target {
+            Target::Object { kind, name, .. } => (kind, &name.0, Some(&name.1)),
+            Target::Collection {
+                kind, namespace, ..
+            } => (kind, namespace, None),
+            Target::Discovery { .. } => return None,
+        };
+        let read = match (kind.1.as_str(), name) {
+            ("vsphereagents", Some(_)) => Read::ReadVsphereAgent,
+            ("agents", Some(_)) => Read::ReadAgent,
+            ("agentmachines", Some(_)) => Read::ReadAgentMachine,
+            ("secrets", Some(_)) => Read::ReadSecret,
+            ("vsphereagents", None) => Read::ListVsphereAgents,
+            ("agents", None) => Read::ListAgents,
+            ("agentmachines", None) => Read::ListAgentMachines,
+            ("machines", None) => Read::ListMachines,
+            _ => return None,
+        };
+        let key = match name {
+            Some(name) => format!("{namespace}/{name}"),
+            None if namespace.is_empty() => "all".to_owned(),
+            None => namespace.clone(),
+        };
+        Some((read, key))
+    }
+
     /// What the request is counted as. Writes of Leases are not counted.
     fn counts_as(&self) -> Option<Counted> {
         let kind = match &self.target {
@@ -141,9 +178,11 @@ impl Door {
             ));
         }
         if asked.method == Method::GET {
+            let live = life.zip(asked.live_read());
+            let fault = live.and_then(|(life, (read, key))| director.reads(life, read, key));
             tokio::time::sleep(director.latency(LATENCY)).await;
             alive(life).await;
-            return Ok(self.perform(&asked));
+            return Ok(self.answer_read(&asked, fault).await);
         }
         let Some(life) = life else {
             tokio::time::sleep(LATENCY).await;
@@ -166,16 +205,8 @@ impl Door {
             Some(Fault::Refused) => {
                 Some(answer(&Refusal::new(409, "Conflict", "refused on request")))
             }
-            Some(Fault::ServerError) => Some(answer(&Refusal::new(
-                503,
-                "ServiceUnavailable",
-                "away on request",
-            ))),
-            Some(Fault::PermissionDenied) => Some(answer(&Refusal::new(
-                403,
-                "Forbidden",
-                "not allowed on request",
-            ))),
+            Some(Fault::ServerError) => Some(away()),
+            Some(Fault::PermissionDenied) => Some(not_allowed()),
             Some(Fault::RequestLost) => None,
             Some(Fault::ReplyLost) => {
                 self.perform(&asked);
@@ -196,6 +227,9 @@ impl Door {
                 });
                 None
             }
+            Some(fault) if fault.class() == FaultClass::Between => {
+                Some(self.perform_after(fault, &asked))
+            }
             _ => Some(self.perform(&asked)),
         };
         let Some(reply) = reply else {
@@ -204,6 +238,39 @@ impl Door {
         tokio::time::sleep(director.latency(LATENCY)).await;
         alive(Some(life)).await;
         Ok(reply)
+    }
+
+    /// Answers a read, with that fault. A slow answer shows what was there when the request came.
+    async fn answer_read(&self, asked: &Asked, fault: Option<Fault>) -> Response<ReplyBody> {
+        match fault {
+            Some(Fault::ServerError) => away(),
+            Some(Fault::PermissionDenied) => not_allowed(),
+            Some(Fault::RequestLost) => std::future::pending().await,
+            Some(Fault::AnswerSlow15s) => {
+                let reply = self.perform(asked);
+                tokio::time::sleep(SLOW).await;
+                alive(self.life.as_ref()).await;
+                reply
+            }
+            _ => self.perform(asked),
+        }
+    }
+
+    /// Changes the object of a write as `fault` says, then carries the write out. It was decided from the object as it was
+    /// before, so it breaks a promise when it succeeds.
+    fn perform_after(&self, fault: Fault, asked: &Asked) -> Response<ReplyBody> {
+        let changed = match &asked.target {
+            Target::Object { kind, name, .. } => between::object(&self.server, fault, kind, name),
+            _ => false,
+        };
+        let reply = self.perform(asked);
+        if changed && reply.status().is_success() {
+            let what = "was decided before its object changed, and was carried out";
+            let what = format!("unchecked: {} {} {what}", asked.method, asked.path);
+            let failure = Oracle::ForeignAndServingUntouched.broken(what);
+            self.server.director.violated(failure);
+        }
+        reply
     }
 
     /// Carries the request out.
@@ -485,6 +552,14 @@ fn answer(refusal: &Refusal) -> Response<ReplyBody> {
         StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
         encoded(&refusal.body()),
     )
+}
+
+fn away() -> Response<ReplyBody> {
+    answer(&Refusal::new(503, "ServiceUnavailable", "away on request"))
+}
+
+fn not_allowed() -> Response<ReplyBody> {
+    answer(&Refusal::new(403, "Forbidden", "not allowed on request"))
 }
 
 fn json_reply(status: StatusCode, text: Vec<u8>) -> Response<ReplyBody> {

@@ -7,6 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::restored::Drift;
 
@@ -129,6 +130,8 @@ pub struct Vm {
     /// The node that its guest is, as VMware Tools report it. Workloads set this before a hub loses its data about the
     /// VM. From then on nothing may touch the VM until a person decides.
     pub node: Option<String>,
+    /// Its former power states, each with the moment of its end.
+    pub formerly: Vec<(Instant, &'static str)>,
 }
 
 impl Vm {
@@ -142,8 +145,22 @@ impl Vm {
         }
     }
 
+    /// Its power state at that moment. `None` asks for the present one.
+    #[must_use]
+    pub fn power_at(&self, then: Option<Instant>) -> &'static str {
+        let later = |(end, _): &&(Instant, &str)| then.is_some_and(|then| *end > then);
+        let former = self.formerly.iter().find(later);
+        former.map_or_else(|| self.power(), |(_, power)| power)
+    }
+
+    /// Notes that its power state is about to change.
+    pub fn remember_power(&mut self) {
+        self.formerly.push((Instant::now(), self.power()));
+    }
+
     /// Somebody suspends the VM.
     pub fn suspend(&mut self) {
+        self.remember_power();
         self.suspended = self.on;
         self.on = false;
     }
@@ -300,6 +317,8 @@ pub struct Inventory {
     pub login: (String, String),
     /// What a backup of vCenter would not contain.
     pub drift: Drift,
+    /// The moment whose power states are shown. `None` for the present.
+    pub shows: Option<Instant>,
     serial: u64,
 }
 
@@ -451,7 +470,10 @@ impl Inventory {
                     Some(options)
                 }
                 "config.files.vmPathName" => text(&vm.path),
-                "runtime.powerState" => Some(boxed("VirtualMachinePowerState", vm.power())),
+                "runtime.powerState" => {
+                    let power = vm.power_at(self.shows);
+                    Some(boxed("VirtualMachinePowerState", power))
+                }
                 "runtime.connectionState" => {
                     let state = if vm.hidden {
                         "inaccessible"
@@ -461,7 +483,7 @@ impl Inventory {
                     Some(boxed("VirtualMachineConnectionState", state))
                 }
                 "guest.toolsRunningStatus" => {
-                    let state = if vm.on {
+                    let state = if vm.power_at(self.shows) == "poweredOn" {
                         "guestToolsRunning"
                     } else {
                         "guestToolsNotRunning"
@@ -655,8 +677,34 @@ pub fn furnished(user: &str, password: &str) -> Inventory {
         cpus: 8,
         memory: 65536,
         node: None,
+        formerly: Vec::new(),
     };
     i.vms.insert("vm-1".to_owned(), foreign);
     i.serial = 100;
     i
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stale_answer_shows_the_power_of_that_moment() {
+        let mut inventory = furnished("u", "p");
+        let vm = inventory.vms.get_mut("vm-1").expect("vm-1");
+        let began = Instant::now();
+        tokio::time::advance(Duration::from_secs(10)).await;
+        vm.suspend();
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let then = |seconds| Some(began + Duration::from_secs(seconds));
+        assert_eq!(vm.power_at(then(5)), "poweredOn");
+        assert_eq!(vm.power_at(then(15)), "suspended");
+        let object = vm.object.clone();
+        let shown = |i: &Inventory| i.property(&object, "runtime.powerState").expect("property");
+        assert_eq!(shown(&inventory).expect("value")["_value"], "suspended");
+        inventory.shows = then(5);
+        assert_eq!(shown(&inventory).expect("value")["_value"], "poweredOn");
+    }
 }

@@ -20,8 +20,12 @@ use super::{
     model::{Fault as VcFault, Inventory, Ref},
 };
 use crate::{
+    between,
+    call::Read,
     director::{Life, alive},
-    plan::Fault,
+    kube::service::SLOW,
+    oracles::marker,
+    plan::{Fault, FaultClass},
     traffic::Asked as Counted,
 };
 
@@ -32,6 +36,8 @@ const LATE: Duration = Duration::from_secs(50);
 /// The same for an upload. Its client waits for 5 minutes after the last byte. Then it takes up to 30 s to delete a
 /// file that may be left.
 const LATE_UPLOAD: Duration = Duration::from_secs(350);
+/// How old a stale answer is.
+const STALE: Duration = Duration::from_secs(10);
 const SESSION_HEADER: &str = "vmware-api-session-id";
 
 /// The operator's transport to vCenter.
@@ -96,6 +102,31 @@ impl Asked {
         matches!(self, Self::Call(call) if call.method == "WaitForUpdatesEx")
     }
 
+    /// What the request reads live, with the keys of its points. A request may ask for several VMs.
+    fn live_reads(&self, vcenter: &VCenter) -> Vec<(Read, String)> {
+        let one = |read, key: String| vec![(read, key)];
+        let plain = |path: &str| path.replace('[', "").replace("] ", "/");
+        let Self::Call(call) = self else {
+            return Vec::new();
+        };
+        match call.method.as_str() {
+            "FindAllByUuid" => one(Read::FindVm, text(call, "uuid")),
+            "SearchDatastore_Task" => one(Read::SearchFiles, plain(&text(call, "datastorePath"))),
+            "RetrievePropertiesEx" => vcenter.read(|i| {
+                let objects = call.arguments["specSet"][0]["objectSet"].as_array();
+                let objects = objects.into_iter().flatten();
+                let objects = objects.filter_map(|o| Ref::read(&o["obj"]));
+                let read = objects.filter_map(|o| match o.kind.as_str() {
+                    "VirtualMachine" => Some((Read::ReadVm, whose(i, &o))),
+                    "ContainerView" => Some((Read::ListVms, "all".to_owned())),
+                    _ => None,
+                });
+                read.collect()
+            }),
+            _ => Vec::new(),
+        }
+    }
+
     /// How late a late request is carried out.
     fn lateness(&self) -> Duration {
         match self {
@@ -139,6 +170,17 @@ impl Asked {
     }
 }
 
+fn text(call: &Invocation, argument: &str) -> String {
+    let text = call.arguments[argument].as_str();
+    text.unwrap_or_default().to_owned()
+}
+
+/// The VsphereAgent in the mark of that VM, which has the same name in each run. Else its reference.
+fn whose(inventory: &Inventory, vm: &Ref) -> String {
+    let marker = inventory.vms.get(&vm.id).and_then(marker);
+    marker.map_or_else(|| vm.id.clone(), |m| format!("{}/{}", m.namespace, m.name))
+}
+
 fn no_answer(message: &str) -> TransportFailure {
     TransportFailure {
         kind: VcErrorKind::NoAnswer,
@@ -180,7 +222,13 @@ impl Transport for Wire {
                 message: "no connection: connection refused".to_owned(),
             });
         }
+        let live = asked.live_reads(&self.vcenter).into_iter();
+        let mut live = live.map(|(read, key)| director.reads(life, read, key));
+        // Each VM of a request has a point of its own. The first fault hits the whole request.
+        let of_read = live.by_ref().flatten().next();
+        live.for_each(drop);
         let fault = noted.and_then(|n| n.fault).filter(|f| f.at_request());
+        let fault = fault.or(of_read);
         if fault == Some(Fault::CrashBeforeRequest) {
             director.crash(life);
             alive(Some(life)).await;
@@ -230,6 +278,18 @@ impl Transport for Wire {
                     late.perform(&asked, Course::Usual).await;
                 });
                 None
+            }
+            Some(Fault::AnswerSlow15s) => {
+                let reply = self.perform(&asked, Course::Usual).await;
+                tokio::time::sleep(SLOW).await;
+                Some(reply)
+            }
+            Some(Fault::AnswerStale10s) => Some(self.perform_as_of(STALE, &asked).await),
+            Some(fault) if fault.class() == FaultClass::Between => {
+                if let Asked::Call(call) = &asked {
+                    between::vm(&self.vcenter, fault, &call.target);
+                }
+                Some(self.perform(&asked, Course::Usual).await)
             }
             Some(Fault::TaskFails) => Some(self.perform(&asked, Course::Fails).await),
             Some(Fault::TaskHangs10m) => Some(self.perform(&asked, Course::Hangs).await),
@@ -390,6 +450,16 @@ impl Wire {
         (asked, body)
     }
 
+    /// Answers with the power of VMs as it was so long ago. vCenter learns it from the hosts, and may be late.
+    async fn perform_as_of(&self, ago: Duration, asked: &Asked) -> Reply {
+        let then = tokio::time::Instant::now().checked_sub(ago);
+        self.vcenter.write_quietly(|i| i.shows = then);
+        // A read awaits nothing, so nobody else sees the inventory of that moment.
+        let reply = self.perform(asked, Course::Usual).await;
+        self.vcenter.write_quietly(|i| i.shows = None);
+        reply
+    }
+
     async fn perform(&self, asked: &Asked, course: Course) -> Reply {
         let reply = self.carry_out(asked, course).await;
         let vcenter = &self.vcenter;
@@ -525,6 +595,7 @@ fn automation_error(status: u16, kind: &str) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::Call;
 
     #[tokio::test]
     async fn what_came_of_a_broken_body_is_kept() {
@@ -542,7 +613,7 @@ mod tests {
 
     #[test]
     fn the_operator_gets_the_time_that_a_late_request_takes() {
-        let late = |effect: EffectKind| Fault::EffectLate.lasts_at(effect);
+        let late = |effect: EffectKind| Fault::EffectLate.lasts_at(Call::Effect(effect));
         assert!(late(EffectKind::Upload) > LATE_UPLOAD);
         assert!(late(EffectKind::CreateVm) > LATE);
     }

@@ -261,6 +261,7 @@ impl Inventory {
             cpus: config["numCPUs"].as_u64().unwrap_or(1),
             memory: config["memoryMB"].as_u64().unwrap_or(1),
             node: None,
+            formerly: Vec::new(),
         };
         self.vms.insert(object.id.clone(), vm);
         self.extra(&object, config);
@@ -390,6 +391,7 @@ impl Inventory {
                 json!({"requestedState": state, "existingState": vm.power()}),
             ));
         }
+        vm.remember_power();
         vm.on = on;
         // A VM that is resumed continues where it was.
         vm.boots += u64::from(on && !vm.suspended);

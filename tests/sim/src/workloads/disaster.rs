@@ -335,7 +335,7 @@ pub(super) fn etcd_rollback_during_create(run: &mut Run) -> BoxFuture<'_, Result
             let effects = world.director.effects();
             effects
                 .iter()
-                .filter(|(_, p)| p.effect == EffectKind::CreateVm)
+                .filter(|(_, p)| p.is(EffectKind::CreateVm))
                 .count()
                 == 2
         };

@@ -250,7 +250,10 @@ pub(super) fn vm_suspended(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             gone && goes && waiting(&world.api, "VMSuspended") == 1 && marked(world) == 1
         })
         .await?;
-        ours(&run.world, |vm| vm.suspended = false)?;
+        ours(&run.world, |vm| {
+            vm.remember_power();
+            vm.suspended = false;
+        })?;
         run.rest_with("down", &[("w", 0)]).await
     })
 }

@@ -123,7 +123,7 @@ pub(super) fn node_pool_moved(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             director
                 .effects()
                 .iter()
-                .any(|(_, p)| p.effect == EffectKind::CreateVm)
+                .any(|(_, p)| p.is(EffectKind::CreateVm))
         };
         run.world
             .patiently("a VM is asked for", patience, asked)

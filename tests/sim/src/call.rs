@@ -1,0 +1,229 @@
+//! What a point of a plan may be: an effect, or a live read.
+//!
+//! A live read is a request of the operator that changes nothing and whose answer decides something: a GET of one object,
+//! a list, a look at a VM or a directory. Watches, long polls and the requests of placement are none: what they show is stale by
+//! design, and the operator decides nothing final from it. The list that a watch begins with looks like any other list, so
+//! it counts too.
+
+use std::{
+    hash::{Hash, Hasher},
+    time::Duration,
+};
+
+use agent_forge_actors::ports::effect::{EffectKind, Nature};
+use anyhow::Context as _;
+
+use crate::plan::Point;
+
+macro_rules! reads {
+    ($($read:ident $code:literal $name:literal $text:literal;)*) => {
+        /// A kind of live read.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Read {
+            $(#[doc = $text] $read,)*
+        }
+
+        impl Read {
+            /// Every kind.
+            pub const ALL: &'static [Self] = &[$(Self::$read,)*];
+
+            /// The name in plans.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$read => $name,)* }
+            }
+
+            /// A short code, accepted in plans wherever the name is.
+            #[must_use]
+            pub const fn code(self) -> &'static str {
+                match self { $(Self::$read => $code,)* }
+            }
+
+            /// What is read, and what the key of its points is.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$read => $text,)* }
+            }
+        }
+    };
+}
+
+reads! {
+    ReadVsphereAgent "KR1" "read_vsphere_agent" "a VsphereAgent, by namespace and name";
+    ReadAgent "KR2" "read_agent" "an Agent, by namespace and name";
+    ReadAgentMachine "KR3" "read_agent_machine" "an AgentMachine, by namespace and name";
+    ReadSecret "KR4" "read_secret" "a Secret or its metadata, by namespace and name";
+    ListVsphereAgents "KR5" "list_vsphere_agents" "the VsphereAgents of a namespace";
+    ListAgents "KR6" "list_agents" "the Agents of a namespace";
+    ListAgentMachines "KR7" "list_agent_machines" "the AgentMachines of a namespace, or of `all`";
+    ListMachines "KR8" "list_machines" "the Machines of a namespace";
+    ReadVm "VR1" "read_vm" "a VM, by the VsphereAgent in its mark, else by its reference";
+    FindVm "VR2" "find_vm" "the VMs with a BIOS uuid";
+    ListVms "VR3" "list_vms" "all VMs of the vCenter";
+    SearchFiles "VR4" "search_files" "the files of a directory on a datastore";
+}
+
+impl Read {
+    /// Whether vCenter answers it. The API server answers the others.
+    #[must_use]
+    pub fn is_of_vcenter(self) -> bool {
+        self >= Self::ReadVm
+    }
+}
+
+/// An effect or a live read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Call {
+    /// It changes something.
+    Effect(EffectKind),
+    /// It changes nothing.
+    Read(Read),
+}
+
+/// An effect hashes as its kind alone. The sample draws plans by their hashes, so it stays as it is when reads are added.
+impl Hash for Call {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Effect(effect) => effect.hash(state),
+            Self::Read(read) => read.code().hash(state),
+        }
+    }
+}
+
+impl Call {
+    /// All of them, effects first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let effects = EffectKind::ALL.iter().map(|e| Self::Effect(*e));
+        effects.chain(Read::ALL.iter().map(|r| Self::Read(*r)))
+    }
+
+    /// The name in plans.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Effect(effect) => effect.name(),
+            Self::Read(read) => read.name(),
+        }
+    }
+
+    /// A short code, accepted in plans wherever the name is.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Effect(effect) => effect.code(),
+            Self::Read(read) => read.code(),
+        }
+    }
+
+    /// The effect, if it is one.
+    #[must_use]
+    pub const fn effect(self) -> Option<EffectKind> {
+        match self {
+            Self::Effect(effect) => Some(effect),
+            Self::Read(_) => None,
+        }
+    }
+
+    /// The call with that name or code.
+    ///
+    /// # Errors
+    /// No call has it.
+    pub fn named(text: &str) -> anyhow::Result<Self> {
+        let mut all = Self::all();
+        let found = all.find(|c| c.name() == text || c.code() == text);
+        found.with_context(|| format!("no effect or read is called {text}; `sim list` shows all"))
+    }
+}
+
+/// Effects that live reads guard: what they do cannot be undone.
+const GUARDED: [EffectKind; 9] = [
+    EffectKind::FenceAgent,
+    EffectKind::DeleteAgent,
+    EffectKind::DeleteChild,
+    EffectKind::RemoveChildFinalizer,
+    EffectKind::RemovePoolFinalizer,
+    EffectKind::ReleaseSecret,
+    EffectKind::PowerOff,
+    EffectKind::Destroy,
+    EffectKind::DeleteFile,
+];
+
+/// How long before a guarded effect its reads are. A pass decides within less.
+const BEFORE: Duration = Duration::from_secs(5);
+
+/// Whether the world may change between the check of that effect and the effect.
+#[must_use]
+pub fn is_guarded(effect: EffectKind) -> bool {
+    GUARDED.contains(&effect)
+}
+
+/// The reads that guard something: those before a guarded effect, in its last seconds and after the effect before it for
+/// the same object. Reports and sessions do not count as an effect before it.
+///
+/// The reads of another object may be among them. That costs a plan and hides nothing.
+#[must_use]
+pub fn guards(
+    effects: &[(Duration, Point)],
+    reads: &[(Duration, Point)],
+) -> Vec<(Duration, Point)> {
+    let mut out = Vec::new();
+    let of = |p: &Point| p.call.effect().map(EffectKind::nature);
+    let acts = |p: &Point| matches!(of(p), Some(Nature::Cluster | Nature::Vcenter));
+    let acting: Vec<_> = effects.iter().filter(|(_, p)| acts(p)).collect();
+    for (nth, (at, point)) in acting.iter().enumerate() {
+        if !point.call.effect().is_some_and(is_guarded) {
+            continue;
+        }
+        let mut before = acting[..nth].iter().rev();
+        let before = before.find(|(_, p)| p.key == point.key).map(|(at, _)| *at);
+        let from = at.saturating_sub(BEFORE).max(before.unwrap_or_default());
+        let first = reads.partition_point(|(when, _)| *when < from);
+        let them = reads[first..].iter().take_while(|(when, _)| when <= at);
+        out.extend(them.cloned());
+    }
+    // Two effects may share their reads.
+    out.sort();
+    out.dedup();
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64, point: &str) -> (Duration, Point) {
+        (Duration::from_secs(seconds), point.parse().expect("point"))
+    }
+
+    #[test]
+    fn the_reads_before_an_effect_that_cannot_be_undone_are_guards() {
+        let effects = [
+            at(10, "power_off:demo/a#1"),
+            at(12, "record_observation:demo/a#4"),
+            at(13, "destroy:demo/a#1"),
+            at(14, "power_on:demo/b#1"),
+        ];
+        let reads = [
+            at(3, "read_agent:demo/x#1"),
+            at(9, "read_vm:demo/a#1"),
+            at(11, "read_vm:demo/a#2"),
+            at(14, "read_vm:demo/b#1"),
+        ];
+        let found = guards(&effects, &reads);
+        assert_eq!(found, [reads[1].clone(), reads[2].clone()]);
+    }
+
+    /// The sample of a seed must not change when reads are added.
+    #[test]
+    fn an_effect_hashes_as_its_kind() {
+        let hash = |what: &dyn Fn(&mut std::hash::DefaultHasher)| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            what(&mut hasher);
+            hasher.finish()
+        };
+        for effect in EffectKind::ALL {
+            let call = Call::Effect(*effect);
+            assert_eq!(hash(&|h| call.hash(h)), hash(&|h| effect.hash(h)));
+        }
+    }
+}
