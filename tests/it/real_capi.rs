@@ -44,7 +44,7 @@ const HYPERSHIFT: &str = "hypershift.openshift.io";
 /// Whose Cluster API makes the Machines.
 enum Capi {
     Played(HostedClusterPlay),
-    Real(Real),
+    Real(Box<Real>),
 }
 
 /// The real Cluster API with what it needs.
@@ -260,7 +260,7 @@ async fn play_nodes(client: Client, agent_machines: Mirror) {
 async fn play(real: bool) -> Result<String> {
     let world = World::start(Setup::default()).await?;
     let capi = match real {
-        true => Capi::Real(Real::start(&world).await?),
+        true => Capi::Real(Box::new(Real::start(&world).await?)),
         false => Capi::Played(world.node_pool().await?),
     };
     let recorder = Recorder::start([

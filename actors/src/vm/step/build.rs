@@ -141,7 +141,10 @@ fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
             Some(MISSING_PROBE),
         )),
         // That resumes it. Its devices cannot be changed before.
-        PowerState::Suspended => Err(Step::PowerOn),
+        PowerState::Suspended => {
+            tags_are_attached(f)?;
+            Err(Step::PowerOn)
+        }
         // Only a VM that has never served is switched on. People decide about the power of a serving VM.
         PowerState::Off if f.serves() || f.agent.guest_may_be_node => Err(hold(
             Reason::VmPoweredOff,
@@ -168,12 +171,18 @@ fn power_on(f: &Facts<'_>, shown: &VmObservation) -> Met {
             Some(CONFLICT_PROBE),
         ));
     }
-    // Tags come first: as soon as the VM runs, its Agent may serve, and a VM that serves is left alone.
-    let missing_tags = f.record.vm.is_some_and(|vm| vm.tags_missing == Some(true));
-    if !f.vm.tagged && !missing_tags {
-        return Err(Step::AttachTags);
-    }
+    tags_are_attached(f)?;
     Err(Step::PowerOn)
+}
+
+/// Tags come first: as soon as the VM runs, its Agent may serve, and a VM that serves is left alone.
+fn tags_are_attached(f: &Facts<'_>) -> Met {
+    let missing_tags = f.record.vm.is_some_and(|vm| vm.tags_missing == Some(true));
+    if f.vm.tagged || missing_tags {
+        Ok(())
+    } else {
+        Err(Step::AttachTags)
+    }
 }
 
 /// The record has what `shown` is. Its reference counts: a restored vCenter gives the VM another one.

@@ -166,6 +166,10 @@ fn the_way_up_is_one_unmet_step_after_the_other() {
     let refused = with(bare, |f| f.record.vm = Some(&missing));
     assert_eq!(next(&refused), Step::PowerOn);
     assert_eq!(next(&wanted(Some(&recorded), &off)), Step::PowerOn);
+    let suspended = ours(PowerState::Suspended);
+    assert_eq!(next(&wanted(Some(&recorded), &suspended)), Step::PowerOn);
+    let bare = with(wanted(Some(&recorded), &suspended), |f| f.vm.tagged = false);
+    assert_eq!(next(&bare), Step::AttachTags, "before it runs again");
     assert_eq!(
         next(&wanted(Some(&recorded), &ours(PowerState::On))),
         Step::RecordVm
