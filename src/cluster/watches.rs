@@ -567,6 +567,11 @@ mod tests {
                     });
                     return Ok(answer(StatusCode::OK, &body));
                 }
+                // Discovery of a group that is not served.
+                if path.starts_with("/apis/") && path.matches('/').count() == 3 {
+                    let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404});
+                    return Ok(answer(StatusCode::NOT_FOUND, &body));
+                }
                 let namespace = json!({
                     "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {
                         "name": "a", "uid": "u", "resourceVersion": "1",

@@ -145,7 +145,12 @@ impl HostPattern {
 }
 
 fn plain(host: &str) -> String {
-    host.trim_end_matches('.').to_lowercase()
+    host.strip_suffix('.').unwrap_or(host).to_lowercase()
+}
+
+/// Whether a label of the name is empty, apart from the one after the last dot. No host is called so.
+fn has_empty_label(name: &str) -> bool {
+    plain(name).split('.').any(str::is_empty)
 }
 
 impl FromStr for HostPattern {
@@ -162,9 +167,7 @@ impl FromStr for HostPattern {
             .or_else(|e| name.parse().map(Host::Ipv6).map_err(|_| e))
             .map_err(|_| ())
             .and_then(|host| match host {
-                Host::Domain(domain) if plain(&domain).is_empty() || domain.contains('*') => {
-                    Err(())
-                }
+                Host::Domain(domain) if has_empty_label(&domain) || domain.contains('*') => Err(()),
                 Host::Ipv4(_) | Host::Ipv6(_) if below => Err(()),
                 host => Ok(plain(&host.to_string())),
             });
@@ -300,6 +303,8 @@ mod tests {
             "",
             "*",
             "*.",
+            "169.25..",
+            "vc..example",
             "a.*.b",
             "https://vc",
             "vc:443",

@@ -70,7 +70,7 @@ cases! {
     AnyLabel ["P17"] "reserved_agent_labels" => ForeignAndServingUntouched;
     MarkBelieved [] "marker_names_another_namespace" => ForeignAndServingUntouched;
     AnySecret ["P17"] "credentials_of_another_namespace" => ForeignAndServingUntouched;
-    ErrorIsAbsence ["P19"] "one_machine" + "delete_child=vcenter_down_5m" => NothingLeaks;
+    ErrorIsAbsence ["P19"] "one_machine" + "power_off=vcenter_down_5m" => NothingLeaks;
     TokenShown ["P20"] "iso_url_token_hidden" => NoSecretInObjects;
     BareIsAbsent [] "vm_hidden_by_vcenter" => NothingLeaks;
     CloneIsOurs ["P21"] "vm_copied_by_admin" => ForeignAndServingUntouched;

@@ -118,8 +118,10 @@ pub fn plan(case: &Case, reference: &Outcome) -> Plan {
     let fault = case.fault.map(|text| {
         let (call, fault) = text.split_once('=').unwrap_or_else(|| panic!("{text}"));
         let call = Call::named(call).unwrap_or_else(|e| panic!("{e:#}"));
-        let points = reference.points().into_iter().map(|(_, p)| p);
-        let mut points = points.filter(|p| p.call == call);
+        // What comes before is about strangers.
+        let points = reference.points().into_iter();
+        let points = points.filter(|(at, _)| *at >= reference.begins);
+        let mut points = points.map(|(_, p)| p).filter(|p| p.call == call);
         let point = points
             .next()
             .unwrap_or_else(|| panic!("{} does not occur in {}", call.name(), case.workload));

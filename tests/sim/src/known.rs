@@ -59,7 +59,7 @@ const UNFENCED: Known = Known {
     begins: "only ",
     reason: "the API server held the fence, or a read before it, up for longer than the provider took to bind the host, free again, to the next \
              AgentMachine: it serves on, and one VM less is made",
-    example: "health_check_and_rolling_upgrade@1 fence_agent:demo/w#1=request_lost",
+    example: "health_check_and_rolling_upgrade@1 fence_agent:demo/w-9e377-66296#1=request_lost",
 };
 
 /// This is no defect of the operator: the fault cannot be corrected.
@@ -70,7 +70,7 @@ const NO_WAY_BACK: Known = Known {
     oracle: Oracle::ConvergesInTime,
     begins: "",
     reason: "the Secret was taken away by force, and in a namespace that is being deleted nobody can put it back",
-    example: "namespace_deletion@1 fence_agent:demo/w#1=secret_missing_2m",
+    example: "namespace_deletion@1 fence_agent:demo/w-9e377-66296#1=secret_missing_2m",
 };
 
 /// The operator cannot tell a new record from one that lost its status when the clock jumps. It then records the

@@ -18,7 +18,7 @@ pub const VARIABLE: &str = "AGENT_FORGE_SIM_SEED";
 
 /// The seeds that commits choose from. All of their plans pass: a change is not stopped by a failure that it did not cause.
 /// Add more when their plans pass; a nightly run plays them all.
-pub const SEEDS: [&str; 3] = ["0", "1", "2"];
+pub const SEEDS: [&str; 1] = ["0"];
 
 /// The seed of this run: the variable, else the commit's choice, else the first one.
 #[must_use]
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_commit_chooses_a_seed() {
         assert_eq!(of_commit("00aa0\n"), Some(SEEDS[0]));
-        assert_eq!(of_commit("00aa4\n"), Some(SEEDS[1]));
+        assert_eq!(of_commit("00aa4\n"), Some(SEEDS[4 % SEEDS.len()]));
         assert_eq!(of_commit("no hash"), None);
         assert_eq!(of_commit(""), None);
     }

@@ -168,7 +168,9 @@ fn a_run_that_parts_from_another_is_the_run_that_is_played_alone() {
         format!("one_machine@1 destroy:{vm}#1=api_server_down_5m"),
         format!("one_machine@1 read_vm:{vm}#3=server_error"),
         format!("one_machine@1 read_vm:{vm}#3=answer_stale_10s destroy:{vm}#1=vm_switched"),
-        format!("one_machine@1 fence_agent:demo/w#1=object_touched read_vm:{vm}#3=request_lost"),
+        format!(
+            "one_machine@1 fence_agent:demo/w-9e377-66296#1=object_touched read_vm:{vm}#3=request_lost"
+        ),
     ];
     let plans: Vec<Planned> = plans.iter().map(|p| (plan(p), LISTEN)).collect();
     let verdicts = branches::run_all(worker(), &plans, |_| {}).expect("workers");
@@ -332,7 +334,7 @@ fn what_two_faults_once_broke_is_kept() {
         // again.
         "two_pools@1 publish:demo/w#1=server_error record_observation:demo/w-9e377-d624d#2=vcenter_down_5m",
         // The second outage came when everything was at rest.
-        "guest_never_registers@1 pin_selector:demo/w#1=vcenter_down_5m session_view:vcenter.example#28=vcenter_down_5m",
+        "guest_never_registers@1 pin_selector:demo/w-9e377-66296#1=vcenter_down_5m session_view:vcenter.example#28=vcenter_down_5m",
     ] {
         let plan = plan(text);
         let of = |r: &&Outcome| r.plan.workload == plan.workload && r.plan.seed == plan.seed;
