@@ -41,9 +41,7 @@ impl Subject {
             pool: Some(pool),
         }
     }
-}
 
-impl Subject {
     /// Its name, without a namespace.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -1,8 +1,8 @@
 //! What a point of a plan may be: an effect, or a live read.
 //!
-//! A live read is a request of the operator that changes nothing and whose answer decides something: a GET of one object,
-//! a list, a look at a VM or a directory. Watches, long polls and the requests of placement are none: what they show is stale by
-//! design, and the operator decides nothing final from it. The list that a watch begins with looks like any other list, so
+//! A live read is a request of the operator that changes nothing. Its answer decides something. It is a GET of one object, a
+//! list, or a look at a VM or a directory. Watches, long polls and the requests of placement are none: what they show is stale
+//! by design, and the operator decides nothing final from it. The list that a watch begins with looks like any other list, so
 //! it counts too.
 
 use std::{

@@ -2,8 +2,8 @@
 //!
 //! Guarantees
 //! - Each cell (workload, effect, class of the fault) has at least one plan, and each effect has each fault at least once.
-//! - The seed chooses among the plans of a cell. The commit chooses one of [`SEEDS`], so that successive commits run
-//!   different plans, and each of these plans has passed before.
+//! - The seed chooses among the plans of a cell. The commit chooses one of [`SEEDS`], and each of their plans has passed
+//!   before. With one entry in that list, all commits run the same plans.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -4,8 +4,8 @@
 //! - From the beginning: a second tenant with a pool and a VM that serves, a foreign host with our pool's labels, and
 //!   an Agent without inventory.
 //! - When an AgentMachine of ours appears: a VM with its name, in another folder.
-//! - When the VM runs: an admin's clone of it, a VM of a similar name in its folder, Agents that match it in all but one
-//!   thing each (`rogue.rs`), and a host of another cluster whose serial number is its BIOS uuid.
+//! - When the VM runs: an admin's clone of it, and a VM of a similar name in its folder. Then Agents that match it in all
+//!   but one thing each (`rogue.rs`). Then a host of another cluster whose serial number is its BIOS uuid.
 //!
 //! Promise (`foreign_and_serving_untouched`): the operator writes, powers, destroys and deletes nothing of this. The API
 //! server and vCenter check each request; [`Strangers::changed`] compares VMs and files at each rest.
