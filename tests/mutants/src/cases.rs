@@ -149,7 +149,7 @@ pub const WITHOUT: &[(&str, &str)] = &[
     ),
     (
         "H23",
-        "rights are not played; tests/it/privileges.rs and tests/lab/tests/deployment.rs hold them",
+        "rights are not played; tests/it/privileges.rs and tests/lab/tests/all/deployment.rs hold them",
     ),
     (
         "B",

@@ -48,7 +48,7 @@ fn each_mutant_has_a_case_and_each_row_a_mutant_or_a_reason() {
     assert!(both.is_empty(), "a mutant and a reason for none: {both:?}");
 }
 
-/// The worlds of the model checker break no promise without a mutant: tests/model/tests/machines.rs.
+/// The worlds of the model checker break no promise without a mutant: tests/model/tests/all/machines.rs.
 #[test]
 fn the_model_checker_finds_its_mutants() {
     for (mutant, world, promise) in modelled::CASES {

@@ -161,6 +161,8 @@ struct State {
     lag_until: Option<Instant>,
     last_fault: Duration,
     jump: Duration,
+    /// Draws the times of calls. `None` with the seed [`EVEN`].
+    pace: Option<fastrand::Rng>,
     created: u32,
     lost: u32,
     mended: Option<Instant>,
@@ -259,12 +261,18 @@ const FIRST: usize = 1000;
 /// And at most this many from its end, where the failure is.
 const LAST: usize = 3000;
 
+/// With this seed, everything of one kind takes equally long.
+const EVEN: u64 = 1;
+/// The shortest and the longest time with other seeds, as multiples of the usual one.
+const PACE: (f64, f64) = (0.5, 4.0);
+
 impl Director {
     /// A director that plays `plan`.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         let state = State {
             to_come: plan.faults.clone(),
+            pace: (plan.seed != EVEN).then(|| fastrand::Rng::with_seed(plan.seed)),
             plan,
             ..State::default()
         };
@@ -683,9 +691,18 @@ impl Director {
         }
     }
 
+    /// How long something takes in a world of this plan's seed if it usually takes `usual`. With seed 1 it always takes
+    /// that long, so recorded plans keep their meaning. Other seeds draw a time in [`PACE`] for each call.
+    #[must_use]
+    pub fn paced(&self, usual: Duration) -> Duration {
+        let drawn = self.state().pace.as_mut().map(fastrand::Rng::f64);
+        drawn.map_or(usual, |at| usual.mul_f64(PACE.0 + (PACE.1 - PACE.0) * at))
+    }
+
     /// How long an answer takes now if it usually takes `usual`.
     #[must_use]
     pub fn latency(&self, usual: Duration) -> Duration {
+        let usual = self.paced(usual);
         let slow = self.state().slow_until.is_some_and(|u| Instant::now() < u);
         if slow { usual * 100 } else { usual }
     }
@@ -735,6 +752,26 @@ mod tests {
     use agent_forge_actors::ports::effect::Subject;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_seed_draws_its_own_times_and_the_first_one_draws_none() {
+        let usual = Duration::from_millis(100);
+        let times = |seed| {
+            let plan = Plan {
+                seed,
+                ..Plan::default()
+            };
+            let director = Director::new(plan);
+            (0..50).map(|_| director.latency(usual)).collect::<Vec<_>>()
+        };
+        assert_eq!(times(1), [usual; 50]);
+        assert_eq!(times(2), times(2), "the same again");
+        assert_ne!(times(2), times(3));
+        let different: BTreeSet<Duration> = times(2).into_iter().collect();
+        assert!(different.len() > 40);
+        let bounds = usual.mul_f64(PACE.0)..usual.mul_f64(PACE.1);
+        assert!(different.iter().all(|time| bounds.contains(time)));
+    }
 
     #[test]
     fn a_long_trace_keeps_its_beginning_and_its_end() {

@@ -13,6 +13,7 @@ pub mod between;
 pub mod branches;
 pub mod call;
 pub mod director;
+pub mod edits;
 pub mod iso;
 pub mod known;
 pub mod kube;

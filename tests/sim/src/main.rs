@@ -62,6 +62,9 @@ enum Command {
         /// Only every n-th plan.
         #[arg(long, default_value_t = 1)]
         every: usize,
+        /// Seed of the worlds: names, latencies and order.
+        #[arg(long, default_value_t = 1)]
+        world: u64,
     },
     /// Run random schedules of one to five faults.
     Random {
@@ -71,6 +74,9 @@ enum Command {
         /// Seed of the schedules.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// Seed of the worlds: names, latencies and order.
+        #[arg(long, default_value_t = 1)]
+        world: u64,
         /// Workloads, by name or code; all without one.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
@@ -86,6 +92,9 @@ enum Command {
         /// Seed of the second faults.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// Seed of the worlds: names, latencies and order.
+        #[arg(long, default_value_t = 1)]
+        world: u64,
         /// Workloads, by name or code; all without one.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
@@ -101,6 +110,18 @@ enum Command {
         /// Seed that draws the first fault of each point.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// Seed of the worlds: names, latencies and order.
+        #[arg(long, default_value_t = 1)]
+        world: u64,
+        /// Workloads, by name or code; all without one.
+        #[arg(long, value_delimiter = ',')]
+        workloads: Vec<String>,
+    },
+    /// Play workloads without faults, in the worlds of many seeds.
+    Worlds {
+        /// The last seed.
+        #[arg(default_value_t = 20)]
+        seeds: u64,
         /// Workloads, by name or code; all without one.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
@@ -152,8 +173,9 @@ fn main() -> Result<()> {
             traces,
             silence,
             every,
+            world,
         } => enumerate(
-            &wanted(&workloads)?,
+            (&wanted(&workloads)?, world),
             &parsed(&faults, Fault::ALL, str::parse)?,
             &parsed(&effects, &Call::all().collect::<Vec<_>>(), Call::named)?,
             (traces, silence, every),
@@ -161,20 +183,24 @@ fn main() -> Result<()> {
         Command::Random {
             schedules,
             seed,
+            world,
             workloads,
-        } => random(schedules, seed, &wanted(&workloads)?),
+        } => random(schedules, seed, (&wanted(&workloads)?, world)),
         Command::Doubles {
             each,
             every,
             seed,
+            world,
             workloads,
-        } => doubles((each, every), seed, &wanted(&workloads)?),
+        } => doubles((each, every), seed, (&wanted(&workloads)?, world)),
         Command::Recovery {
             most,
             every,
             seed,
+            world,
             workloads,
-        } => recover((most, every), seed, &wanted(&workloads)?),
+        } => recover((most, every), seed, (&wanted(&workloads)?, world)),
+        Command::Worlds { seeds, workloads } => worlds(seeds, &wanted(&workloads)?),
         Command::Work => branches::work(std::io::stdin().lock().lines()),
         Command::Waits => waits::ALL.iter().try_for_each(|case| {
             println!("{}", waits::play(case)?);
@@ -240,8 +266,11 @@ fn replay(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
+/// Workloads, and the seed of their worlds.
+type Worlds<'a> = (&'a [&'static Workload], u64);
+
 fn enumerate(
-    workloads: &[&'static Workload],
+    worlds: Worlds<'_>,
     faults: &[Fault],
     calls: &[Call],
     (traces, silence, every): (usize, Option<u64>, usize),
@@ -253,32 +282,42 @@ fn enumerate(
         Ok(wanted.step_by(every.max(1)).collect())
     };
     let silence = silence.map(|minutes| Duration::from_secs(60 * minutes));
-    let result = all_of(workloads, plans, silence, traces, |verdict| {
-        all.count(verdict)
-    });
+    let result = all_of(worlds, plans, silence, traces, |verdict| all.count(verdict));
     println!("{}", all.text(faults));
     result
 }
 
-fn random(schedules: usize, seed: u64, of: &[&'static Workload]) -> Result<()> {
+fn random(schedules: usize, seed: u64, worlds: Worlds<'_>) -> Result<()> {
+    let of = worlds.0;
     let share = |name: &str| {
         let at = of.iter().position(|w| w.name == name).unwrap_or_default();
         schedules / of.len() + usize::from(at < schedules % of.len())
     };
     let plans = |r: &Outcome| Ok(matrix::schedules(r, share(&r.plan.workload), seed));
-    all_of(of, plans, None, 0, |_| {})
+    all_of(worlds, plans, None, 0, |_| {})
 }
 
-fn doubles((each, every): (usize, usize), seed: u64, of: &[&'static Workload]) -> Result<()> {
+fn worlds(seeds: u64, of: &[&'static Workload]) -> Result<()> {
+    let (mut played, mut failed) = (0, 0);
+    for (workload, seed) in of.iter().flat_map(|w| (1..=seeds).map(move |s| (w, s))) {
+        let verdict = matrix::reference(workload, seed).verdict();
+        played += 1;
+        if !verdict.failures.is_empty() {
+            failed += 1;
+            println!("FAILED {}", matrix::summary(&verdict));
+        }
+    }
+    println!("{played} worlds without faults, {failed} with a broken promise");
+    anyhow::ensure!(failed == 0, "{failed} worlds failed");
+    Ok(())
+}
+
+fn doubles((each, every): (usize, usize), seed: u64, worlds: Worlds<'_>) -> Result<()> {
     let plans = |r: &Outcome| Ok(matrix::doubles(r, each, every, seed));
-    all_of(of, plans, None, 0, |_| {})
+    all_of(worlds, plans, None, 0, |_| {})
 }
 
-fn recover(
-    (most, every): (Option<usize>, usize),
-    seed: u64,
-    of: &[&'static Workload],
-) -> Result<()> {
+fn recover((most, every): (Option<usize>, usize), seed: u64, worlds: Worlds<'_>) -> Result<()> {
     let worker = std::env::current_exe()?;
     let seed = seed.to_string();
     let plans = |reference: &Outcome| {
@@ -292,7 +331,7 @@ fn recover(
             None => plans,
         })
     };
-    all_of(of, plans, None, 0, |_| {})
+    all_of(worlds, plans, None, 0, |_| {})
 }
 
 /// The workload with that name or code.
@@ -324,7 +363,7 @@ fn parsed<T: Copy>(
 /// Runs the plans that `plans` makes of each workload's reference run. Prints each failed plan at once, in short. At the
 /// end it prints the whole report of the first `traces` failed plans.
 fn all_of(
-    workloads: &[&'static Workload],
+    (workloads, seed): Worlds<'_>,
     plans: impl Fn(&Outcome) -> Result<Vec<Plan>>,
     silence: Option<Duration>,
     traces: usize,
@@ -335,7 +374,7 @@ fn all_of(
     let (mut ran, mut excused, mut failed) = (0, 0, Vec::new());
     let mut traces_hash = DefaultHasher::new();
     for workload in workloads {
-        let reference = matrix::reference(workload, 1);
+        let reference = matrix::reference(workload, seed);
         if !reference.failures.is_empty() {
             print!("{}", matrix::report(&reference.verdict()));
             bail!("{workload} fails without any fault");

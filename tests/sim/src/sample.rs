@@ -3,7 +3,7 @@
 //! Guarantees
 //! - Each cell (workload, effect, class of the fault) has at least one plan, and each effect has each fault at least once.
 //! - The seed chooses among the plans of a cell. The commit chooses one of [`SEEDS`], and each of their plans has passed
-//!   before. With one entry in that list, all commits run the same plans.
+//!   before.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ pub const VARIABLE: &str = "AGENT_FORGE_SIM_SEED";
 
 /// The seeds that commits choose from. All of their plans pass: a change is not stopped by a failure that it did not cause.
 /// Add more when their plans pass; a nightly run plays them all.
-pub const SEEDS: [&str; 1] = ["0"];
+pub const SEEDS: [&str; 4] = ["0", "1", "2", "3"];
 
 /// The seed of this run: the variable, else the commit's choice, else the first one.
 #[must_use]

@@ -530,6 +530,14 @@ pub const ALL: &[Workload] = &[
         instances: 1,
         run: guests::vm_suspended,
     },
+    Workload {
+        code: "S33",
+        name: "spec_edited",
+        text: "a field of the pool is changed while one VM serves and another is made, and changed back; then both machines go down",
+        exact: false,
+        instances: 1,
+        run: site::spec_edited,
+    },
 ];
 
 impl fmt::Display for Workload {

@@ -173,6 +173,18 @@ fn simulation(workloads: &[String], seed: u64) -> Vec<Part> {
         &format!("random 3000 --seed {seed}"),
     ));
     parts.push(Part::new(
+        "sim-worlds",
+        "Random schedules break no promise in a world with other names, latencies and order.",
+        Program::Sim,
+        &format!("random 3000 --seed {seed} --world {seed}"),
+    ));
+    parts.push(Part::new(
+        "sim-edits",
+        "Each change of a pool's spec that its schema admits breaks no promise, and can be changed back.",
+        Program::Sim,
+        "worlds 400 --workloads spec_edited",
+    ));
+    parts.push(Part::new(
         "sim-doubles",
         "A second fault after the first one breaks no promise.",
         Program::Sim,

@@ -1,7 +1,8 @@
 //! Watches: the log from a revision on, as lines of JSON.
 //!
 //! Guarantees: events come in order, and none twice. A watch that allows bookmarks gets one each minute. It ends after
-//! the client's `timeoutSeconds`. A compacted revision gives a 410. The operator's watches may lag.
+//! the client's `timeoutSeconds`. A compacted revision gives a 410. The operator's watches may lag. With seeds other
+//! than 1, each of them is a few milliseconds late.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,6 +26,10 @@ use crate::{
 };
 
 const BOOKMARKS: Duration = Duration::from_secs(60);
+/// How late an event usually is, at most. A seed that draws times makes a watch later by the difference.
+const LATE: Duration = Duration::from_millis(5);
+/// How often a lagging watch looks whether it may show the next event.
+const LOOKS: Duration = Duration::from_millis(500);
 
 struct Open {
     server: ApiServer,
@@ -38,6 +43,8 @@ struct Open {
     seen: u64,
     /// How many lines of the log were read.
     read: usize,
+    /// How late this watch shows each event. It differs between watches, so they show one change in another order.
+    late: Duration,
     bookmarks: bool,
     next_bookmark: Instant,
     until: Instant,
@@ -79,6 +86,10 @@ pub fn open(
         server: door.server.clone(),
         life: door.life.clone(),
         kind: kind.clone(),
+        late: door.life.as_ref().map_or(Duration::ZERO, |_| {
+            let director = &door.server.director;
+            director.paced(LATE).saturating_sub(LATE)
+        }),
         version: version.clone(),
         namespace: namespace.clone(),
         metadata_only,
@@ -119,7 +130,7 @@ impl Open {
             }
             self.changed.catch_up();
             let lag = if mine {
-                director.lag_now()
+                director.lag_now().max(self.late)
             } else {
                 Duration::ZERO
             };
@@ -135,7 +146,8 @@ impl Open {
                     return Some(Ok(self.event(&entry)));
                 }
                 Step::Event(_) => {
-                    tokio::time::sleep(Duration::from_millis(500)).await;
+                    let again = if lag > self.late { LOOKS } else { self.late };
+                    tokio::time::sleep(again).await;
                     continue;
                 }
                 Step::Nothing(revision) => {

@@ -165,7 +165,7 @@ impl VCenter {
         });
         let (me, id) = (self.clone(), task.clone());
         tokio::spawn(async move {
-            let mut takes = Duration::from_millis(me.takes(&work));
+            let mut takes = me.director.paced(Duration::from_millis(me.takes(&work)));
             if course == Course::Hangs {
                 takes += Duration::from_secs(600);
             }

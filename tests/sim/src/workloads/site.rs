@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agent_forge_crds::names::REPLACE_ANNOTATION;
 use agent_forge_lab::played::guests::identity::Quirk;
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{ANY_OUTAGE, Run, children, marked};
 use crate::{
+    edits::{self, Edit},
     kube::kind,
     oracles, strangers,
     world::{NAMESPACE, SECRET, World},
@@ -17,6 +19,9 @@ use crate::{
 
 /// The password after its rotation. It may not appear in an object either.
 pub const NEXT_PASSWORD: &str = "canary-p4ssw0rd-next";
+
+/// How long an edit of a pool stands.
+const EDITED: Duration = Duration::from_secs(900);
 
 pub(super) fn merge_pool(world: &World, name: &str, patch: &Value) -> Result<()> {
     let name = (NAMESPACE.to_owned(), name.to_owned());
@@ -243,6 +248,63 @@ pub(super) fn iso_datastore_changed(run: &mut Run) -> BoxFuture<'_, Result<()>> 
                 && marked(world) + children(world) == 0
         })
         .await
+    })
+}
+
+/// A person asks for another VM where validations fail, as docs/reference/reasons.md says: the edit made it too small.
+fn ask_where_validations_fail(world: &World) {
+    let objects = kind(oracles::OURS, "vsphereagents");
+    for object in world.api.read(|s| s.list(&objects, NAMESPACE)) {
+        let conditions = object.pointer("/status/conditions");
+        let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
+        let asked = &object["metadata"]["annotations"][REPLACE_ANNOTATION];
+        let attempt = object.pointer("/status/vm/attempt").map(Value::to_string);
+        if conditions.any(|c| c["reason"] == "AgentValidationsFailing")
+            && asked.as_str() != attempt.as_deref()
+            && let Some(name) = object["metadata"]["name"].as_str()
+        {
+            let key = (NAMESPACE.to_owned(), name.to_owned());
+            let patch = json!({"metadata": {"annotations": {REPLACE_ANNOTATION: attempt}}});
+            // The next look asks again if the server refuses.
+            world.api.merge(&objects, &key, &patch).ok();
+        }
+    }
+}
+
+/// The seed chooses the edit, and when it comes: just before the second machine, or while its VM is made.
+pub(super) fn spec_edited(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let edits = edits::all()?.into_iter().filter(|edit| edit.is_valid);
+        let edits: Vec<Edit> = edits.collect();
+        let seed = usize::try_from(run.world.seed.saturating_sub(1))?;
+        let edit = &edits[seed / 2 % edits.len()];
+        run.patience += Duration::from_secs(1200);
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one up", &[("w", 1)]).await?;
+        let spec = run.world.of_pool("w", "/spec");
+        let moment = Duration::from_secs(1);
+        if seed.is_multiple_of(2) {
+            merge_pool(&run.world, "w", &edit.patch())?;
+            tokio::time::sleep(moment).await;
+            run.world.play("w")?.scale(2);
+        } else {
+            run.world.play("w")?.scale(2);
+            tokio::time::sleep(moment).await;
+            merge_pool(&run.world, "w", &edit.patch())?;
+        }
+        run.world.director.line(|| format!("EDIT {edit:?}"));
+        tokio::time::sleep(EDITED).await;
+        merge_pool(&run.world, "w", &edit.undo(&spec))?;
+        let (world, patience) = (&run.world, run.patience + ANY_OUTAGE);
+        let up = || {
+            ask_where_validations_fail(world);
+            world.play("w").is_ok_and(|p| p.running().len() == 2)
+        };
+        world.patiently("two run", patience, up).await?;
+        run.rest_with("two up", &[("w", 2)]).await?;
+        run.world.play("w")?.scale(0);
+        run.rest_with("down", &[("w", 0)]).await
     })
 }
 

@@ -84,7 +84,7 @@ fn the_charts_in_the_docs_are_what_the_code_does() {
 
 /// The arrows of the n-th chart there.
 fn drawn(n: usize) -> Arrows {
-    include_str!("../../../docs/explanation/actors.md")
+    include_str!("../../../../docs/explanation/actors.md")
         .split("```mermaid\nstateDiagram-v2\n")
         .nth(n + 1)
         .and_then(|rest| rest.split("```").next())

@@ -18,17 +18,9 @@ use kube::{
     runtime::wait::{await_condition, conditions::is_deleted},
 };
 use serde_json::json;
-use tokio::{sync::OnceCell, time::timeout};
+use tokio::time::timeout;
 
-async fn lab() -> Result<&'static Lab> {
-    static LAB: OnceCell<Lab> = OnceCell::const_new();
-    LAB.get_or_try_init(|| async {
-        let lab = Lab::start(LabOptions::default()).await?;
-        eprintln!("{}", lab.times());
-        Ok(lab)
-    })
-    .await
-}
+use crate::lab;
 
 /// A client for a kubeconfig file, created as the operator does it.
 async fn client(path: &std::path::Path) -> Result<Client> {
@@ -262,7 +254,7 @@ async fn nothing_outlives_a_killed_lab() -> Result<()> {
     let note = tempfile::tempdir()?;
     let path = note.path().join("started");
     let mut child = Command::new(std::env::current_exe()?)
-        .args(["--exact", "nothing_outlives_a_killed_lab"])
+        .args(["--exact", "parts::nothing_outlives_a_killed_lab"])
         .env(CHILD, &path)
         .stdout(std::process::Stdio::null())
         .spawn()?;

@@ -3,7 +3,7 @@
 
 use std::{env, fs, io::Write as _, path::PathBuf};
 
-use agent_forge_lab::{Lab, LabOptions, apply_yaml, lab::apply::documents, tools::repository};
+use agent_forge_lab::{apply_yaml, lab::apply::documents, tools::repository};
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::{
     Api, Client,
@@ -12,18 +12,8 @@ use kube::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
-async fn lab() -> Result<&'static Lab> {
-    static LAB: OnceCell<Lab> = OnceCell::const_new();
-    LAB.get_or_try_init(|| {
-        Lab::start(LabOptions {
-            controller_manager: false,
-            ..LabOptions::default()
-        })
-    })
-    .await
-}
+use crate::lab;
 
 /// A row of the tables; their header explains the fields.
 #[derive(Debug, Deserialize)]

@@ -1,15 +1,15 @@
 //! The played controllers with the real API server. Each does what was observed of the real one.
 
-mod playing;
-
 use std::time::Duration;
 
+use crate::playing::{
+    LIMIT, Scene, Stage, fits_pool, guests, machines, pool_labels, stays, until, wedge,
+};
 use agent_forge_lab::{
     LabOptions, MachineVersions, ProviderGeneration,
     played::{MachineApi, foreign, kinds, object::Facts as _, provider},
 };
 use anyhow::{Context as _, Result, ensure};
-use playing::{LIMIT, Stage, fits_pool, guests, machines, pool_labels, stays, until, wedge};
 use serde_json::json;
 
 /// The pairs of provider, CRD and Machine version that work.
@@ -18,7 +18,7 @@ async fn claims_installs_and_releases(stage: &Stage) -> Result<()> {
     claim_and_release(&scene).await
 }
 
-async fn claim_and_release(scene: &playing::Scene) -> Result<()> {
+async fn claim_and_release(scene: &Scene) -> Result<()> {
     let pool = scene.pool("workers", Some(fits_pool())).await?;
     pool.scale(1);
     // It waits first: conditions of the generation, swapped owner, and finally the finalizer.

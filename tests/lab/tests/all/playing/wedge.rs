@@ -14,7 +14,7 @@ pub async fn unfenced_agent_wedges(stage: &Stage) -> Result<()> {
     // Agent free and not yet claimed, there would be no deadlock. This interval is long enough even on a very slow
     // machine.
     let delays = Delays {
-        hook_poll: Duration::from_secs(30),
+        hook_poll: Duration::from_secs(60),
         ..Delays::fast()
     };
     let scene = stage

@@ -2,7 +2,7 @@
 //! Its Pod is accepted in a namespace that enforces PodSecurity `restricted`.
 
 use agent_forge_lab::{
-    Lab, LabOptions, OperatorAccess, apply_yaml,
+    OperatorAccess, apply_yaml,
     lab::{apply::apply, manifest::rendered},
     patience::HANG,
 };
@@ -20,13 +20,9 @@ use kube::{
     runtime::wait::await_condition,
 };
 use serde_json::{Value, json};
-use tokio::{sync::OnceCell, time::timeout};
+use tokio::time::timeout;
 
-async fn lab() -> Result<&'static Lab> {
-    static LAB: OnceCell<Lab> = OnceCell::const_new();
-    LAB.get_or_try_init(|| Lab::start(LabOptions::default()))
-        .await
-}
+use crate::lab;
 
 async fn client(access: &OperatorAccess) -> Result<Client> {
     let kubeconfig = Kubeconfig::read_from(&access.kubeconfig)?;

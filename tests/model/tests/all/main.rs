@@ -1,0 +1,6 @@
+//! The worlds of the model checker, in one program.
+
+mod flight;
+mod guarded;
+mod lease;
+mod machines;

@@ -1,0 +1,13 @@
+//! The tests of the simulation, in one program: linking it is what they cost most.
+
+mod conformance;
+mod credentials;
+mod edits;
+mod garbage;
+mod names;
+mod plans;
+mod provider;
+mod scale;
+mod serving;
+mod vcenter;
+mod waits;
