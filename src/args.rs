@@ -132,6 +132,11 @@ pub struct Args {
     #[arg(long, env = "AGENT_FORGE_CLUSTER_ID", value_name = "ID")]
     pub cluster_id: Option<String>,
 
+    /// Change nothing: plan in earnest, and write only status, Events and the own Lease. While the predecessor holds its
+    /// Lease, write no status either: the log has the plan.
+    #[arg(long, env = "AGENT_FORGE_DRY_RUN", num_args = 0..=1, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    pub dry_run: bool,
+
     /// Log format.
     #[arg(long, env = "AGENT_FORGE_LOG_FORMAT", default_value = "human", value_parser = ["human", "json"])]
     pub log_format: String,

@@ -86,6 +86,10 @@ pub struct VsphereAgentPoolSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = CleanupPolicy::Delete))]
     pub cleanup_policy: Option<CleanupPolicy>,
+    /// True: nothing is changed. `status.plannedActions` lists what would be done now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = false))]
+    pub dry_run: Option<bool>,
 }
 
 absent_is_default!(VsphereAgentPoolSpec);
@@ -104,6 +108,11 @@ impl VsphereAgentPoolSpec {
     /// Cleanup policy, `Delete` unless set.
     pub fn cleanup_policy(&self) -> CleanupPolicy {
         self.cleanup_policy.unwrap_or_default()
+    }
+
+    /// Whether the pool only plans, `false` unless set.
+    pub fn dry_run(&self) -> bool {
+        self.dry_run.unwrap_or_default()
     }
 
     /// Path of the VM folder below the datacenter's VM folder: `spec.vsphere.folder`, else the

@@ -10,6 +10,7 @@
 mod crash;
 mod custody;
 mod demo;
+mod dry_run;
 mod guards;
 mod hardware;
 mod holds;

@@ -115,6 +115,8 @@ pub struct Memory {
     pub installing: Option<TraceId>,
     /// What was announced in Events.
     pub announcer: Announcer<Topic>,
+    /// What the log has of the next step, in a dry run.
+    rehearsed: Option<String>,
     /// How much of that trace was exported: entries of the timeline, and whether installation and readiness were.
     pub traced: Option<(TraceId, usize, [bool; 2])>,
 }
@@ -270,6 +272,16 @@ impl Memory {
         let left = over.saturating_sub(clock.monotonic());
         let left = SignedDuration::try_from(left).unwrap_or_default();
         wall.min(deadline.0.saturating_sub(left).unwrap_or(wall))
+    }
+
+    /// Logs what would be done next in a dry run, when it is new.
+    pub fn rehearse(&mut self, key: &ObjectKey, hold: &Reason, message: &str) {
+        if *hold != Reason::DryRun {
+            self.rehearsed = None;
+        } else if self.rehearsed.as_deref() != Some(message) {
+            tracing::info!(object = %key, "dry run: {message}");
+            self.rehearsed = Some(message.to_owned());
+        }
     }
 
     /// Forgets everything if it is about another object of that name.

@@ -52,6 +52,9 @@ const QUIET_WRITES: Duration = Duration::from_secs(4);
 /// written together. Even a slow watch needs less time than this.
 const UNTIL_BOUND: Duration = Duration::from_secs(30);
 
+/// Reasons of holds that are no failure.
+const HELD_BY_PEOPLE: [Reason; 3] = [Reason::DryRun, Reason::Paused, Reason::Vetoed];
+
 /// Runs one pass.
 pub async fn run(context: Context, key: ObjectKey, memory: Memory) -> (Memory, Verdict) {
     run_at_most(usize::MAX, context, key, memory).await
@@ -175,6 +178,7 @@ fn rests(
     } = step
     {
         announce_hold(context, observed, memory, reason, message);
+        memory.rehearse(&observed.child.key, reason, message);
         memory.look_again_at([Reason::RivalAgents, Reason::VmSuspended].contains(reason));
         outcome.hold(&observed.child.key, reason.clone(), message.clone(), *again);
     }
@@ -205,7 +209,7 @@ async fn carry_out(
             return After::Publish(memory.status.over(before));
         }
         // A person began a pause meanwhile: that is no failure.
-        Err(held) if [Reason::Paused, Reason::Vetoed].contains(&held.reason) => {
+        Err(held) if HELD_BY_PEOPLE.contains(&held.reason) => {
             outcome.hold(key, held.reason, held.message, Some(SOON));
             return After::Publish(memory.status.over(before));
         }
@@ -553,6 +557,9 @@ async fn publish(
         .chain(holds)
         .flatten()
         .min();
+    if observed.holds.is_silent() {
+        return;
+    }
     let changed = recorded != Some(&rendered);
     let window = || {
         let waits = can_wait(recorded, &rendered);

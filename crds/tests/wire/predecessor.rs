@@ -28,6 +28,7 @@ const LIFTED_FROM_AGENT: &[&str] = &["spec.poolRef"];
 /// Fields that were added later. Everything below one of them is new as well.
 const ADDED_TO_POOL: &[&str] = &[
     "spec.agent.discoveryTimeout",
+    "spec.dryRun",
     "spec.infraEnvRef.namespace",
     "spec.iso.caBundleRef",
     "spec.iso.ejectAfterInstall",

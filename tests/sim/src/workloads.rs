@@ -14,6 +14,7 @@ use crate::{
 };
 
 mod away;
+mod controls;
 mod disaster;
 mod guests;
 mod moves;
@@ -529,6 +530,14 @@ pub const ALL: &[Workload] = &[
         exact: true,
         instances: 1,
         run: guests::vm_suspended,
+    },
+    Workload {
+        code: "S40",
+        name: "dry_run_ends",
+        text: "a pool in a dry run changes nothing, also when its machine goes; each time it goes on after the dry run",
+        exact: true,
+        instances: 1,
+        run: controls::dry_run_ends,
     },
 ];
 

@@ -278,9 +278,10 @@ fn refuses_the_place(trouble: &ReconcileError) -> bool {
 }
 
 /// Refusals that are not about the place.
-const PASSING: [Reason; 8] = [
+const PASSING: [Reason; 9] = [
     Reason::VcenterUnreachable,
     Reason::EffectHeld,
+    Reason::DryRun,
     Reason::Paused,
     Reason::Vetoed,
     Reason::NotAuthenticated,

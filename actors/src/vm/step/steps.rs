@@ -127,7 +127,7 @@ impl Step {
         matches!(self, Self::FinishTask(_) | Self::AttachTags)
     }
 
-    /// What the step changes or begins to change. `None`: it only reads, or writes the status.
+    /// What the step changes or begins to change. `None`: it only reads.
     pub(in crate::vm) const fn effect(&self) -> Option<EffectKind> {
         match self {
             Self::AddFinalizer => Some(EffectKind::AddFinalizer),
@@ -138,6 +138,13 @@ impl Step {
             Self::GiveUp => Some(EffectKind::Destroy),
             Self::DeleteAgent | Self::ReleaseHook => Some(EffectKind::DeleteAgent),
             Self::RemoveFinalizer => Some(EffectKind::RemoveChildFinalizer),
+            Self::RecordIdentity | Self::NextAttempt => Some(EffectKind::RecordIdentity),
+            Self::FinishTask(_) => Some(EffectKind::RecordTask),
+            Self::RecordVm
+            | Self::RecordMarks
+            | Self::RecordLeftBound
+            | Self::RecordUnbound
+            | Self::NameVcenter => Some(EffectKind::RecordObservation),
             _ => self.call(),
         }
     }

@@ -1,0 +1,66 @@
+//! Workloads in which people hold the operator back, or limit it.
+
+use agent_forge_actors::ports::effect::{EffectKind, Nature};
+use anyhow::{Result, ensure};
+use futures::future::BoxFuture;
+use serde_json::json;
+
+use super::{Run, children, guests::says, marked, site::merge_pool};
+use crate::world::World;
+
+fn rehearse(world: &World, dry_run: bool) -> Result<()> {
+    merge_pool(world, "w", &json!({"spec": {"dryRun": dry_run}}))
+}
+
+/// Whether the pool says that it is in a dry run.
+fn is_rehearsed(world: &World) -> bool {
+    let conditions = world.of_pool("w", "/status/conditions");
+    let mut conditions = conditions.as_array().into_iter().flatten();
+    conditions.any(|c| c["type"] == "DryRun")
+}
+
+/// How many effects so far changed more than status, Events, Leases and sessions.
+fn changes(world: &World) -> usize {
+    let effects = world.director.effects();
+    let natures = effects.iter().filter_map(|(_, point)| point.call.effect());
+    let natures = natures.map(EffectKind::nature);
+    natures
+        .filter(|n| matches!(n, Nature::Cluster | Nature::Vcenter))
+        .count()
+}
+
+/// Whether the pool's plan lists an action of that type.
+fn lists(world: &World, type_: &str) -> bool {
+    let rows = world.of_pool("w", "/status/plannedActions");
+    let rows = rows.as_array().cloned().unwrap_or_default();
+    rows.iter().any(|row| row["type"] == type_)
+}
+
+pub(super) fn dry_run_ends(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({"dryRun": true})).await?;
+        run.world.play("w")?.scale(1);
+        run.rest("planned", |world| {
+            lists(world, "DemandDeficit") && lists(world, "UploadISO") && says(world, "DryRun")
+        })
+        .await?;
+        let before = changes(&run.world);
+        ensure!(before == 0, "{before} changes in a dry run");
+        rehearse(&run.world, false)?;
+        run.rest_with("one up", &[("w", 1)]).await?;
+
+        rehearse(&run.world, true)?;
+        run.rest("it begins again", is_rehearsed).await?;
+        let before = changes(&run.world);
+        run.world.play("w")?.scale(0);
+        run.rest("its removal is planned", |world| {
+            let gone = world.play("w").is_ok_and(|p| p.machines().is_empty());
+            gone && lists(world, "PatchAgent") && marked(world) == 1 && children(world) == 1
+        })
+        .await?;
+        let after = changes(&run.world);
+        ensure!(after == before, "{after} changes, not {before}");
+        rehearse(&run.world, false)?;
+        run.rest_with("down", &[("w", 0)]).await
+    })
+}
