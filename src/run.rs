@@ -275,7 +275,7 @@ fn borders(args: &Args, clients: Clients, metrics: Arc<Metrics>) -> anyhow::Resu
         clients,
         gate: Arc::new(OpenGate::new(metrics.clone())),
         vsphere: vsphere::Options {
-            max_concurrent_tasks: usize::from(args.max_concurrent_vcenter_tasks),
+            tasks: args.scaling.limits(),
             allow_http: args.vsphere_allow_http,
             allow_local: args.vsphere_allow_local_server,
             observer: Some(metrics.clone()),
@@ -322,6 +322,7 @@ fn ports(args: &Args, borders: Borders, caches: Arc<Caches>) -> Ports {
         settings: Settings {
             discovery_timeout: args.agent_discovery_timeout,
             orphan_scan_interval: args.orphan_scan_interval,
+            datastore_floor: args.scaling.min_free_bytes(),
             secret_namespaces: args.secret_bound().to_vec(),
         },
         ledger,

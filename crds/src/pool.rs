@@ -6,6 +6,7 @@
 
 mod iso;
 mod references;
+mod scaling;
 mod status;
 mod template;
 mod vsphere;
@@ -14,6 +15,7 @@ pub use iso::{DEFAULT_RETAIN_VERSIONS, IsoSpec};
 pub use references::{
     CaBundleRef, CredentialsSecretRef, DEFAULT_CA_BUNDLE_KEY, InfraEnvRef, ObjectNameRef,
 };
+pub use scaling::ScalingSpec;
 pub use status::{
     HeldSecret, IsoHistoryEntry, IsoStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm,
     PlannedAction, RefusedCredentials, SOURCE_DISCOVERED_AGENT, SOURCE_VSPHERE_AGENT, VM_SOURCES,
@@ -86,6 +88,9 @@ pub struct VsphereAgentPoolSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = CleanupPolicy::Delete))]
     pub cleanup_policy: Option<CleanupPolicy>,
+    /// How many VMs the pool may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scaling: Option<ScalingSpec>,
     /// True: nothing is changed. `status.plannedActions` lists what would be done now.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]

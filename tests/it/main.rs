@@ -15,6 +15,7 @@ mod guards;
 mod hardware;
 mod holds;
 mod lifecycle;
+mod limits;
 mod logs;
 mod metrics;
 mod orphans;

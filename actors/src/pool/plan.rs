@@ -7,6 +7,7 @@
 //! - A VsphereAgent is released only if its Agent is fenced and unbound. The executor first proves by live reads that
 //!   the Machine is gone.
 
+mod caps;
 mod demand;
 pub mod iso;
 #[cfg(test)]
@@ -163,6 +164,8 @@ pub struct Plan {
     pub again: Option<Duration>,
     /// uids of the VsphereAgents whose VMs are offered to the next AgentMachine that waits.
     pub spare: BTreeSet<String>,
+    /// uids of the AgentMachines that a limit of the pool keeps from getting a VM now.
+    pub capped: BTreeSet<String>,
     /// What is done with the Secrets of the pool.
     pub secrets: SecretPlan,
     /// The pool no longer asks for an ISO, or all work on it stops from now on: a transfer for it ends.
@@ -227,7 +230,9 @@ pub fn plan(s: &Observed) -> Plan {
     let reassigned = if deleting {
         BTreeSet::new()
     } else {
-        demand::assign_hosts(s, &records, &mut plan)
+        let reassigned = demand::assign_hosts(s, &records, &mut plan);
+        caps::apply(s, &mut plan);
+        reassigned
     };
     for child in s.children.iter().filter(|c| !reassigned.contains(&c.key)) {
         vm::plan_vm(s, child, &records, deleting, &mut plan);

@@ -159,6 +159,8 @@ words! {
         PausedUntilInvalid = "PausedUntilInvalid",
         /// Annotations forbid that the VM is removed, or switched on. The message lists them.
         Vetoed = "Vetoed",
+        /// A limit of the number of VMs is reached. The message names the limit, the present number, and the place in line.
+        CreateCapReached = "CreateCapReached",
         /// A dry run: it is planned and not done. The message names who asked for the dry run.
         DryRun = "DryRun",
         /// The AgentMachine does not report that it waits for an Agent.

@@ -29,6 +29,7 @@ const LIFTED_FROM_AGENT: &[&str] = &["spec.poolRef"];
 const ADDED_TO_POOL: &[&str] = &[
     "spec.agent.discoveryTimeout",
     "spec.dryRun",
+    "spec.scaling",
     "spec.infraEnvRef.namespace",
     "spec.iso.caBundleRef",
     "spec.iso.ejectAfterInstall",

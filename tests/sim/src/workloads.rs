@@ -539,6 +539,14 @@ pub const ALL: &[Workload] = &[
         instances: 1,
         run: controls::dry_run_ends,
     },
+    Workload {
+        code: "S41",
+        name: "limits_of_a_pool",
+        text: "a pool may have two VMs and make one at a time; three machines are wanted, and the third comes up when the limit is raised",
+        exact: true,
+        instances: 1,
+        run: controls::limits_of_a_pool,
+    },
 ];
 
 impl fmt::Display for Workload {

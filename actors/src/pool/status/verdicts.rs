@@ -158,6 +158,18 @@ fn capacity(g: &PoolGauges, plan: &Plan) -> Row {
         g.available_agents,
         g.pending_owned_vms
     );
+    let capped = plan
+        .waiting
+        .iter()
+        .find(|w| w.reason == Reason::CreateCapReached);
+    if let Some(first) = capped {
+        let message = format!(
+            "AgentMachine {}: {}; {message}",
+            first.subject, first.message
+        );
+        let reason = Reason::CreateCapReached;
+        return row(conditions::CAPACITY_SATISFIED, false, reason, message);
+    }
     let word = if waiting == 0 {
         Reason::Satisfied
     } else {

@@ -114,7 +114,8 @@ impl Step {
     #[must_use]
     pub const fn errand(&self) -> Option<Errand> {
         match self {
-            Self::Create | Self::TakeOver | Self::EjectIso => Some(Errand::Begin),
+            Self::Create => Some(Errand::Create),
+            Self::TakeOver | Self::EjectIso => Some(Errand::Begin),
             Self::SetBootOrder(_) | Self::PowerOn | Self::FinishEjection => Some(Errand::GoOn),
             Self::PowerOff | Self::Destroy | Self::Disown => Some(Errand::Remove),
             _ => None,

@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use futures::future::BoxFuture;
 use serde_json::json;
 
-use super::{Run, children, guests::says, marked, site::merge_pool};
+use super::{ANY_OUTAGE, Run, children, guests::says, marked, site::merge_pool};
 use crate::world::World;
 
 fn rehearse(world: &World, dry_run: bool) -> Result<()> {
@@ -40,10 +40,12 @@ pub(super) fn dry_run_ends(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({"dryRun": true})).await?;
         run.world.play("w")?.scale(1);
-        run.rest("planned", |world| {
-            lists(world, "DemandDeficit") && lists(world, "UploadISO") && says(world, "DryRun")
-        })
-        .await?;
+        // That is no rest: the pool has no finalizer yet.
+        let (world, patience) = (&run.world, run.patience + ANY_OUTAGE);
+        let planned =
+            || lists(world, "DemandDeficit") && lists(world, "UploadISO") && says(world, "DryRun");
+        world.patiently("planned", patience, planned).await?;
+        run.quiet().await?;
         let before = changes(&run.world);
         ensure!(before == 0, "{before} changes in a dry run");
         rehearse(&run.world, false)?;
@@ -62,5 +64,27 @@ pub(super) fn dry_run_ends(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         ensure!(after == before, "{after} changes, not {before}");
         rehearse(&run.world, false)?;
         run.rest_with("down", &[("w", 0)]).await
+    })
+}
+
+pub(super) fn limits_of_a_pool(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let limits = json!({"scaling": {"maxVMs": 2, "maxProvisioning": 1}});
+        run.world.pool("w", &limits).await?;
+        run.world.play("w")?.scale(3);
+        run.rest("two up, one waits", |world| {
+            let running = world.play("w").map_or(0, |p| p.running().len());
+            let vms = (marked(world), children(world));
+            running == 2 && vms == (2, 2) && says(world, "CreateCapReached")
+        })
+        .await?;
+        merge_pool(
+            &run.world,
+            "w",
+            &json!({"spec": {"scaling": {"maxVMs": 3}}}),
+        )?;
+        run.rest_with("three up", &[("w", 3)]).await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one left", &[("w", 1)]).await
     })
 }
