@@ -31,6 +31,7 @@ pub use vsphere::{
 
 use crate::lenient::absent_is_default;
 use crate::schema;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
@@ -88,6 +89,13 @@ pub struct VsphereAgentPoolSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = CleanupPolicy::Delete))]
     pub cleanup_policy: Option<CleanupPolicy>,
+    /// What happens to a VM that serves, or did, when somebody switches it off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = PowerPolicy::Report))]
+    pub power: Option<PowerPolicy>,
+    /// VMs are made before this time, and not switched on. RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_on_after: Option<Time>,
     /// How many VMs the pool may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling: Option<ScalingSpec>,
@@ -109,7 +117,22 @@ pub enum CleanupPolicy {
     Retain,
 }
 
+/// What happens to a VM that serves, or did, when somebody switches it off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PowerPolicy {
+    /// It is left off and reported.
+    #[default]
+    Report,
+    /// It is switched on again, at most three times an hour.
+    EnsureOn,
+}
+
 impl VsphereAgentPoolSpec {
+    /// Power policy, `Report` unless set.
+    pub fn power(&self) -> PowerPolicy {
+        self.power.unwrap_or_default()
+    }
+
     /// Cleanup policy, `Delete` unless set.
     pub fn cleanup_policy(&self) -> CleanupPolicy {
         self.cleanup_policy.unwrap_or_default()

@@ -193,6 +193,10 @@ words! {
         VmMissing = "VMMissing",
         /// The VM of a host that serves or served was powered off.
         VmPoweredOff = "VMPoweredOff",
+        /// `spec.power: EnsureOn` has switched the VM on three times within an hour, and somebody has switched it off again.
+        PowerOnLimited = "PowerOnLimited",
+        /// The VM is made, and is switched on at `spec.powerOnAfter` of the pool.
+        PowerOnScheduled = "PowerOnScheduled",
         /// vCenter shows no MAC address of the running VM yet.
         MacPending = "MACPending",
         /// The account does not see the VM's folder, so nothing is known about the VM.

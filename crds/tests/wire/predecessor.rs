@@ -29,6 +29,8 @@ const LIFTED_FROM_AGENT: &[&str] = &["spec.poolRef"];
 const ADDED_TO_POOL: &[&str] = &[
     "spec.agent.discoveryTimeout",
     "spec.dryRun",
+    "spec.power",
+    "spec.powerOnAfter",
     "spec.scaling",
     "spec.infraEnvRef.namespace",
     "spec.iso.caBundleRef",
@@ -80,6 +82,7 @@ const ADDED_TO_AGENT: &[&str] = &[
     "status.vm.serverInstanceUUID",
     "status.vm.server",
     "status.vm.skipDeleteInVCenter",
+    "status.vm.switchedOnAgain",
     "status.vm.tagsMissing",
     "status.vm.taskID",
     "status.vm.vmPath",

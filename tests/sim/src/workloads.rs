@@ -547,6 +547,14 @@ pub const ALL: &[Workload] = &[
         instances: 1,
         run: controls::limits_of_a_pool,
     },
+    Workload {
+        code: "S42",
+        name: "serving_vm_switched_off",
+        text: "somebody switches off a VM that serves, and its pool has it switched on again; then the machine goes down",
+        exact: true,
+        instances: 1,
+        run: controls::serving_vm_switched_off,
+    },
 ];
 
 impl fmt::Display for Workload {

@@ -1,12 +1,17 @@
 //! Workloads in which people hold the operator back, or limit it.
 
+use std::time::Duration;
+
 use agent_forge_actors::ports::effect::{EffectKind, Nature};
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use futures::future::BoxFuture;
 use serde_json::json;
 
 use super::{ANY_OUTAGE, Run, children, guests::says, marked, site::merge_pool};
-use crate::world::World;
+use crate::{between, oracles, plan::Fault, vcenter::model::Ref, world::World};
+
+/// Longer than two looks at a VM take.
+const TWO_LOOKS: Duration = Duration::from_secs(300);
 
 fn rehearse(world: &World, dry_run: bool) -> Result<()> {
     merge_pool(world, "w", &json!({"spec": {"dryRun": dry_run}}))
@@ -86,5 +91,35 @@ pub(super) fn limits_of_a_pool(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         run.rest_with("three up", &[("w", 3)]).await?;
         run.world.play("w")?.scale(1);
         run.rest_with("one left", &[("w", 1)]).await
+    })
+}
+
+/// Somebody switches off the only VM of ours.
+fn switch_off(world: &World) -> Result<()> {
+    let ours = world.vcenter.read(|i| {
+        let mut all = i.vms.iter();
+        all.find(|(_, vm)| oracles::marker(vm).is_some())
+            .map(|(id, _)| id.clone())
+    });
+    let id = ours.context("a VM of ours")?;
+    let vm = Ref::new("VirtualMachine", &id);
+    between::vm(&world.vcenter, Fault::VmSwitched, &vm);
+    Ok(())
+}
+
+pub(super) fn serving_vm_switched_off(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({"power": "EnsureOn"})).await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one up", &[("w", 1)]).await?;
+        switch_off(&run.world)?;
+        // The scan finds it, and a second look decides.
+        run.asks((1, TWO_LOOKS), |world| {
+            let on = world.vcenter.read(|i| i.vms.values().all(|vm| vm.on));
+            on && marked(world) == 1 && !says(world, "VMPoweredOff")
+        })
+        .await?;
+        run.world.play("w")?.scale(0);
+        run.rest_with("down", &[("w", 0)]).await
     })
 }

@@ -209,10 +209,9 @@ impl Run {
             Deed::Serves(n) => {
                 let mut all = self.world.agent_machines.iter_mut();
                 let am = all.find(|am| am.name_any() == NAMES[n]);
-                let agent = am.is_some().then(|| ()).and_then(|()| {
-                    let on = agent_on(&child_with_vm(NAMES[n])).name_any();
-                    self.world.agents.iter_mut().find(|a| a.name_any() == on)
-                });
+                let on = agent_on(&child_with_vm(NAMES[n])).name_any();
+                let mut agents = self.world.agents.iter_mut();
+                let agent = agents.find(|a| a.name_any() == on);
                 if let (Some(am), Some(agent)) = (am, agent) {
                     agent.spec.approved = true;
                     claim(agent, am);
