@@ -89,9 +89,8 @@ pub struct VsphereAgentPoolSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = CleanupPolicy::Delete))]
     pub cleanup_policy: Option<CleanupPolicy>,
-    /// What happens to a VM that serves, or did, when somebody switches it off.
+    /// What happens to a VM that serves, or did, when somebody switches it off: `Report` (default) or `EnsureOn`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = PowerPolicy::Report))]
     pub power: Option<PowerPolicy>,
     /// VMs are made before this time, and not switched on. RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,7 +100,6 @@ pub struct VsphereAgentPoolSpec {
     pub scaling: Option<ScalingSpec>,
     /// True: nothing is changed. `status.plannedActions` lists what would be done now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = false))]
     pub dry_run: Option<bool>,
 }
 
