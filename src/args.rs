@@ -5,13 +5,14 @@
 
 mod chaos;
 mod lease;
+mod scaling;
 
 use std::{path::PathBuf, time::Duration};
 
 use agent_forge_actors::domain::server::{HostPattern, ServerRule};
 use clap::{Args as ClapArgs, Parser, Subcommand, builder::BoolishValueParser};
 
-pub use self::{chaos::ChaosArgs, lease::LeaseArgs};
+pub use self::{chaos::ChaosArgs, lease::LeaseArgs, scaling::ScalingArgs};
 use crate::vsphere::UPLOAD_LIMIT;
 
 /// agent-forge: workers on demand for OpenShift Hosted Control Planes on vSphere. Without a subcommand it runs the
@@ -65,9 +66,9 @@ pub struct Args {
     #[arg(long, env = "AGENT_FORGE_ORPHAN_SCAN_INTERVAL", default_value = "10m", value_parser = scan_interval, value_name = "DURATION")]
     pub orphan_scan_interval: Duration,
 
-    /// Tasks under way in one vCenter. One more task may power a VM off or destroy it.
-    #[arg(long, env = "AGENT_FORGE_MAX_CONCURRENT_VCENTER_TASKS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub max_concurrent_vcenter_tasks: u16,
+    /// Limits.
+    #[command(flatten)]
+    pub scaling: ScalingArgs,
 
     /// Accept discovery ISO URLs at loopback or link-local addresses (labs only).
     #[arg(long, env = "AGENT_FORGE_ISO_ALLOW_LOCAL_SOURCE", num_args = 0..=1, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
@@ -131,6 +132,11 @@ pub struct Args {
     /// the default is the uid of the operator's own namespace. Do not change it while VMs exist.
     #[arg(long, env = "AGENT_FORGE_CLUSTER_ID", value_name = "ID")]
     pub cluster_id: Option<String>,
+
+    /// Change nothing: plan in earnest, and write only status, Events and the own Lease. While the predecessor holds its
+    /// Lease, write no status either: the log has the plan.
+    #[arg(long, env = "AGENT_FORGE_DRY_RUN", num_args = 0..=1, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    pub dry_run: bool,
 
     /// Log format.
     #[arg(long, env = "AGENT_FORGE_LOG_FORMAT", default_value = "human", value_parser = ["human", "json"])]
@@ -465,7 +471,7 @@ mod tests {
         let args = Args::try_parse_from(["agent-forge"]).expect("defaults");
         assert_eq!(args.agent_discovery_timeout, Duration::from_secs(1800));
         assert_eq!(args.orphan_scan_interval, Duration::from_secs(600));
-        assert_eq!(args.max_concurrent_vcenter_tasks, 8);
+        assert_eq!(args.scaling.max_concurrent_vcenter_tasks, 8);
         assert!(!args.iso_allow_local_source);
         assert!(!args.lease.leader_elect);
         let timing = args.lease.timing().expect("the defaults fit together");
@@ -486,6 +492,9 @@ mod tests {
             "--agent-discovery-timeout=soon",
             "--agent-discovery-timeout=0s",
             "--max-concurrent-vcenter-tasks=0",
+            "--max-concurrent-creates=0",
+            "--max-concurrent-creates-per-datastore=0",
+            "--min-free-datastore-gib=-1",
             "--orphan-scan-interval=9s",
             "--orphan-scan-interval=never",
             "--iso-deadline=0s",

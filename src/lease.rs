@@ -246,8 +246,18 @@ impl ElectionRound {
                 }
                 Next::Clear(why) => {
                     self.clear(why);
-                    asked(&mut release).await;
-                    return;
+                    let again = async {
+                        if self.election.follows() {
+                            tokio::time::sleep(self.timing.retry_period()).await;
+                        } else {
+                            std::future::pending::<()>().await;
+                        }
+                    };
+                    tokio::select! {
+                        biased;
+                        _ = asked(&mut release) => return,
+                        () = again => {}
+                    }
                 }
                 Next::Lost(why) => {
                     tracing::error!(lease = self.store.subject(), "{why}");
@@ -273,6 +283,11 @@ impl ElectionRound {
 
     /// This Lease no longer restricts anything.
     fn clear(&self, why: Clear) {
+        let until = Duration::MAX;
+        let before = self.standing.send_replace(Leadership::Leading { until });
+        if matches!(before, Leadership::Leading { .. }) {
+            return;
+        }
         let lease = self.store.subject();
         match why {
             Clear::Free => tracing::info!(lease, "the predecessor does not act"),
@@ -282,8 +297,6 @@ impl ElectionRound {
                  apply config/rbac/leader_election_role.yaml"
             ),
         }
-        let until = Duration::MAX;
-        self.standing.send_replace(Leadership::Leading { until });
     }
 
     fn failed(&mut self, what: &str, why: &LeaseError) {

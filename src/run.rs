@@ -4,6 +4,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use agent_forge_actors::{
     context::Settings,
+    domain::holds::Mode,
     migration,
     ports::{
         clock::Clock,
@@ -100,6 +101,12 @@ pub async fn between(
 ) -> anyhow::Result<()> {
     let started = borders.started.take();
     let caches = Arc::new(Caches::of(&Scope::of(&args.namespaces)));
+    if args.dry_run {
+        tracing::warn!(
+            "--dry-run: nothing is changed; the status of each pool lists what would be done"
+        );
+        caches.set_mode(Mode::Silent);
+    }
     let (clients, metrics) = (borders.clients.clone(), borders.metrics.clone());
     // Events that are recorded before this process leads do not pass the check of the Lease.
     let unfenced = borders.gate.clone();
@@ -202,7 +209,7 @@ fn elect(
         let within = timing.lease_call_bound();
         LeaseStore::new(request.clone(), (namespace, name), gate, clock, within)
     };
-    let guards = args.lease.guards(&namespace).into_iter();
+    let guards = args.lease.guards(&namespace, args.dry_run).into_iter();
     let leases = Leases {
         me,
         timing,
@@ -268,7 +275,7 @@ fn borders(args: &Args, clients: Clients, metrics: Arc<Metrics>) -> anyhow::Resu
         clients,
         gate: Arc::new(OpenGate::new(metrics.clone())),
         vsphere: vsphere::Options {
-            max_concurrent_tasks: usize::from(args.max_concurrent_vcenter_tasks),
+            tasks: args.scaling.limits(),
             allow_http: args.vsphere_allow_http,
             allow_local: args.vsphere_allow_local_server,
             observer: Some(metrics.clone()),
@@ -315,6 +322,7 @@ fn ports(args: &Args, borders: Borders, caches: Arc<Caches>) -> Ports {
         settings: Settings {
             discovery_timeout: args.agent_discovery_timeout,
             orphan_scan_interval: args.orphan_scan_interval,
+            datastore_floor: args.scaling.min_free_bytes(),
             secret_namespaces: args.secret_bound().to_vec(),
         },
         ledger,
@@ -348,7 +356,11 @@ async fn become_ready(
         cluster_id = caches.cluster_id(),
         "ready: all watches have listed"
     );
-    let barred = standby::until_leading(&mut standing, &caches, &events, &metrics).await;
+    if args.dry_run {
+        standby::until_rehearsing(&mut standing, &caches, &metrics).await;
+    }
+    let barred =
+        !args.dry_run && standby::until_leading(&mut standing, &caches, &events, &metrics).await;
     if args.lease.leader_elect || barred {
         // The caches may be behind the writes of the previous leader, for example because a watch hangs.
         let (begin, begun) = oneshot::channel();
@@ -360,6 +372,11 @@ async fn become_ready(
     caches.lead();
     metrics.leads(true);
     let _ = supervisor.send_message(SupervisorMsg::Resync);
+    while args.dry_run && standing.changed().await.is_ok() {
+        if standby::rehearses(&standing.borrow_and_update(), &caches, &metrics) == Some(true) {
+            let _ = supervisor.send_message(SupervisorMsg::Resync);
+        }
+    }
 }
 
 async fn until_listed(caches: &Caches) {

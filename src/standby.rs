@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent_forge_actors::{
-    domain::names::ObjectKey,
+    domain::{holds::Mode, names::ObjectKey},
     ports::{
         cluster::{Notice, Regarding},
         effect::Gate,
@@ -56,6 +56,31 @@ pub async fn until_leading(
             }
             told = Some(barrier);
         }
+        if standing.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// Sets the mode of a dry run: silent while the predecessor acts, or may act. Returns whether that is a change, or `None`
+/// if this process does not lead.
+pub fn rehearses(standing: &Leadership, caches: &Caches, metrics: &Metrics) -> Option<bool> {
+    let mode = match standing {
+        Leadership::Leading { .. } => Mode::DryRun,
+        Leadership::Barred(_) => Mode::Silent,
+        _ => return None,
+    };
+    metrics.barred(mode == Mode::Silent);
+    Some(caches.set_mode(mode))
+}
+
+/// Resolves when a dry run may begin: this process leads, or only the predecessor's Lease is in the way.
+pub async fn until_rehearsing(
+    standing: &mut watch::Receiver<Leadership>,
+    caches: &Caches,
+    metrics: &Metrics,
+) {
+    while rehearses(&standing.borrow_and_update(), caches, metrics).is_none() {
         if standing.changed().await.is_err() {
             return std::future::pending().await;
         }

@@ -30,6 +30,8 @@ pub struct Settings {
     pub discovery_timeout: Duration,
     /// How often the operator scans each vCenter for orphan VMs (`--orphan-scan-interval`).
     pub orphan_scan_interval: Duration,
+    /// Bytes that stay free on each datastore (`--min-free-datastore-gib`).
+    pub datastore_floor: u64,
     /// The only namespaces, besides the pool's own, from which credentials may be read (`--secret-namespaces`). Empty: any
     /// namespace whose Secret allows the pool.
     pub secret_namespaces: Vec<String>,

@@ -540,7 +540,7 @@ impl World {
             now,
             wall: at(AGE),
             holds: Default::default(),
-            was_paused: false,
+            was_stopped: false,
             index: Default::default(),
         }
     }

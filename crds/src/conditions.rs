@@ -38,6 +38,10 @@ pub const ISO_EJECTED: &str = "ISOEjected";
 /// On both kinds, while it lasts: somebody has paused the object, or something that it belongs to. `False` if a value that
 /// should pause it means nothing.
 pub const PAUSED: &str = "Paused";
+/// On a VsphereAgent, while there is one: steps that failed and stop nothing else. The message lists each.
+pub const STEPS_FAILED: &str = "StepsFailed";
+/// On both kinds, while it lasts: `spec.dryRun` of the pool or `--dry-run`. Nothing is changed except the status.
+pub const DRY_RUN: &str = "DryRun";
 /// On both kinds, while they stand: annotations forbid that VMs are removed, or switched on.
 pub const VETOED: &str = "Vetoed";
 

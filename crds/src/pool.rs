@@ -6,6 +6,7 @@
 
 mod iso;
 mod references;
+mod scaling;
 mod status;
 mod template;
 mod vsphere;
@@ -14,6 +15,7 @@ pub use iso::{DEFAULT_RETAIN_VERSIONS, IsoSpec};
 pub use references::{
     CaBundleRef, CredentialsSecretRef, DEFAULT_CA_BUNDLE_KEY, InfraEnvRef, ObjectNameRef,
 };
+pub use scaling::ScalingSpec;
 pub use status::{
     HeldSecret, IsoHistoryEntry, IsoStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm,
     PlannedAction, RefusedCredentials, SOURCE_DISCOVERED_AGENT, SOURCE_VSPHERE_AGENT, VM_SOURCES,
@@ -29,6 +31,7 @@ pub use vsphere::{
 
 use crate::lenient::absent_is_default;
 use crate::schema;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
@@ -86,6 +89,18 @@ pub struct VsphereAgentPoolSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = CleanupPolicy::Delete))]
     pub cleanup_policy: Option<CleanupPolicy>,
+    /// What happens to a VM that serves, or did, when somebody switches it off: `Report` (default) or `EnsureOn`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power: Option<PowerPolicy>,
+    /// VMs are made before this time, and not switched on. RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_on_after: Option<Time>,
+    /// How many VMs the pool may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scaling: Option<ScalingSpec>,
+    /// True: nothing is changed. `status.plannedActions` lists what would be done now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<bool>,
 }
 
 absent_is_default!(VsphereAgentPoolSpec);
@@ -100,10 +115,30 @@ pub enum CleanupPolicy {
     Retain,
 }
 
+/// What happens to a VM that serves, or did, when somebody switches it off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PowerPolicy {
+    /// It is left off and reported.
+    #[default]
+    Report,
+    /// It is switched on again, at most three times an hour.
+    EnsureOn,
+}
+
 impl VsphereAgentPoolSpec {
+    /// Power policy, `Report` unless set.
+    pub fn power(&self) -> PowerPolicy {
+        self.power.unwrap_or_default()
+    }
+
     /// Cleanup policy, `Delete` unless set.
     pub fn cleanup_policy(&self) -> CleanupPolicy {
         self.cleanup_policy.unwrap_or_default()
+    }
+
+    /// Whether the pool only plans, `false` unless set.
+    pub fn dry_run(&self) -> bool {
+        self.dry_run.unwrap_or_default()
     }
 
     /// Path of the VM folder below the datacenter's VM folder: `spec.vsphere.folder`, else the

@@ -66,13 +66,14 @@ impl LeaseArgs {
     }
 
     /// The namespaces in which the predecessor's Lease is looked for, and how it is treated there. `namespace` is the
-    /// operator's own.
+    /// operator's own. A dry run only looks at it, so that the predecessor may act meanwhile.
     #[must_use]
-    pub fn guards(&self, namespace: &str) -> Vec<(String, Guard)> {
+    pub fn guards(&self, namespace: &str, dry_run: bool) -> Vec<(String, Guard)> {
         let guard = |required| Guard {
             kin: Kin::of(namespace),
-            holds: self.leader_elect,
+            holds: self.leader_elect && !dry_run,
             required,
+            follows: dry_run,
         };
         let named = self.predecessor_lease_namespace.as_deref();
         let own = (namespace.to_owned(), guard(named == Some(namespace)));
@@ -88,10 +89,12 @@ mod tests {
 
     #[test]
     fn the_predecessors_lease_is_looked_for_here_and_where_it_is_said_to_be() {
-        let guards = |flags: &[&str]| {
+        let read = |flags: &[&str]| {
             let args = [&["agent-forge"], flags].concat();
-            let args = LeaseArgs::try_parse_from(args).expect("accepted");
-            let guards = args.guards("ours").into_iter();
+            LeaseArgs::try_parse_from(args).expect("accepted")
+        };
+        let guards = |flags: &[&str]| {
+            let guards = read(flags).guards("ours", false).into_iter();
             let told = guards.map(|(namespace, g)| (namespace, g.required, g.holds));
             told.collect::<Vec<_>>()
         };
@@ -107,5 +110,12 @@ mod tests {
             guards(&["--predecessor-lease-namespace=ours"]),
             [row("ours", true, false)]
         );
+        let looks = |dry_run| {
+            let guards = read(&[elects]).guards("ours", dry_run).into_iter();
+            let how = guards.map(|(_, g)| (g.holds, g.follows));
+            how.collect::<Vec<_>>()
+        };
+        assert_eq!(looks(false), [(true, false)]);
+        assert_eq!(looks(true), [(false, true)]);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{
 
 use agent_forge_actors::{
     domain::{
+        holds::Mode,
         index_keys::{self, IndexKey, IndexKeys},
         names::ObjectKey,
         selector::Labels,
@@ -81,6 +82,7 @@ pub struct Caches {
     pub cluster_id: RwLock<String>,
     leading: AtomicBool,
     warm: AtomicBool,
+    mode: RwLock<Mode>,
 }
 
 impl Caches {
@@ -112,6 +114,7 @@ impl Caches {
             cluster_id: RwLock::default(),
             leading: AtomicBool::new(false),
             warm: AtomicBool::new(false),
+            mode: RwLock::default(),
         }
     }
 
@@ -154,6 +157,12 @@ impl Caches {
         self.warm.load(Ordering::Acquire)
     }
 
+    /// From now on the operator runs in that mode. Returns whether that is a change.
+    pub fn set_mode(&self, mode: Mode) -> bool {
+        let slot = self.mode.write();
+        slot.is_ok_and(|mut slot| std::mem::replace(&mut *slot, mode) != mode)
+    }
+
     /// From now on this process acts on what it sees. Before, it only follows the changes.
     pub fn lead(&self) {
         self.leading.store(true, Ordering::Release);
@@ -177,6 +186,11 @@ fn found_by<K>(parts: &[Part], keys: fn(&K) -> IndexKeys) -> Arc<Cache<K>> {
 impl View for Caches {
     fn ready(&self) -> bool {
         self.listed() && self.leads()
+    }
+
+    fn mode(&self) -> Mode {
+        // A reader that cannot know must not act.
+        self.mode.read().map_or(Mode::Silent, |mode| *mode)
     }
 
     fn cluster_id(&self) -> String {

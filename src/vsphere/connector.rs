@@ -40,7 +40,7 @@ impl VsphereConnector {
     /// A connector without any session.
     #[must_use]
     pub fn new(gate: Arc<dyn Gate>, options: Options) -> Self {
-        let limits = Limits::new(options.max_concurrent_tasks);
+        let limits = Limits::new(options.tasks);
         Self {
             gate,
             options: Arc::new(options),

@@ -9,11 +9,7 @@ use agent_forge_crds::{
 };
 use agent_forge_lab::{
     lab::{apply::apply, manifest::rendered},
-    parts::{
-        audit::count_writes,
-        vcenter_inventory::{Calls, Vm},
-        vcenter_trouble::VmAction,
-    },
+    parts::{vcenter_inventory::Vm, vcenter_trouble::VmAction},
 };
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
@@ -26,7 +22,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{NAMESPACE, POOL, Setup, World, pool_labels};
+use crate::{
+    changes::Changes,
+    world::{NAMESPACE, POOL, Setup, World, pool_labels},
+};
 
 const CAPI_PAUSED: &str = "cluster.x-k8s.io/paused";
 /// Key in the `extraConfig` of a VM.
@@ -84,41 +83,6 @@ fn vsphere_agent(name: &str) -> Thing {
     Thing {
         name: name.to_owned(),
         ..thing("agent-forge.containeroo.ch", "v1alpha1", "VsphereAgent")
-    }
-}
-
-/// What the operator has changed so far: its writes except status, Events and Leases, and the calls that change vCenter.
-struct Changes {
-    mark: usize,
-    calls: Calls,
-}
-
-impl Changes {
-    async fn mark(world: &World) -> Result<Self> {
-        Ok(Self {
-            mark: world.lab.audited().await?.len(),
-            calls: world.vcenter.calls().await?,
-        })
-    }
-
-    /// Fails if the operator has changed anything since the mark.
-    async fn none(&self, world: &World) -> Result<()> {
-        let entries = world.lab.audited().await?;
-        let new = &entries[self.mark.min(entries.len())..];
-        let mut writes = count_writes(new, &world.access.user)
-            .without("leases")
-            .without("events");
-        writes.0.retain(|write, _| write.subresource != "status");
-        ensure!(writes.total() == 0, "{writes}");
-        let now = world.vcenter.calls().await?;
-        let changes = |method: &str| {
-            method.ends_with("_Task") || method.starts_with("PUT") || method == "MakeDirectory"
-        };
-        for (method, count) in now.by_method.iter().filter(|(method, _)| changes(method)) {
-            let before = self.calls.of(method);
-            ensure!(*count == before, "{method}: {before}, then {count}");
-        }
-        Ok(())
     }
 }
 

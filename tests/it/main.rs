@@ -10,10 +10,12 @@
 mod crash;
 mod custody;
 mod demo;
+mod dry_run;
 mod guards;
 mod hardware;
 mod holds;
 mod lifecycle;
+mod limits;
 mod logs;
 mod metrics;
 mod orphans;

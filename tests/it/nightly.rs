@@ -13,6 +13,7 @@ mod hostile;
 mod iso;
 mod leader;
 mod occupied;
+mod power;
 mod predecessor;
 mod privileges;
 mod real_capi;

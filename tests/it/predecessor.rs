@@ -3,7 +3,7 @@
 
 use std::{fs, time::Duration};
 
-use agent_forge_crds::conditions::event;
+use agent_forge_crds::conditions::{DRY_RUN, event};
 use agent_forge_lab::{
     lab::apply::{apply, documents},
     tools::repository,
@@ -26,6 +26,7 @@ use tokio::{
 };
 
 use crate::{
+    changes::Changes,
     shared::{flags, says},
     world::{LIMIT, NAMESPACE, OPERATOR_NAMESPACE, POOL, Setup, World},
 };
@@ -272,4 +273,47 @@ async fn a_namespace_that_was_named_is_looked_at_or_nothing_is_done() -> Result<
         "{NAMESPACE}"
     );
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_beside_the_predecessor_writes_nothing_and_logs_its_plan() -> Result<()> {
+    let dry_run = vec!["--dry-run".to_owned()];
+    let mut world = at_rest([flags(), dry_run].concat()).await?;
+    let nodes = world.node_pool().await?;
+    let mut predecessor = Predecessor::start(&world.client, OPERATOR_NAMESPACE).await?;
+    nodes.scale(1);
+    let (mark, changes) = (world.lab.audit().mark()?, Changes::mark(&world).await?);
+    world.start_operator().await?;
+    let logs = async |world: &World, word: &str| {
+        world
+            .until(&format!("{word} in the log"), async || {
+                let operator = world.operator.as_ref().context("an operator")?;
+                Ok(operator.log()?.contains(word))
+            })
+            .await
+    };
+    logs(&world, "dry run: DemandDeficit").await?;
+    logs(&world, "dry run: PinAgentMachine").await?;
+    predecessor.goes_on().await?;
+    let written = writes(&world, mark).await?;
+    ensure!(written.is_empty(), "written: {written:?}");
+
+    // The predecessor ends: the status has the plan, and still nothing else is changed.
+    drop(predecessor);
+    world.until_true(POOL, DRY_RUN).await?;
+    changes.none(&world).await?;
+    let left = holder(&world, OPERATOR_NAMESPACE, LEASE).await?;
+    ensure!(left == HOLDER, "it is looked at, not taken: {left}");
+
+    // It begins again, and the status is its own again.
+    let mut predecessor = Predecessor::start(&world.client, OPERATOR_NAMESPACE).await?;
+    logs(&world, "not acting: agent-forge-operator-6b7c9d").await?;
+    predecessor.goes_on().await?;
+    let mark = world.lab.audit().mark()?;
+    nodes.scale(2);
+    world.machines_left(&nodes, 2).await?;
+    predecessor.goes_on().await?;
+    let written = writes(&world, mark).await?;
+    ensure!(written.is_empty(), "written: {written:?}");
+    changes.none(&world).await
 }

@@ -162,9 +162,32 @@ impl std::fmt::Display for Veto {
     }
 }
 
+/// How the operator runs as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It acts.
+    #[default]
+    Earnest,
+    /// `--dry-run`: it writes only status and Events.
+    DryRun,
+    /// `--dry-run` while the predecessor acts: it writes neither, and its log has the plan.
+    Silent,
+}
+
+/// A dry run: everything is planned, and nothing is changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DryRun {
+    /// Who asked for it, e.g. `--dry-run`.
+    pub source: String,
+    /// Status and Events are not written either.
+    pub silent: bool,
+}
+
 /// Everything that people have written to hold back the work on one pool or VM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holds {
+    /// The dry run, if there is one.
+    pub dry_run: Option<DryRun>,
     /// Pauses of the object and of everything that it belongs to. Some may be over.
     pub pauses: Vec<Pause>,
     /// Vetoes.
@@ -188,6 +211,12 @@ impl Holds {
     /// The vetoes against that change.
     pub fn vetoes(&self, check: Check) -> impl Iterator<Item = &Veto> {
         self.vetoes.iter().filter(move |veto| veto.check == check)
+    }
+
+    /// Nothing is written, not even a status.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.dry_run.as_ref().is_some_and(|run| run.silent)
     }
 
     /// How long until the pause ends by itself. `None`: there is none, or only a person ends it.

@@ -47,6 +47,8 @@ pub struct Guard {
     pub holds: bool,
     /// A user named its namespace. A process that may not read it does not act.
     pub required: bool,
+    /// The operator keeps looking at it while it acts, for the predecessor may begin again: a dry run.
+    pub follows: bool,
 }
 
 /// Why a Lease of the predecessor that the operator does not hold blocks nothing.

@@ -19,6 +19,8 @@ pub struct EarlierChoices {
     pub reserved: BTreeMap<String, u64>,
     /// How many VMs of this resource pool got their host from placement.
     pub hosts_named: usize,
+    /// Bytes that stay free on each datastore.
+    pub floor: u64,
 }
 
 /// Why no candidate fits.
@@ -34,8 +36,13 @@ pub enum NoPlace {
     IsoDatastoreNowhere,
     /// Usable hosts have each of them, but no host has all.
     NeverTogether,
-    /// No datastore has room; the emptiest one has this many bytes free.
-    Full(u64),
+    /// No datastore has room.
+    Full {
+        /// Bytes that are free on the emptiest one.
+        best: u64,
+        /// Bytes that stay free on each.
+        floor: u64,
+    },
 }
 
 impl NoPlace {
@@ -71,21 +78,25 @@ impl NoPlace {
                     "no usable host of {pool:?} has network, datastore and this ISO datastore together"
                 ),
             ),
-            Self::Full(best) => return full(request, best),
+            Self::Full { best, floor } => return full(request, best, floor),
         };
         VcError::unresolved(field, value, why)
     }
 }
 
-fn full(request: &PlaceRequest, best: u64) -> VcError {
+fn full(request: &PlaceRequest, best: u64, floor: u64) -> VcError {
     let name = &request.datastore_cluster;
     let wanted = request.bytes.div_ceil(1 << 30);
+    let floor = match floor >> 30 {
+        0 => String::new(),
+        gib => format!("; --min-free-datastore-gib keeps {gib} GiB free"),
+    };
     VcError::new(
         VcErrorKind::Fault(Fault::NoDiskSpace(name.clone())),
         "Place",
         format!("datastoreCluster {name:?}"),
         format!(
-            "no datastore has {wanted} GiB left beside the VMs that are being created (the emptiest one has {} GiB free)",
+            "no datastore has {wanted} GiB left beside the VMs that are being created (the emptiest one has {} GiB free){floor}",
             best >> 30
         ),
     )
@@ -168,11 +179,15 @@ impl<'a> Fitting<'a> {
             own.map(|r| r.rating).max()
         };
         let roomy = self.datastores.iter().copied();
-        let roomy = roomy.filter(|d| left(d) >= bytes);
+        let needed = bytes.saturating_add(earlier.floor);
+        let roomy = roomy.filter(|d| left(d) >= needed);
         let best = roomy.max_by_key(|d| (rating(d), left(d), Reverse(&d.moref.id)));
         let Some(datastore) = best else {
             let free = self.datastores.iter().map(|d| d.free);
-            return Err(NoPlace::Full(free.max().unwrap_or(0)));
+            return Err(NoPlace::Full {
+                best: free.max().unwrap_or(0),
+                floor: earlier.floor,
+            });
         };
         Ok((datastore, self.host_for(datastore, earlier.hosts_named)))
     }

@@ -120,10 +120,11 @@ impl Lane {
         }
     }
 
-    fn earlier(&self, job: &Job, pool: &PoolName) -> EarlierChoices {
+    fn earlier(&self, job: &Job, pool: &PoolName, floor: u64) -> EarlierChoices {
         EarlierChoices {
             reserved: self.reservations.beside(&job.effect.subject),
             hosts_named: self.hosts_named.get(pool).copied().unwrap_or(0),
+            floor,
         }
     }
 }
@@ -135,6 +136,8 @@ pub struct PlacementArgs {
     pub clock: Arc<dyn Clock>,
     /// VsphereAgents and their pools.
     pub view: Arc<dyn View>,
+    /// Bytes that stay free on each datastore (`--min-free-datastore-gib`).
+    pub floor: u64,
 }
 
 /// State.
@@ -212,7 +215,7 @@ impl Actor for Placement {
 
 fn begin(state: &mut PlacementState, myself: &ActorRef<PlacementMsg>, server: &str) {
     let now = state.args.clock.monotonic();
-    let view = state.args.view.clone();
+    let (view, floor) = (state.args.view.clone(), state.args.floor);
     let Some(lane) = state.lanes.get_mut(server) else {
         return;
     };
@@ -236,7 +239,7 @@ fn begin(state: &mut PlacementState, myself: &ActorRef<PlacementMsg>, server: &s
         job.request.datacenter.clone(),
         job.request.resource_pool.clone(),
     );
-    let earlier = lane.earlier(&job, &pool);
+    let earlier = lane.earlier(&job, &pool, floor);
     lane.busy = true;
     let (server, to) = (server.to_owned(), myself.clone());
     let around = job.around.clone();

@@ -86,6 +86,7 @@ async fn spawn(hub: &Arc<Hub>, clock: &Arc<Turned>) -> ActorRef<PlacementMsg> {
     let args = PlacementArgs {
         clock: clock.clone(),
         view: hub.clone(),
+        floor: 0,
     };
     Actor::spawn(None, Placement, args).await.expect("up").0
 }

@@ -70,7 +70,7 @@ pub async fn execute(
     plan: &Plan,
     memory: &mut Memory,
 ) -> Acted {
-    let secrets = if s.is_paused() {
+    let secrets = if s.stop().is_some() {
         Ok(())
     } else {
         secret_finalizers::execute(context, s, &plan.secrets, memory).await
@@ -287,9 +287,7 @@ pub async fn perform(
     machines: &LiveMachines,
 ) -> Result<ActionOutcome, ReconcileError> {
     let cluster = context.cluster.as_ref();
-    let Some(effect) = action.effect(&s.key) else {
-        return Ok(ActionOutcome::Record(|status| status.closed = Some(true)));
-    };
+    let effect = action.effect(&s.key);
     if let Some(hold) = holds::ask(context.view.as_ref(), &effect, s.wall) {
         return Ok(ActionOutcome::HeldBack(Waiting {
             subject: effect.subject.name().to_owned(),
@@ -311,7 +309,7 @@ pub async fn perform(
             // The patch changed the resourceVersion: the next pass writes the status.
             Ok(ActionOutcome::Gone)
         }
-        Action::Close => Ok(ActionOutcome::Held(None)),
+        Action::Close => Ok(ActionOutcome::Record(|status| status.closed = Some(true))),
         Action::Pin { agent_machine, pin } => {
             let at = Precondition::of(agent_machine.as_ref());
             cluster.pin(&effect, &at, AGENT_MACHINE_LABEL, pin).await?;

@@ -7,6 +7,7 @@ pub mod agent_debounce;
 mod announce;
 pub mod applied;
 mod approve;
+mod dry_run;
 pub mod index;
 pub mod observed;
 pub mod pass;
@@ -74,8 +75,10 @@ pub struct Memory {
     pub iso_ca: Option<of_pool::ca::Known>,
     /// The InfraEnv, if the API server has a newer one than the watch shows.
     pub infra_env: of_pool::fresh::Known,
-    /// The pool was paused in the last pass.
-    pub paused: bool,
+    /// Something stopped all work on the pool in the last pass: a dry run, or a pause.
+    pub stopped: bool,
+    /// What the log has of the plan, in a dry run.
+    pub rehearsed: dry_run::Told,
     /// What was done with VsphereAgents and is not announced in an Event yet.
     pub applied: applied::Applied,
 }

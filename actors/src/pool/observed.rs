@@ -29,7 +29,7 @@ use crate::{
         infra_env_guards::{self, Guard},
         of_pool::NoSource,
     },
-    ports::{clock::Clock, cluster::View},
+    ports::{clock::Clock, cluster::View, effect::Hold},
     runtime::holds,
 };
 
@@ -113,8 +113,8 @@ pub struct Observed {
     pub wall: Timestamp,
     /// What people have paused or forbidden for the pool.
     pub holds: Holds,
-    /// The pool was paused in the pass before.
-    pub was_paused: bool,
+    /// Something stopped all work on the pool in the pass before.
+    pub was_stopped: bool,
     /// Which of these objects belong together.
     pub index: Index,
 }
@@ -155,10 +155,10 @@ impl Observed {
         infra_env_guards::guard(&self.pool, infra_env, &self.choosers, &shown)
     }
 
-    /// The pool is paused now.
+    /// What stops all work on the pool, if something does: a dry run, or a pause.
     #[must_use]
-    pub fn is_paused(&self) -> bool {
-        self.holds.pause(self.wall).is_some()
+    pub fn stop(&self) -> Option<Hold> {
+        holds::stop(&self.holds, self.wall)
     }
 
     /// The Agents in the InfraEnv's namespace: the provider chooses from these.
@@ -242,7 +242,7 @@ pub fn observe(
         now,
         wall: clock.wall(),
         holds: holds::of_pool(view, key),
-        was_paused: memory.paused,
+        was_stopped: memory.stopped,
         index: Index::default(),
         agent_machines,
         key: key.clone(),

@@ -41,7 +41,7 @@ pub async fn run(
     traced::name_pass(&s.pool);
     let plan = plan::plan(&s);
     super::keep_clocks(&mut memory.spare_since, &plan.spare, s.now);
-    memory.paused = s.is_paused();
+    memory.stopped = s.stop().is_some();
     let acted = act::execute(&context, isos.as_ref(), &s, &plan, &mut memory).await;
     // vCenter comes second: if it does not answer, it must not hold back a fence. The plan of the ISO needs its answer.
     acted.log(&key);

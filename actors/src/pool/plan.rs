@@ -7,6 +7,7 @@
 //! - A VsphereAgent is released only if its Agent is fenced and unbound. The executor first proves by live reads that
 //!   the Machine is gone.
 
+mod caps;
 mod demand;
 pub mod iso;
 #[cfg(test)]
@@ -107,14 +108,14 @@ pub enum Action {
 }
 
 impl Action {
-    /// What it changes, in the pool of that key. `None`: it only writes the status.
+    /// What it changes, in the pool of that key.
     #[must_use]
-    pub fn effect(&self, pool: &ObjectKey) -> Option<Effect> {
+    pub fn effect(&self, pool: &ObjectKey) -> Effect {
         let of_pool = |kind| Effect::new(kind, Subject::Pool(pool.clone()));
         let of_vm = |kind, child: &ManagedVm| Effect::new(kind, Subject::vm(&child.object));
-        Some(match self {
+        match self {
             Self::AddFinalizer => of_pool(EffectKind::AddFinalizer),
-            Self::Close => return None,
+            Self::Close => of_pool(EffectKind::PoolStatus),
             Self::Pin { agent_machine, .. } => Effect::new(
                 EffectKind::PinSelector,
                 // Its VsphereAgent will have that name.
@@ -135,7 +136,7 @@ impl Action {
             Self::Fence { child, .. } => of_vm(EffectKind::FenceAgent, child),
             Self::Release { child, .. } => of_vm(EffectKind::DeleteChild, child),
             Self::RemoveFinalizer => of_pool(EffectKind::RemovePoolFinalizer),
-        })
+        }
     }
 }
 
@@ -163,9 +164,11 @@ pub struct Plan {
     pub again: Option<Duration>,
     /// uids of the VsphereAgents whose VMs are offered to the next AgentMachine that waits.
     pub spare: BTreeSet<String>,
+    /// uids of the AgentMachines that a limit of the pool keeps from getting a VM now.
+    pub capped: BTreeSet<String>,
     /// What is done with the Secrets of the pool.
     pub secrets: SecretPlan,
-    /// The pool no longer asks for an ISO, or is paused from now on: a transfer for it ends.
+    /// The pool no longer asks for an ISO, or all work on it stops from now on: a transfer for it ends.
     pub leave_iso: bool,
 }
 
@@ -188,8 +191,8 @@ impl Plan {
 pub fn plan(s: &Observed) -> Plan {
     let mut plan = Plan::default();
     let deleting = s.pool.metadata.deletion_timestamp.is_some();
-    let pause_begins = s.is_paused() && !s.was_paused;
-    plan.leave_iso = deleting || s.may_have_lost_source() || pause_begins;
+    let stop_begins = s.stop().is_some() && !s.was_stopped;
+    plan.leave_iso = deleting || s.may_have_lost_source() || stop_begins;
     let guard = s.guard();
     let has_finalizer = s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER);
     plan.demands = classify::classify(&classify::Facts {
@@ -227,7 +230,9 @@ pub fn plan(s: &Observed) -> Plan {
     let reassigned = if deleting {
         BTreeSet::new()
     } else {
-        demand::assign_hosts(s, &records, &mut plan)
+        let reassigned = demand::assign_hosts(s, &records, &mut plan);
+        caps::apply(s, &mut plan);
+        reassigned
     };
     for child in s.children.iter().filter(|c| !reassigned.contains(&c.key)) {
         vm::plan_vm(s, child, &records, deleting, &mut plan);

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use agent_forge_crds::{
-    conditions::{CAPACITY_SATISFIED, PAUSED, POOL_CONDITIONS, VETOED, find_condition, is_true},
+    conditions::{
+        CAPACITY_SATISFIED, DRY_RUN, PAUSED, POOL_CONDITIONS, VETOED, find_condition, is_true,
+    },
     pool::VsphereAgentPoolStatus,
 };
 
 use super::{
-    Memory,
+    Memory, dry_run,
     observed::Observed,
     plan::Plan,
     status::{self, Outcome},
@@ -60,7 +62,7 @@ pub(super) fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus)
         || old.observed_generation != new.observed_generation
         || POOL_CONDITIONS
             .iter()
-            .chain(&[PAUSED, VETOED])
+            .chain(&[DRY_RUN, PAUSED, VETOED])
             .filter(|t| **t != CAPACITY_SATISFIED || !is_true(&new.conditions, t))
             .any(|t| condition(old, t) != condition(new, t))
 }
@@ -80,6 +82,10 @@ pub async fn publish(
     let new = status::render(&old, s, plan, outcome);
     let view = status::view(s, plan, &new);
     context.instruments.pool_view(&s.key, &view);
+    dry_run::tell(s, &new, &mut memory.rehearsed);
+    if s.holds.is_silent() {
+        return;
+    }
     let of_iso = old.iso != new.iso;
     let window = || {
         let window = window(s.children.len());

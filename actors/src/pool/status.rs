@@ -21,6 +21,7 @@ use kube::ResourceExt;
 
 use super::{
     act::Acted,
+    dry_run,
     observed::Observed,
     plan::{Action, Plan, Waiting, iso::IsoPlan},
     vcenter::VcenterObserved,
@@ -55,8 +56,8 @@ pub struct Outcome {
     pub iso_known: bool,
     /// Old versions of the ISO that are kept. The outer `None`: no ISO is wanted.
     pub held_back: Option<Option<HeldBack>>,
-    /// The pause that keeps the ISO from being fetched, if one is wanted.
-    pub iso_paused: Option<Hold>,
+    /// The pause or dry run that keeps the ISO from being fetched, if one is wanted.
+    pub iso_stopped: Option<Hold>,
     /// What failed while acting.
     pub failed: Option<ReconcileError>,
     /// What a live read held back while acting.
@@ -74,9 +75,8 @@ impl Outcome {
         acted: &Acted,
     ) -> Self {
         let failed = acted.result.as_ref().err();
-        let paused = s.holds.pause(s.wall).filter(|_| plan.held_back.is_some());
         let mut outcome = Self {
-            iso_paused: paused.map(holds::by_pause),
+            iso_stopped: s.stop().filter(|_| plan.held_back.is_some()),
             vsphere: seen.failure,
             refused: seen.refused,
             insecure: seen.insecure,
@@ -103,12 +103,15 @@ impl Outcome {
     }
 }
 
-fn planned(s: &Observed, plan: &Plan) -> Vec<PlannedAction> {
-    let row = |type_: &str, name: Option<String>, reason: String| PlannedAction {
+pub(super) fn row(type_: &str, name: Option<String>, reason: String) -> PlannedAction {
+    PlannedAction {
         type_: type_.to_owned(),
         name,
         reason,
-    };
+    }
+}
+
+fn planned(s: &Observed, plan: &Plan, outcome: &Outcome) -> Vec<PlannedAction> {
     let mut rows: Vec<PlannedAction> = plan
         .actions
         .iter()
@@ -158,6 +161,9 @@ fn planned(s: &Observed, plan: &Plan) -> Vec<PlannedAction> {
         }
         _ => None,
     }));
+    if s.holds.dry_run.is_some() {
+        rows.extend(dry_run::rows(s, plan, outcome));
+    }
     rows.truncate(MAX_WAITING_ROWS);
     if rows.is_empty() {
         rows.push(row(action::NOOP, None, "nothing is to do".to_owned()));
@@ -211,7 +217,7 @@ pub fn render(
         .take(MAX_OWNED_VM_ROWS)
         .map(vm_of)
         .collect();
-    status.planned_actions = planned(s, plan);
+    status.planned_actions = planned(s, plan, outcome);
     status.refused_credentials.clone_from(&outcome.refused);
     if outcome.iso_status.is_some() {
         status.iso.clone_from(&outcome.iso_status);

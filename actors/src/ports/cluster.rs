@@ -17,6 +17,7 @@ use secrecy::SecretString;
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
+        holds::Mode,
         index_keys::{self, IndexKey, IndexKeys},
         names::ObjectKey,
         selector::Labels,
@@ -31,6 +32,10 @@ pub trait View: Send + Sync {
     /// All watches have delivered their first list, and this process is the leader. Before that, no actor may decide
     /// anything.
     fn ready(&self) -> bool;
+    /// How the operator runs: in earnest, or as a dry run.
+    fn mode(&self) -> Mode {
+        Mode::Earnest
+    }
     /// Identity of the management cluster, which is part of markers and uuids.
     fn cluster_id(&self) -> String;
     /// All pools.

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use self::turns::{Errand, Kind, Request, Turns};
+use self::turns::{Errand, Kind, Limits, Request, Turns};
 use crate::domain::names::ObjectKey;
 
 pub mod turns;
@@ -56,7 +56,11 @@ impl Slot {
     /// Whether the slot may be used for that.
     #[must_use]
     pub fn serves(&self, errand: Errand) -> bool {
-        self.kind == Kind::Common || errand == Errand::Remove
+        match self.kind {
+            Kind::Create(_) => true,
+            Kind::Common => errand != Errand::Create,
+            Kind::Reserve => errand == Errand::Remove,
+        }
     }
 }
 
@@ -105,11 +109,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Slots {
-    /// Limits new tasks to `max`, and removals to one more.
+    /// Limits new tasks, and removals to one more.
     #[must_use]
-    pub fn new(max: usize) -> Self {
+    pub fn new(limits: Limits) -> Self {
         Self(Arc::new(Mutex::new(Office {
-            turns: Turns::new(max),
+            turns: Turns::new(limits),
             waiting: BTreeMap::new(),
             came: 0,
         })))
@@ -118,15 +122,31 @@ impl Slots {
     /// Asks for a slot, for a VM of that pool.
     #[must_use]
     pub fn ask(&self, errand: Errand, pool: &ObjectKey) -> Ticket {
+        self.request(Request {
+            errand,
+            pool: pool.clone(),
+            datastore: String::new(),
+        })
+    }
+
+    /// Asks for a slot to create a VM of that pool on the datastore with that id.
+    #[must_use]
+    pub fn ask_create(&self, pool: &ObjectKey, datastore: &str) -> Ticket {
+        self.request(Request {
+            errand: Errand::Create,
+            pool: pool.clone(),
+            datastore: datastore.to_owned(),
+        })
+    }
+
+    fn request(&self, request: Request) -> Ticket {
+        let errand = request.errand;
         let desk = Arc::<Desk>::default();
         let number = {
             let mut office = self.office();
             office.came += 1;
             let waiter = Waiter {
-                request: Request {
-                    errand,
-                    pool: pool.clone(),
-                },
+                request,
                 desk: Arc::clone(&desk),
             };
             let number = office.came;
@@ -142,12 +162,12 @@ impl Slots {
         }
     }
 
-    /// The slot of a task that already runs. It counts at once, even beyond the limit. Then no new task begins before one
-    /// more task has ended.
+    /// The slot of a create that already runs on the datastore with that id. It counts at once, even beyond the limits. Then
+    /// no new task begins before one more task has ended.
     #[must_use]
-    pub fn count(&self) -> Slot {
-        self.office().turns.count();
-        self.slot(Kind::Common)
+    pub fn count(&self, datastore: &str) -> Slot {
+        self.office().turns.count(datastore);
+        self.slot(Kind::Create(datastore.to_owned()))
     }
 
     /// How many tasks may begin now, without the removals' extra slot.
@@ -185,7 +205,7 @@ impl Office {
         let number = *self.waiting.keys().nth(place)?;
         let waiter = self.waiting.remove(&number)?;
         let others = !self.waiting.is_empty();
-        self.turns.give(&waiter.request, kind, others);
+        self.turns.give(&waiter.request, kind.clone(), others);
         Some((waiter.desk, kind))
     }
 }
@@ -194,7 +214,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let mut office = self.slots.office();
         let waited_for = !office.waiting.is_empty();
-        office.turns.take_back(self.kind, waited_for);
+        office.turns.take_back(self.kind.clone(), waited_for);
         drop(office);
         self.slots.give_out();
     }

@@ -19,7 +19,7 @@ pub use self::{
 };
 use super::lease::{Leadership, Need};
 use crate::{
-    domain::holds::{Check, Holds, Pause},
+    domain::holds::{Check, DryRun, Holds, Pause},
     ports::{
         cluster::View,
         effect::{Effect, EffectKind, Hold, Nature},
@@ -48,23 +48,33 @@ pub struct Facts {
     pub now: Timestamp,
 }
 
-/// The first hold on that effect, if there is one: the Lease, a pause, a veto.
+/// The first hold on that effect, if there is one: the Lease, a dry run, a pause, a veto.
 #[must_use]
 pub fn held(effect: &Effect, facts: &Facts) -> Option<Hold> {
+    // It only looks at vCenter while the predecessor leads.
+    let only_looks = effect.kind.nature() == Nature::Session && facts.holds.is_silent();
     let refuses = |lease: &LeaseFacts| {
         let need = Need::of(effect.kind);
         let admitted = lease.leadership.admits(need, lease.now, lease.bound);
         admitted.err().map(Hold::lease)
     };
-    let by_lease = facts.lease.as_ref().and_then(refuses);
+    let fenced = facts.lease.as_ref().filter(|_| !only_looks);
+    let by_lease = fenced.and_then(refuses);
     by_lease.or_else(|| who_holds(effect.kind, &facts.holds, facts.now))
 }
 
-/// What people hold back: a pause holds everything that writes except status, Events, Lease and sessions.
+/// What people hold back: a dry run and a pause hold everything that writes except status, Events, Lease and sessions. A
+/// silent dry run also holds status and Events.
 #[must_use]
 pub fn who_holds(kind: EffectKind, holds: &Holds, now: Timestamp) -> Option<Hold> {
-    if !matches!(kind.nature(), Nature::Cluster | Nature::Vcenter) {
-        return None;
+    let dry_run = holds.dry_run.as_ref();
+    match kind.nature() {
+        Nature::Lease | Nature::Session => return None,
+        Nature::Status | Nature::Event => return dry_run.filter(|run| run.silent).map(by_dry_run),
+        Nature::Cluster | Nature::Vcenter => {}
+    }
+    if let Some(run) = dry_run {
+        return Some(by_dry_run(run));
     }
     let paused = holds.pause(now).map(by_pause);
     paused.or_else(|| by_veto(check(kind)?, holds))
@@ -74,6 +84,22 @@ pub fn who_holds(kind: EffectKind, holds: &Holds, now: Timestamp) -> Option<Hold
 #[must_use]
 pub fn ask(view: &dyn View, effect: &Effect, now: Timestamp) -> Option<Hold> {
     who_holds(effect.kind, &of(view, &effect.subject), now)
+}
+
+/// What stops everything that writes, if something does: a dry run, or a pause.
+#[must_use]
+pub fn stop(holds: &Holds, now: Timestamp) -> Option<Hold> {
+    let dry_run = holds.dry_run.as_ref().map(by_dry_run);
+    dry_run.or_else(|| holds.pause(now).map(by_pause))
+}
+
+fn by_dry_run(run: &DryRun) -> Hold {
+    Hold {
+        reason: Reason::DryRun,
+        holder: run.source.clone(),
+        why: format!("dry run by {}", run.source),
+        until: None,
+    }
 }
 
 /// What people read about a pause.

@@ -164,6 +164,7 @@ impl Tree {
             settings: Settings {
                 discovery_timeout: Duration::from_secs(1800),
                 orphan_scan_interval: Duration::from_secs(600),
+                datastore_floor: 0,
                 secret_namespaces: vec![],
             },
             server_rule: ServerRule::default(),

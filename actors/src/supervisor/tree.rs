@@ -102,6 +102,7 @@ impl SupervisorState {
                 let args = PlacementArgs {
                     clock: self.ports.clock.clone(),
                     view: self.ports.view.clone(),
+                    floor: self.context.settings.datastore_floor,
                 };
                 let spawned = Actor::spawn_linked(None, Placement, args, cell);
                 Handle::Placement(self.counted(key, spawned.await?.0))

@@ -112,6 +112,7 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
             let seen = executor.as_seen(memory).await?;
             executor.power(memory, EffectKind::PowerOn, seen).await
         }
+        Step::PowerOnAgain => executor.power_on_again(memory).await,
         Step::RecordVm => executor.record_vm(memory).await,
         Step::RecordMarks => {
             let mut vm = executor.vm();

@@ -23,13 +23,15 @@ use crate::domain::{
 };
 
 /// Concerns that are sent as an Event on the VsphereAgent. If an AgentMachine waits, it gets the Event as well.
-pub const TOLD: [Reason; 6] = [
+pub const TOLD: [Reason; 8] = [
     Reason::MacDiffers,
     Reason::AgentMissing,
     Reason::AgentStuck,
     Reason::AgentDisconnected,
     Reason::AgentValidationsFailing,
     Reason::ReplaceRefused,
+    Reason::VmPoweredOff,
+    Reason::PowerOnLimited,
 ];
 
 /// What keeps the VM from becoming or staying a node although no step failed.

@@ -1,6 +1,10 @@
 //! What a VM actor remembers between passes: a cache, rebuilt from record and vCenter when lost.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use agent_forge_crds::{
     agent::{Milestone, VmStatus, VsphereAgent, VsphereAgentStatus},
@@ -13,6 +17,7 @@ use kube::ResourceExt;
 use super::{
     arrival,
     ownership::Ownership,
+    power_policy::OffSeen,
     reached::Reached,
     step::{MISSING_PROBE, PROOFS, Resting, Step},
 };
@@ -99,6 +104,12 @@ pub struct Memory {
     pub stuck_since: Option<Duration>,
     /// The last look showed that the recorded VM folder was deleted in vCenter.
     pub folder_deleted: bool,
+    /// Looks in a row that showed the VM switched off.
+    pub off_seen: Option<OffSeen>,
+    /// Steps that failed and stop nothing else, with a sentence. They stay until they succeed, or are not wanted any more.
+    pub failed_steps: BTreeMap<&'static str, String>,
+    /// Which of them were tried in this pass.
+    pub tried: BTreeSet<&'static str>,
     /// How often in a row vCenter refused to switch the VM off because it is suspended.
     pub suspended: u8,
     /// When (monotonic) absence was last confirmed.
@@ -115,6 +126,8 @@ pub struct Memory {
     pub installing: Option<TraceId>,
     /// What was announced in Events.
     pub announcer: Announcer<Topic>,
+    /// What the log has of the next step, in a dry run.
+    rehearsed: Option<String>,
     /// How much of that trace was exported: entries of the timeline, and whether installation and readiness were.
     pub traced: Option<(TraceId, usize, [bool; 2])>,
 }
@@ -272,6 +285,24 @@ impl Memory {
         wall.min(deadline.0.saturating_sub(left).unwrap_or(wall))
     }
 
+    /// Forgets the failures of steps that were not tried in a pass that ends settled: they have succeeded, or are not wanted.
+    pub fn forget_failures(&mut self, last: &Step) {
+        if *last == Step::Settled {
+            self.failed_steps
+                .retain(|step, _| self.tried.contains(step));
+        }
+    }
+
+    /// Logs what would be done next in a dry run, when it is new.
+    pub fn rehearse(&mut self, key: &ObjectKey, hold: &Reason, message: &str) {
+        if *hold != Reason::DryRun {
+            self.rehearsed = None;
+        } else if self.rehearsed.as_deref() != Some(message) {
+            tracing::info!(object = %key, "dry run: {message}");
+            self.rehearsed = Some(message.to_owned());
+        }
+    }
+
     /// Forgets everything if it is about another object of that name.
     pub fn is_about(&mut self, shown: &VsphereAgent) {
         if self.uid != shown.uid() {
@@ -282,8 +313,11 @@ impl Memory {
         }
     }
 
-    /// Takes in a fresh view of the VM.
-    pub fn look(&mut self, seen: Ownership) {
+    /// Takes in a fresh view of the VM, from `now`.
+    pub fn look(&mut self, seen: Ownership, now: Duration) {
+        let off = matches!(&seen, Ownership::Ours(vm) if vm.power == PowerState::Off);
+        let first = self.off_seen.map_or(now, |off| off.first);
+        self.off_seen = off.then_some(OffSeen { first, last: now });
         let suspended = |vm: &VmObservation| vm.power == PowerState::Suspended;
         if matches!(&seen, Ownership::Ours(vm) if !suspended(vm)) {
             self.suspended = 0;

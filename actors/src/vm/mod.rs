@@ -16,6 +16,7 @@ pub mod observed;
 pub mod ownership;
 pub mod pass;
 pub mod place;
+pub mod power_policy;
 mod reached;
 pub mod status;
 pub mod step;

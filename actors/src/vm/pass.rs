@@ -52,6 +52,11 @@ const QUIET_WRITES: Duration = Duration::from_secs(4);
 /// written together. Even a slow watch needs less time than this.
 const UNTIL_BOUND: Duration = Duration::from_secs(30);
 
+/// Failures of steps that hold no later step back.
+const STOPS_NOTHING: [Reason; 2] = [Reason::TaggingFailed, Reason::EjectFailed];
+/// Reasons of holds that are no failure.
+const HELD_BY_PEOPLE: [Reason; 3] = [Reason::DryRun, Reason::Paused, Reason::Vetoed];
+
 /// Runs one pass.
 pub async fn run(context: Context, key: ObjectKey, memory: Memory) -> (Memory, Verdict) {
     run_at_most(usize::MAX, context, key, memory).await
@@ -88,6 +93,7 @@ async fn steps(
     for steps in 1.. {
         let step = decide(&context, &observed, &mut memory);
         if rests(&context, &observed, &mut memory, &mut outcome, &step) {
+            memory.forget_failures(&step);
             break;
         }
         if steps > limit {
@@ -126,6 +132,7 @@ async fn steps(
 /// Prepares the memory for a pass. Returns the object as it is known now.
 fn begin(context: &Context, shown: &Arc<VsphereAgent>, memory: &mut Memory) -> Arc<VsphereAgent> {
     memory.is_about(shown);
+    memory.tried.clear();
     let now = context.clock.monotonic();
     memory.known_since.get_or_insert(now);
     traced::name_pass(shown);
@@ -175,6 +182,7 @@ fn rests(
     } = step
     {
         announce_hold(context, observed, memory, reason, message);
+        memory.rehearse(&observed.child.key, reason, message);
         memory.look_again_at([Reason::RivalAgents, Reason::VmSuspended].contains(reason));
         outcome.hold(&observed.child.key, reason.clone(), message.clone(), *again);
     }
@@ -196,6 +204,7 @@ async fn carry_out(
     step: Step,
 ) -> After {
     let (key, before) = (&observed.child.key, &observed.child.object);
+    let name = step.name();
     let object = match traced::perform(context, observed, memory, step).await {
         Ok(StepOutcome::Object(next)) => next,
         Ok(StepOutcome::Same) => before.clone(),
@@ -205,13 +214,19 @@ async fn carry_out(
             return After::Publish(memory.status.over(before));
         }
         // A person began a pause meanwhile: that is no failure.
-        Err(held) if [Reason::Paused, Reason::Vetoed].contains(&held.reason) => {
+        Err(held) if HELD_BY_PEOPLE.contains(&held.reason) => {
             outcome.hold(key, held.reason, held.message, Some(SOON));
             return After::Publish(memory.status.over(before));
         }
         Err(trouble) => {
             tracing::warn!(object = %key, reason = %trouble.reason, "{trouble}");
             outcome.fail(key, &trouble);
+            let optional = [Step::AttachTags.name(), Step::EjectIso.name()].contains(&name);
+            if optional && STOPS_NOTHING.contains(&trouble.reason) {
+                memory.failed_steps.insert(name, trouble.to_string());
+                memory.tried.insert(name);
+                return After::Decide(memory.status.over(before));
+            }
             // The step may have written before it failed.
             return After::Publish(memory.status.over(before));
         }
@@ -422,11 +437,11 @@ impl Outcome {
     }
 
     fn fail(&mut self, key: &ObjectKey, trouble: &ReconcileError) {
-        // A write conflict is not worth a condition: the next pass follows at once.
-        if trouble.class != Class::Conflict {
+        // A write conflict is not worth a condition: the next pass follows at once. The first failure counts.
+        if trouble.class != Class::Conflict && self.failure.is_none() {
             self.say(key, trouble);
         }
-        self.failure = Some(trouble.class);
+        self.failure = self.failure.or(Some(trouble.class));
     }
 
     fn say(&mut self, key: &ObjectKey, trouble: &ReconcileError) {
@@ -553,6 +568,9 @@ async fn publish(
         .chain(holds)
         .flatten()
         .min();
+    if observed.holds.is_silent() {
+        return;
+    }
     let changed = recorded != Some(&rendered);
     let window = || {
         let waits = can_wait(recorded, &rendered);
@@ -616,6 +634,7 @@ pub fn known<'a>(
         timeline: memory.timeline.as_ref().map_or(&[], |(_, t)| t.as_slice()),
         wants_tags: observed.pool.is_none() || observed.wants_tags(),
         tagged: observed.tagged_as(memory),
+        failed_steps: &memory.failed_steps,
         discovery_time: discovery_time(observed, memory, clock),
         now,
     }

@@ -1,11 +1,13 @@
 //! Computes the status of a VsphereAgent from what is known. Pure.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use agent_forge_crds::{
     WaitingOn,
     agent::{Milestone, VmStatus, VsphereAgentStatus},
-    conditions::{self, ConditionStatus, ConditionUpdate, Phase, Reason, set_condition},
+    conditions::{
+        self, ConditionStatus, ConditionUpdate, Phase, Reason, remove_condition, set_condition,
+    },
     external::agent::{self as agent_wire, Agent},
     pool::CleanupPolicy,
 };
@@ -19,6 +21,7 @@ use kube::ResourceExt;
 use super::{
     concern::concern,
     lost::{self, Lost},
+    step::Step,
 };
 use crate::{
     domain::{
@@ -77,6 +80,8 @@ pub struct Known<'a> {
     pub wants_tags: bool,
     /// Reference under which the tags are known to be attached.
     pub tagged: Option<&'a str>,
+    /// Steps that failed and stop nothing else, with a sentence.
+    pub failed_steps: &'a BTreeMap<&'static str, String>,
     /// The time that counts for the discovery deadline.
     pub discovery_time: Timestamp,
     /// Wall clock.
@@ -238,11 +243,35 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
         .collect();
     ready(&mut status.conditions, known, concern.as_ref(), &vm, &now);
     let generation = known.child.object.metadata.generation;
+    steps_failed(&mut status.conditions, known, &now);
     holds::set_conditions(&mut status.conditions, known.holds, generation, known.now);
     status.vm = Some(vm);
     status.trace_id = Some(known.trace.to_string());
     status.timeline = known.timeline.to_vec();
     status
+}
+
+/// Lists each step that failed and stops nothing else.
+fn steps_failed(list: &mut Vec<Condition>, known: &Known<'_>, now: &Time) {
+    let failed = known.failed_steps.iter();
+    let all: Vec<String> = failed.map(|(step, why)| format!("{step}: {why}")).collect();
+    if all.is_empty() {
+        remove_condition(list, conditions::STEPS_FAILED);
+        return;
+    }
+    let tags = known.failed_steps.contains_key(Step::AttachTags.name());
+    let update = ConditionUpdate {
+        type_: conditions::STEPS_FAILED,
+        status: ConditionStatus::True,
+        reason: if tags {
+            &Reason::TaggingFailed
+        } else {
+            &Reason::EjectFailed
+        },
+        message: &all.join("; "),
+        observed_generation: known.child.object.metadata.generation,
+    };
+    set_condition(list, &update, now);
 }
 
 fn ready(

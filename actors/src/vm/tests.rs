@@ -11,6 +11,7 @@ mod kept;
 mod leaving;
 mod look;
 mod lost;
+mod power;
 mod service;
 mod silent;
 mod source;
@@ -347,7 +348,21 @@ fn bind_agent(bench: &Bench) {
 #[tokio::test(start_paused = true)]
 async fn an_eject_that_does_not_end_is_given_up_and_tried_again() {
     let mut bench = on().await;
-    bind_agent(&bench);
+    install(&bench);
+    bench.site.with(|i| i.eject_hangs = true);
+    let failed = bench.until(|b| b.waits_on() == Some(Reason::EjectFailed));
+    tokio::time::timeout(60 * MINUTE, failed)
+        .await
+        .expect("a pass ends");
+    assert_eq!(bench.vm().iso_ejected, None);
+    bench.site.with(|i| i.eject_hangs = false);
+    bench.until(|b| b.vm().iso_ejected == Some(true)).await;
+    assert_eq!(bench.times(E::EjectIso), 1);
+}
+
+/// Its Agent is bound and installed, and its pool wants the ISO back.
+fn install(bench: &Bench) {
+    bind_agent(bench);
     bench.hub.with(|o| {
         let iso = IsoSpec {
             eject_after_install: Some(true),
@@ -363,15 +378,6 @@ async fn an_eject_that_does_not_end_is_given_up_and_tried_again() {
         status.conditions.retain(|c| c.type_ != INSTALLED);
         status.conditions.push(installed);
     });
-    bench.site.with(|i| i.eject_hangs = true);
-    let failed = bench.until(|b| b.waits_on() == Some(Reason::EjectFailed));
-    tokio::time::timeout(60 * MINUTE, failed)
-        .await
-        .expect("a pass ends");
-    assert_eq!(bench.vm().iso_ejected, None);
-    bench.site.with(|i| i.eject_hangs = false);
-    bench.until(|b| b.vm().iso_ejected == Some(true)).await;
-    assert_eq!(bench.times(E::EjectIso), 1);
 }
 
 fn late_agent(bench: &Bench) -> agent_forge_crds::external::agent::Agent {

@@ -257,6 +257,10 @@ pub struct VmStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub skip_delete_in_vcenter: Option<bool>,
+    /// When the operator switched the VM on because somebody had switched it off, within the last hour.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub switched_on_again: Vec<Time>,
     /// Since when the Agent, which registered and serves nobody, is disconnected or gone. The VM is replaced when that
     /// has lasted for the discovery timeout.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -8,5 +8,13 @@ pub const DELETE_VM: &str = "DeleteVM";
 pub const DELETE_AGENT: &str = "DeleteAgent";
 /// An Agent will be prepared or fenced.
 pub const PATCH_AGENT: &str = "PatchAgent";
+/// The selector of an AgentMachine will be pinned to its host. Listed only in a dry run, as the next ones.
+pub const PIN_AGENT_MACHINE: &str = "PinAgentMachine";
+/// A finalizer of a pool or Secret will be added or removed.
+pub const CHANGE_FINALIZER: &str = "ChangeFinalizer";
+/// The discovery ISO will be fetched and uploaded.
+pub const UPLOAD_ISO: &str = "UploadISO";
+/// The next step of a VsphereAgent that exists.
+pub const CHANGE_VM: &str = "ChangeVM";
 /// There is nothing to do.
 pub const NOOP: &str = "Noop";

@@ -30,11 +30,13 @@ pub const WAITING_FOR_HOST: &str = "WaitingForHost";
 pub const HOST_TROUBLE: &str = "HostTrouble";
 /// vCenter keeps refusing or failing an operation that a VM needs.
 pub const VSPHERE_TROUBLE: &str = "VsphereTrouble";
+/// A VM that somebody had switched off was switched on (`spec.power: EnsureOn`).
+pub const VM_SWITCHED_ON: &str = "VMSwitchedOn";
 /// Another process holds the predecessor's Lease, so the operator does not act.
 pub const PREDECESSOR_ACTS: &str = "PredecessorActs";
 
 /// All reasons.
-pub const ALL: [&str; 16] = [
+pub const ALL: [&str; 17] = [
     PLAN_APPLIED,
     APPLY_PLAN_FAILED,
     ISO_UPLOADED,
@@ -50,6 +52,7 @@ pub const ALL: [&str; 16] = [
     WAITING_FOR_HOST,
     HOST_TROUBLE,
     VSPHERE_TROUBLE,
+    VM_SWITCHED_ON,
     PREDECESSOR_ACTS,
 ];
 

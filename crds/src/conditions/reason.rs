@@ -159,6 +159,10 @@ words! {
         PausedUntilInvalid = "PausedUntilInvalid",
         /// Annotations forbid that the VM is removed, or switched on. The message lists them.
         Vetoed = "Vetoed",
+        /// A limit of the number of VMs is reached. The message names the limit, the present number, and the place in line.
+        CreateCapReached = "CreateCapReached",
+        /// A dry run: it is planned and not done. The message names who asked for the dry run.
+        DryRun = "DryRun",
         /// The AgentMachine does not report that it waits for an Agent.
         NotWaiting = "NotWaiting",
         /// A free Agent fits the AgentMachine. The provider gets time to bind it.
@@ -189,6 +193,10 @@ words! {
         VmMissing = "VMMissing",
         /// The VM of a host that serves or served was powered off.
         VmPoweredOff = "VMPoweredOff",
+        /// `spec.power: EnsureOn` has switched the VM on three times within an hour, and somebody has switched it off again.
+        PowerOnLimited = "PowerOnLimited",
+        /// The VM is made, and is switched on at `spec.powerOnAfter` of the pool.
+        PowerOnScheduled = "PowerOnScheduled",
         /// vCenter shows no MAC address of the running VM yet.
         MacPending = "MACPending",
         /// The account does not see the VM's folder, so nothing is known about the VM.

@@ -226,7 +226,8 @@ pub struct IsoHistoryEntry {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct PlannedAction {
-    /// Kind of step: `DemandDeficit`, `DeleteVM`, `DeleteAgent`, `PatchAgent` or `Noop`.
+    /// Kind of step: `DemandDeficit`, `DeleteVM`, `DeleteAgent`, `PatchAgent` or `Noop`. In a dry run also
+    /// `PinAgentMachine`, `ChangeFinalizer`, `UploadISO` and `ChangeVM`.
     #[serde(rename = "type")]
     pub type_: String,
     /// VM or Agent that it concerns.

@@ -28,6 +28,10 @@ const LIFTED_FROM_AGENT: &[&str] = &["spec.poolRef"];
 /// Fields that were added later. Everything below one of them is new as well.
 const ADDED_TO_POOL: &[&str] = &[
     "spec.agent.discoveryTimeout",
+    "spec.dryRun",
+    "spec.power",
+    "spec.powerOnAfter",
+    "spec.scaling",
     "spec.infraEnvRef.namespace",
     "spec.iso.caBundleRef",
     "spec.iso.ejectAfterInstall",
@@ -78,6 +82,7 @@ const ADDED_TO_AGENT: &[&str] = &[
     "status.vm.serverInstanceUUID",
     "status.vm.server",
     "status.vm.skipDeleteInVCenter",
+    "status.vm.switchedOnAgain",
     "status.vm.tagsMissing",
     "status.vm.taskID",
     "status.vm.vmPath",

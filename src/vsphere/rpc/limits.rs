@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use agent_forge_actors::ports::slots::Slots;
+use agent_forge_actors::ports::slots::{Slots, turns};
 
 use super::{circuit_breaker::CircuitBreaker, locked};
 
@@ -21,15 +21,19 @@ pub(crate) struct Bounds {
 /// Limits by vCenter (`host[:port]`).
 #[derive(Debug)]
 pub(crate) struct Limits {
-    max: usize,
+    tasks: turns::Limits,
     servers: Mutex<HashMap<String, Bounds>>,
 }
 
 impl Limits {
-    /// At most `max` (at least one) tasks in flight per vCenter.
-    pub(crate) fn new(max: usize) -> Self {
+    /// These limits for each vCenter, and at least one task.
+    pub(crate) fn new(tasks: turns::Limits) -> Self {
         Self {
-            max: max.max(1),
+            tasks: turns::Limits {
+                tasks: tasks.tasks.max(1),
+                creates: tasks.creates.max(1),
+                creates_per_datastore: tasks.creates_per_datastore.max(1),
+            },
             servers: Mutex::default(),
         }
     }
@@ -38,7 +42,7 @@ impl Limits {
     pub(crate) fn of(&self, server: &str) -> Bounds {
         let mut servers = locked(&self.servers);
         let bounds = servers.entry(server.to_owned()).or_insert_with(|| Bounds {
-            slots: Slots::new(self.max),
+            slots: Slots::new(self.tasks),
             reach: Arc::default(),
         });
         bounds.clone()
@@ -51,8 +55,8 @@ mod tests {
 
     #[test]
     fn one_vcenter_has_one_bound_and_another_its_own() {
-        let limits = Limits::new(2);
-        let held = limits.of("vc.example").slots.count();
+        let limits = Limits::new(turns::Limits::tasks(2));
+        let held = limits.of("vc.example").slots.count("d");
         let again = limits.of("vc.example");
         assert_eq!(again.slots.free(), 1, "whatever session asks");
         assert!(Arc::ptr_eq(&again.reach, &limits.of("vc.example").reach));
@@ -65,6 +69,12 @@ mod tests {
 
     #[test]
     fn one_task_at_least_goes_on() {
-        assert_eq!(Limits::new(0).of("vc.example").slots.free(), 1);
+        assert_eq!(
+            Limits::new(turns::Limits::tasks(0))
+                .of("vc.example")
+                .slots
+                .free(),
+            1
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use agent_forge_actors::sessions::ledger::Ledger;
+use agent_forge_actors::{ports::slots::turns::Limits, sessions::ledger::Ledger};
 use tokio::time::Instant;
 
 use super::transport::Transport;
@@ -11,8 +11,8 @@ use crate::clock::SystemClock;
 /// Settings that all clients of one connector share.
 #[derive(Clone)]
 pub struct Options {
-    /// Tasks in flight per vCenter (`--max-concurrent-vcenter-tasks`).
-    pub max_concurrent_tasks: usize,
+    /// Tasks in flight per vCenter.
+    pub tasks: Limits,
     /// Time limit of one call, connection included. Long polls and uploads have limits of their own.
     pub call_timeout: Duration,
     /// How long vCenter may be silent before those who wait for tasks get an error.
@@ -34,7 +34,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            max_concurrent_tasks: 8,
+            tasks: Limits::tasks(8),
             call_timeout: Duration::from_secs(30),
             wait_patience: Duration::from_secs(60),
             user_agent: concat!("agent-forge/", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -50,7 +50,7 @@ impl Default for Options {
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
-            .field("max_concurrent_tasks", &self.max_concurrent_tasks)
+            .field("tasks", &self.tasks)
             .field("call_timeout", &self.call_timeout)
             .field("wait_patience", &self.wait_patience)
             .field("user_agent", &self.user_agent)

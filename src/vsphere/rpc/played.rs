@@ -71,6 +71,7 @@ where
         ..Options::default()
     };
     let gate = Arc::new(OpenGate::new(Arc::new(Metrics::new().expect("metrics"))));
-    let bounds = Limits::new(1).of("vc.example");
+    let bounds =
+        Limits::new(agent_forge_actors::ports::slots::turns::Limits::tasks(1)).of("vc.example");
     Client::new(credentials, gate, Arc::new(options), bounds).expect("a client")
 }

@@ -32,7 +32,7 @@ use agent_forge_actors::{
         instruments::NoInstruments,
         iso_source::{Freshness, IsoDownload, IsoError, IsoRequest, IsoSource, Validators},
         sessions::Sessions,
-        slots::Slots,
+        slots::{Slots, turns::Limits},
         vcenter::{
             ByteStream, CreateVm, Datastores, Drives, Fault, FileInfo, FolderSight, Inventory,
             Machines, MountedIso, PlaceCandidates, PlaceRequest, Recommendation, Survey, TaskEnd,
@@ -616,7 +616,7 @@ impl Datastores for Ports {
 #[async_trait]
 impl Tasks for Ports {
     fn slots(&self) -> Slots {
-        Slots::new(8)
+        Slots::new(Limits::tasks(8))
     }
     async fn wait(&self, _: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
         unreachable!("no VMs here")

@@ -141,6 +141,7 @@ impl Guarded {
             kin: Kin::of(NAMESPACE),
             holds: true,
             required: false,
+            follows: false,
         };
         let theirs = if n == PREDECESSOR {
             own.clone()

@@ -216,6 +216,7 @@ impl Machines {
             settings: Settings {
                 discovery_timeout: Duration::from_secs(1800),
                 orphan_scan_interval: Duration::from_secs(600),
+                datastore_floor: 0,
                 secret_namespaces: Vec::new(),
             },
         }

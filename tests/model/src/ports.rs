@@ -29,7 +29,7 @@ use agent_forge_actors::{
         },
         effect::{Effect, EffectKind},
         sessions::Sessions,
-        slots::Slots,
+        slots::{Slots, turns::Limits},
         vcenter::{
             ByteStream, CreateVm, Datastores, Drives, FileInfo, FolderSight, Inventory, Machines,
             MarkedVm, Place, PlaceCandidates, PlaceRequest, Recommendation, Survey, TaskEnd,
@@ -712,7 +712,7 @@ impl Datastores for Ports {
 #[async_trait]
 impl Tasks for Ports {
     fn slots(&self) -> Slots {
-        Slots::new(8)
+        Slots::new(Limits::tasks(8))
     }
     async fn wait(&self, task: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
         let created = Some(&task.0).filter(|t| t.starts_with("vm-"));

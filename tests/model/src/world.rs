@@ -608,6 +608,10 @@ pub fn ageless(memory: &mut Memory) {
     memory.proof_at = None;
     memory.seen_since = (memory.seen != Ownership::NotAsked).then_some(THEN);
     memory.stuck_since = memory.stuck_since.map(|_| THEN);
+    // No pool of these worlds switches a VM on again, and no optional step fails for good.
+    memory.off_seen = None;
+    memory.failed_steps.clear();
+    memory.tried.clear();
     if let Ownership::Foreign { at, what, .. } = &mut memory.seen {
         *at = THEN;
         what.clear();

@@ -14,6 +14,7 @@ use crate::{
 };
 
 mod away;
+mod controls;
 mod disaster;
 mod guests;
 mod moves;
@@ -537,6 +538,30 @@ pub const ALL: &[Workload] = &[
         exact: false,
         instances: 1,
         run: site::spec_edited,
+    },
+    Workload {
+        code: "S40",
+        name: "dry_run_ends",
+        text: "a pool in a dry run changes nothing, also when its machine goes; each time it goes on after the dry run",
+        exact: true,
+        instances: 1,
+        run: controls::dry_run_ends,
+    },
+    Workload {
+        code: "S41",
+        name: "limits_of_a_pool",
+        text: "a pool may have two VMs and make one at a time; three machines are wanted, and the third comes up when the limit is raised",
+        exact: true,
+        instances: 1,
+        run: controls::limits_of_a_pool,
+    },
+    Workload {
+        code: "S42",
+        name: "serving_vm_switched_off",
+        text: "somebody switches off a VM that serves, and its pool has it switched on again; then the machine goes down",
+        exact: true,
+        instances: 1,
+        run: controls::serving_vm_switched_off,
     },
 ];
 

@@ -22,7 +22,7 @@ use crate::{
     },
     ports::{
         effect::{Effect, EffectKind},
-        slots::Slots,
+        slots::{Slots, turns::Limits},
         vcenter::{
             ByteStream, CreateVm, Datastores, Drives, Fault, FileInfo, FolderSight, Inventory,
             Machines, MountedIso, PlaceCandidates, PlaceRequest, Recommendation, Survey, TaskEnd,
@@ -496,7 +496,7 @@ impl Datastores for Store {
 #[async_trait]
 impl Tasks for Store {
     fn slots(&self) -> Slots {
-        Slots::new(8)
+        Slots::new(Limits::tasks(8))
     }
 
     async fn wait(&self, _: &TaskRef) -> VcResult<VcResult<TaskEnd>> {

@@ -155,7 +155,7 @@ fn recommendations_count_only_where_the_promised_space_leaves_room() {
             .iter()
             .map(|(id, b)| ((*id).to_owned(), *b))
             .collect(),
-        hosts_named: 0,
+        ..EarlierChoices::default()
     };
     let none = earlier(&[]);
     let pick = |rec: &[Recommendation], earlier: &EarlierChoices, bytes| {
@@ -171,13 +171,31 @@ fn recommendations_count_only_where_the_promised_space_leaves_room() {
     assert_eq!(pick(&recommended, &promised, 50), Ok("c"));
     assert_eq!(pick(&[], &promised, 50), Ok("c"));
     assert_eq!(pick(&recommended, &none, 95), Ok("a"));
-    assert_eq!(pick(&recommended, &none, 101), Err(NoPlace::Full(100)));
+    let full = |floor| Err(NoPlace::Full { best: 100, floor });
+    assert_eq!(pick(&recommended, &none, 101), full(0));
+    // The best rated one would get too full.
+    let floor = |floor| EarlierChoices {
+        floor,
+        ..earlier(&[])
+    };
+    assert_eq!(pick(&recommended, &floor(40), 50), Ok("b"));
+    assert_eq!(pick(&recommended, &floor(41), 50), Ok("a"));
+    assert_eq!(pick(&recommended, &floor(51), 50), full(51));
+    assert_eq!(pick(&recommended, &floor(u64::MAX), 50), full(u64::MAX));
 }
 
 #[test]
 fn a_full_cluster_says_how_much_is_missing() {
     let request = place_request(&testing::pool(POOL)).expect("valid");
-    let e = NoPlace::Full(5 << 30).error(&request);
+    let full = |floor| NoPlace::Full {
+        best: 5 << 30,
+        floor,
+    };
+    let e = full(0).error(&request);
+    assert!(!e.message.contains("--min-free"), "{e}");
+    let kept = full(7 << 30).error(&request);
+    let words = "; --min-free-datastore-gib keeps 7 GiB free";
+    assert!(kept.message.ends_with(words), "{kept}");
     assert!(matches!(e.fault(), Some(Fault::NoDiskSpace(_))), "{e}");
     let wanted = format!("{} GiB left", request.bytes.div_ceil(1 << 30));
     assert!(e.message.contains(&wanted), "{e}");

@@ -119,17 +119,19 @@ async fn an_agent_that_serves_is_fenced_when_its_machine_goes_live_and_not_befor
     assert_eq!(fenced(false, |_| {}).await, (2, 0, vec![]));
 }
 
-/// A paused pool reports each planned action, and sends nothing.
+/// A pool that is paused, or in a dry run, reports each planned action, and sends nothing.
 #[tokio::test]
-async fn a_paused_pool_plans_and_changes_nothing() {
+async fn a_stopped_pool_plans_and_changes_nothing() {
     let world = World::waiting(&["a"]);
-    for paused in [true, false] {
+    for stopped in [Some(Reason::Paused), Some(Reason::DryRun), None] {
         let bench = Bench::new();
         bench.hub.with(|o| {
             o.child = None;
             let pool = o.pool.as_mut().expect("a pool");
+            let paused = stopped == Some(Reason::Paused);
             let annotation = (PAUSED_ANNOTATION.to_owned(), paused.to_string());
             pool.annotations_mut().extend([annotation]);
+            pool.spec.dry_run = Some(stopped == Some(Reason::DryRun));
         });
         let observed = world.observed();
         let plan = plan::plan(&observed);
@@ -140,8 +142,10 @@ async fn a_paused_pool_plans_and_changes_nothing() {
         assert!(acted.result.is_ok());
         let said: Vec<_> = acted.held.iter().map(|w| w.reason.clone()).collect();
         let effects = bench.hub.with(|o| o.effects.len());
-        assert_eq!((acted.created == 0, effects == 0), (paused, paused));
-        assert_eq!(said.contains(&Reason::Paused), paused, "{:?}", acted.held);
+        let nothing = stopped.is_some();
+        assert_eq!((acted.created == 0, effects == 0), (nothing, nothing));
+        assert!(said.iter().all(|r| Some(r) == stopped.as_ref()), "{said:?}");
+        assert_eq!(said.is_empty(), !nothing);
     }
 }
 

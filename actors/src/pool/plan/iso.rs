@@ -42,8 +42,8 @@ pub fn plan_iso(s: &Observed, seen: &VcenterObserved) -> IsoPlan {
         by: by.clone(),
         files: facts.old.len(),
     });
-    let paused = s.is_paused();
-    if held_back.is_none() && !paused {
+    let stopped = s.stop().is_some();
+    if held_back.is_none() && !stopped {
         want.prunable.clone_from(&facts.old);
     }
     if !want.prunable.is_empty() {
@@ -54,12 +54,12 @@ pub fn plan_iso(s: &Observed, seen: &VcenterObserved) -> IsoPlan {
         ..IsoPlan::default()
     };
     let deleting = s.pool.metadata.deletion_timestamp.is_some();
-    // Nothing is fetched for a paused pool. The ISO on record is only looked at.
-    let asks = !deleting && (!paused || want.known.is_some());
+    // Nothing is fetched for a pool that is paused, or in a dry run. The ISO on record is only looked at.
+    let asks = !deleting && (!stopped || want.known.is_some());
     if let Some(server) = seen.server.as_ref().filter(|_| asks) {
         let key = of_pool::cache_key(&s.pool, server);
         plan.clear = of_pool::left_behind(&key, &mut want);
-        if paused {
+        if stopped {
             plan.clear.clear();
         }
         plan.ensure = Some((key, want));

@@ -1,5 +1,6 @@
 //! Tests of the plan: single edges, guarantees over all worlds, and properties.
 
+mod caps;
 mod crowd;
 mod edges;
 mod moves;

@@ -217,7 +217,10 @@ impl Host<'_> {
                 "its AgentMachine belongs to a NodePool that this pool does not serve any more; the VM goes when no Machine has it",
             );
         }
-        let wait_left = plan.demands.iter().filter_map(|c| keeps(s, c)).max();
+        // An AgentMachine that a limit holds back waits for exactly this VM to go.
+        let others = plan.demands.iter();
+        let others = others.filter(|c| !plan.capped.contains(&c.uid()));
+        let wait_left = others.filter_map(|c| keeps(s, c)).max();
         let vm = FreeVm {
             why,
             pool_deleting: self.pool_deleting,

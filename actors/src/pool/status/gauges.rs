@@ -63,8 +63,8 @@ pub fn view(s: &Observed, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
             .map(|t| t.0)
             .min()
     };
-    // Nothing is expected from a paused pool.
-    let is_missed = |c: &Demand| !s.is_paused() && is_missed(c);
+    // Nothing is expected from a pool that is paused, or in a dry run.
+    let is_missed = |c: &Demand| s.stop().is_none() && is_missed(c);
     let mut view = PoolView {
         oldest_waiting: oldest(&|c| {
             is_missed(c) && c.state != DemandState::Served && c.agent_machine.agent_ref().is_none()

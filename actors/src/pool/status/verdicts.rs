@@ -158,6 +158,18 @@ fn capacity(g: &PoolGauges, plan: &Plan) -> Row {
         g.available_agents,
         g.pending_owned_vms
     );
+    let capped = plan
+        .waiting
+        .iter()
+        .find(|w| w.reason == Reason::CreateCapReached);
+    if let Some(first) = capped {
+        let message = format!(
+            "AgentMachine {}: {}; {message}",
+            first.subject, first.message
+        );
+        let reason = Reason::CreateCapReached;
+        return row(conditions::CAPACITY_SATISFIED, false, reason, message);
+    }
     let word = if waiting == 0 {
         Reason::Satisfied
     } else {
@@ -231,6 +243,7 @@ fn iso(outcome: &Outcome, before: Option<&Condition>) -> Row {
         Reason::InvalidIsoUrl,
         Reason::WaitingForVsphere,
         Reason::Paused,
+        Reason::DryRun,
     ];
     let failed = before
         .filter(|c| c.status == "False" && !under_way.contains(&Reason::from(c.reason.as_str())));
@@ -296,7 +309,7 @@ fn iso(outcome: &Outcome, before: Option<&Condition>) -> Row {
             Reason::IsoUrlPending,
             "there is no ISO URL to fetch from yet".to_owned(),
         ),
-        (None, None) if let Some(hold) = &outcome.iso_paused => {
+        (None, None) if let Some(hold) = &outcome.iso_stopped => {
             row(false, hold.reason.clone(), hold.why.clone())
         }
         (None, None) => row(
@@ -316,6 +329,13 @@ pub(super) fn overall(
 ) -> Option<(Reason, String)> {
     if s.pool.metadata.deletion_timestamp.is_some() {
         let left = s.children.len();
+        if let Some(run) = s.holds.dry_run.as_ref() {
+            let message = format!(
+                "the pool is being deleted, and waits for the end of the dry run by {}; VsphereAgents left: {left}",
+                run.source
+            );
+            return Some((Reason::DryRun, message));
+        }
         return Some((
             Reason::ChildrenRemain,
             format!(

@@ -14,7 +14,7 @@ fn begins(slots: &Slots) -> Option<Slot> {
 
 #[test]
 fn so_many_begin_and_the_next_when_one_has_ended() {
-    let slots = Slots::new(2);
+    let slots = Slots::new(Limits::tasks(2));
     let one = begins(&slots);
     let two = begins(&slots);
     assert!(one.is_some() && two.is_some());
@@ -25,7 +25,7 @@ fn so_many_begin_and_the_next_when_one_has_ended() {
 
 #[test]
 fn one_more_is_there_for_removals_alone() {
-    let slots = Slots::new(1);
+    let slots = Slots::new(Limits::tasks(1));
     let building = begins(&slots).expect("free");
     assert!(building.serves(Errand::Remove), "a common one serves all");
     let removal = slots.ask(Errand::Remove, &pool());
@@ -42,10 +42,31 @@ fn one_more_is_there_for_removals_alone() {
     assert!(begins(&slots).is_some());
 }
 
+/// A half-made VM keeps the slot of its create. Others cannot create with theirs.
+#[test]
+fn a_slot_of_a_create_serves_all_and_no_other_slot_serves_a_create() {
+    let limits = Limits {
+        tasks: 3,
+        creates: 1,
+        creates_per_datastore: 1,
+    };
+    let slots = Slots::new(limits);
+    let first = slots.ask_create(&pool(), "d").fetch().expect("free");
+    for errand in [Errand::Create, Errand::Begin, Errand::GoOn, Errand::Remove] {
+        assert!(first.serves(errand), "{errand:?}");
+    }
+    let second = slots.ask_create(&pool(), "e");
+    assert!(second.fetch().is_none(), "one create at once");
+    let other = begins(&slots).expect("others may begin");
+    assert!(!other.serves(Errand::Create) && other.serves(Errand::GoOn));
+    drop(first);
+    assert!(second.fetch().is_some());
+}
+
 #[test]
 fn what_runs_already_waits_for_nobody_and_keeps_others_waiting() {
-    let slots = Slots::new(2);
-    let old: Vec<Slot> = (0..3).map(|_| slots.count()).collect();
+    let slots = Slots::new(Limits::tasks(2));
+    let old: Vec<Slot> = (0..3).map(|_| slots.count("d")).collect();
     let mut old = old.into_iter();
     drop(old.next());
     assert!(begins(&slots).is_none(), "two still run");
@@ -59,8 +80,8 @@ fn what_runs_already_waits_for_nobody_and_keeps_others_waiting() {
 
 #[test]
 fn who_has_waited_gets_the_slot_that_comes_back() {
-    let slots = Slots::new(1);
-    let old = (slots.count(), slots.count());
+    let slots = Slots::new(Limits::tasks(1));
+    let old = (slots.count("d"), slots.count("d"));
     let ticket = slots.ask(Errand::Begin, &pool());
     let mut waits = Box::pin(ticket.granted());
     assert!((&mut waits).now_or_never().is_none());
@@ -72,7 +93,7 @@ fn who_has_waited_gets_the_slot_that_comes_back() {
 
 #[test]
 fn a_wait_that_is_cut_off_keeps_its_place() {
-    let slots = Slots::new(1);
+    let slots = Slots::new(Limits::tasks(1));
     let held = begins(&slots);
     let first = slots.ask(Errand::Begin, &pool());
     let second = slots.ask(Errand::Begin, &pool());
@@ -84,7 +105,7 @@ fn a_wait_that_is_cut_off_keeps_its_place() {
 
 #[test]
 fn whoever_gives_up_is_passed_over_and_leaves_no_slot_behind() {
-    let slots = Slots::new(1);
+    let slots = Slots::new(Limits::tasks(1));
     let held = begins(&slots);
     let tired = slots.ask(Errand::Begin, &pool());
     let patient = slots.ask(Errand::Begin, &pool());

@@ -1,6 +1,7 @@
 //! Decides who gets the next slot. Pure.
 //!
 //! Guarantees:
+//! - Creates have limits of their own, of the vCenter and of each datastore. So they leave slots for other work.
 //! - While no removal runs, one slot is free for removals.
 //! - A half-made VM continues before another VM begins.
 //! - All other work takes turns by pool. A pool has two lines, one for what it begins and one for what it removes. The line
@@ -13,7 +14,9 @@ use crate::domain::names::ObjectKey;
 /// What a slot is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Errand {
-    /// Creation of a VM begins, or an older VM is changed.
+    /// A VM is created.
+    Create,
+    /// A VM that exists is changed.
     Begin,
     /// A half-made VM continues.
     GoOn,
@@ -28,13 +31,40 @@ pub struct Request {
     pub errand: Errand,
     /// For a VM of which pool.
     pub pool: ObjectKey,
+    /// Id of the datastore on which a VM is created. Empty for other errands.
+    pub datastore: String,
+}
+
+/// How many tasks may run at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// All, without the extra one for removals (`--max-concurrent-vcenter-tasks`).
+    pub tasks: usize,
+    /// Creates (`--max-concurrent-creates`).
+    pub creates: usize,
+    /// Creates on one datastore (`--max-concurrent-creates-per-datastore`).
+    pub creates_per_datastore: usize,
+}
+
+impl Limits {
+    /// At most `tasks`, whatever they are.
+    #[must_use]
+    pub const fn tasks(tasks: usize) -> Self {
+        Self {
+            tasks,
+            creates: tasks,
+            creates_per_datastore: tasks,
+        }
+    }
 }
 
 /// Which slot it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One of those that `--max-concurrent-vcenter-tasks` counts.
     Common,
+    /// One of the same, for a VM that is created on the datastore with that id. The VM keeps it while it is half made.
+    Create(String),
     /// The extra one, for removals only.
     Reserve,
 }
@@ -42,8 +72,10 @@ pub enum Kind {
 /// The slots in use, and which lines were served.
 #[derive(Clone, Debug)]
 pub struct Turns {
-    most: usize,
+    limits: Limits,
     common: usize,
+    /// How many of the common ones are for creates, by datastore id.
+    creates: BTreeMap<String, usize>,
     reserve: bool,
     /// By line: the number of the last slot that it got.
     served: BTreeMap<(ObjectKey, bool), u64>,
@@ -53,12 +85,13 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// No slot in use; at most `most` common slots at once.
+    /// No slot in use.
     #[must_use]
-    pub fn new(most: usize) -> Self {
+    pub fn new(limits: Limits) -> Self {
         Self {
-            most,
+            limits,
             common: 0,
+            creates: BTreeMap::new(),
             reserve: false,
             served: BTreeMap::new(),
             given: 0,
@@ -69,7 +102,7 @@ impl Turns {
     /// How many common slots are free.
     #[must_use]
     pub fn free(&self) -> usize {
-        self.most.saturating_sub(self.common)
+        self.limits.tasks.saturating_sub(self.common)
     }
 
     /// Which request of `waiting`, in order of arrival, gets a slot now, and of which kind. `None`: no request gets one.
@@ -88,12 +121,27 @@ impl Turns {
         if self.free() == 0 {
             return None;
         }
-        let others = self.longest_ago(places().filter(|(_, r)| r.errand != Errand::GoOn));
+        let others = places().filter(|(_, r)| r.errand != Errand::GoOn && self.leaves_room(r));
+        let others = self.longest_ago(others);
         let half_made = places().find(|(_, r)| r.errand == Errand::GoOn);
         let half_made = half_made.map(|(at, _)| at);
         // At most as many in a row as there are slots: others get at least every second round.
-        let first = half_made.filter(|_| self.in_a_row < self.most || others.is_none());
-        first.or(others).map(|at| (at, Kind::Common))
+        let first = half_made.filter(|_| self.in_a_row < self.limits.tasks || others.is_none());
+        let at = first.or(others)?;
+        let kind = waiting.clone().nth(at).map(|r| match r.errand {
+            Errand::Create => Kind::Create(r.datastore.clone()),
+            _ => Kind::Common,
+        });
+        Some((at, kind?))
+    }
+
+    /// The limits of creates allow the request.
+    fn leaves_room(&self, request: &Request) -> bool {
+        let all: usize = self.creates.values().sum();
+        let there = self.creates.get(&request.datastore).copied();
+        request.errand != Errand::Create
+            || all < self.limits.creates
+                && there.unwrap_or_default() < self.limits.creates_per_datastore
     }
 
     fn longest_ago<'a>(&self, lines: impl Iterator<Item = (usize, &'a Request)>) -> Option<usize> {
@@ -105,29 +153,40 @@ impl Turns {
     /// `request` got a slot of that kind. `others`: more requests wait.
     pub fn give(&mut self, request: &Request, kind: Kind, others: bool) {
         self.given += 1;
-        match kind {
+        match &kind {
             Kind::Common => self.common += 1,
+            Kind::Create(datastore) => self.count(datastore),
             Kind::Reserve => self.reserve = true,
         }
         if request.errand == Errand::GoOn {
             self.in_a_row = if others { self.in_a_row + 1 } else { 0 };
             return;
         }
-        if kind == Kind::Common {
+        if kind != Kind::Reserve {
             self.in_a_row = 0;
         }
         self.served.insert(line(request), self.given);
     }
 
-    /// A task that already runs takes a slot by itself, beyond the limit if needed.
-    pub fn count(&mut self) {
+    /// A create that already runs takes a slot by itself, beyond the limits if needed.
+    pub fn count(&mut self, datastore: &str) {
         self.common += 1;
+        *self.creates.entry(datastore.to_owned()).or_default() += 1;
     }
 
     /// A slot comes back. `waited_for`: some request waits.
     pub fn take_back(&mut self, kind: Kind, waited_for: bool) {
         match kind {
             Kind::Common => self.common = self.common.saturating_sub(1),
+            Kind::Create(datastore) => {
+                self.common = self.common.saturating_sub(1);
+                let there = self.creates.get(&datastore).copied().unwrap_or_default();
+                if there > 1 {
+                    self.creates.insert(datastore, there - 1);
+                } else {
+                    self.creates.remove(&datastore);
+                }
+            }
             Kind::Reserve => self.reserve = false,
         }
         if self.common == 0 && !self.reserve && !waited_for {

@@ -1,4 +1,4 @@
-//! The conditions `Paused` and `Vetoed`, which both of our kinds have while they hold.
+//! The conditions `DryRun`, `Paused` and `Vetoed`, which both of our kinds have while they hold.
 
 use agent_forge_crds::conditions::{
     self, ConditionStatus, ConditionUpdate, Reason, remove_condition, set_condition,
@@ -6,10 +6,10 @@ use agent_forge_crds::conditions::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::by_pause;
+use super::{by_dry_run, by_pause};
 use crate::domain::holds::Holds;
 
-/// Writes both conditions as `holds` has them at `now`, and removes those that do not hold any more.
+/// Writes these conditions as `holds` has them at `now`, and removes those that do not hold any more.
 pub fn set_conditions(
     list: &mut Vec<Condition>,
     holds: &Holds,
@@ -21,9 +21,20 @@ pub fn set_conditions(
         None if holds.invalid.is_empty() => None,
         None => Some((false, Reason::PausedUntilInvalid, holds.invalid.join("; "))),
     };
+    let dry_run = holds.dry_run.as_ref().map(|run| {
+        let message = format!(
+            "{}: nothing is changed; status.plannedActions of the pool lists what would be",
+            by_dry_run(run).why
+        );
+        (true, Reason::DryRun, message)
+    });
     let vetoes: Vec<String> = holds.vetoes.iter().map(ToString::to_string).collect();
     let vetoed = (!vetoes.is_empty()).then(|| (true, Reason::Vetoed, vetoes.join("; ")));
-    for (type_, wanted) in [(conditions::PAUSED, paused), (conditions::VETOED, vetoed)] {
+    for (type_, wanted) in [
+        (conditions::DRY_RUN, dry_run),
+        (conditions::PAUSED, paused),
+        (conditions::VETOED, vetoed),
+    ] {
         let Some((status, reason, message)) = wanted else {
             remove_condition(list, type_);
             continue;

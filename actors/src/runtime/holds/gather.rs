@@ -5,7 +5,7 @@ use kube::ResourceExt;
 
 use crate::{
     domain::{
-        holds::{self, Holds, Pause, Veto},
+        holds::{self, DryRun, Holds, Mode, Pause, Veto},
         managed_vm::{ManagedVm, Recorded},
         names::ObjectKey,
         upstream::PausableKind,
@@ -17,7 +17,7 @@ use crate::{
 #[must_use]
 pub fn of(view: &dyn View, subject: &Subject) -> Holds {
     match subject {
-        Subject::Server(_) | Subject::Object(_) => Holds::default(),
+        Subject::Server(_) | Subject::Object(_) => of_operator(view),
         Subject::Pool(key) => of_pool(view, key),
         Subject::Vm { key, pool } => match (view.child(key), pool) {
             (Some(child), _) => of_vm(view, &ManagedVm::read(child)),
@@ -27,10 +27,23 @@ pub fn of(view: &dyn View, subject: &Subject) -> Holds {
     }
 }
 
+/// What holds everything that the operator does.
+fn of_operator(view: &dyn View) -> Holds {
+    let mode = view.mode();
+    let dry_run = (mode != Mode::Earnest).then(|| DryRun {
+        source: "--dry-run".to_owned(),
+        silent: mode == Mode::Silent,
+    });
+    Holds {
+        dry_run,
+        ..Holds::default()
+    }
+}
+
 /// What holds a pool: its own annotations, and what pauses the cluster that it works for.
 #[must_use]
 pub fn of_pool(view: &dyn View, key: &ObjectKey) -> Holds {
-    let mut holds = Holds::default();
+    let mut holds = of_operator(view);
     if let Some(pool) = view.pool(key) {
         add_pool(&mut holds, view, &pool);
     }
@@ -42,7 +55,7 @@ pub fn of_pool(view: &dyn View, key: &ObjectKey) -> Holds {
 pub fn of_vm(view: &dyn View, child: &ManagedVm) -> Holds {
     let mut holds = Holds {
         forced: child.forced && child.deleting,
-        ..Holds::default()
+        ..of_operator(view)
     };
     let object = format!("VsphereAgent {}", child.key);
     add_own(&mut holds, child.object.annotations(), &object);
@@ -79,7 +92,7 @@ pub fn of_vm(view: &dyn View, child: &ManagedVm) -> Holds {
 
 /// What holds a VM whose VsphereAgent is not there yet: that has the name of its AgentMachine.
 fn of_future_vm(view: &dyn View, key: &ObjectKey, pool: &ObjectKey) -> Holds {
-    let mut holds = Holds::default();
+    let mut holds = of_operator(view);
     let Some(pool) = view.pool(pool) else {
         return holds;
     };
@@ -100,7 +113,7 @@ fn of_future_vm(view: &dyn View, key: &ObjectKey, pool: &ObjectKey) -> Holds {
 
 /// What holds a VM without a VsphereAgent. Each pool of its namespace may have made it.
 fn of_orphan(view: &dyn View, namespace: &str) -> Holds {
-    let mut holds = Holds::default();
+    let mut holds = of_operator(view);
     let pools = view.pools().into_iter();
     for pool in pools.filter(|p| p.metadata.namespace.as_deref() == Some(namespace)) {
         add_pool(&mut holds, view, &pool);
@@ -151,9 +164,15 @@ fn add_cluster(holds: &mut Holds, view: &dyn View, namespace: &str) {
     }
 }
 
-/// The annotations of the pool, its Cluster, its NodePool and its HostedCluster.
+/// The annotations of the pool, its dry run, its Cluster, its NodePool and its HostedCluster.
 fn add_pool(holds: &mut Holds, view: &dyn View, pool: &VsphereAgentPool) {
     let object = format!("VsphereAgentPool {}", ObjectKey::of(pool));
+    if pool.spec.dry_run() {
+        holds.dry_run.get_or_insert_with(|| DryRun {
+            source: format!("spec.dryRun of {object}"),
+            silent: false,
+        });
+    }
     add_own(holds, pool.annotations(), &object);
     add_cluster(holds, view, &pool.spec.control_plane_namespace);
     let Some(home) = home_of_hosted_cluster(pool) else {

@@ -1,5 +1,5 @@
 use agent_forge_crds::{
-    conditions::{PAUSED, VETOED, find_condition},
+    conditions::{DRY_RUN, PAUSED, VETOED, find_condition},
     external::agent_machine::PAUSED_ANNOTATION as CAPI_PAUSED,
     names::{
         DELETE_CHECK_PREFIX, FORCE_DELETE_ANNOTATION, PAUSED_ANNOTATION, POWER_ON_CHECK_PREFIX,
@@ -10,6 +10,7 @@ use kube::ResourceExt as _;
 use super::*;
 use crate::{
     domain::{
+        holds::Mode,
         names::ObjectKey,
         upstream::{Pausable, PausableKind},
     },
@@ -321,6 +322,75 @@ fn vetoes_hold_what_they_name_and_all_must_go() {
 }
 
 #[test]
+fn a_dry_run_holds_all_that_writes_and_a_silent_one_the_status_too() {
+    let server = || Subject::Server("vc".to_owned());
+    let object = || Subject::Object(ObjectKey::new(NAMESPACE, "a"));
+    let of_pool = hub(|o| of_pool_mut(o).spec.dry_run = Some(true));
+    let flag = |mode| hub(|o| o.mode = mode);
+    let source = "spec.dryRun of VsphereAgentPool demo/workers";
+    for (hub, source, silent, everywhere) in [
+        (of_pool, source, false, false),
+        (flag(Mode::DryRun), "--dry-run", false, true),
+        (flag(Mode::Silent), "--dry-run", true, true),
+    ] {
+        for kind in EffectKind::ALL {
+            let held = |subject| ask(&hub, &Effect::new(*kind, subject), at(AGE));
+            let expected = match kind.nature() {
+                Nature::Cluster | Nature::Vcenter => true,
+                Nature::Status | Nature::Event => silent,
+                Nature::Lease | Nature::Session => false,
+            };
+            for subject in [vm("a"), vm("b"), Subject::Pool(pool_key())] {
+                let hold = held(subject);
+                assert_eq!(hold.is_some(), expected, "{kind:?} {source} {silent}");
+                let said = hold.map(|h| (h.reason, h.why));
+                let why = format!("dry run by {source}");
+                assert!(said.is_none_or(|said| said == (Reason::DryRun, why)));
+            }
+            for subject in [server(), object()] {
+                assert_eq!(held(subject).is_some(), expected && everywhere, "{kind:?}");
+            }
+        }
+    }
+}
+
+/// A forced deletion overrides pauses of people, and no dry run.
+#[test]
+fn a_forced_deletion_does_not_override_a_dry_run() {
+    let hub = hub(|o| {
+        of_pool_mut(o).spec.dry_run = Some(true);
+        annotate(child_mut(o), FORCE_DELETE_ANNOTATION, "true");
+        delete(child_mut(o));
+    });
+    assert_eq!(asked(&hub, at(AGE)), [(); 4].map(|()| Some(Reason::DryRun)));
+}
+
+#[test]
+fn a_silent_dry_run_logs_in_although_the_predecessor_leads() {
+    let barrier = crate::runtime::lease::Barrier::Held {
+        lease: "a/b".to_owned(),
+        holder: "predecessor".to_owned(),
+    };
+    let facts = |mode| Facts {
+        lease: Some(LeaseFacts {
+            leadership: Leadership::Barred(barrier.clone()),
+            now: Duration::ZERO,
+            bound: Duration::from_secs(30),
+        }),
+        holds: of(&hub(|o| o.mode = mode), &vm("a")),
+        now: at(AGE),
+    };
+    let reason = |mode, kind| {
+        let hold = held(&Effect::new(kind, vm("a")), &facts(mode));
+        hold.map(|h| h.reason)
+    };
+    let barred = Some(Reason::EffectHeld);
+    assert_eq!(reason(Mode::Silent, EffectKind::Login), None);
+    assert_eq!(reason(Mode::DryRun, EffectKind::Login), barred);
+    assert_eq!(reason(Mode::Silent, EffectKind::PoolStatus), barred);
+}
+
+#[test]
 fn the_lease_comes_first_and_only_where_there_is_one() {
     let leadership = Leadership::Standby;
     let lease = LeaseFacts {
@@ -367,6 +437,12 @@ fn the_conditions_come_and_go() {
     set_conditions(&mut list, &holds, None, at(AGE));
     assert_eq!(is(&list, PAUSED), word("True", Reason::Paused));
     assert_eq!(is(&list, VETOED), word("True", Reason::Vetoed));
+    let rehearsed = of_pool(
+        &hub(|o| of_pool_mut(o).spec.dry_run = Some(true)),
+        &pool_key(),
+    );
+    set_conditions(&mut list, &rehearsed, None, at(AGE));
+    assert_eq!(is(&list, DRY_RUN), word("True", Reason::DryRun));
     set_conditions(&mut list, &Holds::default(), None, at(AGE));
     assert!(list.is_empty(), "{list:?}");
 }

@@ -141,6 +141,12 @@ impl Election {
         record.holder.as_deref()
     }
 
+    /// Whether a Lease that blocks nothing now is looked at again.
+    #[must_use]
+    pub fn follows(&self) -> bool {
+        self.guard.as_ref().is_some_and(|guard| guard.follows)
+    }
+
     /// Whether its lease must be over before this process may take it from `holder`. Another of our replicas has already
     /// lost its own Lease to this process, so it does not act any more.
     fn is_stranger(&self, holder: &str) -> bool {

@@ -99,7 +99,10 @@ impl Executor<'_> {
     /// process started it. A new process counts the creates that an earlier one left running.
     pub(super) async fn finish_task(&self, memory: &mut Memory, task: &TaskRef) -> Done {
         let session = self.session().await?;
-        let count = || Arc::new(session.slots().count());
+        let count = || {
+            let datastore = self.datastore().unwrap_or_default();
+            Arc::new(session.slots().count(&datastore))
+        };
         let slot = memory.running.take().or(memory.slot.take());
         let slot = slot.unwrap_or_else(count);
         let ended = match tokio::time::timeout(TASK_PATIENCE, session.wait(task)).await {
@@ -278,9 +281,10 @@ fn refuses_the_place(trouble: &ReconcileError) -> bool {
 }
 
 /// Refusals that are not about the place.
-const PASSING: [Reason; 8] = [
+const PASSING: [Reason; 9] = [
     Reason::VcenterUnreachable,
     Reason::EffectHeld,
+    Reason::DryRun,
     Reason::Paused,
     Reason::Vetoed,
     Reason::NotAuthenticated,

@@ -51,7 +51,7 @@ impl Executor<'_> {
                 ownership::judge(vec![shown], &self.expected(), &Ownership::NotAsked, now);
         }
         if matches!(at_reference, Ownership::Ours(_) | Ownership::Bare { .. }) {
-            memory.look(at_reference);
+            memory.look(at_reference, now);
             return Ok(StepOutcome::Same);
         }
         let place = self.place()?;
@@ -73,7 +73,7 @@ impl Executor<'_> {
         {
             told = at_reference;
         }
-        memory.look(told);
+        memory.look(told, now);
         memory.proof_at = Some(now);
         Ok(StepOutcome::Same)
     }

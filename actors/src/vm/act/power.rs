@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::{agent::VmStatus, conditions::Reason};
+use agent_forge_crds::{
+    agent::VmStatus,
+    conditions::{Reason, event},
+};
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -13,12 +16,14 @@ use crate::{
         names::MoRef,
     },
     ports::{
+        cluster::Notice,
         effect::EffectKind,
         vcenter::{BootDevice, Fault, PowerState, TaskEnd, VCenter, VmObservation},
     },
     vm::{
         memory::{Memory, Tagged},
         ownership::{self, Ownership},
+        power_policy,
     },
 };
 
@@ -125,6 +130,7 @@ impl Executor<'_> {
             EffectKind::Destroy => Ownership::Absent { proofs: 1 },
             EffectKind::PowerOn => {
                 memory.powered_on = true;
+                memory.off_seen = None;
                 shown.power = PowerState::On;
                 Ownership::Ours(Box::new(shown))
             }
@@ -135,6 +141,37 @@ impl Executor<'_> {
             }
         };
         Ok(StepOutcome::Same)
+    }
+
+    /// Switches a VM on that has served. That is recorded before, so that the limit also holds after a crash.
+    pub(super) async fn power_on_again(&self, memory: &mut Memory) -> Done {
+        let seen = self.as_seen(memory).await?;
+        let (mut vm, now) = (self.vm(), self.context.clock.wall());
+        let second = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
+        vm.switched_on_again = power_policy::recent(&vm.switched_on_again, now);
+        vm.switched_on_again.push(Time(second));
+        let recorded = self.save(EffectKind::RecordObservation, vm, memory).await?;
+        // Its guest is none that this actor started for the first time.
+        let before = memory.powered_on;
+        let done = self.power(memory, EffectKind::PowerOn, seen).await;
+        memory.powered_on = before;
+        let runs = matches!(&memory.seen, Ownership::Ours(vm) if vm.power == PowerState::On);
+        if done.is_ok() && runs {
+            self.context.cluster.notify(Notice {
+                regarding: self.observed.regarding(),
+                warning: true,
+                reason: event::VM_SWITCHED_ON,
+                action: "PowerOnVM",
+                note: format!(
+                    "somebody had switched the VM off, and spec.power of the pool is EnsureOn (trace {})",
+                    self.observed.child.trace()
+                ),
+            });
+        }
+        Ok(match done? {
+            StepOutcome::Same => StepOutcome::Object(recorded),
+            other => other,
+        })
     }
 
     pub(super) fn with_observation(

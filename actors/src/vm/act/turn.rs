@@ -24,6 +24,11 @@ pub(super) enum Turn {
 }
 
 impl Executor<'_> {
+    /// Id of the datastore on record.
+    pub(super) fn datastore(&self) -> Result<String, ReconcileError> {
+        self.place().map(|place| place.datastore.1.id)
+    }
+
     /// Takes a slot, unless this pass already has one that fits.
     pub(super) async fn turn(
         &self,
@@ -39,7 +44,11 @@ impl Executor<'_> {
                 let child = &self.observed.child;
                 let pool = &child.object.spec.pool_ref.name;
                 let pool = ObjectKey::new(&child.key.namespace, pool);
-                Arc::new(self.session().await?.slots().ask(errand, &pool))
+                let slots = self.session().await?.slots();
+                Arc::new(match errand {
+                    Errand::Create => slots.ask_create(&pool, &self.datastore()?),
+                    _ => slots.ask(errand, &pool),
+                })
             }
         };
         if let Some(slot) = ticket.fetch() {

@@ -25,9 +25,10 @@ use crate::{
         memory::Memory,
         ownership::Ownership,
         place,
+        power_policy::{self, Again},
         step::{
             AgentState, CreateState, Facts, Loss, ObjectState, OwnerState, PlacementCheck,
-            PoolState, Record, SUSPENDED_TRIES, VmState,
+            PoolState, Record, SUSPENDED_TRIES, Step, VmState,
         },
     },
 };
@@ -112,6 +113,12 @@ impl Observed {
             iso_ready: pool.is_some_and(|p| of_pool::iso_path(p).is_some()),
             credentials_held: pool.is_some_and(is_held),
             refused: self.refused.as_deref(),
+            power_on_after: pool.and_then(|p| {
+                let at = p.spec.power_on_after.as_ref()?.0;
+                let left = at.duration_since(context.clock.wall());
+                let left = Duration::try_from(left).ok()?;
+                (!left.is_zero()).then_some((at, left))
+            }),
         }
     }
 
@@ -125,15 +132,26 @@ impl Observed {
             folder_deleted: memory.folder_deleted,
             stays_suspended: memory.suspended >= SUSPENDED_TRIES,
             powered_on_by_us: memory.powered_on && agent_is_awaited,
-            tagged: self.is_tagged(memory),
-            eject: drive::is_to_be_emptied(
-                self.pool.as_deref(),
-                self.child.adopted,
-                self.vm(),
-                self.agent.as_deref(),
-            ),
+            // What has failed in this pass is tried again in the next one.
+            tagged: self.is_tagged(memory) || memory.tried.contains(Step::AttachTags.name()),
+            eject: !memory.tried.contains(Step::EjectIso.name())
+                && drive::is_to_be_emptied(
+                    self.pool.as_deref(),
+                    self.child.adopted,
+                    self.vm(),
+                    self.agent.as_deref(),
+                ),
+            again: self.again(context, memory),
             resting: memory.busy.as_ref().and_then(|busy| busy.rests(now)),
         }
+    }
+
+    /// What becomes of the VM if somebody has switched it off.
+    fn again(&self, context: &Context, memory: &Memory) -> Again {
+        let policy = self.pool.as_ref().map(|p| p.spec.power());
+        let before = self.vm().map_or(&[][..], |vm| &vm.switched_on_again);
+        let now = context.clock.wall();
+        power_policy::again(policy.unwrap_or_default(), memory.off_seen, before, now)
     }
 
     fn agent_state(&self, context: &Context, memory: &Memory) -> AgentState<'_> {

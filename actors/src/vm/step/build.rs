@@ -8,8 +8,13 @@ use super::{
     remove, replace,
 };
 use crate::{
+    domain::machine_state::MachineState,
     ports::vcenter::{BootDevice, PowerState, VmObservation},
-    vm::{arrival::Arrival, ownership::Ownership},
+    vm::{
+        arrival::Arrival,
+        ownership::Ownership,
+        power_policy::{self, Again},
+    },
 };
 
 /// The record has an identity.
@@ -143,14 +148,10 @@ fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
         // That resumes it. Its devices cannot be changed before.
         PowerState::Suspended => {
             tags_are_attached(f)?;
+            is_time_to_run(f)?;
             Err(Step::PowerOn)
         }
-        // Only a VM that has never served is switched on. People decide about the power of a serving VM.
-        PowerState::Off if f.serves() || f.agent.guest_may_be_node => Err(hold(
-            Reason::VmPoweredOff,
-            "the VM is not powered on although its Agent is bound, or was, or its guest may be a node; it is left as it is",
-            Some(MISSING_PROBE),
-        )),
+        PowerState::Off if f.serves() || f.agent.guest_may_be_node => switched_off(f),
         PowerState::Off => power_on(f, shown),
     }
 }
@@ -172,7 +173,51 @@ fn power_on(f: &Facts<'_>, shown: &VmObservation) -> Met {
         ));
     }
     tags_are_attached(f)?;
+    is_time_to_run(f)?;
     Err(Step::PowerOn)
+}
+
+/// Somebody has switched off a VM that serves, or did. The pool says who decides about its power.
+fn switched_off(f: &Facts<'_>) -> Met {
+    let what =
+        "the VM is not powered on although its Agent is bound, or was, or its guest may be a node";
+    let wanted = *f.owner.state == MachineState::Alive;
+    let off = |words: &str, again| {
+        let message = format!("{what}; {words}");
+        Err(hold(Reason::VmPoweredOff, message, Some(again)))
+    };
+    match f.vm.again {
+        Again::Now if wanted => {
+            is_time_to_run(f)?;
+            Err(Step::PowerOnAgain)
+        }
+        Again::SecondLook(left) if wanted => off(
+            "it is switched on when a second look shows the same (spec.power: EnsureOn)",
+            left.min(MISSING_PROBE),
+        ),
+        Again::Limited(left) if wanted => {
+            let message = format!(
+                "{what}; it was switched on {} times within an hour (spec.power: EnsureOn): find out who switches it off, it is                  left off until then",
+                power_policy::MOST
+            );
+            Err(hold(
+                Reason::PowerOnLimited,
+                message,
+                Some(left.min(MISSING_PROBE)),
+            ))
+        }
+        _ => off("it is left as it is", MISSING_PROBE),
+    }
+}
+
+/// The pool does not want its VMs to run before a time.
+fn is_time_to_run(f: &Facts<'_>) -> Met {
+    let Some((at, left)) = f.pool.power_on_after else {
+        return Ok(());
+    };
+    let message =
+        format!("spec.powerOnAfter of the pool is {at}: the VM is made, and stays off until then");
+    Err(hold(Reason::PowerOnScheduled, message, Some(left)))
 }
 
 /// Tags come first: as soon as the VM runs, its Agent may serve, and a VM that serves is left alone.

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use agent_forge_crds::{agent::VmStatus, conditions::Reason};
+use jiff::Timestamp;
 
 use crate::{
     domain::{machine_state::MachineState, vanished::Vanished},
     iso::infra_env_guards::Guard,
     lifecycle::Policy,
     ports::effect::EffectKind,
-    vm::{arrival::Arrival, ownership::Ownership},
+    vm::{arrival::Arrival, ownership::Ownership, power_policy::Again},
 };
 
 /// All facts of one decision.
@@ -80,6 +81,8 @@ pub struct PoolState<'a> {
     pub credentials_held: bool,
     /// A namespace that the pool needs does not admit it: the sentence for people.
     pub refused: Option<&'a str>,
+    /// When its VMs may be switched on, and how long until then. `None`: now.
+    pub power_on_after: Option<(Timestamp, Duration)>,
 }
 
 /// The VM, as far as this actor has looked.
@@ -99,6 +102,8 @@ pub struct VmState<'a> {
     pub tagged: bool,
     /// The ISO is to be taken out of its drive: the pool wants that, and its Agent is installed.
     pub eject: bool,
+    /// What becomes of it if somebody has switched it off.
+    pub again: Again,
     /// A call that is not tried now, since the VM was busy.
     pub resting: Option<Resting<'a>>,
 }

@@ -40,6 +40,8 @@ pub enum Step {
     SetBootOrder(Vec<i32>),
     /// Power it on.
     PowerOn,
+    /// Power it on although it has served: the pool wants that.
+    PowerOnAgain,
     /// Record what vCenter shows.
     RecordVm,
     /// Record how an administrator of vCenter has marked it.
@@ -91,6 +93,7 @@ impl Step {
             Self::GiveUp => "vm.give_up",
             Self::SetBootOrder(_) => "vm.set_boot_order",
             Self::PowerOn => "vm.submit_power_on",
+            Self::PowerOnAgain => "vm.power_on_again",
             Self::RecordVm => "vm.record",
             Self::RecordMarks => "vm.record_marks",
             Self::RecordLeftBound => "vm.record_left_bound",
@@ -114,8 +117,11 @@ impl Step {
     #[must_use]
     pub const fn errand(&self) -> Option<Errand> {
         match self {
-            Self::Create | Self::TakeOver | Self::EjectIso => Some(Errand::Begin),
-            Self::SetBootOrder(_) | Self::PowerOn | Self::FinishEjection => Some(Errand::GoOn),
+            Self::Create => Some(Errand::Create),
+            Self::TakeOver | Self::EjectIso => Some(Errand::Begin),
+            Self::SetBootOrder(_) | Self::PowerOn | Self::PowerOnAgain | Self::FinishEjection => {
+                Some(Errand::GoOn)
+            }
             Self::PowerOff | Self::Destroy | Self::Disown => Some(Errand::Remove),
             _ => None,
         }
@@ -127,7 +133,7 @@ impl Step {
         matches!(self, Self::FinishTask(_) | Self::AttachTags)
     }
 
-    /// What the step changes or begins to change. `None`: it only reads, or writes the status.
+    /// What the step changes or begins to change. `None`: it only reads.
     pub(in crate::vm) const fn effect(&self) -> Option<EffectKind> {
         match self {
             Self::AddFinalizer => Some(EffectKind::AddFinalizer),
@@ -138,6 +144,13 @@ impl Step {
             Self::GiveUp => Some(EffectKind::Destroy),
             Self::DeleteAgent | Self::ReleaseHook => Some(EffectKind::DeleteAgent),
             Self::RemoveFinalizer => Some(EffectKind::RemoveChildFinalizer),
+            Self::RecordIdentity | Self::NextAttempt => Some(EffectKind::RecordIdentity),
+            Self::FinishTask(_) => Some(EffectKind::RecordTask),
+            Self::RecordVm
+            | Self::RecordMarks
+            | Self::RecordLeftBound
+            | Self::RecordUnbound
+            | Self::NameVcenter => Some(EffectKind::RecordObservation),
             _ => self.call(),
         }
     }
@@ -146,7 +159,7 @@ impl Step {
     pub(in crate::vm) const fn call(&self) -> Option<EffectKind> {
         match self {
             Self::TakeOver | Self::SetBootOrder(_) | Self::Disown => Some(EffectKind::Reconfigure),
-            Self::PowerOn => Some(EffectKind::PowerOn),
+            Self::PowerOn | Self::PowerOnAgain => Some(EffectKind::PowerOn),
             Self::PowerOff => Some(EffectKind::PowerOff),
             Self::Destroy => Some(EffectKind::Destroy),
             Self::EjectIso | Self::FinishEjection => Some(EffectKind::EjectIso),

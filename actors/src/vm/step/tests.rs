@@ -23,6 +23,7 @@ use crate::{
         arrival::{Arrival, Cause},
         lost::Lost,
         ownership::{FoundBy, Ownership},
+        power_policy::Again,
     },
 };
 
@@ -50,6 +51,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
             iso_ready: true,
             credentials_held: true,
             refused: None,
+            power_on_after: None,
         },
         vm: VmState {
             seen,
@@ -59,6 +61,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
             missing_in_scan: false,
             tagged: true,
             eject: false,
+            again: Again::Report,
             resting: None,
         },
         create: CreateState {
@@ -134,6 +137,75 @@ fn without_a_grant_no_host_comes_nearer_and_every_one_may_go() {
     assert_eq!(refused(leaving(&on)), Step::PowerOff);
     assert_eq!(refused(leaving(&off)), Step::Destroy);
     assert_eq!(refused(wanted(Some(&runs), &on)), Step::Settled);
+}
+
+/// A VM that serves is switched on only if its pool wants that, its Machine is alive, and it is time.
+#[test]
+fn who_decides_about_the_power_of_a_vm_that_served() {
+    let (c, off) = (child("a"), ours(PowerState::Off));
+    let runs = running(&c);
+    let s = Duration::from_secs;
+    let decided = |again, state, after| {
+        next(&with(wanted(Some(&runs), &off), |f| {
+            f.agent.has_served = true;
+            f.vm.again = again;
+            f.owner.state = state;
+            f.pool.power_on_after = after;
+        }))
+    };
+    let reason = |step| match step {
+        Step::Hold { reason, again, .. } => Ok((reason, again)),
+        other => Err(other),
+    };
+    let alive = &MachineState::Alive;
+    let now = |state, after| reason(decided(Again::Now, state, after));
+    let off = |again| Ok((Reason::VmPoweredOff, Some(s(again))));
+    assert_eq!(now(alive, None), Err(Step::PowerOnAgain));
+    for (again, expected) in [
+        (Again::Report, off(60)),
+        (Again::SecondLook(s(7)), off(7)),
+        (
+            Again::Limited(s(9)),
+            Ok((Reason::PowerOnLimited, Some(s(9)))),
+        ),
+    ] {
+        assert_eq!(reason(decided(again, alive, None)), expected, "{again:?}");
+    }
+    let unknown = MachineState::Unknown("no list".to_owned());
+    for state in [&MachineState::Leaving, &MachineState::Gone, &unknown] {
+        assert_ne!(now(state, None), Err(Step::PowerOnAgain), "{state:?}");
+    }
+    let later = Some((crate::testing::at(0), s(90)));
+    let scheduled = Ok((Reason::PowerOnScheduled, Some(s(90))));
+    assert_eq!(now(alive, later), scheduled);
+}
+
+/// Everything else is done before.
+#[test]
+fn a_new_vm_is_switched_on_when_it_is_time() {
+    let c = child("a");
+    let made = VmStatus {
+        power_state: None,
+        ..running(&c)
+    };
+    for power in [PowerState::Off, PowerState::Suspended] {
+        let seen = ours(power);
+        let facts = |tagged, left: u64| {
+            with(wanted(Some(&made), &seen), |f| {
+                f.vm.tagged = tagged;
+                f.pool.power_on_after =
+                    (left > 0).then(|| (crate::testing::at(0), Duration::from_secs(left)));
+            })
+        };
+        assert_eq!(next(&facts(false, 5)), Step::AttachTags);
+        assert_eq!(next(&facts(true, 0)), Step::PowerOn);
+        let held = next(&facts(true, 5));
+        let again = Some(Duration::from_secs(5));
+        assert!(
+            matches!(&held, Step::Hold { reason: Reason::PowerOnScheduled, again: a, .. } if *a == again),
+            "{held:?}"
+        );
+    }
 }
 
 #[test]

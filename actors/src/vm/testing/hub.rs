@@ -16,6 +16,7 @@ use kube::ResourceExt;
 
 use crate::{
     domain::{
+        holds::Mode,
         names::ObjectKey,
         upstream::{MachineFacts, Pausable, PausableKind},
     },
@@ -32,6 +33,8 @@ use crate::{
 /// What the cluster holds.
 #[derive(Default)]
 pub struct Objects {
+    /// How the operator runs.
+    pub mode: Mode,
     pub pool: Option<VsphereAgentPool>,
     pub child: Option<VsphereAgent>,
     /// Further VsphereAgents in the view.
@@ -132,6 +135,9 @@ fn child<'a>(o: &'a mut Objects, at: &Precondition) -> ClusterResult<&'a mut Vsp
 impl View for Hub {
     fn ready(&self) -> bool {
         true
+    }
+    fn mode(&self) -> Mode {
+        self.with(|o| o.mode)
     }
     fn cluster_id(&self) -> String {
         CLUSTER_ID.to_owned()

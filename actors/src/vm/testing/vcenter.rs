@@ -25,7 +25,7 @@ use crate::{
     ports::{
         effect::{Effect, EffectKind},
         sessions::Sessions,
-        slots::Slots,
+        slots::{Slots, turns::Limits},
         vcenter::{
             self, BareVm, BootDevice, ByteStream, ComputeTopology, CreateVm, Datastore, Datastores,
             Drives, Fault, FileInfo, FolderSight, Host, Machines, MarkedVm, Place, PlaceCandidates,
@@ -641,7 +641,9 @@ impl Datastores for Site {
 impl Tasks for Site {
     fn slots(&self) -> Slots {
         self.with(|i| {
-            let slots = i.slots.get_or_insert_with(|| Slots::new(SLOTS));
+            let slots = i
+                .slots
+                .get_or_insert_with(|| Slots::new(Limits::tasks(SLOTS)));
             slots.clone()
         })
     }

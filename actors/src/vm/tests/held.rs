@@ -1,4 +1,4 @@
-//! Passes of a VM that people hold: pauses, vetoes, `skip-delete`.
+//! Passes of a VM that people hold: dry runs, pauses, vetoes, `skip-delete`.
 
 use agent_forge_crds::{
     conditions::{PAUSED, VETOED, find_condition},
@@ -10,7 +10,7 @@ use agent_forge_crds::{
 
 use super::*;
 use crate::domain::{
-    holds::VmMarks,
+    holds::{Mode, VmMarks},
     upstream::{Pausable, PausableKind},
 };
 
@@ -212,4 +212,42 @@ async fn a_veto_holds_the_power_and_another_one_the_deletion() {
     stays(&mut bench, Reason::Vetoed).await;
     free(&bench, &delete);
     bench.until(is_gone).await;
+}
+
+fn rehearse(bench: &Bench, dry_run: bool) {
+    bench.hub.with(|o| {
+        o.pool.as_mut().expect("a pool").spec.dry_run = Some(dry_run);
+    });
+}
+
+#[tokio::test]
+async fn a_dry_run_makes_nothing_and_removes_nothing() {
+    let mut bench = Bench::new();
+    rehearse(&bench, true);
+    stays(&mut bench, Reason::DryRun).await;
+    let waits = bench.status().waiting_on;
+    let why = "create waits: dry run by spec.dryRun of VsphereAgentPool demo/workers";
+    assert_eq!(waits[0].message, why);
+    rehearse(&bench, false);
+    bench.until(Bench::is_on).await;
+    rehearse(&bench, true);
+    release(&bench);
+    stays(&mut bench, Reason::DryRun).await;
+    rehearse(&bench, false);
+    bench.until(is_gone).await;
+}
+
+/// Even the identity is not recorded. It is when the predecessor has ended.
+#[tokio::test]
+async fn a_silent_dry_run_does_not_write_the_status_either() {
+    let mut bench = Bench::new();
+    bench.hub.with(|o| o.mode = Mode::Silent);
+    for _ in 0..3 {
+        assert_eq!(bench.pass().await.failure, None);
+        bench.turn(MINUTE);
+    }
+    assert_eq!(bench.hub.with(|o| o.effects.clone()), []);
+    bench.hub.with(|o| o.mode = Mode::DryRun);
+    stays(&mut bench, Reason::DryRun).await;
+    assert!(bench.vm().bios_uuid.is_some());
 }

@@ -54,6 +54,7 @@ fn a_vm_outlives_the_machine_it_served() {
             iso_ready: true,
             credentials_held: true,
             refused: None,
+            power_on_after: None,
         },
         vm: VmState {
             seen: &on,
@@ -63,6 +64,7 @@ fn a_vm_outlives_the_machine_it_served() {
             missing_in_scan: false,
             tagged: true,
             eject: true,
+            again: crate::vm::power_policy::Again::Report,
             resting: None,
         },
         create: CreateState {

@@ -4,7 +4,7 @@ use agent_forge_crds::conditions::Reason;
 
 use super::*;
 use crate::{
-    ports::slots::Slots,
+    ports::slots::{Slots, turns::Limits},
     vm::{
         step::boots_disk_first,
         testing::vcenter::{SLOTS, Site},
@@ -151,7 +151,7 @@ const MACHINES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 /// Brings all of them up, as one process of the operator with two slots does.
 async fn up(machines: &mut [Bench], site: &Site) {
-    site.with(|i| i.slots = Some(Slots::new(2)));
+    site.with(|i| i.slots = Some(Slots::new(Limits::tasks(2))));
     let ups = machines.iter_mut().map(|bench| bench.until(Bench::is_on));
     futures::future::join_all(ups).await;
 }
@@ -213,8 +213,8 @@ async fn a_create_that_is_put_off_by_something_else_keeps_no_slot() {
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_went_during_the_wait_for_a_slot_gets_no_vm() {
     let mut bench = Bench::new();
-    let slots = Slots::new(1);
-    let held = slots.count();
+    let slots = Slots::new(Limits::tasks(1));
+    let held = slots.count("d");
     bench.site.with(|i| i.slots = Some(slots.clone()));
     let hub = bench.hub.clone();
     let world = async move {
@@ -231,8 +231,8 @@ async fn a_machine_that_went_during_the_wait_for_a_slot_gets_no_vm() {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_is_heard_while_others_are_ahead() {
     let mut bench = Bench::new();
-    let slots = Slots::new(1);
-    let _held = slots.count();
+    let slots = Slots::new(Limits::tasks(1));
+    let _held = slots.count("d");
     bench.site.with(|i| i.slots = Some(slots));
     bench.pass().await;
     assert_eq!(bench.times(E::CreateVm), 0, "it waits");
@@ -247,7 +247,7 @@ async fn a_vm_keeps_its_slot_until_it_is_on() {
     let site = Site::default();
     let mut machines = ["a", "b", "c"].map(|name| Bench::at(name, site.clone()));
     site.with(|i| {
-        i.slots = Some(Slots::new(1));
+        i.slots = Some(Slots::new(Limits::tasks(1)));
         i.create_takes = MINUTE;
     });
     let ups = machines.iter_mut().map(|bench| bench.until(Bench::is_on));

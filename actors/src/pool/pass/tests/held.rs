@@ -1,13 +1,20 @@
-//! A pool that people pause: its ISO, its conditions, and when it goes on.
+//! A pool that people pause, or a dry run: its ISO, its conditions, and when it goes on.
 
 use agent_forge_crds::{
-    conditions::{ISO_READY, PAUSED, Reason},
+    conditions::{DRY_RUN, ISO_READY, PAUSED, Reason},
     names::PAUSED_ANNOTATION,
 };
 use kube::ResourceExt as _;
 
 use super::*;
-use crate::domain::upstream::{Pausable, PausableKind};
+use crate::{
+    domain::{
+        holds::Mode,
+        upstream::{Pausable, PausableKind},
+    },
+    ports::effect::Nature,
+    testing::{agent_machine, machine, told::Told as Log},
+};
 
 struct Passes {
     bench: Bench,
@@ -117,4 +124,107 @@ async fn a_pause_until_a_time_wakes_its_pool() {
     pool.next().await;
     assert_eq!(pool.says(PAUSED), None);
     assert_eq!(pool.asked(), (2, 1));
+}
+
+/// Type and name of each planned action.
+fn planned(pool: &Passes) -> Vec<(String, Option<String>)> {
+    let pool = pool.bench.hub.with(|o| o.pool.clone()).expect("a pool");
+    let rows = pool.status.expect("a status").planned_actions.into_iter();
+    rows.map(|row| (row.type_, row.name)).collect()
+}
+
+/// A pool without finalizer, Secret and ISO, for which one AgentMachine waits.
+async fn new_pool(mode: Mode, dry_run: bool) -> Passes {
+    let mut pool = Passes::begun().await;
+    pool.bench.hub.with(|o| {
+        o.mode = mode;
+        o.agent_machines = vec![agent_machine("a")];
+        o.machines = vec![machine("a")];
+        let pool = o.pool.as_mut().expect("a pool");
+        pool.spec.dry_run = Some(dry_run);
+        pool.metadata.finalizers = None;
+        pool.status = None;
+        o.effects.clear();
+    });
+    pool.memory = Memory::default();
+    for _ in 0..3 {
+        pool.next().await;
+        pool.bench.turn(Duration::from_secs(30));
+    }
+    pool
+}
+
+#[tokio::test]
+async fn a_dry_run_lists_what_it_would_do_and_does_it_afterwards() {
+    for (mode, dry_run) in [(Mode::Earnest, true), (Mode::DryRun, false)] {
+        let mut pool = new_pool(mode, dry_run).await;
+        let row = |type_: &str, name: &str| {
+            let name = Some(name.to_owned()).filter(|n| !n.is_empty());
+            (type_.to_owned(), name)
+        };
+        let expected = [
+            row("DemandDeficit", "a"),
+            row("ChangeFinalizer", POOL),
+            row("PinAgentMachine", "a"),
+            row("UploadISO", ""),
+        ];
+        assert_eq!(planned(&pool), expected);
+        assert_eq!(pool.says(DRY_RUN), word("True", Reason::DryRun));
+        assert_eq!(pool.says(ISO_READY), word("False", Reason::DryRun));
+        let effects = pool.bench.hub.with(|o| o.effects.clone());
+        let status_only = effects.iter().all(|e| e.nature() == Nature::Status);
+        assert!(status_only, "{effects:?}");
+        let asked = pool.asked().0;
+        pool.bench.hub.with(|o| {
+            o.mode = Mode::Earnest;
+            o.pool.as_mut().expect("a pool").spec.dry_run = None;
+        });
+        pool.next().await;
+        let effects = pool.bench.hub.with(|o| o.effects.clone());
+        for kind in [
+            EffectKind::AddFinalizer,
+            EffectKind::PinSelector,
+            EffectKind::CreateChild,
+        ] {
+            assert!(effects.contains(&kind), "{kind:?} in {effects:?}");
+        }
+        assert_eq!(pool.asked().0, asked + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_silent_dry_run_writes_nothing_and_logs_its_plan_once() {
+    let log = Log::default();
+    let pool = {
+        let _here = log.here();
+        new_pool(Mode::Silent, false).await
+    };
+    assert_eq!(pool.bench.hub.with(|o| o.effects.clone()), []);
+    let lines = log.lines();
+    let words = lines.iter().filter_map(|line| line.get("message"));
+    let pins = words.filter(|w| w.starts_with("dry run: PinAgentMachine a: pin"));
+    assert_eq!(pins.count(), 1, "{lines:?}");
+}
+
+#[tokio::test]
+async fn a_deleted_pool_waits_for_the_end_of_its_dry_run() {
+    let mut pool = new_pool(Mode::Earnest, true).await;
+    pool.bench.hub.with(|o| {
+        o.agent_machines.clear();
+        let pool = o.pool.as_mut().expect("a pool");
+        pool.metadata.finalizers = Some(vec![agent_forge_crds::names::POOL_FINALIZER.to_owned()]);
+        crate::testing::delete(pool);
+    });
+    for _ in 0..3 {
+        pool.next().await;
+        pool.bench.turn(Duration::from_secs(30));
+    }
+    assert_eq!(pool.says(conditions::READY), word("False", Reason::DryRun));
+    let removed = EffectKind::RemovePoolFinalizer;
+    assert!(!pool.bench.hub.with(|o| o.effects.contains(&removed)));
+    let rows = planned(&pool);
+    assert!(
+        rows.contains(&("ChangeFinalizer".to_owned(), Some(POOL.to_owned()))),
+        "{rows:?}"
+    );
 }

@@ -8,6 +8,7 @@ fn request(errand: Errand, pool: &str) -> Request {
     Request {
         errand,
         pool: ObjectKey::new("demo", pool),
+        datastore: String::new(),
     }
 }
 
@@ -27,8 +28,9 @@ fn given(turns: &mut Turns, waiting: &mut Vec<Request>) -> Vec<String> {
     let mut all = Vec::new();
     while let Some((at, kind)) = turns.next(waiting.iter()) {
         let next = waiting.remove(at);
-        turns.give(&next, kind, !waiting.is_empty());
+        turns.give(&next, kind.clone(), !waiting.is_empty());
         let letter = match next.errand {
+            Errand::Create => "c",
             Errand::Begin => "b",
             Errand::GoOn => "g",
             Errand::Remove => "r",
@@ -41,8 +43,8 @@ fn given(turns: &mut Turns, waiting: &mut Vec<Request>) -> Vec<String> {
 
 /// The order in which `waiting` is served by one common slot that comes back each time. The extra slot does not come back.
 fn one_by_one(waiting: &str, most: usize) -> String {
-    let mut turns = Turns::new(most);
-    (0..most).for_each(|_| turns.count());
+    let mut turns = Turns::new(Limits::tasks(most));
+    (0..most).for_each(|_| turns.count("d"));
     let mut waiting: Vec<_> = waiting.split(' ').map(told).collect();
     let mut all = given(&mut turns, &mut waiting);
     while !waiting.is_empty() {
@@ -72,7 +74,7 @@ fn pools_take_turns_and_half_made_vms_go_on_first() {
 
 #[test]
 fn a_pool_that_comes_back_all_the_time_is_not_new_each_time() {
-    let mut turns = Turns::new(1);
+    let mut turns = Turns::new(Limits::tasks(1));
     let mut waiting: Vec<_> = ["bA", "bA", "bA", "bA", "bB"].map(told).to_vec();
     let mut order = given(&mut turns, &mut waiting);
     for _ in 0..5 {
@@ -85,7 +87,7 @@ fn a_pool_that_comes_back_all_the_time_is_not_new_each_time() {
 
 #[test]
 fn the_reserve_is_kept_and_comes_back() {
-    let mut turns = Turns::new(1);
+    let mut turns = Turns::new(Limits::tasks(1));
     let mut waiting = vec![told("bA"), told("bA")];
     assert_eq!(given(&mut turns, &mut waiting), ["bA"]);
     for _ in 0..3 {
@@ -93,6 +95,43 @@ fn the_reserve_is_kept_and_comes_back() {
         assert_eq!(given(&mut turns, &mut waiting), ["rA*"]);
         turns.take_back(Kind::Reserve, true);
     }
+}
+
+fn create(pool: &str, datastore: &str) -> Request {
+    Request {
+        datastore: datastore.to_owned(),
+        ..request(Errand::Create, pool)
+    }
+}
+
+const LIMITS: Limits = Limits {
+    tasks: 4,
+    creates: 3,
+    creates_per_datastore: 2,
+};
+
+#[test]
+fn creates_leave_slots_to_others_and_to_other_datastores() {
+    let mut turns = Turns::new(LIMITS);
+    let mut waiting = ["x", "x", "x", "y", "y"].map(|d| create("A", d)).to_vec();
+    assert_eq!(given(&mut turns, &mut waiting), ["cA", "cA", "cA"]);
+    let left: Vec<_> = waiting.iter().map(|r| r.datastore.as_str()).collect();
+    assert_eq!(left, ["x", "y"], "two on x, one on y");
+    assert_eq!(turns.free(), 1);
+    waiting.push(told("rA"));
+    waiting.push(told("rA"));
+    waiting.push(told("bB"));
+    assert_eq!(given(&mut turns, &mut waiting), ["rA*", "bB"]);
+    // The slot of a removal is not for a create.
+    turns.take_back(Kind::Common, true);
+    assert_eq!(given(&mut turns, &mut waiting), ["rA"]);
+    turns.take_back(Kind::Create("x".to_owned()), true);
+    assert_eq!(given(&mut turns, &mut waiting), ["cA"]);
+    assert_eq!(waiting, [create("A", "y")], "x had a free one again");
+}
+
+fn any_create() -> impl Strategy<Value = Request> {
+    (0..3_usize, 0..3_usize).prop_map(|(pool, d)| create(&format!("p{pool}"), &format!("d{d}")))
 }
 
 fn any_request() -> impl Strategy<Value = Request> {
@@ -122,7 +161,7 @@ fn deeds() -> impl Strategy<Value = Vec<Deed>> {
 proptest! {
     #[test]
     fn bounds_hold_and_no_slot_lies_idle(most in 1..5_usize, deeds in deeds()) {
-        let mut turns = Turns::new(most);
+        let mut turns = Turns::new(Limits::tasks(most));
         let mut waiting: Vec<Request> = Vec::new();
         let mut used: Vec<(Kind, Request)> = Vec::new();
         for deed in deeds {
@@ -133,7 +172,7 @@ proptest! {
             }
             while let Some((at, kind)) = turns.next(waiting.iter()) {
                 let next = waiting.remove(at);
-                turns.give(&next, kind, !waiting.is_empty());
+                turns.give(&next, kind.clone(), !waiting.is_empty());
                 used.push((kind, next));
             }
             let (common, reserve): (Vec<_>, Vec<_>) = used.iter().partition(|(k, _)| *k == Kind::Common);
@@ -146,6 +185,40 @@ proptest! {
         }
     }
 
+    #[test]
+    fn creates_keep_their_limits_and_stop_nothing_else(
+        deeds in vec(prop_oneof![
+            any_create().prop_map(Deed::Comes),
+            any_request().prop_map(Deed::Comes),
+            (0..8_usize).prop_map(Deed::Ends),
+        ], 0..120),
+    ) {
+        let mut turns = Turns::new(LIMITS);
+        let mut waiting: Vec<Request> = Vec::new();
+        let mut used: Vec<Kind> = Vec::new();
+        for deed in deeds {
+            match deed {
+                Deed::Comes(request) => waiting.push(request),
+                Deed::Ends(at) if at < used.len() => turns.take_back(used.remove(at), !waiting.is_empty()),
+                Deed::Ends(_) => {}
+            }
+            while let Some((at, kind)) = turns.next(waiting.iter()) {
+                let next = waiting.remove(at);
+                prop_assert_eq!(matches!(kind, Kind::Create(_)), next.errand == Errand::Create);
+                turns.give(&next, kind.clone(), !waiting.is_empty());
+                used.push(kind);
+            }
+            let on = |d: &str| used.iter().filter(|k| **k == Kind::Create(d.to_owned())).count();
+            let creates: usize = ["d0", "d1", "d2"].map(on).iter().sum();
+            prop_assert!(creates <= LIMITS.creates);
+            prop_assert!(["d0", "d1", "d2"].iter().all(|d| on(d) <= LIMITS.creates_per_datastore));
+            for request in waiting.iter().filter(|_| turns.free() > 0) {
+                let full = creates == LIMITS.creates || on(&request.datastore) == LIMITS.creates_per_datastore;
+                prop_assert!(request.errand == Errand::Create && full, "{request:?} waits beside a free slot");
+            }
+        }
+    }
+
     /// Each request is served within a limited number of turns. The limit depends on the requests ahead in its own line, not
     /// on later ones.
     #[test]
@@ -155,8 +228,8 @@ proptest! {
         whose in any_request(),
         later in vec(any_request(), 1..8),
     ) {
-        let mut turns = Turns::new(most);
-        (0..most).for_each(|_| turns.count());
+        let mut turns = Turns::new(Limits::tasks(most));
+        (0..most).for_each(|_| turns.count("d"));
         let mut waiting: Vec<(Request, bool)> = ahead.iter().map(|r| (r.clone(), false)).collect();
         let same = |r: &Request| match whose.errand {
             Errand::GoOn => r.errand == Errand::GoOn,

@@ -15,6 +15,7 @@ fn election(holds: bool, required: bool) -> Election {
         kin: Kin::of("ours"),
         holds,
         required,
+        follows: false,
     };
     Election::guarding("me", timing, guard)
 }

@@ -1,0 +1,94 @@
+//! Limits of a pool and of creates, on the real API server and the simulated vCenter.
+
+use std::time::Duration;
+
+use agent_forge_crds::conditions::CAPACITY_SATISFIED;
+use agent_forge_lab::parts::VCenterOptions;
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::world::{POOL, Setup, World};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_has_no_more_vms_than_it_may_and_the_oldest_come_first() -> Result<()> {
+    let world = World::start(Setup {
+        pool_patch: json!({"scaling": {"maxVMs": 1, "maxProvisioning": 1}}),
+        ..Setup::default()
+    })
+    .await?;
+    let nodes = world.node_pool().await?;
+    nodes.scale(1);
+    world.running(&nodes, 1).await?;
+    nodes.scale(2);
+    let said = world
+        .until_refused(POOL, CAPACITY_SATISFIED, "CreateCapReached")
+        .await?;
+    let words = "spec.scaling.maxVMs is 1, and the pool has 1 VMs";
+    ensure!(said.contains(words), "{said}");
+    ensure!(world.all_children().await?.len() == 1);
+    ensure!(world.all_vms().await?.len() == 1);
+    let waits = world.pools().get(POOL).await?.status.unwrap_or_default();
+    let mut waits = waits.waiting_on.into_iter();
+    let wait = waits.find(|w| w.reason.as_str() == "CreateCapReached");
+    ensure!(wait.is_some_and(|w| w.message.ends_with("ahead: 0")));
+
+    world
+        .patch_pool(POOL, &json!({"scaling": {"maxVMs": 2}}))
+        .await?;
+    world.running(&nodes, 2).await?;
+    world.each_serves_its_own().await
+}
+
+/// Creates take long. Never do two of them run at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn vms_are_created_one_at_a_time() -> Result<()> {
+    let world = World::start(Setup {
+        operator_args: vec!["--max-concurrent-creates=1".to_owned()],
+        vcenter: VCenterOptions {
+            create_delay: Duration::from_secs(1),
+            ..VCenterOptions::default()
+        },
+        ..Setup::default()
+    })
+    .await?;
+    let nodes = world.node_pool().await?;
+    nodes.scale(3);
+    let mut most = 0;
+    world
+        .until("three VMs", async || {
+            let all = world.all_children().await?;
+            let tasks = all.iter().filter(|child| {
+                let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());
+                vm.is_some_and(|vm| vm.task_id.is_some())
+            });
+            most = tasks.count().max(most);
+            Ok(world.all_vms().await?.len() == 3)
+        })
+        .await?;
+    ensure!(most == 1, "{most} creates at once");
+    world.running(&nodes, 3).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_vm_is_made_where_it_would_leave_too_little_space() -> Result<()> {
+    let world = World::start(Setup {
+        operator_args: vec!["--min-free-datastore-gib=1000000".to_owned()],
+        ..Setup::default()
+    })
+    .await?;
+    let nodes = world.node_pool().await?;
+    nodes.scale(1);
+    world
+        .until("a VM that has no room", async || {
+            let all = world.all_children().await?;
+            let waits = all.iter().filter_map(|child| child.status.as_ref());
+            let mut waits = waits.flat_map(|status| &status.waiting_on);
+            Ok(waits.any(|w| {
+                let words = "--min-free-datastore-gib keeps 1000000 GiB free";
+                w.reason.as_str() == "NoDiskSpace" && w.message.contains(words)
+            }))
+        })
+        .await?;
+    ensure!(world.all_vms().await?.is_empty());
+    Ok(())
+}

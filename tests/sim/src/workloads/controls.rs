@@ -1,0 +1,125 @@
+//! Workloads in which people hold the operator back, or limit it.
+
+use std::time::Duration;
+
+use agent_forge_actors::ports::effect::{EffectKind, Nature};
+use anyhow::{Context as _, Result, ensure};
+use futures::future::BoxFuture;
+use serde_json::json;
+
+use super::{ANY_OUTAGE, Run, children, guests::says, marked, site::merge_pool};
+use crate::{between, oracles, plan::Fault, vcenter::model::Ref, world::World};
+
+/// Longer than two looks at a VM take.
+const TWO_LOOKS: Duration = Duration::from_secs(300);
+
+fn rehearse(world: &World, dry_run: bool) -> Result<()> {
+    merge_pool(world, "w", &json!({"spec": {"dryRun": dry_run}}))
+}
+
+/// Whether the pool says that it is in a dry run.
+fn is_rehearsed(world: &World) -> bool {
+    let conditions = world.of_pool("w", "/status/conditions");
+    let mut conditions = conditions.as_array().into_iter().flatten();
+    conditions.any(|c| c["type"] == "DryRun")
+}
+
+/// How many effects so far changed more than status, Events, Leases and sessions.
+fn changes(world: &World) -> usize {
+    let effects = world.director.effects();
+    let natures = effects.iter().filter_map(|(_, point)| point.call.effect());
+    let natures = natures.map(EffectKind::nature);
+    natures
+        .filter(|n| matches!(n, Nature::Cluster | Nature::Vcenter))
+        .count()
+}
+
+/// Whether the pool's plan lists an action of that type.
+fn lists(world: &World, type_: &str) -> bool {
+    let rows = world.of_pool("w", "/status/plannedActions");
+    let rows = rows.as_array().cloned().unwrap_or_default();
+    rows.iter().any(|row| row["type"] == type_)
+}
+
+pub(super) fn dry_run_ends(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({"dryRun": true})).await?;
+        run.world.play("w")?.scale(1);
+        // That is no rest: the pool has no finalizer yet.
+        let (world, patience) = (&run.world, run.patience + ANY_OUTAGE);
+        let planned =
+            || lists(world, "DemandDeficit") && lists(world, "UploadISO") && says(world, "DryRun");
+        world.patiently("planned", patience, planned).await?;
+        run.quiet().await?;
+        let before = changes(&run.world);
+        ensure!(before == 0, "{before} changes in a dry run");
+        rehearse(&run.world, false)?;
+        run.rest_with("one up", &[("w", 1)]).await?;
+
+        rehearse(&run.world, true)?;
+        run.rest("it begins again", is_rehearsed).await?;
+        let before = changes(&run.world);
+        run.world.play("w")?.scale(0);
+        run.rest("its removal is planned", |world| {
+            let gone = world.play("w").is_ok_and(|p| p.machines().is_empty());
+            gone && lists(world, "PatchAgent") && marked(world) == 1 && children(world) == 1
+        })
+        .await?;
+        let after = changes(&run.world);
+        ensure!(after == before, "{after} changes, not {before}");
+        rehearse(&run.world, false)?;
+        run.rest_with("down", &[("w", 0)]).await
+    })
+}
+
+pub(super) fn limits_of_a_pool(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let limits = json!({"scaling": {"maxVMs": 2, "maxProvisioning": 1}});
+        run.world.pool("w", &limits).await?;
+        run.world.play("w")?.scale(3);
+        run.rest("two up, one waits", |world| {
+            let running = world.play("w").map_or(0, |p| p.running().len());
+            let vms = (marked(world), children(world));
+            running == 2 && vms == (2, 2) && says(world, "CreateCapReached")
+        })
+        .await?;
+        merge_pool(
+            &run.world,
+            "w",
+            &json!({"spec": {"scaling": {"maxVMs": 3}}}),
+        )?;
+        run.rest_with("three up", &[("w", 3)]).await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one left", &[("w", 1)]).await
+    })
+}
+
+/// Somebody switches off the only VM of ours.
+fn switch_off(world: &World) -> Result<()> {
+    let ours = world.vcenter.read(|i| {
+        let mut all = i.vms.iter();
+        all.find(|(_, vm)| oracles::marker(vm).is_some())
+            .map(|(id, _)| id.clone())
+    });
+    let id = ours.context("a VM of ours")?;
+    let vm = Ref::new("VirtualMachine", &id);
+    between::vm(&world.vcenter, Fault::VmSwitched, &vm);
+    Ok(())
+}
+
+pub(super) fn serving_vm_switched_off(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({"power": "EnsureOn"})).await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one up", &[("w", 1)]).await?;
+        switch_off(&run.world)?;
+        // The scan finds it, and a second look decides.
+        run.asks((1, TWO_LOOKS), |world| {
+            let on = world.vcenter.read(|i| i.vms.values().all(|vm| vm.on));
+            on && marked(world) == 1 && !says(world, "VMPoweredOff")
+        })
+        .await?;
+        run.world.play("w")?.scale(0);
+        run.rest_with("down", &[("w", 0)]).await
+    })
+}
