@@ -1,5 +1,6 @@
 //! What the scenarios of both lanes share.
 
+pub mod cli;
 pub mod collector;
 pub mod look;
 pub mod shared;
