@@ -5,7 +5,9 @@
 //! command gives the operator's own answers.
 
 pub mod cli;
+pub mod collect;
 pub mod decide;
+pub mod doctor;
 pub mod explain;
 pub mod iso;
 pub mod manifest_file;
@@ -18,6 +20,7 @@ pub mod report;
 pub mod sight;
 #[cfg(test)]
 mod testing;
+pub mod top;
 pub mod validate;
 pub mod vcenters;
 
@@ -41,6 +44,12 @@ pub enum Command {
     Privileges(privileges::PrivilegesArgs),
     /// Check a file offline: would the API server accept it, and could the operator use it?
     Validate(validate::ValidateArgs),
+    /// Check everything that the operator needs, and say what to do.
+    Doctor(doctor::DoctorArgs),
+    /// Show a live table of machines, with sums per pool.
+    Top(top::TopArgs),
+    /// Write a support archive: objects, statuses and Events, redacted. Never a Secret.
+    Collect(collect::CollectArgs),
     /// Print a shell completion script.
     Completion(cli::CompletionArgs),
     /// Write a man page for each command into a directory.
@@ -86,6 +95,9 @@ pub async fn run(args: &Args, command: &Command) -> anyhow::Result<Verdict> {
         Command::Orphans(asked) => orphans::run(args, asked).await,
         Command::Privileges(asked) => privileges::run(asked),
         Command::Validate(asked) => validate::run(asked),
+        Command::Doctor(asked) => doctor::run(args, asked).await,
+        Command::Top(asked) => top::run(args, asked).await,
+        Command::Collect(asked) => collect::run(args, asked).await,
         Command::Completion(asked) => cli::completion(asked),
         Command::Man(asked) => cli::man(asked),
     }

@@ -94,6 +94,19 @@ pub async fn run(args: &Args, asked: &PlanArgs) -> anyhow::Result<Verdict> {
     report::print(&planned, asked.asked.output)
 }
 
+/// What the operator would do for a pool of the cluster.
+///
+/// # Errors
+/// There is no such pool.
+pub fn of_pool(
+    caches: &Caches,
+    key: &ObjectKey,
+    secret_namespaces: &[String],
+    now: Timestamp,
+) -> anyhow::Result<Planned> {
+    plan(caches, key, None, secret_namespaces, now)
+}
+
 /// The pool in a file, valid.
 fn the_pool(documents: &[Document], asked: &PlanArgs) -> anyhow::Result<Document> {
     let mut pools = documents.iter().filter(|d| {

@@ -58,9 +58,17 @@ pub fn print(report: &impl Report, output: Output) -> anyhow::Result<Verdict> {
         Output::Json => serde_json::to_string_pretty(report).context("printing JSON")? + "\n",
         Output::Yaml => serde_yaml_ng::to_string(report).context("printing YAML")?,
     };
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).context("printing")?;
+    write(&text)?;
     Ok(report.verdict())
+}
+
+/// Prints a text to standard output.
+///
+/// # Errors
+/// Standard output is closed.
+pub fn write(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).context("printing")
 }
 
 /// Rows below a header. Each column is as wide as its widest cell.

@@ -3,10 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use agent_forge_actors::{
-    domain::{names::ObjectKey, server::ServerRule},
+    domain::{
+        names::{MoRef, ObjectKey},
+        server::ServerRule,
+    },
     ports::{
         effect::{Effect, EffectKind, Subject},
-        vcenter::{Connector as _, Credentials, VCenter},
+        vcenter::{Connector as _, Credentials, VCenter, VcResult},
     },
     sessions::{credentials, secret_ref},
 };
@@ -83,7 +86,28 @@ impl Vcenters {
         namespace: &str,
     ) -> anyhow::Result<Arc<dyn VCenter>> {
         let credentials = self.credentials(key, namespace).await?;
-        Ok(self.connector.connect(&credentials).await?)
+        Ok(self.connect(&credentials).await?)
+    }
+
+    /// A session with these credentials.
+    ///
+    /// # Errors
+    /// vCenter does not answer, is not trusted, or refuses the login.
+    pub async fn connect(&self, credentials: &Credentials) -> VcResult<Arc<dyn VCenter>> {
+        self.connector.connect(credentials).await
+    }
+
+    /// The privileges of `ids` that the user lacks on that object. `None`: vCenter does not say.
+    ///
+    /// # Errors
+    /// vCenter does not answer.
+    pub async fn lacking(
+        &self,
+        credentials: &Credentials,
+        on: &MoRef,
+        ids: &[&str],
+    ) -> VcResult<Option<Vec<String>>> {
+        self.connector.lacking(credentials, on, ids).await
     }
 
     /// Logs out.

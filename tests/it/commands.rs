@@ -289,3 +289,64 @@ async fn orphans_are_listed_as_the_operator_judges_them() -> Result<()> {
     );
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn top_prints_once_and_an_archive_has_everything_except_secrets() -> Result<()> {
+    let world = World::start(Setup::default()).await?;
+    let nodes = world.node_pool().await?;
+    nodes.scale(1);
+    world.running(&nodes, 1).await?;
+    let top = command(&world, &["top", "-o", "json"]).await?;
+    let shown = top.json()?;
+    ensure!(
+        top.code == 0 && shown["pools"].as_array().is_some_and(|p| p.len() == 1),
+        "{shown}"
+    );
+    ensure!(shown["machines"][0]["machine"].is_string(), "{shown}");
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("a.tar.gz");
+    let path = file.to_str().context("a path")?;
+    let made = command(&world, &["collect", "--archive", path]).await?;
+    ensure!(
+        made.code == 0 && made.text.contains("a.tar.gz"),
+        "{}{}",
+        made.text,
+        made.errors
+    );
+    let unzipped = flate2::read::GzDecoder::new(std::fs::File::open(&file)?);
+    let mut names = Vec::new();
+    let password = world.lab.vcenters()[0].options().password.clone();
+    let tokens = world.upstream.images.issued_tokens();
+    for entry in tar::Archive::new(unzipped).entries()? {
+        let mut entry = entry?;
+        let name = entry.path()?.display().to_string();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut entry, &mut text)?;
+        ensure!(!text.contains(&password), "the password is in {name}");
+        let told = tokens.iter().find(|token| text.contains(token.as_str()));
+        ensure!(told.is_none(), "a token is in {name}");
+        names.push(name);
+    }
+    let child = world
+        .all_children()
+        .await?
+        .pop()
+        .context("a VsphereAgent")?
+        .name_any();
+    for wanted in [
+        format!("agent-forge/objects/VsphereAgent/demo/{child}.yaml"),
+        format!("agent-forge/objects/VsphereAgentPool/demo/{POOL}.yaml"),
+        format!("agent-forge/answers/explain/demo/{child}.yaml"),
+        format!("agent-forge/answers/plan/demo/{POOL}.yaml"),
+        "agent-forge/objects/InfraEnv/demo/demo.yaml".to_owned(),
+        "agent-forge/events/demo.yaml".to_owned(),
+        "agent-forge/README.txt".to_owned(),
+    ] {
+        ensure!(names.contains(&wanted), "{wanted} is not in {names:?}");
+    }
+    ensure!(
+        !names.iter().any(|name| name.contains("/Secret/")),
+        "{names:?}"
+    );
+    Ok(())
+}

@@ -11,6 +11,7 @@ mod commands;
 mod crash;
 mod custody;
 mod demo;
+mod doctor;
 mod guards;
 mod hardware;
 mod holds;

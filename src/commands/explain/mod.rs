@@ -112,14 +112,35 @@ pub async fn run(args: &Args, asked: &ExplainArgs) -> anyhow::Result<Verdict> {
         look(args, &sight, &found).await
     };
     let bound = args.secret_bound();
-    let explained = explain(
-        &sight.caches,
-        &found,
-        &live,
-        (asked, bound),
-        Timestamp::now(),
-    );
+    let words = (asked.subject.to_string(), asked.trace_url.as_deref());
+    let caches = &sight.caches;
+    let explained = explain(caches, &found, &live, (words, bound), Timestamp::now());
     report::print(&explained, asked.asked.output)
+}
+
+/// Explains the machine of a VsphereAgent, without vCenter.
+///
+/// # Errors
+/// There is no such VsphereAgent.
+pub fn of_child(
+    caches: &Caches,
+    key: &ObjectKey,
+    secret_namespaces: &[String],
+    now: Timestamp,
+) -> anyhow::Result<Explanation> {
+    let subject = Subject {
+        kind: subject::Kind::VsphereAgent,
+        name: key.name.clone(),
+    };
+    let found = subject::find(caches, &subject, Some(&key.namespace))?;
+    let words = (subject.to_string(), None);
+    Ok(explain(
+        caches,
+        &found,
+        &Live::NotAsked,
+        (words, secret_namespaces),
+        now,
+    ))
 }
 
 /// What vCenter shows of the VM on record.
@@ -166,7 +187,7 @@ fn explain(
     caches: &Caches,
     found: &Found,
     live: &Live,
-    (asked, bound): (&ExplainArgs, &[String]),
+    ((subject, trace_url), bound): ((String, Option<&str>), &[String]),
     now: Timestamp,
 ) -> Explanation {
     let pool = found.pool.as_ref().map(|p| ObjectKey::of(p.as_ref()));
@@ -180,14 +201,14 @@ fn explain(
     };
     let plan = decided.as_ref().map(|(_, plan)| plan);
     Explanation {
-        subject: asked.subject.to_string(),
+        subject,
         pool: pool.map(|p| p.to_string()),
         chain: chain::members(found, live),
         proofs: chain::proofs(found, live),
         waits: waits::waits(found, plan, &held, now),
         notes: waits::notes(found, now),
         timeline: timeline(found),
-        trace: trace(found, asked.trace_url.as_deref()),
+        trace: trace(found, trace_url),
         seen: now,
     }
 }

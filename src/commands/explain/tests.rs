@@ -31,7 +31,10 @@ fn explained(world: &World, subject: &str, live: &Live) -> Explanation {
     let caches = world.caches();
     let asked = asked(subject);
     let found = subject::find(&caches, &asked.subject, None).expect(subject);
-    explain(&caches, &found, live, (&asked, &[]), now())
+    {
+        let words = (asked.subject.to_string(), asked.trace_url.as_deref());
+        explain(&caches, &found, live, (words, &[]), now())
+    }
 }
 
 fn shown(uid: &str) -> Live {
