@@ -10,10 +10,10 @@ mod scaling;
 use std::{path::PathBuf, time::Duration};
 
 use agent_forge_actors::domain::server::{HostPattern, ServerRule};
-use clap::{Args as ClapArgs, Parser, Subcommand, builder::BoolishValueParser};
+use clap::{Parser, builder::BoolishValueParser};
 
 pub use self::{chaos::ChaosArgs, lease::LeaseArgs, scaling::ScalingArgs};
-use crate::vsphere::UPLOAD_LIMIT;
+use crate::{commands::Command, vsphere::UPLOAD_LIMIT};
 
 /// agent-forge: workers on demand for OpenShift Hosted Control Planes on vSphere. Without a subcommand it runs the
 /// operator.
@@ -181,30 +181,6 @@ impl Args {
     }
 }
 
-/// Commands that show things to people. They change nothing.
-#[derive(Clone, Debug, Subcommand)]
-pub enum Command {
-    /// Show the discovery ISOs that pools keep: versions, digest, size, age, source, and which VMs mount them.
-    Iso(IsoArgs),
-}
-
-/// What `agent-forge iso` shows.
-#[derive(Clone, Debug, ClapArgs)]
-pub struct IsoArgs {
-    /// Show only pools of this namespace. Default: all pools.
-    #[arg(
-        long,
-        short,
-        env = "AGENT_FORGE_ISO_NAMESPACE",
-        value_name = "NAMESPACE"
-    )]
-    pub namespace: Option<String>,
-
-    /// Do not log in to vCenter. Which VMs mount an ISO is then not shown.
-    #[arg(long, env = "AGENT_FORGE_ISO_OFFLINE", value_parser = BoolishValueParser::new())]
-    pub offline: bool,
-}
-
 /// The heading of the predecessor's flags in `--help`.
 const LEGACY: &str = "Accepted for the predecessor's manifests";
 
@@ -346,7 +322,7 @@ fn iso_deadline(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::BTreeMap;
 
     use clap::{Arg, Command as Cli, CommandFactory};
 
@@ -363,16 +339,15 @@ mod tests {
     fn every_flag_has_an_environment_variable_of_its_own_and_stands_in_help() {
         let command = Args::command();
         let flags = flags(&command);
-        let mut variables = BTreeSet::new();
+        let mut variables = BTreeMap::new();
         for flag in &flags {
             let name = flag.get_long().expect("a flag");
             let variable = flag.get_env();
             let variable =
                 variable.unwrap_or_else(|| panic!("--{name} has no environment variable"));
-            assert!(
-                variables.insert(variable),
-                "{variable:?} is taken: --{name}"
-            );
+            // Commands share a flag of one name.
+            let owner = variables.entry(variable).or_insert(name);
+            assert_eq!(*owner, name, "{variable:?} is taken");
             let hidden = [
                 flag.is_hide_set(),
                 flag.is_hide_env_set(),

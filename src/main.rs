@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use agent_forge::{
-    args::{Args, Command},
-    iso_view, run,
+    args::Args,
+    commands::{self, cli, report::Verdict},
+    run,
     telemetry::logging,
 };
-use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
 async fn stop_signal() {
@@ -23,12 +23,18 @@ async fn stop_signal() {
     }
 }
 
+/// A command could not find out.
+fn cannot_tell(error: anyhow::Error) -> ExitCode {
+    eprintln!("agent-forge: {error:#}");
+    Verdict::Unknown.into()
+}
+
 /// Runs the command and returns its exit code. Once there is a log, the log contains the reason of a failure, in the
 /// log's format. Before that, the failure is returned as an error.
 async fn start(args: Args) -> anyhow::Result<ExitCode> {
-    if let Some(Command::Iso(asked)) = &args.command {
-        iso_view::run(&args, asked).await?;
-        return Ok(ExitCode::SUCCESS);
+    if let Some(command) = &args.command {
+        let verdict = commands::run(&args, command).await;
+        return Ok(verdict.map_or_else(cannot_tell, ExitCode::from));
     }
     let telemetry = logging::install(args.log_format == "json")?;
     let ended = run::operator(args, stop_signal()).await;
@@ -49,7 +55,7 @@ async fn start(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = cli::parse();
     // One TLS provider for everything. `kube` and `reqwest` are built without one.
     if rustls::crypto::ring::default_provider()
         .install_default()

@@ -199,6 +199,87 @@ fn each_reason_has_its_remedy_once() {
     assert_eq!(explained, all, "each once");
 }
 
+/// A cell without Markdown, and with links from the root of the repository.
+fn plain(cell: &str) -> String {
+    let mut text = String::new();
+    let mut rest = cell.trim();
+    while let Some((before, link)) = rest.split_once('[') {
+        let (name, after) = link.split_once("](").unwrap();
+        let (to, after) = after.split_once(')').unwrap();
+        let to = match to.strip_prefix("../") {
+            Some(above) => format!("docs/{above}"),
+            None => format!("docs/reference/{to}"),
+        };
+        text += &format!("{before}{name} ({to})");
+        rest = after;
+    }
+    (text + rest).replace('`', "")
+}
+
+/// `agent-forge explain` says what the page says.
+#[test]
+fn the_page_and_the_table_of_reasons_agree() {
+    let page = read(Path::new("docs/reference/reasons.md"));
+    let (mut section, mut seen) = (String::new(), 0);
+    for line in page.lines() {
+        if let Some(title) = line.strip_prefix("## ") {
+            let kept = title.to_lowercase().replace(' ', "-");
+            let kept: String = kept
+                .chars()
+                .filter(|c| c.is_alphanumeric() || *c == '-')
+                .collect();
+            section = format!("docs/reference/reasons.md#{kept}");
+        }
+        let cells: Vec<&str> = line.trim_matches('|').split('|').collect();
+        let words = cells[0].trim().split(", ").map(Reason::from);
+        for reason in words.filter(|r| Reason::ALL.contains(r)) {
+            let about = agent_forge::commands::reasons::about(&reason);
+            assert_eq!(about.meaning, plain(cells[1]), "{reason}");
+            let remedy = cells.get(2).map_or("None.".to_owned(), |cell| plain(cell));
+            assert_eq!(about.remedy, remedy, "{reason}");
+            assert_eq!(about.section.page(), section, "{reason}");
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, Reason::ALL.len());
+}
+
+/// The role in the documents is the one that `agent-forge privileges` prints.
+#[test]
+fn the_documents_tell_the_role_that_the_command_prints() {
+    use agent_forge::commands::privileges::ROLE;
+    let page = read(Path::new("docs/reference/vsphere.md"));
+    for privilege in ROLE {
+        let cell = format!("`{}`", privilege.id);
+        let row = page.lines().find(|line| line.contains(&cell));
+        let row = row.unwrap_or_else(|| panic!("{cell} is not on the page"));
+        let on = row.split('|').nth(2).unwrap_or(row);
+        let words = privilege.on.words();
+        let listed = row.starts_with('|') && on.trim() == words;
+        let told = !row.starts_with('|') && row.contains(words);
+        assert!(listed || told, "{cell}: {row}");
+    }
+    let page = read(Path::new("docs/how-to/credentials-and-privileges.md"));
+    let command = page.split("govc role.create agent-forge").nth(1).unwrap();
+    let command = command.split("govc ").next().unwrap();
+    let mut told: Vec<&str> = command
+        .split_whitespace()
+        .filter(|word| *word != "\\")
+        .collect();
+    let always = ROLE.iter().filter(|p| p.feature.is_none()).map(|p| p.id);
+    let mut always: Vec<&str> = always.collect();
+    told.sort_unstable();
+    always.sort_unstable();
+    assert_eq!(told, always);
+    for privilege in ROLE.iter().filter(|p| p.feature.is_some()) {
+        assert!(
+            page.contains(&format!("`{}`", privilege.id)),
+            "{}",
+            privilege.id
+        );
+    }
+}
+
 #[test]
 fn a_reason_is_told_from_other_cells() {
     let page = "\

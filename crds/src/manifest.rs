@@ -1,6 +1,7 @@
 //! The CustomResourceDefinitions as they are installed, and the generated files.
 
 mod reference;
+pub mod structural;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,

@@ -50,7 +50,10 @@ pub async fn poll(
 }
 
 /// The Namespace's name and what is known of it now. `None` if there is nothing new.
-async fn read(api: &Api<Namespace>, name: &str) -> Option<(String, Option<NamespaceGrant>)> {
+pub(super) async fn read(
+    api: &Api<Namespace>,
+    name: &str,
+) -> Option<(String, Option<NamespaceGrant>)> {
     let found = match api.get_metadata_opt(name).await {
         Ok(found) => found.map(|namespace| NamespaceGrant::of(&namespace)),
         Err(kube::Error::Api(status)) if status.code == 403 => {

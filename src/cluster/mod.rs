@@ -1,4 +1,4 @@
-//! The management cluster: watches fill a cached [`view`], and every write goes through the [`writer`].
+//! The management cluster: watches (or, for commands, [`lists`]) fill a cached [`view`], and every write goes through the [`writer`].
 
 pub mod cache;
 mod called;
@@ -7,6 +7,7 @@ pub mod events;
 pub mod grants;
 pub mod index;
 pub mod lease;
+pub mod lists;
 pub mod live_agents;
 pub mod machines;
 pub mod pausables;

@@ -43,7 +43,10 @@ const fn api(kind: PausableKind) -> (&'static str, &'static [&'static str], &'st
 }
 
 /// The newest version that discovery reports; `None` if the kind is not served.
-async fn served(client: &Client, kind: PausableKind) -> kube::Result<Option<ApiResource>> {
+pub(super) async fn served(
+    client: &Client,
+    kind: PausableKind,
+) -> kube::Result<Option<ApiResource>> {
     let (group, versions, plural) = api(kind);
     for version in versions {
         let listed = client
@@ -63,7 +66,7 @@ async fn served(client: &Client, kind: PausableKind) -> kube::Result<Option<ApiR
 }
 
 /// What is kept of such an object.
-fn facts(object: &DynamicObject) -> Pausable {
+pub(super) fn facts(object: &DynamicObject) -> Pausable {
     let spec = &object.data["spec"];
     let text = |key: &str| spec[key].as_str().map(str::to_owned);
     Pausable {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use agent_forge_actors::{
-    domain::server::server_name,
+    domain::{names::MoRef, server::server_name},
     ports::{
         effect::{Effect, Gate},
         vcenter::{Connector, Credentials, VCenter, VcResult},
@@ -65,6 +65,19 @@ impl VsphereConnector {
         )?;
         clients.insert(key, Arc::clone(&client));
         Ok(client)
+    }
+
+    /// The privileges of `ids` that the user of these credentials lacks on that object. `None`: vCenter does not say.
+    ///
+    /// # Errors
+    /// As for a call of a session.
+    pub async fn lacking(
+        &self,
+        credentials: &Credentials,
+        on: &MoRef,
+        ids: &[&str],
+    ) -> VcResult<Option<Vec<String>>> {
+        self.client(credentials)?.lacking(on, ids).await
     }
 
     /// Drops a client whose login failed, so that changing credentials do not pile up clients. A client that another

@@ -7,9 +7,11 @@
     reason = "tests play people and upstream controllers: they write as those do"
 )]
 
+mod commands;
 mod crash;
 mod custody;
 mod demo;
+mod doctor;
 mod dry_run;
 mod guards;
 mod hardware;

@@ -14,7 +14,7 @@ const MARKER: &str = "agent-forge.owner";
 const CLUSTER: &str = "orphans-lab";
 
 /// Creates a VM with the mark of `cluster`, for a VsphereAgent that does not exist.
-async fn marked(world: &World, name: &str, cluster: &str, power_on: bool) -> Result<String> {
+pub async fn marked(world: &World, name: &str, cluster: &str, power_on: bool) -> Result<String> {
     let uid = format!("00000000-0000-4000-8000-{:012}", name.len());
     let mark = format!("v1/{cluster}/{NAMESPACE}/{name}/{uid}/1");
     let vm = ForeignVm {

@@ -1,6 +1,7 @@
 //! Every foreign field that we read or write exists in the real definition with the same type.
 
-use crate::{files, full, structural};
+use crate::{files, full};
+use agent_forge_crds::manifest::structural;
 use serde_json::Value;
 
 const AGENT_MACHINES: &str = "capi-provider.agent-install.openshift.io_agentmachines.yaml";
@@ -99,7 +100,7 @@ fn the_contract_notices_an_unknown_field_and_another_type() {
     other_type["status"]["ready"] = "yes".into();
     assert_eq!(
         wrong(&definition, &other_type),
-        ["status.ready: is no boolean: \"yes\""]
+        ["status.ready: must be of type boolean, and is \"yes\""]
     );
     let legacy = files::json(&full::agent_machine(Some("Warning")));
     assert_eq!(

@@ -13,4 +13,3 @@ mod lab_definitions;
 mod objects;
 mod predecessor;
 mod refused;
-mod structural;

@@ -1,8 +1,11 @@
 //! Our definitions equal those of the predecessor's 1.0.2 and 1.1.0, plus the optional fields named here, without the
 //! rules named here. The predecessor's objects are read and written back without loss.
 
-use crate::{files, structural};
-use agent_forge_crds::{VsphereAgent, VsphereAgentPool, manifest};
+use crate::files;
+use agent_forge_crds::{
+    VsphereAgent, VsphereAgentPool,
+    manifest::{self, structural},
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! Tables of objects that the API server must refuse, and of unusual ones that it must accept because the predecessor's
 //! did. This test checks them with the schema alone. CEL rules need the real server.
 
-use crate::{files, structural};
-use agent_forge_crds::manifest;
+use crate::files;
+use agent_forge_crds::manifest::{self, structural};
 use serde_json::{Value, json};
 
 /// The definition and the sample of a kind.

@@ -1,6 +1,7 @@
 //! What a vCenter holds and how it is organised: datacenters, folders, hosts, networks, and all VMs at a glance.
 
 pub(crate) mod all_vms;
+mod authorization;
 pub(crate) mod cache;
 mod compute;
 mod folders;

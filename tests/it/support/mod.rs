@@ -1,6 +1,7 @@
 //! What the scenarios of both lanes share.
 
 pub mod changes;
+pub mod cli;
 pub mod collector;
 pub mod look;
 pub mod shared;

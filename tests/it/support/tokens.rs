@@ -7,8 +7,8 @@ use kube::{
     api::DynamicObject,
     discovery::{Discovery, verbs},
 };
-use tokio::process::Command;
 
+use super::cli::command;
 use crate::world::{LIMIT, NAMESPACE, World};
 
 /// Checks that no output of the operator contains a token of the image server. That is the log, the metrics, the debug
@@ -56,14 +56,7 @@ pub async fn no_token_is_told(world: &World, server: &ImageServer) -> Result<()>
 
 /// The output of `agent-forge iso`.
 pub async fn shown_isos(world: &World) -> Result<String> {
-    let shown = Command::new(env!("CARGO_BIN_EXE_agent-forge"))
-        .args(["--vsphere-allow-local-server=true", "iso"])
-        .args(["--namespace", NAMESPACE])
-        .env_clear()
-        .env("KUBECONFIG", &world.access.kubeconfig)
-        .output()
-        .await?;
-    let errors = String::from_utf8_lossy(&shown.stderr);
-    ensure!(shown.status.success(), "{errors}");
-    Ok(String::from_utf8(shown.stdout)?)
+    let shown = command(world, &["iso", "--namespace", NAMESPACE]).await?;
+    ensure!(shown.code == 0, "{}", shown.errors);
+    Ok(shown.text)
 }

@@ -58,6 +58,9 @@ pub(crate) struct ServiceContent {
     pub(crate) view_manager: Ref,
     /// Datastore files.
     pub(crate) file_manager: Ref,
+    /// Roles and privileges.
+    #[serde(default)]
+    pub(crate) authorization_manager: Option<Ref>,
     /// Storage DRS; some editions lack it.
     #[serde(default)]
     pub(crate) storage_resource_manager: Option<Ref>,

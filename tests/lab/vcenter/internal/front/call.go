@@ -61,6 +61,7 @@ var methods = map[string]method{
 	"WaitForUpdatesEx":                   {"PropertyCollector", (*call).waitForUpdatesEx},
 	"CancelWaitForUpdates":               {"PropertyCollector", (*call).cancelWaitForUpdates},
 	"DestroyPropertyFilter":              {"PropertyFilter", (*call).destroyPropertyFilter},
+	"HasUserPrivilegeOnEntities":         {"AuthorizationManager", (*call).hasUserPrivilege},
 	"CancelTask":                         {"Task", (*call).cancelTask},
 	"FindByInventoryPath":                {"SearchIndex", (*call).findByInventoryPath},
 	"FindChild":                          {"SearchIndex", (*call).findChild},

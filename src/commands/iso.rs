@@ -1,44 +1,39 @@
 //! `agent-forge iso`: which ISO versions pools keep, where they come from, and which VMs mount them.
 //!
 //! It reads the pools from the API server and makes rows from their statuses. It asks each vCenter once what is in the
-//! drives of its VMs. It prints one table. It uses the credentials of the kubeconfig, and changes nothing.
+//! drives of its VMs. It uses the credentials of the kubeconfig, and changes nothing.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io::Write as _,
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use agent_forge_actors::{
     domain::names::{DatastorePath, ObjectKey},
     iso::of_pool::kept,
     migration::iso::shown,
-    ports::{
-        effect::{Effect, EffectKind, Subject},
-        vcenter::{Connector as _, Drives},
-    },
-    sessions::{credentials, secret_ref},
+    ports::vcenter::Drives,
+    sessions::secret_ref,
 };
-use agent_forge_crds::{VsphereAgentPool, names::ALLOW_POOLS_FROM_ANNOTATION};
+use agent_forge_crds::VsphereAgentPool;
 use anyhow::Context as _;
+use clap::Args as ClapArgs;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, ResourceExt, api::ListParams};
-use secrecy::SecretString;
+use kube::{Api, ResourceExt, api::ListParams};
+use serde::Serialize;
 
+use super::{
+    AskVcenter, Asked,
+    report::{self, Report, Verdict},
+    vcenters::Vcenters,
+};
 use crate::{
-    args::{Args, IsoArgs},
+    args::Args,
     cluster::{
         client,
         scope::{self, Scope},
     },
-    gate::OpenGate,
-    telemetry::metrics::Metrics,
-    vsphere::{self, VsphereConnector},
 };
 
 /// A Secret, and the namespace of the pools that use it.
-type Asked = (ObjectKey, String);
+type User = (ObjectKey, String);
 
 /// What is in the drives of all VMs, or why that is not known.
 type Mounted = Result<Drives, String>;
@@ -46,13 +41,48 @@ type Mounted = Result<Drives, String>;
 /// How many VMs are named in a row.
 const NAMED: usize = 3;
 
-/// Prints the table.
+/// What `agent-forge iso` shows.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct IsoArgs {
+    /// Which objects, and how they are printed.
+    #[command(flatten)]
+    pub asked: Asked,
+
+    /// Whether vCenter is asked.
+    #[command(flatten)]
+    pub vcenter: AskVcenter,
+}
+
+/// The ISO versions that pools keep.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Isos {
+    versions: Vec<Version>,
+    /// Why it is not known what some VMs have mounted.
+    unknown: BTreeSet<String>,
+}
+
+/// One version that a pool keeps. A `?` is not recorded.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    pool: String,
+    current: bool,
+    sha256: String,
+    size: String,
+    age: String,
+    mounted_by: String,
+    path: String,
+    source: String,
+}
+
+/// Reads the pools, and what is in the drives of the VMs of their vCenters.
 ///
 /// # Errors
 /// The API server does not answer, or refuses the list of pools. A vCenter that does not answer is a note in the table.
-pub async fn run(args: &Args, asked: &IsoArgs) -> anyhow::Result<()> {
+pub async fn run(args: &Args, asked: &IsoArgs) -> anyhow::Result<Verdict> {
     let clients = client::connect(args.kubeconfig.as_deref()).await?;
-    let parts = match &asked.namespace {
+    let parts = match &asked.asked.namespace {
         Some(namespace) => vec![Some(namespace.clone())],
         None => Scope::of(&args.namespaces).parts(),
     };
@@ -63,70 +93,62 @@ pub async fn run(args: &Args, asked: &IsoArgs) -> anyhow::Result<()> {
         pools.extend(listed.context("listing VsphereAgentPools")?.items);
     }
     let mut mounted = BTreeMap::new();
-    if !asked.offline {
+    if !asked.vcenter.offline {
         let bound = args.secret_bound();
-        let secrets: BTreeSet<Asked> = pools.iter().filter_map(|p| secret_of(p, bound)).collect();
-        for asked in secrets {
-            let found = in_drives(args, &clients.request, &asked).await;
-            mounted.insert(asked, found.map_err(|e| format!("{e:#}")));
+        let secrets: BTreeSet<User> = pools.iter().filter_map(|p| secret_of(p, bound)).collect();
+        let vcenters = Vcenters::new(args, &clients.request);
+        for user in secrets {
+            let found = in_drives(&vcenters, &user).await;
+            mounted.insert(user, found.map_err(|e| format!("{e:#}")));
         }
+        vcenters.close().await;
     }
-    let text = table(&pools, &mounted, Timestamp::now());
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).context("printing the table")
+    report::print(
+        &isos(&pools, &mounted, Timestamp::now()),
+        asked.asked.output,
+    )
 }
 
 /// The Secret that the pool names, and the pool's namespace. `None` if the operator may not read the Secret.
-fn secret_of(pool: &VsphereAgentPool, bound: &[String]) -> Option<Asked> {
+fn secret_of(pool: &VsphereAgentPool, bound: &[String]) -> Option<User> {
     let secret = secret_ref::secret(pool, bound).ok()?;
     Some((secret, pool.namespace().unwrap_or_default()))
 }
 
-async fn in_drives(
-    args: &Args,
-    client: &Client,
-    (key, namespace): &Asked,
-) -> anyhow::Result<Drives> {
-    let api: Api<Secret> = Api::namespaced(client.clone(), &key.namespace);
-    let secret = api
-        .get(&key.name)
-        .await
-        .with_context(|| format!("reading Secret {key}"))?;
-    let pools_from = secret.annotations().get(ALLOW_POOLS_FROM_ANNOTATION);
-    secret_ref::admit(key, pools_from.map(String::as_str), namespace)
-        .map_err(|refused| anyhow::anyhow!(refused.message))?;
-    let data: BTreeMap<String, SecretString> = secret
-        .data
-        .unwrap_or_default()
-        .into_iter()
-        .filter_map(|(name, bytes)| {
-            Some((name, SecretString::from(String::from_utf8(bytes.0).ok()?)))
-        })
-        .collect();
-    let parsed =
-        credentials::parse(&data, &args.server_rule()).with_context(|| format!("Secret {key}"))?;
-    let gate = Arc::new(OpenGate::new(Arc::new(
-        Metrics::new().context("registering metrics")?,
-    )));
-    let options = vsphere::Options {
-        allow_http: args.vsphere_allow_http,
-        allow_local: args.vsphere_allow_local_server,
-        ..vsphere::Options::default()
-    };
-    let session = VsphereConnector::new(gate, options)
-        .connect(&parsed)
-        .await?;
-    let found = session.drives().await;
-    let subject = Subject::Server(session.server().to_owned());
-    let effect = Effect::new(EffectKind::Logout, subject);
-    session.logout(&effect).await;
-    Ok(found?)
+async fn in_drives(vcenters: &Vcenters, (key, namespace): &User) -> anyhow::Result<Drives> {
+    Ok(vcenters.session(key, namespace).await?.drives().await?)
 }
 
 /// One row for each version that a pool's status names. The current version is marked.
-fn table(pools: &[VsphereAgentPool], mounted: &BTreeMap<Asked, Mounted>, now: Timestamp) -> String {
-    let mut rows = vec![
-        [
+fn isos(pools: &[VsphereAgentPool], mounted: &BTreeMap<User, Mounted>, now: Timestamp) -> Isos {
+    let of_pool = |pool| {
+        let known = secret_of(pool, &[]).and_then(|user| mounted.get(&user));
+        versions(pool, known, now)
+    };
+    Isos {
+        versions: pools.iter().flat_map(of_pool).collect(),
+        unknown: mounted.iter().flat_map(unknown).collect(),
+    }
+}
+
+impl Report for Isos {
+    fn text(&self) -> String {
+        if self.versions.is_empty() {
+            return "no pool has an ISO yet\n".to_owned();
+        }
+        let row = |v: &Version| {
+            let mark = if v.current { "*" } else { " " };
+            vec![
+                v.pool.clone(),
+                format!("{mark}{}", v.sha256.get(..12).unwrap_or(&v.sha256)),
+                v.size.clone(),
+                v.age.clone(),
+                v.mounted_by.clone(),
+                v.path.clone(),
+                v.source.clone(),
+            ]
+        };
+        let header = [
             "POOL",
             "SHA-256",
             "SIZE",
@@ -134,60 +156,43 @@ fn table(pools: &[VsphereAgentPool], mounted: &BTreeMap<Asked, Mounted>, now: Ti
             "MOUNTED BY",
             "PATH",
             "SOURCE",
-        ]
-        .map(str::to_owned),
-    ];
-    for pool in pools {
-        let known = secret_of(pool, &[]).and_then(|asked| mounted.get(&asked));
-        rows.extend(versions(pool, known, now));
-    }
-    if rows.len() == 1 {
-        return "no pool has an ISO yet\n".to_owned();
-    }
-    let mut text = String::new();
-    for row in &rows {
-        for (column, cell) in row.iter().enumerate() {
-            let width = rows
-                .iter()
-                .map(|r| r[column].chars().count())
-                .max()
-                .unwrap_or(0);
-            if column + 1 == row.len() {
-                text += cell;
-            } else {
-                text += &format!("{cell:<width$}  ");
-            }
+        ];
+        let mut text = report::table(&header, self.versions.iter().map(row));
+        if !self.unknown.is_empty() {
+            text += "\nNot known which VMs have them mounted:\n";
+            text.extend(self.unknown.iter().map(|line| format!("{line}\n")));
         }
-        text.truncate(text.trim_end().len());
-        text.push('\n');
+        text
     }
-    let troubles: BTreeSet<String> = mounted.iter().flat_map(unknown).collect();
-    if !troubles.is_empty() {
-        text += "\nNot known which VMs have them mounted:\n";
-        text.extend(troubles);
+
+    fn verdict(&self) -> Verdict {
+        if self.unknown.is_empty() {
+            Verdict::Nothing
+        } else {
+            Verdict::Unknown
+        }
     }
-    text
 }
 
 /// Notes about the vCenter of a Secret: what is not known about all of its VMs, or about some of them.
-fn unknown(((key, _), found): (&Asked, &Mounted)) -> Vec<String> {
+fn unknown(((key, _), found): (&User, &Mounted)) -> Vec<String> {
     match found {
-        Err(why) => vec![format!("{key}: {why}\n")],
+        Err(why) => vec![format!("{key}: {why}")],
         Ok(drives) => {
             let some = drives.unknown.iter().take(NAMED);
             let mut lines: Vec<String> = some
-                .map(|(vm, unread)| format!("{key}: VM {vm}: {}\n", unread.error.message))
+                .map(|(vm, unread)| format!("{key}: VM {vm}: {}", unread.error.message))
                 .collect();
             let more = drives.unknown.len().saturating_sub(NAMED);
             if more > 0 {
-                lines.push(format!("{key}: and {more} more VMs\n"));
+                lines.push(format!("{key}: and {more} more VMs"));
             }
             lines
         }
     }
 }
 
-fn versions(pool: &VsphereAgentPool, known: Option<&Mounted>, now: Timestamp) -> Vec<[String; 7]> {
+fn versions(pool: &VsphereAgentPool, known: Option<&Mounted>, now: Timestamp) -> Vec<Version> {
     let Some(iso) = pool.status.as_ref().and_then(|s| s.iso.as_ref()) else {
         return Vec::new();
     };
@@ -213,22 +218,19 @@ fn versions(pool: &VsphereAgentPool, known: Option<&Mounted>, now: Timestamp) ->
         if current && iso.volatile == Some(true) {
             source += " (volatile)";
         }
-        [
-            name.clone(),
-            format!(
-                "{}{}",
-                if current { "*" } else { " " },
-                entry.sha256.get(..12).unwrap_or(&entry.sha256)
-            ),
-            entry.size_bytes.map_or_else(|| "?".to_owned(), size),
-            entry
+        Version {
+            pool: name.clone(),
+            current,
+            sha256: entry.sha256.clone(),
+            size: entry.size_bytes.map_or_else(|| "?".to_owned(), size),
+            age: entry
                 .uploaded_at
                 .as_ref()
-                .map_or_else(|| "?".to_owned(), |t| age(now, t.0)),
-            mounts(path.as_ref(), known),
-            path.map_or_else(|| entry.path.clone(), |p| p.to_string()),
+                .map_or_else(|| "?".to_owned(), |t| report::age(now, t.0)),
+            mounted_by: mounts(path.as_ref(), known),
+            path: path.map_or_else(|| entry.path.clone(), |p| p.to_string()),
             source,
-        ]
+        }
     };
     iso.history.iter().map(row).collect()
 }
@@ -264,17 +266,6 @@ fn size(bytes: i64) -> String {
     format!("{:.1}Mi", bytes as f64 / f64::from(1 << 20))
 }
 
-/// Formats an age as kubectl does: with the two largest units at most.
-fn age(now: Timestamp, then: Timestamp) -> String {
-    let seconds = now.duration_since(then).as_secs().max(0);
-    match seconds {
-        0..120 => format!("{seconds}s"),
-        120..7200 => format!("{}m", seconds / 60),
-        7200..172_800 => format!("{}h", seconds / 3600),
-        _ => format!("{}d", seconds / 86_400),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -282,6 +273,14 @@ mod tests {
     use agent_forge_actors::ports::vcenter::{MountedIso, Unread, VcError, VcErrorKind};
 
     use super::*;
+
+    fn table(
+        pools: &[VsphereAgentPool],
+        mounted: &BTreeMap<User, Mounted>,
+        now: Timestamp,
+    ) -> String {
+        isos(pools, mounted, now).text()
+    }
 
     fn no() -> VcError {
         VcError {

@@ -1,0 +1,161 @@
+//! Lists everything once: what the watches begin with. For commands, which look once and end.
+
+use std::{fmt::Debug, sync::Arc};
+
+use agent_forge_actors::domain::{
+    names::ObjectKey,
+    upstream::{MachineFacts, Pausable, PausableKind},
+};
+use anyhow::Context as _;
+use futures::future::{join_all, try_join_all};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client, Resource,
+    api::{DynamicObject, ListParams},
+    core::NamespaceResourceScope,
+    runtime::watcher::Event,
+};
+use serde::de::DeserializeOwned;
+
+use super::{
+    cache::{Cache, Feed},
+    grants, machines, pausables,
+    scope::{self, Part},
+    trim,
+    view::{Caches, NamespaceGrant},
+    watches::PAGE,
+};
+
+/// Fills the caches, except for the cluster's identity.
+///
+/// # Errors
+/// The API server does not answer, does not serve a kind, or refuses a list. The message names the kind.
+pub async fn fill(client: &Client, caches: &Caches) -> anyhow::Result<()> {
+    let parts = caches.scope.parts();
+    try_join_all(parts.iter().map(|part| fill_part(client, part, caches))).await?;
+    let grants = if caches.scope.is_all() {
+        let api: Api<Namespace> = Api::all(client.clone());
+        let listed = paged(async |params| api.list_metadata(&params).await).await;
+        let listed = listed.with_context(|| about("Namespaces"))?;
+        listed.iter().map(NamespaceGrant::of).collect()
+    } else {
+        let api: Api<Namespace> = Api::all(client.clone());
+        let read = caches.scope.names().map(|name| grants::read(&api, name));
+        let found = join_all(read).await.into_iter().flatten();
+        found.filter_map(|(_, grant)| grant).collect()
+    };
+    let key = |n: &NamespaceGrant| NamespaceGrant::key(&n.name);
+    show(&caches.namespaces, &None, grants, key);
+    caches.warm();
+    Ok(())
+}
+
+async fn fill_part(client: &Client, part: &Part, caches: &Caches) -> anyhow::Result<()> {
+    let of = (client, part);
+    tokio::try_join!(
+        list(of, &caches.pools, trim::managed_fields),
+        list(of, &caches.children, trim::managed_fields),
+        list(of, &caches.agent_machines, trim::managed_fields),
+        list(of, &caches.agents, trim::agent),
+        list(of, &caches.infra_envs, trim::managed_fields),
+        list_machines(of, &caches.machines),
+        try_join_all(caches.pausables.iter().map(|(kind, c)| pause(of, *kind, c))),
+    )?;
+    Ok(())
+}
+
+fn about(kind: &str) -> String {
+    format!(
+        "listing {kind} (are its CRDs installed? may this user list them in all namespaces? --namespaces asks for less)"
+    )
+}
+
+/// Replaces what the cache shows of a part.
+pub(crate) fn show<K>(
+    cache: &Arc<Cache<K>>,
+    part: &Part,
+    objects: Vec<K>,
+    key: impl Fn(&K) -> ObjectKey,
+) {
+    let mut feed = Feed::new(cache.clone(), part.clone());
+    feed.take(Event::Init, &key);
+    for object in objects {
+        feed.take(Event::InitApply(object), &key);
+    }
+    feed.take(Event::InitDone, &key);
+}
+
+/// All pages of a list.
+async fn paged<K: Clone>(
+    page: impl AsyncFn(ListParams) -> kube::Result<kube::core::ObjectList<K>>,
+) -> kube::Result<Vec<K>> {
+    let mut params = ListParams::default().limit(PAGE);
+    let mut all = Vec::new();
+    loop {
+        let list = page(params.clone()).await?;
+        all.extend(list.items);
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(all),
+        }
+    }
+}
+
+async fn list<K>(
+    (client, part): (&Client, &Part),
+    cache: &Arc<Cache<K>>,
+    trim: impl Fn(&mut K),
+) -> anyhow::Result<()>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned,
+{
+    let api = scope::api::<K>(client, part);
+    let listed = paged(async |params| api.list(&params).await).await;
+    let mut listed = listed.with_context(|| about(&K::plural(&())))?;
+    listed.iter_mut().for_each(trim);
+    show(cache, part, listed, ObjectKey::of);
+    Ok(())
+}
+
+async fn list_machines(
+    (client, part): (&Client, &Part),
+    cache: &Arc<Cache<MachineFacts>>,
+) -> anyhow::Result<()> {
+    let version = machines::served_version(client).await?;
+    let resource = version.api_resource();
+    let api: Api<DynamicObject> = match part {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let listed = paged(async |params| api.list_metadata(&params).await).await;
+    let listed = listed.with_context(|| about("machines"))?;
+    let facts = listed.iter().map(|m| machines::facts(m, version)).collect();
+    show(cache, part, facts, |m| m.key.clone());
+    Ok(())
+}
+
+/// A kind that is not served has no objects.
+async fn pause(
+    (client, part): (&Client, &Part),
+    kind: PausableKind,
+    cache: &Arc<Cache<Pausable>>,
+) -> anyhow::Result<()> {
+    let served = pausables::served(client, kind).await;
+    let facts = match served.with_context(|| about(kind.as_str()))? {
+        Some(resource) => {
+            let api: Api<DynamicObject> = match part {
+                Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+                None => Api::all_with(client.clone(), &resource),
+            };
+            let listed = paged(async |params| api.list(&params).await).await;
+            let listed = listed.with_context(|| about(kind.as_str()))?;
+            listed.iter().map(pausables::facts).collect()
+        }
+        None => Vec::new(),
+    };
+    show(cache, part, facts, |found| found.key.clone());
+    Ok(())
+}

@@ -1,0 +1,271 @@
+//! `agent-forge collect`: a support archive. It has objects, statuses, Events and the answers of other commands, redacted.
+//! It never has a Secret: none is read.
+
+mod redact;
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+use agent_forge_actors::{domain::names::ObjectKey, ports::cluster::View as _};
+use anyhow::Context as _;
+use clap::Args as ClapArgs;
+use flate2::{Compression, write::GzEncoder};
+use jiff::Timestamp;
+use k8s_openapi::api::events::v1::Event;
+use kube::{Api, Client, ResourceExt as _, api::ListParams};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use self::redact::Redactor;
+use super::{
+    explain, plan,
+    report::{self, Verdict},
+    sight::Sight,
+};
+use crate::args::Args;
+
+/// Where the archive goes.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct CollectArgs {
+    /// The archive. Default: `agent-forge-<time>.tar.gz` in the present directory.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_ARCHIVE",
+        value_name = "FILE",
+        conflicts_with = "directory"
+    )]
+    pub archive: Option<PathBuf>,
+
+    /// Write plain files into this directory instead of an archive, as `oc adm must-gather` wants them.
+    #[arg(long, env = "AGENT_FORGE_DIRECTORY", value_name = "DIRECTORY")]
+    pub directory: Option<PathBuf>,
+
+    /// Only pools and VsphereAgents of this namespace, and what belongs to them. Default: all.
+    #[arg(long, short, env = "AGENT_FORGE_NAMESPACE", value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+}
+
+/// One file of the archive.
+type Entry = (String, Vec<u8>);
+
+/// Writes the archive, and prints its name.
+///
+/// # Errors
+/// The cluster cannot be read, or the file cannot be written.
+pub async fn run(args: &Args, asked: &CollectArgs) -> anyhow::Result<Verdict> {
+    let now = Timestamp::now();
+    let sight = Sight::read(args).await?;
+    let namespace = asked.namespace.as_deref();
+    let mut entries = objects(&sight, namespace)?;
+    entries.extend(answers(args, &sight, namespace, now)?);
+    entries.extend(events(&sight.client, &sight, namespace).await?);
+    entries.push(("README.txt".to_owned(), readme(&sight, now).into_bytes()));
+    let place = match &asked.directory {
+        Some(directory) => {
+            files(directory, &entries)?;
+            directory.clone()
+        }
+        None => {
+            let name = format!("agent-forge-{}.tar.gz", now.as_second());
+            let path = asked.archive.clone().unwrap_or_else(|| PathBuf::from(name));
+            archive(&path, &entries, now)?;
+            path
+        }
+    };
+    report::write(&format!("{} files in {}\n", entries.len(), place.display()))?;
+    Ok(Verdict::Nothing)
+}
+
+fn file(redactor: &Redactor, path: String, object: &impl Serialize) -> anyhow::Result<Entry> {
+    let mut value = serde_json::to_value(object).context("reading an object")?;
+    redactor.object(&mut value);
+    let text = serde_yaml_ng::to_string(&value).context("writing an object")?;
+    Ok((path, text.into_bytes()))
+}
+
+/// The objects that the operator reads. Of foreign kinds only the fields that it reads.
+fn objects(sight: &Sight, namespace: Option<&str>) -> anyhow::Result<Vec<Entry>> {
+    let redactor = Redactor::new()?;
+    let caches = &sight.caches;
+    let mut all = Vec::new();
+    let path =
+        |kind: &str, key: &ObjectKey| format!("objects/{kind}/{}/{}.yaml", key.namespace, key.name);
+    let own = |n: &str| namespace.is_none_or(|wanted| wanted == n);
+    let pools: Vec<_> = caches
+        .pools()
+        .into_iter()
+        .filter(|p| own(&p.namespace().unwrap_or_default()))
+        .collect();
+    // What belongs to these pools is in their namespaces, and in those that they name.
+    let named = |n: &str| {
+        own(n)
+            || pools.iter().any(|p| {
+                p.spec.control_plane_namespace == n
+                    || p.spec.infra_env_ref.namespace.as_deref() == Some(n)
+            })
+    };
+    for o in &pools {
+        all.push(file(
+            &redactor,
+            path("VsphereAgentPool", &ObjectKey::of(o.as_ref())),
+            o.as_ref(),
+        )?);
+    }
+    for o in caches.all_children() {
+        let key = ObjectKey::of(o.as_ref());
+        if own(&key.namespace) {
+            all.push(file(&redactor, path("VsphereAgent", &key), o.as_ref())?);
+        }
+    }
+    for o in caches.all_agent_machines() {
+        let key = ObjectKey::of(o.as_ref());
+        if named(&key.namespace) {
+            all.push(file(&redactor, path("AgentMachine", &key), o.as_ref())?);
+        }
+    }
+    for o in caches.agents.all() {
+        let key = ObjectKey::of(o.as_ref());
+        if named(&key.namespace) {
+            all.push(file(&redactor, path("Agent", &key), o.as_ref())?);
+        }
+    }
+    for o in caches.infra_envs.all() {
+        let key = ObjectKey::of(o.as_ref());
+        if named(&key.namespace) {
+            all.push(file(&redactor, path("InfraEnv", &key), o.as_ref())?);
+        }
+    }
+    for o in caches.machines.all() {
+        if named(&o.key.namespace) {
+            let facts = json!({"uid": o.uid, "deleting": o.deleting, "paused": o.paused, "apiVersion": o.api_version});
+            all.push(file(&redactor, path("Machine", &o.key), &facts)?);
+        }
+    }
+    for (kind, cache) in &caches.pausables {
+        for o in cache.all() {
+            if named(&o.key.namespace) {
+                let facts = json!({"cluster": o.cluster, "annotated": o.annotated, "paused": o.paused, "pausedUntil": o.paused_until});
+                all.push(file(&redactor, path(kind.as_str(), &o.key), &facts)?);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// What `explain` and `plan` say now, without vCenter.
+fn answers(
+    args: &Args,
+    sight: &Sight,
+    namespace: Option<&str>,
+    now: Timestamp,
+) -> anyhow::Result<Vec<Entry>> {
+    let redactor = Redactor::new()?;
+    let own = |key: &ObjectKey| namespace.is_none_or(|wanted| wanted == key.namespace);
+    let bound = args.secret_bound();
+    let mut all = Vec::new();
+    for child in sight.caches.all_children() {
+        let key = ObjectKey::of(child.as_ref());
+        if own(&key) {
+            let explained = explain::of_child(&sight.caches, &key, bound, now)?;
+            let path = format!("answers/explain/{}/{}.yaml", key.namespace, key.name);
+            all.push(file(&redactor, path, &explained)?);
+        }
+    }
+    for pool in sight.caches.pools() {
+        let key = ObjectKey::of(pool.as_ref());
+        if own(&key) {
+            let planned = plan::of_pool(&sight.caches, &key, bound, now)?;
+            let path = format!("answers/plan/{}/{}.yaml", key.namespace, key.name);
+            all.push(file(&redactor, path, &planned)?);
+        }
+    }
+    Ok(all)
+}
+
+/// The operator's Events, one file for each namespace. A namespace whose Events may not be listed has a note instead.
+async fn events(
+    client: &Client,
+    sight: &Sight,
+    namespace: Option<&str>,
+) -> anyhow::Result<Vec<Entry>> {
+    let redactor = Redactor::new()?;
+    let mut namespaces: Vec<String> = sight
+        .caches
+        .pools()
+        .iter()
+        .filter_map(|p| p.namespace())
+        .collect();
+    namespaces.retain(|n| namespace.is_none_or(|wanted| wanted == n));
+    namespaces.sort();
+    namespaces.dedup();
+    let mut all = Vec::new();
+    for namespace in namespaces {
+        let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
+        let path = format!("events/{namespace}.yaml");
+        let listed = api.list(&ListParams::default()).await;
+        let shown = match listed {
+            Ok(listed) => {
+                let own = |e: &Event| e.reporting_controller.as_deref() == Some("agent-forge");
+                let rows = listed.items.into_iter().filter(own).map(|e| {
+                    let about = e.regarding.unwrap_or_default();
+                    json!({
+                        "at": e.event_time, "type": e.type_, "reason": e.reason, "note": e.note,
+                        "about": format!("{} {}", about.kind.unwrap_or_default(), about.name.unwrap_or_default()),
+                    })
+                });
+                Value::Array(rows.collect())
+            }
+            Err(e) => json!({"notListed": e.to_string()}),
+        };
+        all.push(file(&redactor, path, &shown)?);
+    }
+    Ok(all)
+}
+
+fn readme(sight: &Sight, now: Timestamp) -> String {
+    format!(
+        "Support archive of agent-forge {} at {now}.\n\
+         Cluster id: {}\n\n\
+         objects/  what the operator reads. Of foreign kinds only the fields that it reads.\n\
+         answers/  what `agent-forge explain` and `agent-forge plan` say now, without vCenter.\n\
+         events/   the operator's Events.\n\n\
+         No Secret was read. URLs are without tokens and queries. Look through it before you send it.\n\n\
+         Logs are not in here. Add them yourself:\n\
+         kubectl logs -n agent-forge-system deployment/agent-forge --all-containers --tail=-1\n\
+         kubectl logs -n agent-forge-system deployment/agent-forge --all-containers --tail=-1 --previous\n",
+        env!("CARGO_PKG_VERSION"),
+        sight.caches.cluster_id(),
+    )
+}
+
+fn files(directory: &Path, entries: &[Entry]) -> anyhow::Result<()> {
+    for (name, bytes) in entries {
+        let path = directory.join(name);
+        let about = || format!("writing {}", path.display());
+        if let Some(above) = path.parent() {
+            std::fs::create_dir_all(above).with_context(about)?;
+        }
+        std::fs::write(&path, bytes).with_context(about)?;
+    }
+    Ok(())
+}
+
+fn archive(path: &Path, entries: &[Entry], now: Timestamp) -> anyhow::Result<()> {
+    let about = || format!("writing {}", path.display());
+    let file = File::create(path).with_context(about)?;
+    let mut tar = tar::Builder::new(GzEncoder::new(file, Compression::default()));
+    for (name, bytes) in entries {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o600);
+        header.set_mtime(u64::try_from(now.as_second()).unwrap_or(0));
+        tar.append_data(&mut header, format!("agent-forge/{name}"), bytes.as_slice())
+            .with_context(about)?;
+    }
+    let zip = tar.into_inner().with_context(about)?;
+    zip.finish()
+        .and_then(|file| file.sync_all())
+        .with_context(about)
+}

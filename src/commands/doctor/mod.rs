@@ -1,0 +1,232 @@
+//! `agent-forge doctor`: checks everything that the operator needs. Each check is green, yellow or red, with what to do.
+//!
+//! The looks at the outside are in [`cluster`], [`iso`] and [`vcenter`]. They change nothing: rights are asked by
+//! SelfSubjectAccessReview, and vCenter is only read.
+
+mod cluster;
+mod iso;
+mod pool;
+mod rights;
+mod vcenter;
+
+use std::collections::BTreeMap;
+
+use agent_forge_actors::{domain::names::ObjectKey, ports::cluster::View as _};
+use agent_forge_crds::conditions::Reason;
+use clap::Args as ClapArgs;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{
+    AskVcenter, Asked, reasons,
+    report::{self, Report, Verdict},
+    sight::Sight,
+};
+use crate::{args::Args, cluster::client};
+
+/// What `agent-forge doctor` checks.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct DoctorArgs {
+    /// Only this pool, and what it needs. Default: all pools.
+    #[arg(value_name = "POOL")]
+    pub pool: Option<String>,
+
+    /// Which objects, and how they are printed.
+    #[command(flatten)]
+    pub asked: Asked,
+
+    /// Whether vCenter is asked.
+    #[command(flatten)]
+    pub vcenter: AskVcenter,
+}
+
+/// The result of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Color {
+    /// Good.
+    Green,
+    /// A person should know it, or it could not be checked.
+    Yellow,
+    /// No VM comes, or none goes, until somebody corrects it.
+    Red,
+}
+
+/// One check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// Its name, for programs.
+    pub check: &'static str,
+    /// What was checked.
+    pub about: String,
+    /// The result.
+    pub color: Color,
+    /// One sentence.
+    pub says: String,
+    /// What a person does; empty if there is nothing to do.
+    pub todo: String,
+    /// Where to read more.
+    pub page: &'static str,
+}
+
+impl Check {
+    fn new(check: &'static str, about: &str, color: Color, says: impl Into<String>) -> Self {
+        Self {
+            check,
+            about: about.to_owned(),
+            color,
+            says: says.into(),
+            todo: String::new(),
+            page: "docs/how-to/find-out-what-is-wrong.md",
+        }
+    }
+
+    fn green(check: &'static str, about: &str, says: impl Into<String>) -> Self {
+        Self::new(check, about, Color::Green, says)
+    }
+
+    fn yellow(check: &'static str, about: &str, says: impl Into<String>) -> Self {
+        Self::new(check, about, Color::Yellow, says)
+    }
+
+    fn red(check: &'static str, about: &str, says: impl Into<String>) -> Self {
+        Self::new(check, about, Color::Red, says)
+    }
+
+    fn todo(mut self, todo: impl Into<String>, page: &'static str) -> Self {
+        self.todo = todo.into();
+        self.page = page;
+        self
+    }
+
+    /// A failure that the operator would show with this reason.
+    fn because(
+        check: &'static str,
+        about: &str,
+        reason: &Reason,
+        message: impl Into<String>,
+    ) -> Self {
+        let known = reasons::about(reason);
+        let says = format!("{reason}: {}", message.into());
+        Self::red(check, about, says).todo(known.remedy, known.section.page())
+    }
+}
+
+/// All checks.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Diagnosis {
+    /// The worst result.
+    worst: Color,
+    checks: Vec<Check>,
+}
+
+/// Checks.
+///
+/// # Errors
+/// The API server cannot be reached, or there is no such pool.
+pub async fn run(args: &Args, asked: &DoctorArgs) -> anyhow::Result<Verdict> {
+    let client = client::connect(args.kubeconfig.as_deref()).await?.request;
+    let mut checks = cluster::checks(args, &client).await;
+    checks.extend(rights::checks(args, &client).await);
+    match Sight::read(args).await {
+        Ok(sight) => {
+            checks.push(Check::green("lists", "cluster", "all kinds can be listed"));
+            checks.extend(of_pools(args, asked, &sight).await?);
+        }
+        Err(e) => {
+            let todo = "Install the CRDs, and give this user the rights in config/rbac.";
+            let page = "docs/how-to/install-on-kubernetes.md";
+            checks.push(Check::red("lists", "cluster", format!("{e:#}")).todo(todo, page));
+        }
+    }
+    report::print(&Diagnosis::of(checks), asked.asked.output)
+}
+
+async fn of_pools(args: &Args, asked: &DoctorArgs, sight: &Sight) -> anyhow::Result<Vec<Check>> {
+    let namespace = asked.asked.namespace.as_ref();
+    let wanted = |key: &ObjectKey| {
+        namespace.is_none_or(|n| key.namespace == *n)
+            && asked.pool.as_ref().is_none_or(|name| key.name == *name)
+    };
+    let keys = sight
+        .caches
+        .pools()
+        .into_iter()
+        .map(|p| ObjectKey::of(p.as_ref()));
+    let keys: Vec<ObjectKey> = keys.filter(wanted).collect();
+    if let (true, Some(name)) = (keys.is_empty(), &asked.pool) {
+        anyhow::bail!("there is no VsphereAgentPool {name}");
+    }
+    let mut checks = Vec::new();
+    let vcenters = vcenter::Doctors::new(args, sight);
+    for key in keys {
+        let about = format!("pool {key}");
+        let Some((observed, plan)) =
+            super::decide::decide(&sight.caches, &key, args.secret_bound(), Timestamp::now())
+        else {
+            continue;
+        };
+        checks.extend(pool::checks(&about, &observed, &plan));
+        checks.extend(pool::time_limits(args, &sight.client, &about, &observed.pool).await);
+        checks.extend(iso::checks(args, &about, &observed).await);
+        if !asked.vcenter.offline {
+            checks.extend(vcenters.checks(args, &about, &observed.pool).await);
+        }
+    }
+    vcenters.close().await;
+    Ok(checks)
+}
+
+impl Diagnosis {
+    fn of(checks: Vec<Check>) -> Self {
+        let worst = checks.iter().map(|c| c.color).max();
+        Self {
+            worst: worst.unwrap_or(Color::Green),
+            checks,
+        }
+    }
+}
+
+impl Report for Diagnosis {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let mut count: BTreeMap<Color, usize> = BTreeMap::new();
+        for check in &self.checks {
+            *count.entry(check.color).or_default() += 1;
+            let word = match check.color {
+                Color::Green => "green ",
+                Color::Yellow => "YELLOW",
+                Color::Red => "RED   ",
+            };
+            text += &format!(
+                "{word}  {} ({}): {}\n",
+                check.check, check.about, check.says
+            );
+            if check.color != Color::Green {
+                text += &format!(
+                    "        What to do: {}\n        See {}\n",
+                    check.todo, check.page
+                );
+            }
+        }
+        let of = |color| count.get(&color).copied().unwrap_or(0);
+        text + &format!(
+            "\n{} green, {} yellow, {} red\n",
+            of(Color::Green),
+            of(Color::Yellow),
+            of(Color::Red)
+        )
+    }
+
+    fn verdict(&self) -> Verdict {
+        if self.worst == Color::Green {
+            Verdict::Nothing
+        } else {
+            Verdict::Findings
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

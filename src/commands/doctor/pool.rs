@@ -1,0 +1,223 @@
+//! What the cluster says about a pool: its spec, its neighbours, its InfraEnv, and the time limits around it.
+
+use std::time::Duration;
+
+use agent_forge_actors::{
+    demand::prepare,
+    placement::request,
+    pool::{observed::Observed, plan::Plan},
+};
+use agent_forge_crds::{VsphereAgentPool, conditions::Reason, duration};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ApiResource, DynamicObject, GroupVersionKind},
+};
+use serde_json::Value;
+
+use super::Check;
+use crate::{
+    args::Args,
+    commands::{
+        explain::waits::by_people,
+        reasons::{self, Who},
+    },
+};
+
+/// The cluster autoscaler of a hosted cluster gives a node up after this time.
+const AUTOSCALER: Duration = Duration::from_secs(15 * 60);
+/// The MachineHealthCheck that HyperShift makes for `autoRepair` gives a node up after this time.
+const HEALTH_CHECK: Duration = Duration::from_secs(20 * 60);
+
+/// The checks that need nothing but the objects.
+#[must_use]
+pub fn checks(about: &str, s: &Observed, plan: &Plan) -> Vec<Check> {
+    let mut all = vec![
+        spec(about, &s.pool),
+        neighbours(about, s),
+        infra_env(about, s),
+    ];
+    let refusing = s.refusing();
+    if !refusing.is_empty() {
+        let message = s.grants.sentence(&refusing, &s.key.namespace);
+        all.push(Check::because(
+            "namespaces",
+            about,
+            &Reason::NamespaceNotAllowed,
+            message,
+        ));
+    }
+    for held in by_people(&s.holds, s.wall) {
+        let check = Check::yellow("holds", about, held.message).todo(held.remedy, held.page);
+        if !all.contains(&check) {
+            all.push(check);
+        }
+    }
+    for wait in &plan.waiting {
+        let known = reasons::about(&wait.reason);
+        let told = all.iter().any(|c| c.says.starts_with(wait.reason.as_str()));
+        if known.who != Who::Nobody && !told {
+            let message = format!("{}: {}", wait.subject, wait.message);
+            all.push(Check::because("demand", about, &wait.reason, message));
+        }
+    }
+    all
+}
+
+fn spec(about: &str, pool: &VsphereAgentPool) -> Check {
+    let check = "spec";
+    if let Some(key) = prepare::refused_label(pool) {
+        let message = prepare::refused_label_sentence(key);
+        return Check::because(check, about, &Reason::InvalidSpec, message);
+    }
+    match request::place_request(pool) {
+        Ok(_) => Check::green(check, about, "each field can be used"),
+        Err(e) => Check::because(check, about, &e.reason, e.message),
+    }
+}
+
+fn neighbours(about: &str, s: &Observed) -> Check {
+    let check = "neighbours";
+    let name = &s.pool.spec.node_pool_ref.name;
+    let twin = s
+        .other_pools
+        .iter()
+        .find(|p| p.spec.node_pool_ref.name == *name);
+    match twin {
+        None => Check::green(
+            check,
+            about,
+            format!("no other pool claims NodePool {name}"),
+        ),
+        Some(twin) => {
+            let other = format!(
+                "{}/{}",
+                twin.namespace().unwrap_or_default(),
+                twin.name_any()
+            );
+            let message = format!("VsphereAgentPool {other} claims NodePool {name} too");
+            Check::because(check, about, &Reason::PoolConflict, message)
+        }
+    }
+}
+
+fn infra_env(about: &str, s: &Observed) -> Check {
+    let check = "infraenv";
+    if s.refused_source().is_some() {
+        let refused = s.grants.refused_homes(&s.pool);
+        let message = s.grants.sentence(&refused, &s.key.namespace);
+        return Check::because(check, about, &Reason::NamespaceNotAllowed, message);
+    }
+    let Some(found) = &s.infra_env else {
+        let message = format!("InfraEnv {} does not exist", s.infra_env_key);
+        return Check::because(check, about, &Reason::InfraEnvNotFound, message);
+    };
+    if let Some(guard) = s.guard() {
+        return Check::because(check, about, &guard.reason, guard.message);
+    }
+    if found.iso_download_url().is_none() {
+        let message = format!("InfraEnv {} offers no ISO", s.infra_env_key);
+        return Check::because(check, about, &Reason::IsoUrlPending, message);
+    }
+    Check::green(
+        check,
+        about,
+        format!("InfraEnv {} offers an ISO", s.infra_env_key),
+    )
+}
+
+/// Whether others give a machine up before the operator has replaced its VM.
+pub async fn time_limits(
+    args: &Args,
+    client: &Client,
+    about: &str,
+    pool: &VsphereAgentPool,
+) -> Option<Check> {
+    let gvk = GroupVersionKind::gvk("hypershift.openshift.io", "v1beta1", "NodePool");
+    let resource = ApiResource::from_gvk_with_plural(&gvk, "nodepools");
+    let namespace = pool.namespace()?;
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace, &resource);
+    // `get` is no right of the operator, and `list` is.
+    let listed = api.list(&Default::default()).await.ok()?;
+    let name = &pool.spec.node_pool_ref.name;
+    let node_pool = listed.items.into_iter().find(|n| n.name_any() == *name)?;
+    let own = pool
+        .spec
+        .agent
+        .discovery_timeout
+        .as_deref()
+        .and_then(|t| duration::parse(t).ok());
+    let own = own
+        .filter(|d| !d.is_zero())
+        .unwrap_or(args.agent_discovery_timeout);
+    Some(judge_limits(about, &node_pool.data["spec"], own))
+}
+
+fn judge_limits(about: &str, node_pool: &Value, discovery: Duration) -> Check {
+    let check = "timelimits";
+    let limits = [
+        (
+            node_pool["autoScaling"].is_object(),
+            "the cluster autoscaler",
+            AUTOSCALER,
+        ),
+        (
+            node_pool["management"]["autoRepair"] == true,
+            "the MachineHealthCheck",
+            HEALTH_CHECK,
+        ),
+    ];
+    let shorter = limits
+        .into_iter()
+        .find(|(used, _, limit)| *used && discovery >= *limit);
+    let minutes = |d: Duration| d.as_secs() / 60;
+    match shorter {
+        None => Check::green(
+            check,
+            about,
+            "nobody gives a machine up before its VM is replaced",
+        ),
+        Some((_, who, limit)) => {
+            let says = format!(
+                "{who} gives a machine up after {} min, and a VM whose Agent does not come is replaced after {} min",
+                minutes(limit),
+                minutes(discovery)
+            );
+            let todo = format!(
+                "Set spec.agent.discoveryTimeout to less than {} minutes, such as 10m.",
+                minutes(limit)
+            );
+            Check::yellow(check, about, says).todo(todo, "docs/how-to/replace-or-force-a-vm.md")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::commands::doctor::Color;
+
+    #[test]
+    fn a_limit_counts_only_where_it_is_used() {
+        let minutes = |m: u64| Duration::from_secs(m * 60);
+        for (spec, discovery, color) in [
+            (json!({}), 30, Color::Green),
+            (json!({"autoScaling": {"min": 1}}), 30, Color::Yellow),
+            (json!({"autoScaling": {"min": 1}}), 14, Color::Green),
+            (
+                json!({"management": {"autoRepair": true}}),
+                15,
+                Color::Green,
+            ),
+            (
+                json!({"management": {"autoRepair": true}}),
+                20,
+                Color::Yellow,
+            ),
+        ] {
+            let check = judge_limits("p", &spec, minutes(discovery));
+            assert_eq!(check.color, color, "{spec} {discovery}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Whether this user has the rights of the operator: each rule of config/rbac, asked by SelfSubjectAccessReview.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::{
+    authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
+    rbac::v1::{ClusterRole, PolicyRule},
+};
+use kube::{Api, Client, api::PostParams};
+
+use super::Check;
+use crate::{args::Args, cluster::scope::Scope};
+
+const MANAGER: &str = include_str!("../../../config/rbac/manager_role.yaml");
+const CREDENTIALS: &str = include_str!("../../../config/rbac/credentials_role.yaml");
+
+/// Reviews at the same time.
+const AT_ONCE: usize = 8;
+
+/// One right.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Right {
+    group: String,
+    resource: String,
+    name: Option<String>,
+    verb: String,
+}
+
+/// All rights in the operator's roles.
+#[must_use]
+pub fn wanted() -> Vec<Right> {
+    let roles = [MANAGER, CREDENTIALS]
+        .iter()
+        .filter_map(|text| serde_yaml_ng::from_str::<ClusterRole>(text).ok());
+    let mut all: Vec<Right> = roles
+        .flat_map(|role| role.rules.unwrap_or_default())
+        .flat_map(of_rule)
+        .collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+fn of_rule(rule: PolicyRule) -> Vec<Right> {
+    let mut all = Vec::new();
+    let names = rule.resource_names.unwrap_or_default();
+    let names: Vec<Option<String>> = if names.is_empty() {
+        vec![None]
+    } else {
+        names.into_iter().map(Some).collect()
+    };
+    for group in rule.api_groups.iter().flatten() {
+        for resource in rule.resources.iter().flatten() {
+            for name in &names {
+                all.extend(rule.verbs.iter().map(|verb| Right {
+                    group: group.clone(),
+                    resource: resource.clone(),
+                    name: name.clone(),
+                    verb: verb.clone(),
+                }));
+            }
+        }
+    }
+    all
+}
+
+/// One check for all rights.
+pub async fn checks(args: &Args, client: &Client) -> Vec<Check> {
+    let about = "cluster";
+    let parts = Scope::of(&args.namespaces).parts();
+    let asked = parts
+        .iter()
+        .flat_map(|part| wanted().into_iter().map(move |right| (part.clone(), right)));
+    // Namespaces belong to no namespace. With --namespaces the operator does not need them.
+    let asked = asked.filter(|(part, right)| part.is_none() || right.resource != "namespaces");
+    let answers: Vec<_> = stream::iter(asked)
+        .map(|(part, right)| async move {
+            let answer = allowed(client, part.as_deref(), &right).await;
+            (right, answer)
+        })
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    let mut missing: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (right, answer) in answers {
+        match answer {
+            Ok(true) => {}
+            Ok(false) => {
+                let object = format!("{}.{}", right.resource, right.group);
+                missing
+                    .entry(object.trim_end_matches('.').to_owned())
+                    .or_default()
+                    .push(right.verb);
+            }
+            Err(e) => {
+                let says = format!("rights could not be asked: {e}");
+                return vec![
+                    Check::yellow("rights", about, says).todo("Ask with another user.", PAGE),
+                ];
+            }
+        }
+    }
+    if missing.is_empty() {
+        let says = "this user has all rights in config/rbac";
+        return vec![Check::green("rights", about, says)];
+    }
+    let row = |(object, mut verbs): (String, Vec<String>)| {
+        verbs.sort();
+        verbs.dedup();
+        format!("{object} ({})", verbs.join(", "))
+    };
+    let all: Vec<String> = missing.into_iter().map(row).collect();
+    let says = format!("this user lacks rights of the operator: {}", all.join("; "));
+    let todo = "As the operator's ServiceAccount: apply config/rbac. As a person: run doctor as a Job to check the operator's rights.";
+    vec![Check::red("rights", about, says).todo(todo, PAGE)]
+}
+
+const PAGE: &str = "docs/reference/administrators.md";
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the API server answers a review and stores nothing"
+)]
+async fn allowed(client: &Client, namespace: Option<&str>, right: &Right) -> kube::Result<bool> {
+    let (resource, subresource) = match right.resource.split_once('/') {
+        Some((resource, below)) => (resource.to_owned(), Some(below.to_owned())),
+        None => (right.resource.clone(), None),
+    };
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                group: Some(right.group.clone()),
+                resource: Some(resource),
+                subresource,
+                name: right.name.clone(),
+                namespace: namespace.map(str::to_owned),
+                verb: Some(right.verb.clone()),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let answer = api.create(&PostParams::default(), &review).await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}

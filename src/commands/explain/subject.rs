@@ -1,0 +1,293 @@
+//! What the user asks about, and the objects of its machine.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use agent_forge_actors::{
+    domain::{
+        identity::{AgentMatch, agent_runs_on},
+        managed_vm::ManagedVm,
+        names::ObjectKey,
+        upstream::{self, MachineFacts},
+    },
+    ports::cluster::View as _,
+};
+use agent_forge_crds::{
+    VsphereAgentPool,
+    external::{agent::Agent, agent_machine::AgentMachine},
+};
+use kube::ResourceExt;
+use serde::Serialize;
+
+use crate::cluster::view::Caches;
+
+/// The kinds of objects of a machine, in the order of its chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Kind {
+    /// The demand.
+    AgentMachine,
+    /// Its owner in Cluster API.
+    Machine,
+    /// The operator's record.
+    VsphereAgent,
+    /// In vCenter.
+    VM,
+    /// The host that booted the discovery ISO.
+    Agent,
+    /// In the hosted cluster.
+    Node,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// `KIND/NAME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// Kind.
+    pub kind: Kind,
+    /// Name.
+    pub name: String,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind, self.name)
+    }
+}
+
+impl FromStr for Subject {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, name) = text.split_once('/').unwrap_or((text, ""));
+        let kind = match kind.to_ascii_lowercase().as_str() {
+            "agentmachine" | "agentmachines" => Kind::AgentMachine,
+            "machine" | "machines" => Kind::Machine,
+            "vsphereagent" | "vsphereagents" | "va" => Kind::VsphereAgent,
+            "vm" => Kind::VM,
+            "agent" | "agents" => Kind::Agent,
+            "node" | "nodes" => Kind::Node,
+            _ => {
+                return Err(
+                    "write KIND/NAME with a kind of AgentMachine, Machine, VsphereAgent (va), VM, Agent, Node"
+                        .to_owned(),
+                );
+            }
+        };
+        if name.is_empty() {
+            return Err(format!("write {kind}/NAME"));
+        }
+        let name = name.to_owned();
+        Ok(Self { kind, name })
+    }
+}
+
+/// The objects of one machine, as far as they exist.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// AgentMachine.
+    pub agent_machine: Option<Arc<AgentMachine>>,
+    /// Machine.
+    pub machine: Option<Arc<MachineFacts>>,
+    /// VsphereAgent, with what it records of its VM.
+    pub child: Option<ManagedVm>,
+    /// Agent.
+    pub agent: Option<Arc<Agent>>,
+    /// The pool of the VsphereAgent; without one, the pool that serves the AgentMachine.
+    pub pool: Option<Arc<VsphereAgentPool>>,
+}
+
+/// The name of the host that an Agent is: it becomes the name of the Node.
+#[must_use]
+pub fn hostname(agent: &Agent) -> Option<&str> {
+    let wanted = agent.spec.hostname.as_deref().filter(|h| !h.is_empty());
+    wanted.or_else(|| agent.inventory()?.hostname.as_deref())
+}
+
+fn is_vm(child: &ManagedVm, name: &str) -> bool {
+    let vm = child.vm();
+    let recorded = vm.is_some_and(|vm| {
+        vm.name == name || [&vm.moref, &vm.bios_uuid].contains(&&Some(name.to_owned()))
+    });
+    recorded || child.vm_name == name
+}
+
+/// The only one; else a sentence that says what to add.
+fn only<T>(
+    all: Vec<T>,
+    subject: &Subject,
+    namespace: Option<&str>,
+    key: impl Fn(&T) -> String,
+) -> anyhow::Result<T> {
+    let keys: Vec<String> = all.iter().map(key).collect();
+    let mut all = all.into_iter();
+    match (all.next(), all.next()) {
+        (Some(one), None) => Ok(one),
+        (Some(_), Some(_)) => anyhow::bail!(
+            "{subject} is not unique: {}; add -n NAMESPACE",
+            keys.join(", ")
+        ),
+        _ => {
+            let place = namespace.map_or("any namespace".to_owned(), |n| format!("namespace {n}"));
+            let hint = match subject.kind {
+                Kind::VM => {
+                    "; no VsphereAgent records it. `agent-forge orphans` lists VMs without a record"
+                }
+                Kind::Node => {
+                    "; no Agent has that hostname. A Node that no VM of agent-forge runs is not known here"
+                }
+                _ => "",
+            };
+            anyhow::bail!("there is no {subject} in {place}{hint}")
+        }
+    }
+}
+
+/// Finds the subject, and everything that belongs to it.
+///
+/// # Errors
+/// It does not exist, or several objects have that name.
+pub fn find(caches: &Caches, subject: &Subject, namespace: Option<&str>) -> anyhow::Result<Found> {
+    let here = |n: Option<String>| namespace.is_none() || n.as_deref() == namespace;
+    let name = subject.name.as_str();
+    let mut found = Found::default();
+    match subject.kind {
+        Kind::AgentMachine => {
+            let mut all = caches.all_agent_machines();
+            all.retain(|am| am.name_any() == name && here(am.namespace()));
+            let one = only(all, subject, namespace, |am| key(am.as_ref()))?;
+            found.agent_machine = Some(one);
+        }
+        Kind::Machine => {
+            let mut all = caches.machines.all();
+            all.retain(|m| m.key.name == name && here(Some(m.key.namespace.clone())));
+            found.machine = Some(only(all, subject, namespace, |m| m.key.to_string())?);
+        }
+        Kind::VsphereAgent | Kind::VM => {
+            let all = caches.all_children().into_iter().map(ManagedVm::read);
+            let is_it = |c: &ManagedVm| match subject.kind {
+                Kind::VM => is_vm(c, name),
+                _ => c.key.name == name,
+            };
+            let all = all.filter(|c| is_it(c) && here(Some(c.key.namespace.clone())));
+            let one = only(all.collect(), subject, namespace, |c| c.key.to_string())?;
+            found.child = Some(one);
+        }
+        Kind::Agent | Kind::Node => {
+            let mut all = caches.agents.all();
+            all.retain(|agent| {
+                let is_it = match subject.kind {
+                    Kind::Node => hostname(agent) == Some(name),
+                    _ => agent.name_any() == name,
+                };
+                is_it && here(agent.namespace())
+            });
+            let one = only(all, subject, namespace, |a| key(a.as_ref()))?;
+            found.agent = Some(one);
+        }
+    }
+    complete(caches, &mut found);
+    Ok(found)
+}
+
+fn key<K: ResourceExt>(object: &K) -> String {
+    ObjectKey::of(object).to_string()
+}
+
+/// Adds what belongs to the objects that are found. Each one may lead to the next, in both directions.
+fn complete(caches: &Caches, found: &mut Found) {
+    for _ in 0..3 {
+        found.agent_machine = found.agent_machine.take().or_else(|| {
+            let by_machine = found.machine.as_deref().and_then(|m| owned(caches, m));
+            let by_child = || agent_machine_of(caches, found.child.as_ref()?);
+            let by_agent = || claimant(caches, found.agent.as_deref()?);
+            by_machine.or_else(by_child).or_else(by_agent)
+        });
+        found.child = found.child.take().or_else(|| {
+            let by_agent = found.agent.as_deref().and_then(|a| runs_agent(caches, a));
+            by_agent.or_else(|| made_for(caches, found.agent_machine.as_deref()?))
+        });
+        found.agent = found.agent.take().or_else(|| {
+            let by_child = found.child.as_ref().and_then(|c| agent_of(caches, c));
+            by_child.or_else(|| reserved(caches, found.agent_machine.as_deref()?))
+        });
+    }
+    found.machine = found.machine.take().or_else(|| {
+        let am = found.agent_machine.as_deref()?;
+        let owner = am.owner_machine()?;
+        caches.machine(&ObjectKey::new(am.namespace()?, &owner.name))
+    });
+    found.pool = match &found.child {
+        Some(child) => {
+            let name = &child.object.spec.pool_ref.name;
+            caches.pool(&ObjectKey::new(&child.key.namespace, name))
+        }
+        None => found.agent_machine.as_deref().and_then(|am| {
+            let mut pools = caches.pools.all().into_iter();
+            pools.find(|p| agent_forge_actors::demand::classify::belongs(p, am))
+        }),
+    };
+}
+
+fn owned(caches: &Caches, machine: &MachineFacts) -> Option<Arc<AgentMachine>> {
+    let all = caches.agent_machines(&machine.key.namespace);
+    let is_owned =
+        |am: &Arc<AgentMachine>| am.owner_machine().is_some_and(|o| o.uid == machine.uid);
+    all.into_iter().find(is_owned)
+}
+
+fn agent_machine_of(caches: &Caches, child: &ManagedVm) -> Option<Arc<AgentMachine>> {
+    let record = child.agent_machine.as_ref()?;
+    let mut all = caches.all_agent_machines().into_iter();
+    all.find(|am| {
+        let home = child.control_plane.as_ref();
+        record.is_object(&am.metadata)
+            && home.is_none_or(|home| am.namespace().as_ref() == Some(home))
+    })
+}
+
+fn claimant(caches: &Caches, agent: &Agent) -> Option<Arc<AgentMachine>> {
+    let mut all = caches.all_agent_machines().into_iter();
+    all.find(|am| upstream::claims(agent, am))
+}
+
+fn runs_agent(caches: &Caches, agent: &Agent) -> Option<ManagedVm> {
+    let all = caches.all_children().into_iter().map(ManagedVm::read);
+    let names = |child: &ManagedVm| {
+        let vm = child.identity.as_ref();
+        vm.map_or(AgentMatch::Other, |vm| agent_runs_on(agent, vm))
+    };
+    let mut all: Vec<ManagedVm> = all.filter(|c| names(c).may_run_there()).collect();
+    all.sort_by_key(|c| names(c) != AgentMatch::Same);
+    all.into_iter().next()
+}
+
+fn made_for(caches: &Caches, am: &AgentMachine) -> Option<ManagedVm> {
+    let all = caches.all_children().into_iter().map(ManagedVm::read);
+    let is_for = |child: &ManagedVm| {
+        let record = child.agent_machine.as_ref();
+        record.is_some_and(|r| r.is_object(&am.metadata))
+    };
+    let mut all: Vec<ManagedVm> = all.filter(is_for).collect();
+    // One that is being removed comes last.
+    all.sort_by_key(|c| c.deleting);
+    all.into_iter().next()
+}
+
+fn agent_of(caches: &Caches, child: &ManagedVm) -> Option<Arc<Agent>> {
+    let all = caches.agents.all();
+    let lineup = child.lineup(&all);
+    let doubtful = || lineup.doubtful.first().map(|(agent, _)| *agent);
+    let any = lineup.own.or_else(|| lineup.rivals.first().copied());
+    let recorded = || caches.agents.get(child.agent.as_ref()?);
+    any.or_else(doubtful).cloned().or_else(recorded)
+}
+
+fn reserved(caches: &Caches, am: &AgentMachine) -> Option<Arc<Agent>> {
+    let reference = am.agent_ref()?;
+    let key = ObjectKey::new(&reference.namespace, &reference.name);
+    caches.agents.get(&key)
+}

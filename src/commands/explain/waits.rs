@@ -1,0 +1,237 @@
+//! What a machine waits for, since when, and who can end that.
+
+use std::collections::BTreeSet;
+
+use agent_forge_actors::{
+    demand::classify::{self, DemandState},
+    ports::effect::EffectKind,
+};
+use agent_forge_actors::{
+    domain::{holds::Holds, upstream},
+    pool::plan::Plan,
+    runtime::holds,
+};
+use agent_forge_crds::{
+    WaitingOn,
+    conditions::{
+        INFRA_ENV_AVAILABLE, ISO_READY, Phase, READY, Reason, VSPHERE_READY, find_condition,
+    },
+};
+use jiff::Timestamp;
+use kube::ResourceExt;
+use serde::Serialize;
+
+use super::subject::Found;
+use crate::commands::reasons::{self, Who};
+
+/// One thing that does not happen now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Wait {
+    /// What waits: an object or a step.
+    pub subject: String,
+    /// Why, as one word.
+    pub reason: Reason,
+    /// Why, as a sentence.
+    pub message: String,
+    /// Since when, if that is known.
+    pub since: Option<Timestamp>,
+    /// What the word means.
+    pub meaning: &'static str,
+    /// Who can end it.
+    pub who: Who,
+    /// What that person does.
+    pub remedy: &'static str,
+    /// Where to read more.
+    pub page: &'static str,
+}
+
+impl Wait {
+    /// A wait, with what people need to know about its reason.
+    #[must_use]
+    pub fn of(
+        subject: impl Into<String>,
+        reason: &Reason,
+        message: impl Into<String>,
+        since: Option<Timestamp>,
+    ) -> Self {
+        let about = reasons::about(reason);
+        Self {
+            subject: subject.into(),
+            reason: reason.clone(),
+            message: message.into(),
+            since,
+            meaning: about.meaning,
+            who: about.who,
+            remedy: about.remedy,
+            page: about.section.page(),
+        }
+    }
+}
+
+/// The row of a status.
+fn recorded(row: &WaitingOn) -> Wait {
+    let since = row.since.as_ref().map(|t| t.0);
+    Wait::of(&row.subject, &row.reason, &row.message, since)
+}
+
+/// Everything that the machine waits for. Each reason once: the status of the machine comes first, then that of its pool, then
+/// what the operator would decide now.
+#[must_use]
+pub fn waits(found: &Found, plan: Option<&Plan>, held: &Holds, now: Timestamp) -> Vec<Wait> {
+    let mut all: Vec<Wait> = Vec::new();
+    let status = found.child.as_ref().and_then(|c| c.object.status.as_ref());
+    all.extend(status.iter().flat_map(|s| &s.waiting_on).map(recorded));
+    let names = names(found);
+    let is_about = |subject: &str| {
+        names
+            .iter()
+            .any(|name| subject == name.as_str() || subject.ends_with(&format!("/{name}")))
+    };
+    let of_pool = found.pool.as_ref().and_then(|p| p.status.as_ref());
+    let rows = of_pool.iter().flat_map(|s| &s.waiting_on);
+    all.extend(rows.filter(|row| is_about(&row.subject)).map(recorded));
+    all.extend(by_people(held, now));
+    if let Some(plan) = plan {
+        let rows = plan.waiting.iter().filter(|w| is_about(&w.subject));
+        all.extend(rows.map(|w| Wait::of(&w.subject, &w.reason, &w.message, None)));
+        all.extend(demand(found, plan));
+    }
+    if !has_agent(found) {
+        all.extend(of_the_pool(found));
+    }
+    all.extend(gone_pool(found));
+    all.extend(not_ready(found));
+    let mut seen = BTreeSet::new();
+    all.retain(|wait| seen.insert(wait.reason.clone()));
+    all
+}
+
+/// Names of the machine in the subjects of rows.
+fn names(found: &Found) -> BTreeSet<String> {
+    let am = found.agent_machine.as_ref().map(|am| am.name_any());
+    let child = found.child.as_ref().map(|c| c.key.name.clone());
+    am.into_iter().chain(child).collect()
+}
+
+/// Whether the machine needs nothing more of the pool.
+fn has_agent(found: &Found) -> bool {
+    let phase = found.child.as_ref().and_then(|c| c.vm()?.phase.clone());
+    matches!(
+        phase,
+        Some(Phase::Available | Phase::Bound | Phase::Released)
+    )
+}
+
+/// Pauses and vetoes that hold the effects on this machine.
+#[must_use]
+pub fn by_people(held: &Holds, now: Timestamp) -> Vec<Wait> {
+    let ask = |kind| holds::who_holds(kind, held, now);
+    let all = [
+        EffectKind::CreateVm,
+        EffectKind::PowerOn,
+        EffectKind::Destroy,
+    ];
+    let row = |hold: agent_forge_actors::ports::effect::Hold| {
+        Wait::of(hold.holder.clone(), &hold.reason, hold.why, None)
+    };
+    all.into_iter().filter_map(ask).map(row).collect()
+}
+
+/// Why the AgentMachine asks for no host, or gets none.
+fn demand(found: &Found, plan: &Plan) -> Option<Wait> {
+    let am = found.agent_machine.as_ref()?;
+    let demand = plan.demands.iter().find(|d| Some(d.uid()) == am.uid())?;
+    let (DemandState::NotRequested(why) | DemandState::NotNow { why, .. }) = &demand.state else {
+        return None;
+    };
+    let (reason, message) = classify::explain(why);
+    let subject = format!("AgentMachine/{}", am.name_any());
+    let changed = am
+        .reserved_condition()
+        .and_then(|c| c.last_transition_time.as_ref());
+    let since = changed.or(am.metadata.creation_timestamp.as_ref());
+    Some(Wait::of(subject, &reason, message, since.map(|t| t.0)))
+}
+
+/// What the whole pool waits for. A VM cannot be made, or does not boot, before it is there.
+fn of_the_pool(found: &Found) -> Vec<Wait> {
+    let status = found.pool.as_ref().and_then(|p| p.status.as_ref());
+    let conditions = status.map(|s| s.conditions.as_slice()).unwrap_or_default();
+    let row = |type_: &&str| {
+        let condition = find_condition(conditions, type_).filter(|c| c.status == "False")?;
+        let reason = Reason::from(condition.reason.as_str());
+        let since = Some(condition.last_transition_time.0);
+        Some(Wait::of(
+            format!("pool: {type_}"),
+            &reason,
+            &condition.message,
+            since,
+        ))
+    };
+    let all = [INFRA_ENV_AVAILABLE, VSPHERE_READY, ISO_READY];
+    all.iter().filter_map(row).collect()
+}
+
+fn gone_pool(found: &Found) -> Option<Wait> {
+    let child = found.child.as_ref().filter(|_| found.pool.is_none())?;
+    let name = &child.object.spec.pool_ref.name;
+    let message = format!(
+        "VsphereAgentPool {}/{name} does not exist",
+        child.key.namespace
+    );
+    Some(Wait::of(
+        format!("VsphereAgent/{}", child.key.name),
+        &Reason::PoolNotFound,
+        message,
+        None,
+    ))
+}
+
+/// The condition `Ready` of the VsphereAgent, if it is False.
+fn not_ready(found: &Found) -> Option<Wait> {
+    let child = found.child.as_ref()?;
+    let status = child.object.status.as_ref()?;
+    let condition = find_condition(&status.conditions, READY).filter(|c| c.status == "False")?;
+    let reason = Reason::from(condition.reason.as_str());
+    let since = Some(condition.last_transition_time.0);
+    let subject = format!("VsphereAgent/{}", child.key.name);
+    Some(Wait::of(subject, &reason, &condition.message, since))
+}
+
+/// What people should look at although nothing waits.
+#[must_use]
+pub fn notes(found: &Found, now: Timestamp) -> Vec<String> {
+    let mut all = Vec::new();
+    if let (Some(am), None, None) = (&found.agent_machine, &found.pool, &found.child) {
+        let pool = am
+            .node_pool()
+            .map_or("its NodePool".to_owned(), |(_, name)| {
+                format!("NodePool {name}")
+            });
+        let age = upstream::age(am.as_ref(), now).as_secs();
+        all.push(format!(
+            "no VsphereAgentPool serves this AgentMachine, which is {age} s old: none names {pool} and its control plane namespace"
+        ));
+    }
+    let child = found.child.as_ref();
+    if let Some(failure) = child.and_then(|c| c.object.status.as_ref()?.last_failure.as_ref()) {
+        let class = failure.class.as_deref().unwrap_or("?");
+        let attempt = failure.attempt.unwrap_or(1);
+        let count = failure.count.unwrap_or(1);
+        let time = failure
+            .time
+            .as_ref()
+            .map_or("?".to_owned(), |t| t.0.to_string());
+        all.push(format!(
+            "attempt {attempt} was given up at {time}: it came as far as {class} (in a row: {count}). status.lastFailure has the evidence"
+        ));
+    }
+    if let Some(child) = child.filter(|c| c.skips_delete()) {
+        all.push(format!(
+            "VM {} stays when its VsphereAgent is deleted (skip-delete)",
+            child.vm_name
+        ));
+    }
+    all
+}

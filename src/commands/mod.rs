@@ -1,0 +1,104 @@
+//! Commands that show things to people. They change nothing: each effect except a login is refused
+//! ([`read_only::ReadOnly`]).
+//!
+//! They see the cluster through the same caches as the operator, which one list of each kind fills ([`sight`]). So a
+//! command gives the operator's own answers.
+
+pub mod cli;
+pub mod collect;
+pub mod decide;
+pub mod doctor;
+pub mod explain;
+pub mod iso;
+pub mod manifest_file;
+pub mod orphans;
+pub mod plan;
+pub mod privileges;
+pub mod read_only;
+pub mod reasons;
+pub mod report;
+pub mod sight;
+#[cfg(test)]
+mod testing;
+pub mod top;
+pub mod validate;
+pub mod vcenters;
+
+use clap::{Args as ClapArgs, Subcommand, builder::BoolishValueParser};
+
+use self::report::{Output, Verdict};
+use crate::args::Args;
+
+/// What to do instead of running the operator.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Show the discovery ISOs that pools keep: versions, digest, size, age, source, and which VMs mount them.
+    Iso(iso::IsoArgs),
+    /// Explain one machine: its objects and how they belong together, what it waits for, and who can end that.
+    Explain(explain::ExplainArgs),
+    /// Show what the operator would do for a pool now, or with a changed pool before it is applied, and what that costs.
+    Plan(plan::PlanArgs),
+    /// List VMs with this cluster's marker that no VsphereAgent records.
+    Orphans(orphans::OrphansArgs),
+    /// Print the role that the vCenter user needs, as a table or as a command of govc.
+    Privileges(privileges::PrivilegesArgs),
+    /// Check a file offline: would the API server accept it, and could the operator use it?
+    Validate(validate::ValidateArgs),
+    /// Check everything that the operator needs, and say what to do.
+    Doctor(doctor::DoctorArgs),
+    /// Show a live table of machines, with sums per pool.
+    Top(top::TopArgs),
+    /// Write a support archive: objects, statuses and Events, redacted. Never a Secret.
+    Collect(collect::CollectArgs),
+    /// Print a shell completion script.
+    Completion(cli::CompletionArgs),
+    /// Write a man page for each command into a directory.
+    Man(cli::ManArgs),
+}
+
+/// Which objects, and how they are printed.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Asked {
+    /// Only objects of this namespace. Default: all.
+    #[arg(long, short, env = "AGENT_FORGE_NAMESPACE", value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+
+    /// How the result is printed.
+    #[arg(
+        long,
+        short,
+        env = "AGENT_FORGE_OUTPUT",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    pub output: Output,
+}
+
+/// Whether vCenter is asked.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct AskVcenter {
+    /// Do not log in to vCenter. What only vCenter knows is then not shown.
+    #[arg(long, env = "AGENT_FORGE_OFFLINE", value_parser = BoolishValueParser::new())]
+    pub offline: bool,
+}
+
+/// Runs a command.
+///
+/// # Errors
+/// It could not find out. The message says what to do.
+pub async fn run(args: &Args, command: &Command) -> anyhow::Result<Verdict> {
+    match command {
+        Command::Iso(asked) => iso::run(args, asked).await,
+        Command::Explain(asked) => explain::run(args, asked).await,
+        Command::Plan(asked) => plan::run(args, asked).await,
+        Command::Orphans(asked) => orphans::run(args, asked).await,
+        Command::Privileges(asked) => privileges::run(asked),
+        Command::Validate(asked) => validate::run(asked),
+        Command::Doctor(asked) => doctor::run(args, asked).await,
+        Command::Top(asked) => top::run(args, asked).await,
+        Command::Collect(asked) => collect::run(args, asked).await,
+        Command::Completion(asked) => cli::completion(asked),
+        Command::Man(asked) => cli::man(asked),
+    }
+}

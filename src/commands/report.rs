@@ -1,0 +1,129 @@
+//! How commands print what they found, and what their exit code says.
+
+use std::{io::Write as _, process::ExitCode};
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs.
+    Json,
+    /// For programs and people.
+    Yaml,
+}
+
+/// What a command found. It is the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Exit code 0: nothing to do.
+    Nothing,
+    /// Exit code 1: a person should look at it.
+    Findings,
+    /// Exit code 2: it could not find out.
+    Unknown,
+}
+
+impl From<Verdict> for ExitCode {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Nothing => Self::SUCCESS,
+            Verdict::Findings => Self::from(1),
+            Verdict::Unknown => Self::from(2),
+        }
+    }
+}
+
+/// What a command found.
+pub trait Report: Serialize {
+    /// For people.
+    fn text(&self) -> String;
+    /// Whether a person should look at it.
+    fn verdict(&self) -> Verdict;
+}
+
+/// Prints the report to standard output.
+///
+/// # Errors
+/// Standard output is closed.
+pub fn print(report: &impl Report, output: Output) -> anyhow::Result<Verdict> {
+    let text = match output {
+        Output::Table => report.text(),
+        Output::Json => serde_json::to_string_pretty(report).context("printing JSON")? + "\n",
+        Output::Yaml => serde_yaml_ng::to_string(report).context("printing YAML")?,
+    };
+    write(&text)?;
+    Ok(report.verdict())
+}
+
+/// Prints a text to standard output.
+///
+/// # Errors
+/// Standard output is closed.
+pub fn write(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).context("printing")
+}
+
+/// Rows below a header. Each column is as wide as its widest cell.
+#[must_use]
+pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let header = header.iter().map(|cell| (*cell).to_owned()).collect();
+    let rows: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|c| c.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(&widths);
+        let line: String = cells.map(|(c, width)| format!("{c:<width$}  ")).collect();
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// Formats the time since `then` as kubectl does.
+#[must_use]
+pub fn age(now: Timestamp, then: Timestamp) -> String {
+    span(now.duration_since(then).as_secs())
+}
+
+/// Formats a number of seconds as kubectl does, in its largest unit.
+#[must_use]
+pub fn span(seconds: i64) -> String {
+    let seconds = seconds.max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell_and_lines_have_no_blanks_at_their_end() {
+        let rows = [["a", ""], ["longer", "x"]].map(|row| row.map(str::to_owned).to_vec());
+        let text = table(&["N", "WHAT"], rows);
+        assert_eq!(text, "N       WHAT\na\nlonger  x\n");
+    }
+
+    #[test]
+    fn ages_are_in_the_largest_unit() {
+        for (seconds, text) in [(-3, "0s"), (119, "119s"), (7199, "119m"), (172_800, "2d")] {
+            assert_eq!(span(seconds), text);
+        }
+    }
+}

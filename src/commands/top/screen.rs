@@ -1,0 +1,139 @@
+//! The live table in a terminal.
+
+use std::time::{Duration, Instant};
+
+use ratatui::{
+    Frame,
+    crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers},
+    layout::{Constraint, Layout},
+    style::{Modifier, Style},
+    text::Line,
+    widgets::{Block, Row, Table},
+};
+
+use super::{MACHINES, POOLS, machine_cells, pool_cells, rows::Overview};
+
+/// How long one wait for a key takes.
+const KEY: Duration = Duration::from_millis(200);
+
+/// What the screen shows.
+pub(super) struct View {
+    /// The last overview that could be read.
+    pub shown: Overview,
+    /// Why the last reading failed, if it did.
+    pub trouble: Option<String>,
+    /// First machine that is visible.
+    pub first: usize,
+}
+
+/// Shows the table until the user ends it.
+///
+/// # Errors
+/// The terminal cannot be used.
+pub(super) async fn live(
+    first: Overview,
+    every: Duration,
+    read: impl AsyncFn() -> anyhow::Result<Overview>,
+) -> anyhow::Result<()> {
+    let mut view = View {
+        shown: first,
+        trouble: None,
+        first: 0,
+    };
+    let mut terminal = ratatui::try_init()?;
+    let mut due = Instant::now() + every;
+    let ended = loop {
+        if let Err(e) = terminal.draw(|frame| draw(frame, &view)) {
+            break Err(e.into());
+        }
+        // Keys are read in a thread that may wait.
+        let key = tokio::task::spawn_blocking(key).await;
+        match key {
+            Ok(Ok(Some(key))) if !press(&mut view, key) => break Ok(()),
+            Ok(Ok(_)) => {}
+            Ok(Err(e)) => break Err(e.into()),
+            Err(e) => break Err(e.into()),
+        }
+        if Instant::now() >= due {
+            match read().await {
+                Ok(shown) => (view.shown, view.trouble) = (shown, None),
+                Err(e) => view.trouble = Some(format!("{e:#}")),
+            }
+            due = Instant::now() + every;
+        }
+    };
+    ratatui::restore();
+    ended
+}
+
+/// What a key does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    End,
+    Up,
+    Down,
+}
+
+fn key() -> std::io::Result<Option<Key>> {
+    if !event::poll(KEY)? {
+        return Ok(None);
+    }
+    let Event::Key(key) = event::read()? else {
+        return Ok(None);
+    };
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    Ok(match key.code {
+        _ if key.kind != KeyEventKind::Press => None,
+        KeyCode::Char('c') if control => Some(Key::End),
+        KeyCode::Char('q') | KeyCode::Esc => Some(Key::End),
+        KeyCode::Up | KeyCode::Char('k') => Some(Key::Up),
+        KeyCode::Down | KeyCode::Char('j') => Some(Key::Down),
+        _ => None,
+    })
+}
+
+/// Whether the table goes on after that key.
+pub(super) fn press(view: &mut View, key: Key) -> bool {
+    let last = view.shown.machines.len().saturating_sub(1);
+    match key {
+        Key::End => return false,
+        Key::Up => view.first = view.first.saturating_sub(1),
+        Key::Down => view.first = (view.first + 1).min(last),
+    }
+    true
+}
+
+/// Draws pools above machines, and a line for help or trouble.
+pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let pools = u16::try_from(view.shown.pools.len() + 3).unwrap_or(u16::MAX);
+    let rows = [
+        Constraint::Max(pools),
+        Constraint::Min(4),
+        Constraint::Length(1),
+    ];
+    let [above, middle, below] = Layout::vertical(rows).areas(frame.area());
+    let table = Table::new(
+        view.shown.pools.iter().map(|p| Row::new(pool_cells(p))),
+        [24, 14, 40, 8, 6].map(Constraint::Min),
+    );
+    let table = table
+        .header(Row::new(POOLS).style(bold))
+        .block(Block::bordered().title("Pools"));
+    frame.render_widget(table, above);
+    let machines = view.shown.machines.iter().skip(view.first);
+    let table = Table::new(
+        machines.map(|m| Row::new(machine_cells(m))),
+        [26, 20, 12, 6, 16, 10, 18, 14].map(Constraint::Min),
+    );
+    let title = format!("Machines ({})", view.shown.machines.len());
+    let table = table
+        .header(Row::new(MACHINES).style(bold))
+        .block(Block::bordered().title(title));
+    frame.render_widget(table, middle);
+    let line = match &view.trouble {
+        Some(trouble) => Line::from(format!("not up to date: {trouble}")).style(bold),
+        None => Line::from("q: end   up, down: scroll"),
+    };
+    frame.render_widget(line, below);
+}

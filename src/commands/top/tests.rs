@@ -1,0 +1,130 @@
+use ratatui::{Terminal, backend::TestBackend};
+use serde_json::json;
+
+use super::{
+    screen::{Key, View, draw, press},
+    *,
+};
+use crate::commands::testing::World;
+
+fn overview(world: &World) -> Overview {
+    let now = "2026-01-01T00:10:00Z".parse().expect("a time");
+    rows::overview(&world.caches(), None, now)
+}
+
+fn bound(world: &mut World) {
+    let entry = json!({"event": "Bound", "attempt": 1, "at": "2026-01-01T00:03:00.000000Z"});
+    let timeline = world.child["status"]["timeline"]
+        .as_array_mut()
+        .expect("a timeline");
+    timeline.push(entry);
+}
+
+/// A second VsphereAgent, which is not bound.
+fn second(world: &World, failure: bool) -> serde_json::Value {
+    let mut child = world.child.clone();
+    child["metadata"]["name"] = json!("w-2");
+    child["metadata"]["uid"] = json!("u-2");
+    child["metadata"]["annotations"]["agent-forge.containeroo.ch/agent-machine-uid"] =
+        json!("u-am-2");
+    child["status"]["vm"]["phase"] = json!("Provisioning");
+    child["status"]["timeline"] =
+        json!([{"event": "Demanded", "attempt": 1, "at": "2026-01-01T00:08:00.000000Z"}]);
+    child["status"]["waitingOn"] = json!([{"subject": "w-2", "reason": "ISOUploading"}]);
+    if failure {
+        child["status"]["lastFailure"] = json!({"class": "NoGuest", "count": 2});
+    }
+    child
+}
+
+#[test]
+fn machines_have_phase_age_expected_time_and_last_failure() {
+    let mut world = World::serving();
+    bound(&mut world);
+    world.child = json!([world.child, second(&world, true)]);
+    let shown = overview(&world);
+    let cells: Vec<_> = shown.machines.iter().map(machine_cells).collect();
+    // What is not finished comes first.
+    assert_eq!(
+        cells[0],
+        [
+            "w-2",
+            "demo/workers",
+            "Provisioning",
+            "2m",
+            "Demanded 2m",
+            "in 60s",
+            "ISOUploading",
+            "NoGuest x2"
+        ]
+    );
+    assert_eq!(
+        cells[1],
+        [
+            "w-1",
+            "demo/workers",
+            "Bound",
+            "10m",
+            "Bound 7m",
+            "-",
+            "-",
+            "-"
+        ]
+    );
+    let pool = pool_cells(&shown.pools[0]);
+    assert_eq!(
+        pool,
+        ["demo/workers", "?", "1 Bound, 1 Provisioning", "3m", "0"]
+    );
+    assert_eq!(shown.verdict(), Verdict::Findings);
+    let json = serde_json::to_value(&shown).expect("JSON");
+    assert_eq!(json["machines"][0]["expectedSeconds"], json!(60));
+}
+
+#[test]
+fn an_agent_machine_without_a_record_waits_and_what_is_much_too_late_is_counted() {
+    let shown = overview(&World::waiting());
+    let cells = machine_cells(&shown.machines[0]);
+    assert_eq!(cells[..3], ["w-1", "demo/workers", "Waiting"]);
+    assert_eq!(cells[6], "NoSuitableAgents");
+    assert_eq!(shown.verdict(), Verdict::Nothing);
+    let mut world = World::serving();
+    bound(&mut world);
+    let mut late = second(&world, false);
+    late["status"]["timeline"][0]["at"] = json!("2026-01-01T00:03:30.000000Z");
+    world.child = json!([world.child, late]);
+    let shown = overview(&world);
+    assert_eq!(shown.pools[0].late, 1);
+    assert!(shown.text().contains("3m late"), "{}", shown.text());
+}
+
+#[test]
+fn the_screen_shows_both_tables_scrolls_and_tells_trouble() {
+    let mut world = World::serving();
+    world.child = json!([world.child, second(&world, false)]);
+    let mut view = View {
+        shown: overview(&world),
+        trouble: None,
+        first: 0,
+    };
+    let drawn = |view: &View| {
+        let mut terminal = Terminal::new(TestBackend::new(160, 16)).expect("a terminal");
+        terminal.draw(|frame| draw(frame, view)).expect("drawn");
+        format!("{}", terminal.backend())
+    };
+    let screen = drawn(&view);
+    for said in ["Pools", "Machines (2)", "w-1", "w-2", "q: end"] {
+        assert!(screen.contains(said), "{said}: {screen}");
+    }
+    assert!(press(&mut view, Key::Down) && press(&mut view, Key::Down));
+    assert_eq!(view.first, 1);
+    let screen = drawn(&view);
+    assert!(
+        screen.contains("w-1") && !screen.contains("w-2 "),
+        "{screen}"
+    );
+    assert!(press(&mut view, Key::Up));
+    view.trouble = Some("no answer".to_owned());
+    assert!(drawn(&view).contains("not up to date: no answer"));
+    assert!(!press(&mut view, Key::End));
+}

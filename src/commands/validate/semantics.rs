@@ -1,0 +1,87 @@
+//! What the API server accepts and the operator cannot use.
+
+use std::collections::BTreeMap;
+
+use agent_forge_actors::{demand::prepare, domain::names::DatastorePath, placement::request};
+use agent_forge_crds::{VsphereAgentPool, duration};
+use serde_json::Value;
+
+use crate::commands::manifest_file::Document;
+
+/// What is wrong with a pool that the schema accepts.
+#[must_use]
+pub fn problems(object: &Value) -> Vec<String> {
+    let pool: VsphereAgentPool = match serde_json::from_value(object.clone()) {
+        Ok(pool) => pool,
+        Err(e) => return vec![format!("it cannot be read: {e}")],
+    };
+    let mut found = Vec::new();
+    if let Err(e) = request::place_request(&pool) {
+        found.push(e.message);
+    }
+    if let Some(key) = prepare::refused_label(&pool) {
+        found.push(prepare::refused_label_sentence(key));
+    }
+    found.extend(labels(&pool));
+    let prefix = pool.iso_path_prefix();
+    let path = format!("[{}] {prefix}", pool.spec.vsphere.iso_datastore);
+    if let Err(e) = DatastorePath::parse(&path) {
+        found.push(format!("spec.iso.pathPrefix: {e}"));
+    }
+    let interval = pool.spec.check_interval();
+    if duration::parse(interval).is_err() {
+        found.push(format!(
+            "spec.iso.checkInterval: {interval:?} is no duration; write it like 10m"
+        ));
+    }
+    let own = pool.metadata.name.as_deref().unwrap_or_default();
+    if own.len() > 63 {
+        found.push(format!(
+            "metadata.name: {own:?} is longer than 63 characters, and is the value of a label"
+        ));
+    }
+    found
+}
+
+/// Labels that no Agent can carry.
+fn labels(pool: &VsphereAgentPool) -> Vec<String> {
+    let wrong = |(key, value): (&String, &String)| {
+        let name = key.rsplit('/').next().unwrap_or_default();
+        let good = |text: &str| {
+            let ends = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+            let inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+            text.len() <= 63
+                && ends(text.chars().next())
+                && ends(text.chars().last())
+                && text.chars().all(inner)
+        };
+        (name.is_empty() || !good(name) || !good(value))
+            .then(|| format!("spec.agent.labels: {key:?}: {value:?} cannot be a label"))
+    };
+    pool.spec.agent.labels.iter().filter_map(wrong).collect()
+}
+
+/// Pools of one file that claim the same NodePool. Neither would act.
+#[must_use]
+pub fn conflicts(documents: &[Document]) -> Vec<(String, String)> {
+    let mut owners: BTreeMap<(String, String), &Document> = BTreeMap::new();
+    let mut found = Vec::new();
+    for document in documents.iter().filter(|d| d.kind == "VsphereAgentPool") {
+        let spec = &document.object["spec"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let served = (
+            text(&spec["controlPlaneNamespace"]),
+            text(&spec["nodePoolRef"]["name"]),
+        );
+        if let Some(other) = owners.insert(served.clone(), document) {
+            found.push((
+                format!("VsphereAgentPool {}", document.name),
+                format!(
+                    "spec.nodePoolRef: pool {} of this file claims NodePool {} too; neither would act (PoolConflict)",
+                    other.name, served.1
+                ),
+            ));
+        }
+    }
+    found
+}

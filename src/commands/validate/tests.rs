@@ -1,0 +1,170 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+/// The tables that the API server itself is checked with.
+const SAMPLE: &str = include_str!("../../../crds/tests/fixtures/pool.yaml");
+const AGENT: &str = include_str!("../../../crds/tests/fixtures/agent.yaml");
+const REFUSED: &str = include_str!("../../../crds/tests/fixtures/refused.yaml");
+
+fn yaml(text: &str) -> Value {
+    serde_yaml_ng::from_str(text).expect("YAML")
+}
+
+fn merge(target: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let fields = target.as_object_mut().expect("an object");
+    for (name, value) in patch {
+        if value.is_null() {
+            fields.remove(name);
+        } else {
+            merge(fields.entry(name.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+fn checked(objects: &[Value]) -> Validation {
+    let text: Vec<String> = objects.iter().map(Value::to_string).collect();
+    validate(&manifest_file::parse(&text.join("\n---\n")).expect("documents"))
+}
+
+#[test]
+fn whatever_the_api_server_refuses_is_found_offline_with_its_field() {
+    for sample in [SAMPLE, AGENT] {
+        let found = checked(&[yaml(sample)]);
+        assert_eq!(found.problems, [], "{}", found.text());
+        assert_eq!(found.verdict(), Verdict::Nothing);
+        assert!(found.unchecked.is_empty(), "{:?}", found.unchecked);
+    }
+    let rows = yaml(REFUSED);
+    for row in rows.as_array().expect("rows") {
+        // A change of a status is no file.
+        if row.get("before").is_some() {
+            continue;
+        }
+        let sample = if row["kind"] == "VsphereAgentPool" {
+            SAMPLE
+        } else {
+            AGENT
+        };
+        let mut object = yaml(sample);
+        merge(&mut object, &row["patch"]);
+        let found = checked(&[object]);
+        let field = format!("{}:", row["mustMention"].as_str().expect("a field"));
+        let look = if row["byRule"] == true {
+            Look::Rule
+        } else {
+            Look::Schema
+        };
+        let named = |p: &Problem| p.message.starts_with(&field) && p.found_by == look;
+        assert!(
+            found.problems.iter().any(named),
+            "{}: {}",
+            row["name"],
+            found.text()
+        );
+        assert_eq!(found.verdict(), Verdict::Findings);
+    }
+}
+
+#[test]
+fn what_the_operator_cannot_use_is_found() {
+    for (patch, said) in [
+        (
+            json!({"spec": {"vsphere": {"scsiType": "ide"}}}),
+            "spec.vsphere.scsiType",
+        ),
+        (
+            json!({"spec": {"vsphere": {"networkAdapterType": "token-ring"}}}),
+            "spec.vsphere.networkAdapterType",
+        ),
+        (
+            json!({"spec": {"agent": {"labels": {"agentMachineRef": "x"}}}}),
+            "spec.agent.labels: \"agentMachineRef\"",
+        ),
+        (
+            json!({"spec": {"agent": {"labels": {"a b": "x"}}}}),
+            "spec.agent.labels: \"a b\"",
+        ),
+        (
+            json!({"spec": {"agent": {"labels": {"a": "-x"}}}}),
+            "spec.agent.labels: \"a\"",
+        ),
+        (
+            json!({"spec": {"iso": {"pathPrefix": "a/../../b"}}}),
+            "spec.iso.pathPrefix",
+        ),
+        (
+            json!({"spec": {"iso": {"checkInterval": "soon"}}}),
+            "spec.iso.checkInterval",
+        ),
+        (
+            json!({"metadata": {"name": "a".repeat(64)}}),
+            "metadata.name",
+        ),
+    ] {
+        let mut object = yaml(SAMPLE);
+        merge(&mut object, &patch);
+        let found = checked(&[object]);
+        let text = found.text();
+        assert!(
+            text.contains(said) && text.contains("cannot use it"),
+            "{patch}: {text}"
+        );
+        assert_eq!(found.problems.len(), 1, "{text}");
+    }
+}
+
+#[test]
+fn other_kinds_versions_and_twins_are_told() {
+    let mut old = yaml(SAMPLE);
+    old["apiVersion"] = json!("agent-forge.containeroo.ch/v1");
+    assert!(checked(&[old]).text().contains("apiVersion"));
+    let found = checked(&[json!({"kind": "Secret", "metadata": {"name": "vc"}})]);
+    assert_eq!(found.verdict(), Verdict::Unknown);
+    assert!(found.text().contains("Secret vc"), "{}", found.text());
+    let mut twin = yaml(SAMPLE);
+    twin["metadata"]["name"] = json!("twin");
+    let found = checked(&[yaml(SAMPLE), twin]);
+    assert!(found.text().contains("PoolConflict"), "{}", found.text());
+    let mut typo = yaml(SAMPLE);
+    typo["spec"]["templates"] = json!({});
+    assert!(
+        checked(&[typo])
+            .text()
+            .contains("spec.templates: is not in the schema")
+    );
+}
+
+/// Each rule of the definitions is known here, so that nothing is left to the API server.
+#[test]
+fn every_rule_of_the_definitions_is_known() {
+    fn walk(schema: &Value, seen: &mut usize) {
+        match schema {
+            Value::Object(fields) => {
+                let rules = fields
+                    .get("x-kubernetes-validations")
+                    .and_then(Value::as_array);
+                for rule in rules.into_iter().flatten() {
+                    let text = rule["rule"].as_str().expect("a rule");
+                    assert!(cel::holds(text, &json!("1s")).is_some(), "{text}");
+                    *seen += 1;
+                }
+                fields.values().for_each(|below| walk(below, seen));
+            }
+            Value::Array(items) => items.iter().for_each(|below| walk(below, seen)),
+            _ => {}
+        }
+    }
+    let mut seen = 0;
+    for kind in ["VsphereAgentPool", "VsphereAgent"] {
+        walk(&manifest_file::schema(kind).expect("a schema"), &mut seen);
+    }
+    assert_eq!(seen, 4);
+}

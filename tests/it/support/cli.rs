@@ -1,0 +1,40 @@
+//! Runs the commands of the binary, as a person does.
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::world::World;
+
+/// What a command printed, and its exit code.
+pub struct Shown {
+    pub code: i32,
+    pub text: String,
+    pub errors: String,
+}
+
+impl Shown {
+    /// The output of `-o json`.
+    pub fn json(&self) -> Result<Value> {
+        serde_json::from_str(&self.text).with_context(|| format!("{}{}", self.text, self.errors))
+    }
+}
+
+/// Runs a command with the operator's kubeconfig.
+pub async fn command(world: &World, args: &[&str]) -> Result<Shown> {
+    let shown = Command::new(env!("CARGO_BIN_EXE_agent-forge"))
+        .args([
+            "--vsphere-allow-local-server=true",
+            "--iso-allow-local-source=true",
+        ])
+        .args(args)
+        .env_clear()
+        .env("KUBECONFIG", &world.access.kubeconfig)
+        .output()
+        .await?;
+    Ok(Shown {
+        code: shown.status.code().context("a code")?,
+        text: String::from_utf8(shown.stdout)?,
+        errors: String::from_utf8(shown.stderr)?,
+    })
+}
