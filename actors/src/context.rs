@@ -23,6 +23,18 @@ use crate::{
 /// References of recorded VMs that the last scan did not show, or showed as not powered on, by vCenter.
 pub type SuspectVms = BTreeMap<String, BTreeSet<String>>;
 
+/// What vCenters reported of VMs that are recorded as running, by vCenter and reference.
+pub type NewsOfVms = BTreeMap<String, BTreeMap<String, VmNote>>;
+
+/// A note that a VM changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VmNote {
+    /// The number of the last change. A higher one is newer.
+    pub number: u64,
+    /// The VM runs, as on record.
+    pub runs: bool,
+}
+
 /// Settings of the operator that decisions depend on.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -56,6 +68,8 @@ pub struct Context {
     pub tracer: Arc<dyn Tracer>,
     /// Recorded VMs that the last scan of a vCenter did not show as recorded.
     pub doubts: watch::Receiver<SuspectVms>,
+    /// Recorded VMs of which a vCenter reported a change.
+    pub news: watch::Receiver<NewsOfVms>,
     /// Settings.
     pub settings: Settings,
 }

@@ -8,6 +8,7 @@
 //! - [`domain`]: what things are.
 //! - [`demand`] and [`lifecycle`]: who needs a host, and what happens to a VM that no Machine needs.
 //! - [`pool`] and [`vm`]: the pure decisions, and the actors that carry them out.
+//! - [`news`]: what vCenters report of running VMs.
 //! - [`iso`], [`sessions`], [`supervisor`]: the ISO caches, the vCenter sessions, and the tree of actors.
 
 pub mod context;
@@ -16,6 +17,7 @@ pub mod domain;
 pub mod iso;
 pub mod lifecycle;
 pub mod migration;
+pub mod news;
 pub mod orphans;
 pub mod placement;
 pub mod pool;

@@ -25,7 +25,7 @@ const FLOORS: &[&[&str]] = &[
     &["context"],
     &["demand"],
     &["lifecycle"],
-    &["pool", "vm", "orphans"],
+    &["pool", "vm", "orphans", "news"],
     &["supervisor"],
 ];
 

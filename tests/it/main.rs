@@ -20,6 +20,7 @@ mod lifecycle;
 mod limits;
 mod logs;
 mod metrics;
+mod news;
 mod orphans;
 mod rules;
 mod scale;

@@ -4,6 +4,7 @@
 mod files;
 mod golden;
 mod life;
+mod news;
 mod places;
 mod sessions;
 mod silence;

@@ -32,3 +32,12 @@ pub trait Waker: Send + Sync {
     /// Wakes a pool's actor.
     fn wake_pool(&self, pool: &ObjectKey, reason: &'static str);
 }
+
+/// Wakes the actors that the news of vCenters concern.
+pub trait NewsWaker: Send + Sync {
+    /// Wakes the actor of a VM.
+    fn wake_vm(&self, vm: &ObjectKey, reason: &'static str);
+
+    /// Wakes the actor that reads the news.
+    fn wake_news(&self);
+}

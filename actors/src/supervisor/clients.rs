@@ -17,11 +17,11 @@ use crate::{
         msg::{IsoKey, IsoMsg, IsoState, IsoWant},
         of_pool::IsoCaches,
     },
-    ports::sessions::Waker,
+    ports::sessions::{NewsWaker, Waker},
     runtime::mailbox::Counted,
 };
 
-/// Wakes pools on behalf of ISO caches.
+/// Wakes actors on behalf of others.
 pub(super) struct WakeThrough(pub(super) ActorRef<SupervisorMsg>);
 
 impl Waker for WakeThrough {
@@ -29,6 +29,20 @@ impl Waker for WakeThrough {
         let _ = self
             .0
             .send_message(SupervisorMsg::Wake(ActorKey::Pool(pool.clone()), reason));
+    }
+}
+
+impl NewsWaker for WakeThrough {
+    fn wake_vm(&self, vm: &ObjectKey, reason: &'static str) {
+        let _ = self
+            .0
+            .send_message(SupervisorMsg::Wake(ActorKey::Vm(vm.clone()), reason));
+    }
+
+    fn wake_news(&self) {
+        let _ = self
+            .0
+            .send_message(SupervisorMsg::Wake(ActorKey::News, "vcenter"));
     }
 }
 

@@ -29,7 +29,7 @@ use self::{
     routing::{ActorKey, Change, route},
 };
 use crate::{
-    context::{Context, Settings, SuspectVms},
+    context::{Context, NewsOfVms, Settings, SuspectVms},
     domain::{managed_vm::ManagedVm, names::ObjectKey, server::ServerRule},
     iso::{
         self,
@@ -173,6 +173,7 @@ pub struct SupervisorState {
     sessions: watch::Sender<Option<Counted<SessionMsg>>>,
     placement: watch::Sender<Option<Counted<PlacementMsg>>>,
     doubts: Arc<watch::Sender<SuspectVms>>,
+    news: Arc<watch::Sender<NewsOfVms>>,
     stopping: bool,
 }
 
@@ -196,8 +197,10 @@ impl Actor for Supervisor {
         let (sessions, sessions_now) = watch::channel(None);
         let (placement, placement_now) = watch::channel(None);
         let (doubts, doubts_now) = watch::channel(SuspectVms::default());
+        let (news, news_now) = watch::channel(NewsOfVms::default());
         let context = Context {
             doubts: doubts_now,
+            news: news_now,
             view: ports.view.clone(),
             cluster: ports.cluster.clone(),
             sessions: Arc::new(SessionClient(move || sessions_now.borrow().clone())),
@@ -220,6 +223,7 @@ impl Actor for Supervisor {
             sessions,
             placement,
             doubts: Arc::new(doubts),
+            news: Arc::new(news),
             stopping: false,
         })
     }
@@ -229,7 +233,12 @@ impl Actor for Supervisor {
         myself: ActorRef<SupervisorMsg>,
         state: &mut SupervisorState,
     ) -> Result<(), ActorProcessingErr> {
-        for key in [ActorKey::Sessions, ActorKey::Placement, ActorKey::Orphans] {
+        for key in [
+            ActorKey::Sessions,
+            ActorKey::Placement,
+            ActorKey::Orphans,
+            ActorKey::News,
+        ] {
             state.ensure(&myself, &key).await?;
         }
         let _ = myself.send_message(SupervisorMsg::Resync);

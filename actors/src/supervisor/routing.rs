@@ -33,6 +33,8 @@ pub enum ActorKey {
     Placement,
     /// Orphan scan.
     Orphans,
+    /// News of vCenters.
+    News,
     /// ISO cache of a datastore.
     IsoCache(IsoKey),
     /// Pool actor.
@@ -43,10 +45,11 @@ pub enum ActorKey {
 
 impl ActorKey {
     /// Every kind that [`ActorKey::kind`] names.
-    pub const KINDS: [&str; 6] = [
+    pub const KINDS: [&str; 7] = [
         "sessions",
         "placement",
         "orphans",
+        "news",
         "iso_cache",
         "pool",
         "vm",
@@ -59,6 +62,7 @@ impl ActorKey {
             Self::Sessions => "sessions",
             Self::Placement => "placement",
             Self::Orphans => "orphans",
+            Self::News => "news",
             Self::IsoCache(_) => "iso_cache",
             Self::Pool(_) => "pool",
             Self::Vm(_) => "vm",
@@ -70,7 +74,9 @@ impl ActorKey {
     pub const fn object(&self) -> Option<&ObjectKey> {
         match self {
             Self::Pool(key) | Self::Vm(key) => Some(key),
-            Self::Sessions | Self::Placement | Self::Orphans | Self::IsoCache(_) => None,
+            Self::Sessions | Self::Placement | Self::Orphans | Self::News | Self::IsoCache(_) => {
+                None
+            }
         }
     }
 }
@@ -78,7 +84,9 @@ impl ActorKey {
 impl fmt::Display for ActorKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sessions | Self::Placement | Self::Orphans => f.write_str(self.kind()),
+            Self::Sessions | Self::Placement | Self::Orphans | Self::News => {
+                f.write_str(self.kind())
+            }
             Self::IsoCache(key) => write!(f, "iso_cache/{key}"),
             Self::Pool(key) => write!(f, "pool/{key}"),
             Self::Vm(key) => write!(f, "vm/{key}"),
@@ -188,6 +196,8 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
                 out.push((ActorKey::Vm(key.clone()), "vsphereagent"));
             }
             out.push((ActorKey::Pool(pool.clone()), "vsphereagent"));
+            // It may begin to run, or end.
+            out.push((ActorKey::News, "vsphereagent"));
         }
         Change::Machine(key) => {
             for pool in view

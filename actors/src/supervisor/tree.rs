@@ -11,6 +11,7 @@ use super::{
 use crate::{
     domain::names::ObjectKey,
     iso::{IsoCache, IsoCacheArgs},
+    news::NewsDesk,
     orphans::OrphanScan,
     placement::{Placement, PlacementArgs},
     pool::PoolWorker,
@@ -29,6 +30,7 @@ impl SupervisorState {
             ActorKey::Sessions
             | ActorKey::Placement
             | ActorKey::Orphans
+            | ActorKey::News
             | ActorKey::IsoCache(_) => true,
             ActorKey::Pool(k) => self.ports.view.pool(k).is_some(),
             ActorKey::Vm(k) => self.ports.view.child(k).is_some(),
@@ -111,6 +113,19 @@ impl SupervisorState {
                 let worker = OrphanScan {
                     context: self.context.clone(),
                     doubts: self.doubts.clone(),
+                };
+                Handle::Shell(
+                    Actor::spawn_linked(None, Shell::default(), worker, cell)
+                        .await?
+                        .0,
+                    self.mailbox(key),
+                )
+            }
+            ActorKey::News => {
+                let worker = NewsDesk {
+                    context: self.context.clone(),
+                    notes: self.news.clone(),
+                    waker: Arc::new(WakeThrough(myself.clone())),
                 };
                 Handle::Shell(
                     Actor::spawn_linked(None, Shell::default(), worker, cell)

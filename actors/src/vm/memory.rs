@@ -79,6 +79,8 @@ pub struct Memory {
     pub tagged: Option<Tagged>,
     /// The VM was missing under its reference when its tags could not be attached.
     pub missed: bool,
+    /// The number of the last news of this VM that this actor has looked for.
+    pub news: u64,
     /// This actor switched this VM on.
     pub powered_on: bool,
     /// When this actor sent the first power-on request that may have had an effect. By the API server's clock, and no

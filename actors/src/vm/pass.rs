@@ -13,7 +13,7 @@ use super::{
     arrival::Arrival,
     concern,
     memory::{Busy, Memory, Topic, subject},
-    observed::{Observed, STUCK_GRACE},
+    observed::{Observed, STUCK_GRACE, has_news},
     ownership::Ownership,
     status::{self, Known, Obstacle},
     step::{self, MISSING_PROBE, Step},
@@ -403,6 +403,9 @@ fn keep_up(context: &Context, observed: &Observed, memory: &mut Memory) {
         memory.lost_since.or(fresh)
     });
     memory.look_at_busy(context.clock.monotonic());
+    if has_news(context, observed.vm(), memory) {
+        memory.look_again_at(true);
+    }
     let running = observed
         .vm()
         .is_some_and(|vm| vm.power_state.is_some() && vm.task_id.is_none());

@@ -1,24 +1,29 @@
-//! Waits for tasks. One list view, one property collector and one long poll serve all tasks of a session.
+//! Waits for tasks, and follows VMs. One list view, one property collector and one long poll serve all tasks and all
+//! followed VMs of a session.
 //!
 //! [`TaskHub`] gives each waiter to the watcher. The watcher is a task of its own that starts with the first waiter. It
-//! keeps the long poll and at most one `ModifyListView` in flight. Tasks that come and go meanwhile share the next one.
+//! keeps the long poll and at most one `ModifyListView` in flight. What comes and goes meanwhile shares the next one.
 //!
 //! Every waiter gets a result: success, the task's fault, or `Vanished` for a task that vCenter does not know. If vCenter is
 //! silent for the patience of the options, the waiter gets an error. A lost session or reply ends no wait: the watcher makes
 //! a new view and filter, and vCenter reports the current state of each task. A reported end is known to callers that ask
-//! again. Without tasks there are no requests.
+//! again. Without tasks and followed VMs there are no requests.
 
 mod ends;
 mod labels;
+mod news;
 mod plumbing;
 mod progress;
 mod watcher;
 
-use std::sync::{Mutex, Weak};
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, Weak},
+};
 
 use agent_forge_actors::ports::{
     slots::Slots,
-    vcenter::{Fault, TaskEnd, TaskRef, Tasks, VcError, VcErrorKind, VcResult},
+    vcenter::{Fault, Listener, News, TaskEnd, TaskRef, Tasks, VcError, VcErrorKind, VcResult},
 };
 use async_trait::async_trait;
 use serde_json::Value;
@@ -47,10 +52,18 @@ struct Waiter {
     done: oneshot::Sender<VcResult<Outcome>>,
 }
 
+/// What the watcher is asked for.
+enum Ask {
+    /// The end of a task.
+    Wait(Waiter),
+    /// The changes of these VMs and of no others.
+    Follow(BTreeSet<String>, Listener),
+}
+
 /// Access to the watcher of one client.
 pub(crate) struct TaskHub {
     client: Weak<Client>,
-    watcher: Mutex<Option<mpsc::UnboundedSender<Waiter>>>,
+    watcher: Mutex<Option<mpsc::UnboundedSender<Ask>>>,
     /// Methods and subjects of the tasks that this client started.
     pub(crate) labels: Labels,
 }
@@ -71,10 +84,10 @@ impl TaskHub {
     /// The task's fault, or why its end cannot be known.
     pub(crate) async fn outcome(&self, task: &TaskRef) -> VcResult<Outcome> {
         let (done, end) = oneshot::channel();
-        self.enqueue(Waiter {
+        self.enqueue(Ask::Wait(Waiter {
             task: task.0.clone(),
             done,
-        });
+        }));
         let ended = end.await.unwrap_or_else(|_| {
             Err(self
                 .labels
@@ -96,21 +109,27 @@ impl TaskHub {
         locked(&self.watcher).take();
     }
 
-    fn enqueue(&self, waiter: Waiter) {
+    fn enqueue(&self, ask: Ask) {
         let mut watcher = locked(&self.watcher);
-        let waiter = match watcher.as_ref() {
-            Some(running) => match running.send(waiter) {
+        let ask = match watcher.as_ref() {
+            Some(running) => match running.send(ask) {
                 Ok(()) => return,
                 // The watcher died (a panic): start another one.
-                Err(mpsc::error::SendError(waiter)) => waiter,
+                Err(mpsc::error::SendError(ask)) => ask,
             },
-            None => waiter,
+            None => ask,
         };
         let (sender, inbox) = mpsc::unbounded_channel();
         // Cannot fail: the receiver exists.
-        let _ = sender.send(waiter);
+        let _ = sender.send(ask);
         *watcher = Some(sender);
         tokio::spawn(Watcher::new(Weak::clone(&self.client), inbox).run());
+    }
+}
+
+impl News for Client {
+    fn follow(&self, vms: BTreeSet<String>, listener: Listener) {
+        self.tasks.enqueue(Ask::Follow(vms, listener));
     }
 }
 
@@ -158,7 +177,7 @@ mod tests {
     /// The lines about the end of task 7, for which a step of `demo/a` waits.
     async fn lines(end: impl FnOnce(&Labels) -> VcError) -> Vec<Value> {
         let hub = TaskHub::new(Weak::new());
-        let (sender, mut inbox) = mpsc::unbounded_channel::<Waiter>();
+        let (sender, mut inbox) = mpsc::unbounded_channel::<Ask>();
         *hub.watcher.lock().expect("lock") = Some(sender);
         hub.labels.note("task-7", "CreateVM_Task", "VM a");
         let lines = Lines::default();
@@ -167,7 +186,9 @@ mod tests {
         let step = tracing::error_span!("vm.step", object = "demo/a");
         let waits = hub.outcome(&task).instrument(step);
         let answers = async {
-            let waiter = inbox.recv().await.expect("who waits");
+            let Some(Ask::Wait(waiter)) = inbox.recv().await else {
+                panic!("nobody waits");
+            };
             let _ = waiter.done.send(Err(end(&hub.labels)));
         };
         let (ended, ()) = tokio::join!(waits, answers);

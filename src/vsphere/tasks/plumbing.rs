@@ -1,6 +1,6 @@
 //! View, collector and filter of one session. They die with it.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use agent_forge_actors::{
     domain::names::MoRef,
@@ -52,12 +52,37 @@ pub(super) struct Unbuilt {
     pub(super) left: Option<Parts>,
 }
 
-fn task(id: &str) -> Ref {
-    Ref {
-        kind: "Task".to_owned(),
-        value: id.to_owned(),
+/// Members of the view: tasks and VMs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Members {
+    pub(super) tasks: BTreeSet<String>,
+    pub(super) vms: BTreeSet<String>,
+}
+
+impl Members {
+    pub(super) fn is_empty(&self) -> bool {
+        self.tasks.is_empty() && self.vms.is_empty()
+    }
+
+    fn refs(&self) -> Vec<Ref> {
+        let of = |kind: &'static str| {
+            move |id: &String| Ref {
+                kind: kind.to_owned(),
+                value: id.clone(),
+            }
+        };
+        let tasks = self.tasks.iter().map(of("Task"));
+        tasks.chain(self.vms.iter().map(of(VM))).collect()
     }
 }
+
+/// The type of a VM's reference.
+pub(super) const VM: &str = "VirtualMachine";
+/// What is told of a VM.
+pub(super) const POWER: &str = "runtime.powerState";
+pub(super) const CONNECTION: &str = "runtime.connectionState";
+/// Another value with each change of the configuration. `VirtualMachineConfigInfo.changeVersion`.
+pub(super) const VERSION: &str = "config.changeVersion";
 
 impl Plumbing {
     /// Builds all, in three requests.
@@ -94,27 +119,32 @@ impl Plumbing {
         self.parts
     }
 
-    /// Adds tasks to the view and removes others. Returns the tasks that vCenter does not know.
+    /// Adds members to the view and removes others. Returns those that vCenter does not know.
     pub(super) async fn modify(
         self,
         client: Arc<Client>,
-        add: Vec<String>,
-        remove: Vec<String>,
-    ) -> VcResult<Vec<String>> {
+        add: Members,
+        remove: Members,
+    ) -> VcResult<Members> {
         let effect = client.session_effect(EffectKind::SessionView);
         let arguments = ModifyListView {
-            add: add.iter().map(|id| task(id)).collect(),
-            remove: remove.iter().map(|id| task(id)).collect(),
+            add: add.refs(),
+            remove: remove.refs(),
         };
         let call = Call::new(&self.view, "ModifyListView", &arguments).about("task list");
         let unknown: Option<Vec<Ref>> = client
             .scoped(Some(&effect), &self.parts.session, call)
             .await?;
-        Ok(unknown
-            .unwrap_or_default()
-            .into_iter()
-            .map(|r| r.value)
-            .collect())
+        let mut missing = Members::default();
+        for unknown in unknown.unwrap_or_default() {
+            let kind = if unknown.kind == VM {
+                &mut missing.vms
+            } else {
+                &mut missing.tasks
+            };
+            kind.insert(unknown.value);
+        }
+        Ok(missing)
     }
 
     /// Waits for news after `version`; `None` if there were none for a while.
@@ -156,6 +186,7 @@ impl Parts {
         let members = Selection::follow("members", "ListView", "view", Vec::new());
         let spec = Question::about("task list")
             .read("Task", &["info.state", "info.error", "info.result"])
+            .read(VM, &[POWER, CONNECTION, VERSION])
             .found_from(&view, vec![members])
             .into_filter();
         let arguments = CreateFilter {

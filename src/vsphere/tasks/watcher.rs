@@ -1,4 +1,4 @@
-//! The watcher: it keeps the view equal to the waiters, and the long poll running.
+//! The watcher: it keeps the view equal to the waiters and the followed VMs, and the long poll running.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_actors::ports::vcenter::{Fault, VcError, VcErrorKind, VcResult};
+use agent_forge_actors::ports::vcenter::{Fault, Listener, VcError, VcErrorKind, VcResult, VmNews};
 use futures::future::OptionFuture;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -15,9 +15,10 @@ use tokio::{
 };
 
 use super::{
-    Outcome, Waiter,
+    Ask, Outcome, Waiter,
     ends::Ends,
-    plumbing::{MARGIN, MAX_WAIT, Parts, Plumbing, Unbuilt},
+    news::Sights,
+    plumbing::{MARGIN, MAX_WAIT, Members, Parts, Plumbing, Unbuilt},
     progress::{End, LARGEST, Progress},
     task_failure,
 };
@@ -29,13 +30,18 @@ const GATHER: Duration = Duration::from_millis(40);
 /// slot until then. A longer wait costs more time than it saves requests (docs/reference/benchmarks.md).
 const PAUSE: Duration = Duration::from_millis(40);
 /// Pauses between tries while vCenter fails.
-const BACKOFF: [Duration; 5] = [
+const BACKOFF: [Duration; 8] = [
     Duration::ZERO,
     Duration::from_millis(500),
     Duration::from_secs(1),
     Duration::from_secs(2),
     Duration::from_secs(5),
+    Duration::from_secs(15),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
 ];
+/// The longest pause while a call waits for a task.
+const WAITED_FOR: Duration = Duration::from_secs(5);
 
 /// Longest time that waiters wait while the watcher destroys old objects.
 const GIVE_BACK_WITHIN: Duration = Duration::from_secs(5);
@@ -56,7 +62,7 @@ fn some<T>(future: impl Future<Output = VcResult<T>> + Send + 'static) -> Runnin
 
 /// Why the watcher stopped looking.
 enum Stop {
-    /// No call waits.
+    /// No call waits, and no VM is followed.
     Idle,
     /// No call can come any more.
     Closed,
@@ -67,17 +73,23 @@ enum Stop {
 /// Serves all waiters of one client.
 pub(super) struct Watcher {
     client: Weak<Client>,
-    inbox: mpsc::UnboundedReceiver<Waiter>,
+    inbox: mpsc::UnboundedReceiver<Ask>,
     waiting: BTreeMap<String, Vec<oneshot::Sender<VcResult<Outcome>>>>,
+    /// VMs whose changes are told, and to whom.
+    followed: BTreeSet<String>,
+    listener: Option<Listener>,
+    /// Followed VMs that vCenter does not know.
+    missing: BTreeSet<String>,
+    sights: Sights,
     plumbing: Option<Plumbing>,
     /// What vCenter keeps and the watcher does not need: to be destroyed when vCenter answers.
     left: Vec<Parts>,
     /// Length of a quiet long poll in seconds: shorter than a proxy on the way tolerates.
     max_wait: u32,
-    /// Tasks in the view.
-    members: BTreeSet<String>,
-    /// Tasks that are being added to the view. The long poll may report their end before `ModifyListView` has answered.
-    adding: Option<Vec<String>>,
+    /// Tasks and VMs in the view.
+    members: Members,
+    /// What is being added to the view. The long poll may report it before `ModifyListView` has answered.
+    adding: Option<Members>,
     /// Tasks whose end is known. vCenter need not report it again, but a caller may ask again (after an aborted pass,
     /// or one that lost a later call).
     ended: Ends,
@@ -90,15 +102,19 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    pub(super) fn new(client: Weak<Client>, inbox: mpsc::UnboundedReceiver<Waiter>) -> Self {
+    pub(super) fn new(client: Weak<Client>, inbox: mpsc::UnboundedReceiver<Ask>) -> Self {
         Self {
             client,
             inbox,
             waiting: BTreeMap::new(),
+            followed: BTreeSet::new(),
+            listener: None,
+            missing: BTreeSet::new(),
+            sights: Sights::default(),
             plumbing: None,
             left: Vec::new(),
             max_wait: MAX_WAIT,
-            members: BTreeSet::new(),
+            members: Members::default(),
             adding: None,
             ended: Ends::default(),
             progress: Progress::default(),
@@ -111,12 +127,11 @@ impl Watcher {
     /// Runs until the client is gone or logged out.
     pub(super) async fn run(mut self) {
         loop {
-            if self.waiting.is_empty() {
-                let Some(waiter) = self.inbox.recv().await else {
+            while !self.is_needed() {
+                let Some(ask) = self.inbox.recv().await else {
                     return;
                 };
-                self.accept(waiter);
-                self.last_good = Instant::now();
+                self.take(ask);
             }
             let Some(client) = self.client.upgrade() else {
                 return;
@@ -150,7 +165,7 @@ impl Watcher {
             },
         };
         self.give_back(client).await;
-        let mut modify = none::<Vec<String>>();
+        let mut modify = none::<Members>();
         let mut poll = none::<Option<UpdateSet>>();
         let mut polling = false;
         let mut polled_at = Instant::now();
@@ -160,11 +175,11 @@ impl Watcher {
                 waiters.retain(|w| !w.is_closed());
                 !waiters.is_empty()
             });
-            let new = self.waiting.keys().any(|task| !self.members.contains(task));
-            if self.waiting.is_empty() && !polling && self.adding.is_none() {
+            let new = !self.to_add().is_empty();
+            if !self.is_needed() && !polling && self.adding.is_none() {
                 return Stop::Idle;
             }
-            if !polling && self.waiting.keys().any(|task| self.members.contains(task)) {
+            if !polling && self.has_members() {
                 let pause = if self.version.is_empty() {
                     Duration::ZERO
                 } else {
@@ -176,12 +191,12 @@ impl Watcher {
             }
             tokio::select! {
                 biased;
-                waiter = self.inbox.recv() => {
-                    let Some(waiter) = waiter else { return Stop::Closed };
+                ask = self.inbox.recv() => {
+                    let Some(ask) = ask else { return Stop::Closed };
                     if !new && self.adding.is_none() {
                         gathering = Instant::now();
                     }
-                    self.accept(waiter);
+                    self.take(ask);
                 }
                 Some(done) = &mut modify, if self.adding.is_some() => {
                     modify = none();
@@ -191,10 +206,14 @@ impl Watcher {
                         Err(e) => return Stop::Trouble(e),
                     };
                     // That does not show that vCenter reports tasks: only an answered poll does.
-                    self.members.extend(added);
-                    for task in unknown {
-                        self.members.remove(&task);
+                    self.members.tasks.extend(added.tasks);
+                    self.members.vms.extend(added.vms);
+                    for task in unknown.tasks {
+                        self.members.tasks.remove(&task);
                         self.end(client, &task, End::Vanished);
+                    }
+                    for vm in unknown.vms {
+                        self.hear(vm, VmNews::Gone);
                     }
                 }
                 Some(done) = &mut poll, if polling => {
@@ -208,17 +227,7 @@ impl Watcher {
                                 self.failures = 0;
                             }
                             if let Some(update) = update {
-                                self.version.clone_from(&update.version);
-                                let (waiting, members) = (&self.waiting, &self.members);
-                                let adding = self.adding.as_deref().unwrap_or_default();
-                                let ours = |task: &str| {
-                                    waiting.contains_key(task)
-                                        || members.contains(task)
-                                        || adding.iter().any(|a| a == task)
-                                };
-                                for (task, end) in self.progress.apply(update, ours) {
-                                    self.end(client, &task, end);
-                                }
+                                self.apply(client, update);
                             }
                         }
                         Err(e) => {
@@ -228,17 +237,102 @@ impl Watcher {
                     }
                 }
                 () = tokio::time::sleep_until(gathering + GATHER), if new && self.adding.is_none() => {
-                    let add: Vec<String> =
-                        self.waiting.keys().filter(|t| !self.members.contains(*t)).cloned().collect();
-                    let remove: Vec<String> =
-                        self.members.iter().filter(|t| !self.waiting.contains_key(*t)).cloned().collect();
-                    for task in &remove {
-                        self.members.remove(task);
-                    }
+                    let (add, remove) = (self.to_add(), self.to_remove());
+                    self.members.tasks.retain(|task| !remove.tasks.contains(task));
+                    self.members.vms.retain(|vm| !remove.vms.contains(vm));
                     self.adding = Some(add.clone());
                     modify = some(plumbing.clone().modify(Arc::clone(client), add, remove));
                 }
             }
+        }
+    }
+
+    /// A call waits, or a VM is followed.
+    fn is_needed(&self) -> bool {
+        !self.waiting.is_empty() || !self.followed.is_empty()
+    }
+
+    /// The view has something that is waited for or followed.
+    fn has_members(&self) -> bool {
+        self.waiting.keys().any(|t| self.members.tasks.contains(t))
+            || self.followed.iter().any(|vm| self.members.vms.contains(vm))
+    }
+
+    /// What the view lacks.
+    fn to_add(&self) -> Members {
+        let (tasks, vms) = (&self.members.tasks, &self.members.vms);
+        let new_vm = |vm: &&String| !vms.contains(*vm) && !self.missing.contains(*vm);
+        Members {
+            tasks: self
+                .waiting
+                .keys()
+                .filter(|t| !tasks.contains(*t))
+                .cloned()
+                .collect(),
+            vms: self.followed.iter().filter(new_vm).cloned().collect(),
+        }
+    }
+
+    /// What the view does not need.
+    fn to_remove(&self) -> Members {
+        let waited_for = |task: &&String| self.waiting.contains_key(*task);
+        Members {
+            tasks: self
+                .members
+                .tasks
+                .iter()
+                .filter(|t| !waited_for(t))
+                .cloned()
+                .collect(),
+            vms: self
+                .members
+                .vms
+                .difference(&self.followed)
+                .cloned()
+                .collect(),
+        }
+    }
+
+    fn take(&mut self, ask: Ask) {
+        match ask {
+            Ask::Wait(waiter) => {
+                if self.waiting.is_empty() {
+                    self.last_good = Instant::now();
+                }
+                self.accept(waiter);
+            }
+            Ask::Follow(vms, listener) => {
+                self.missing.retain(|vm| vms.contains(vm));
+                self.followed = vms;
+                self.listener = Some(listener);
+            }
+        }
+    }
+
+    fn apply(&mut self, client: &Client, mut update: UpdateSet) {
+        self.version.clone_from(&update.version);
+        for (vm, news) in self.sights.take(&mut update, &self.followed) {
+            self.hear(vm, news);
+        }
+        let (waiting, members, adding) = (&self.waiting, &self.members.tasks, &self.adding);
+        let ours = |task: &str| {
+            waiting.contains_key(task)
+                || members.contains(task)
+                || adding.as_ref().is_some_and(|a| a.tasks.contains(task))
+        };
+        for (task, end) in self.progress.apply(update, ours) {
+            self.end(client, &task, end);
+        }
+    }
+
+    /// Tells the listener. A VM that is gone is not added to the view again.
+    fn hear(&mut self, vm: String, news: VmNews) {
+        if news == VmNews::Gone {
+            self.members.vms.remove(&vm);
+            self.missing.insert(vm.clone());
+        }
+        if let Some(listener) = &self.listener {
+            listener.tell(&vm, news);
         }
     }
 
@@ -279,7 +373,7 @@ impl Watcher {
             End::Vanished => Ok(Outcome::Vanished),
             // A waiter has it added again. vCenter then says whether it exists.
             End::Left => {
-                self.members.remove(task);
+                self.members.tasks.remove(task);
                 return;
             }
             End::TooLarge => {
@@ -306,7 +400,9 @@ impl Watcher {
     /// Forgets view and filter. Gives all waiters the error if there is no hope, or has been none for too long.
     fn trouble(&mut self, client: &Client, error: VcError) {
         tracing::info!(server = client.server(), %error, waiting = self.waiting.len(), "waiting for tasks: starting anew");
-        self.members.clear();
+        self.members = Members::default();
+        self.missing.clear();
+        self.sights.forget();
         self.adding = None;
         self.ended = Ends::default();
         self.progress.forget();
@@ -322,6 +418,10 @@ impl Watcher {
                 | VcErrorKind::NotAllowed
                 | VcErrorKind::LoginLimited(_)
         );
+        if hopeless || client.session.closed() {
+            // Whoever follows asks again, maybe another session.
+            self.followed.clear();
+        }
         if hopeless
             || client.session.closed()
             || self.last_good.elapsed() >= client.http.options().wait_patience
@@ -337,11 +437,17 @@ impl Watcher {
     /// Pauses before the next try, and accepts waiters meanwhile. `false` when no waiter can come any more.
     async fn rest(&mut self) -> bool {
         let pause = BACKOFF[self.failures.saturating_sub(1).min(BACKOFF.len() - 1)];
-        let until = Instant::now() + pause;
+        let began = Instant::now();
         loop {
+            let longest = if self.waiting.is_empty() {
+                pause
+            } else {
+                pause.min(WAITED_FOR)
+            };
+            let until = began + longest;
             tokio::select! {
-                waiter = self.inbox.recv() => match waiter {
-                    Some(waiter) => self.accept(waiter),
+                ask = self.inbox.recv() => match ask {
+                    Some(ask) => self.take(ask),
                     None => return false,
                 },
                 () = tokio::time::sleep_until(until) => return true,
@@ -387,6 +493,7 @@ mod tests {
         let mut watcher = Watcher::new(Weak::new(), inbox);
         watcher
             .members
+            .tasks
             .extend(["task-1".to_owned(), "task-2".to_owned()]);
         // The first waiter of task-2 stopped before its end.
         let mut first = asks(&mut watcher, "task-1");
@@ -401,7 +508,7 @@ mod tests {
         }
         assert!(watcher.waiting.is_empty());
         // A task that has left the view, or that the watcher never saw in it, counts as well.
-        watcher.members.clear();
+        watcher.members = Members::default();
         watcher.tell("task-3", Ok(Outcome::Vanished));
         for task in ["task-2", "task-3"] {
             assert!(asks(&mut watcher, task).try_recv().is_ok(), "{task}");

@@ -5,7 +5,7 @@
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     future::{Future, poll_fn},
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -35,8 +35,9 @@ use agent_forge_actors::{
         slots::{Slots, turns::Limits},
         vcenter::{
             ByteStream, CreateVm, Datastores, Drives, Fault, FileInfo, FolderSight, Inventory,
-            Machines, MountedIso, PlaceCandidates, PlaceRequest, Recommendation, Survey, TaskEnd,
-            TaskRef, Tasks, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
+            Listener, Machines, MountedIso, News, PlaceCandidates, PlaceRequest, Recommendation,
+            Survey, TaskEnd, TaskRef, Tasks, VCenter, VcError, VcErrorKind, VcResult,
+            VmObservation,
         },
     },
 };
@@ -611,6 +612,11 @@ impl Datastores for Ports {
             other => panic!("{other:?} are no drives"),
         }
     }
+}
+
+impl News for Ports {
+    /// It tells nothing.
+    fn follow(&self, _vms: BTreeSet<String>, _listener: Listener) {}
 }
 
 #[async_trait]

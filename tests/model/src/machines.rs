@@ -9,7 +9,7 @@ use std::{
 };
 
 use agent_forge_actors::{
-    context::{Context, Settings, SuspectVms},
+    context::{Context, NewsOfVms, Settings, SuspectVms},
     demand::classify::{Demand, DemandReason, DemandState},
     domain::names::ObjectKey,
     orphans::{self, OrphanScan},
@@ -204,6 +204,7 @@ impl Machines {
 
     fn context(&self, ports: &Ports) -> Context {
         let (_, doubts) = tokio::sync::watch::channel(SuspectVms::default());
+        let (_, news) = tokio::sync::watch::channel(NewsOfVms::default());
         Context {
             view: Arc::new(ports.clone()),
             cluster: Arc::new(ports.clone()),
@@ -213,6 +214,7 @@ impl Machines {
             instruments: Arc::new(NoInstruments),
             tracer: Arc::new(NoTracer),
             doubts,
+            news,
             settings: Settings {
                 discovery_timeout: Duration::from_secs(1800),
                 orphan_scan_interval: Duration::from_secs(600),

@@ -6,7 +6,7 @@
 )]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -31,9 +31,9 @@ use agent_forge_actors::{
         sessions::Sessions,
         slots::{Slots, turns::Limits},
         vcenter::{
-            ByteStream, CreateVm, Datastores, Drives, FileInfo, FolderSight, Inventory, Machines,
-            MarkedVm, Place, PlaceCandidates, PlaceRequest, Recommendation, Survey, TaskEnd,
-            TaskRef, Tasks, VCenter, VcErrorKind, VcResult, VmObservation,
+            ByteStream, CreateVm, Datastores, Drives, FileInfo, FolderSight, Inventory, Listener,
+            Machines, MarkedVm, News, Place, PlaceCandidates, PlaceRequest, Recommendation, Survey,
+            TaskEnd, TaskRef, Tasks, VCenter, VcErrorKind, VcResult, VmObservation,
         },
     },
 };
@@ -707,6 +707,11 @@ impl Datastores for Ports {
     async fn drives(&self) -> VcResult<Drives> {
         unreachable!("no files here")
     }
+}
+
+impl News for Ports {
+    /// It tells nothing.
+    fn follow(&self, _vms: BTreeSet<String>, _listener: Listener) {}
 }
 
 #[async_trait]

@@ -128,8 +128,8 @@ pub const ALL: &[Tolerance] = &[
     ),
     row(
         Oracle::ConvergesInTime,
-        "in vm_suspended: 11 min",
-        "the operator looks at a bound VM every ten minutes",
+        "in vm_suspended: 6 min",
+        "the operator tries several times before it asks a person",
     ),
     row(
         Oracle::ConvergesInTime,
@@ -191,11 +191,9 @@ pub fn recovery(plan: &Plan) -> Duration {
         (Call::Effect(EffectKind::DeleteFile) | Call::Read(Read::SearchFiles), _) => 660,
         (_, Fault::SecretWrong2m) => 600,
         (call, _) => match plan.workload.as_str() {
-            "new_discovery_image"
-            | "iso_ejected_after_install"
-            | "iso_datastore_changed"
-            | "vm_suspended" => 660,
+            "new_discovery_image" | "iso_ejected_after_install" | "iso_datastore_changed" => 660,
             "etcd_rollback_during_create" => 1800,
+            "vm_suspended" => 360,
             _ if matches!(
                 call,
                 Call::Effect(EffectKind::Upload | EffectKind::EjectIso)

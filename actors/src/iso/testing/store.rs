@@ -25,8 +25,9 @@ use crate::{
         slots::{Slots, turns::Limits},
         vcenter::{
             ByteStream, CreateVm, Datastores, Drives, Fault, FileInfo, FolderSight, Inventory,
-            Machines, MountedIso, PlaceCandidates, PlaceRequest, Recommendation, Survey, TaskEnd,
-            TaskRef, Tasks, Unread, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
+            Listener, Machines, MountedIso, News, PlaceCandidates, PlaceRequest, Recommendation,
+            Survey, TaskEnd, TaskRef, Tasks, Unread, VCenter, VcError, VcErrorKind, VcResult,
+            VmObservation,
         },
     },
 };
@@ -491,6 +492,11 @@ impl Datastores for Store {
             }),
         })
     }
+}
+
+impl News for Store {
+    /// It tells nothing.
+    fn follow(&self, _vms: BTreeSet<String>, _listener: Listener) {}
 }
 
 #[async_trait]

@@ -1,7 +1,7 @@
 //! One vCenter, as the actors need it: named intents instead of wire calls.
 //!
-//! A session is a [`VCenter`]. It is the sum of four ports, so that an actor can ask for the one it needs: [`Machines`],
-//! [`Inventory`], [`Datastores`] and [`Tasks`].
+//! A session is a [`VCenter`]. It is the sum of five ports, so that an actor can ask for the one it needs: [`Machines`],
+//! [`Inventory`], [`Datastores`], [`Tasks`] and [`News`].
 //!
 //! Assumptions: the adapter bounds every call in time. It renews a lost session, and repeats the refused call once. Each
 //! call that changes something passes the effect gate with its [`Effect`]. Nothing here retries: the callers decide.
@@ -10,6 +10,7 @@ mod datastore;
 pub mod error;
 mod inventory;
 mod machines;
+mod news;
 mod tasks;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub use self::{
         PlaceCandidates, PlaceRequest, Recommendation, Survey,
     },
     machines::{BootDevice, Cdrom, CreateVm, Machines, PowerState, VmObservation},
+    news::{Listener, News, VmNews, VmSight},
     tasks::{TASK_PATIENCE, TaskEnd, TaskRef, Tasks},
 };
 use super::effect::Effect;
@@ -73,7 +75,7 @@ pub trait Connector: Send + Sync {
 
 /// One vCenter session.
 #[async_trait]
-pub trait VCenter: Machines + Inventory + Datastores + Tasks {
+pub trait VCenter: Machines + Inventory + Datastores + Tasks + News {
     /// Server name for people and metrics, without credentials.
     fn server(&self) -> &str;
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use agent_forge_crds::{
+    agent::VmStatus,
     conditions::Reason,
     pool::{CredentialsSecretRef, SOURCE_VSPHERE_AGENT},
 };
@@ -26,6 +27,7 @@ use crate::{
     sessions::secret_ref,
     vm::{
         memory::Memory,
+        observed::news_of,
         ownership::{self, FoundBy, Ownership},
         place,
         reached::Reached,
@@ -40,6 +42,14 @@ impl Executor<'_> {
         if let Some(left) = rest_of_proof(memory, now) {
             return Ok(StepOutcome::Pause(left));
         }
+        // What is told from now on may be newer than what this look shows.
+        let news = news_of(self.context, &vm).map_or(0, |note| note.number);
+        let looked = self.look_for(memory, vm, now).await?;
+        memory.news = news;
+        Ok(looked)
+    }
+
+    async fn look_for(&self, memory: &mut Memory, vm: VmStatus, now: Duration) -> Done {
         let session = self.session().await?;
         let mut at_reference = Ownership::NotAsked;
         if let Some(moref) = &vm.moref

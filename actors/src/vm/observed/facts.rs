@@ -11,7 +11,7 @@ use agent_forge_crds::{
 
 use super::{Observed, STUCK_GRACE};
 use crate::{
-    context::Context,
+    context::{Context, VmNote},
     domain::{
         identity::{AgentMatch, BiosUuid, Misfit, agent_runs_on},
         machine_state::MachineState,
@@ -36,12 +36,29 @@ use crate::{
 /// Longer than a first pass needs to write something to a new VsphereAgent.
 const FIRST_PASS: Duration = Duration::from_secs(60);
 
+/// The last scan or the last news show that it does not run as recorded.
 fn is_doubted(context: &Context, vm: &VmStatus) -> bool {
+    if news_of(context, vm).is_some_and(|note| !note.runs) {
+        return true;
+    }
     let (Some(server), Some(moref)) = (&vm.server, &vm.moref) else {
         return false;
     };
     let doubts = context.doubts.borrow();
     doubts.get(server).is_some_and(|all| all.contains(moref))
+}
+
+/// What its vCenter reported of the recorded VM.
+pub(in crate::vm) fn news_of(context: &Context, vm: &VmStatus) -> Option<VmNote> {
+    let news = context.news.borrow();
+    let of_server = news.get(vm.server.as_ref()?)?;
+    of_server.get(vm.moref.as_ref()?).copied()
+}
+
+/// Its vCenter reported a change for which this actor has not looked.
+pub(in crate::vm) fn has_news(context: &Context, vm: Option<&VmStatus>, memory: &Memory) -> bool {
+    let note = vm.and_then(|vm| news_of(context, vm));
+    note.is_some_and(|note| note.number > memory.news)
 }
 
 impl Observed {
@@ -127,6 +144,7 @@ impl Observed {
         VmState {
             seen: &memory.seen,
             missing_in_scan: memory.missed
+                || has_news(context, self.vm(), memory)
                 || self.misses_mac()
                 || self.vm().is_some_and(|vm| is_doubted(context, vm)),
             folder_deleted: memory.folder_deleted,

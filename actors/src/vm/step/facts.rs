@@ -90,7 +90,8 @@ pub struct PoolState<'a> {
 pub struct VmState<'a> {
     /// What the last look in vCenter showed.
     pub seen: &'a Ownership,
-    /// The last scan did not show the recorded VM as running, or its tags could not be attached as it was not there.
+    /// The last scan did not show the recorded VM as running, vCenter has told a change of it, or its tags could not be
+    /// attached as it was not there.
     pub missing_in_scan: bool,
     /// The recorded VM folder was deleted in vCenter.
     pub folder_deleted: bool,

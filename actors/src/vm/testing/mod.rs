@@ -19,7 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use self::{hub::Hub, vcenter::Site};
 use super::{memory::Memory, pass};
 use crate::{
-    context::{Context, Settings, SuspectVms},
+    context::{Context, NewsOfVms, Settings, SuspectVms},
     domain::names::ObjectKey,
     ports::{clock::Clock, effect::EffectKind, instruments::NoInstruments, tracer::NoTracer},
     runtime::shell::Verdict,
@@ -68,6 +68,8 @@ pub struct Bench {
     pub memory: Memory,
     /// The VMs that the scan suspects.
     pub doubts: Arc<tokio::sync::watch::Sender<SuspectVms>>,
+    /// The changes that vCenter has told.
+    pub news: Arc<tokio::sync::watch::Sender<NewsOfVms>>,
     pub clock: Arc<Turned>,
     pub context: Context,
     key: ObjectKey,
@@ -84,6 +86,7 @@ impl Bench {
         let hub = Arc::new(Hub::default());
         let clock = Arc::new(Turned::default());
         let (tell_doubts, doubts) = tokio::sync::watch::channel(SuspectVms::default());
+        let (tell_news, news) = tokio::sync::watch::channel(NewsOfVms::default());
         let context = Context {
             view: hub.clone(),
             cluster: hub.clone(),
@@ -93,6 +96,7 @@ impl Bench {
             instruments: Arc::new(NoInstruments),
             tracer: Arc::new(NoTracer),
             doubts,
+            news,
             settings: Settings {
                 discovery_timeout: Duration::from_secs(1800),
                 orphan_scan_interval: Duration::from_secs(600),
@@ -132,6 +136,7 @@ impl Bench {
             site,
             memory: Memory::default(),
             doubts: Arc::new(tell_doubts),
+            news: Arc::new(tell_news),
             clock,
             context,
             key: ObjectKey::new(NAMESPACE, name),

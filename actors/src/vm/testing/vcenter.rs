@@ -4,7 +4,7 @@
 #![allow(clippy::result_large_err)]
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -28,9 +28,9 @@ use crate::{
         slots::{Slots, turns::Limits},
         vcenter::{
             self, BareVm, BootDevice, ByteStream, ComputeTopology, CreateVm, Datastore, Datastores,
-            Drives, Fault, FileInfo, FolderSight, Host, Machines, MarkedVm, Place, PlaceCandidates,
-            PlaceRequest, PowerState, Recommendation, Survey, TaskEnd, TaskRef, Tasks, VCenter,
-            VcError, VcErrorKind, VcResult, VmObservation,
+            Drives, Fault, FileInfo, FolderSight, Host, Listener, Machines, MarkedVm, News, Place,
+            PlaceCandidates, PlaceRequest, PowerState, Recommendation, Survey, TaskEnd, TaskRef,
+            Tasks, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
         },
     },
 };
@@ -635,6 +635,11 @@ impl Datastores for Site {
     async fn drives(&self) -> VcResult<Drives> {
         unreachable!("no files here")
     }
+}
+
+impl News for Site {
+    /// It tells nothing.
+    fn follow(&self, _vms: BTreeSet<String>, _listener: Listener) {}
 }
 
 #[async_trait]

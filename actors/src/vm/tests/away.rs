@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use agent_forge_crds::conditions::Reason;
 
 use super::*;
-use crate::{domain::names::MoRef, ports::clock::Clock};
+use crate::{context::VmNote, domain::names::MoRef, ports::clock::Clock};
 
 /// vCenter shows no configuration of any VM, or shows all again.
 fn shows(bench: &Bench, config: bool) {
@@ -262,4 +262,34 @@ async fn a_suspended_vm_is_resumed_before_it_serves_and_left_alone_after() {
     passes(&mut bench, 5).await;
     assert_eq!(bench.waits_on(), Some(Reason::VmSuspended));
     assert_eq!(bench.times(E::PowerOn), ons);
+}
+
+/// Somebody switches off a VM that serves. Only news, or a scan, lead to a look at it.
+#[tokio::test]
+async fn news_of_a_vm_lead_to_looks_until_it_runs_again() {
+    let mut bench = on().await;
+    bind_agent(&bench);
+    passes(&mut bench, 2).await;
+    bench.site.with(|i| i.vms[0].power = PowerState::Off);
+    let reads = bench.site.with(|i| i.reads);
+    passes(&mut bench, 2).await;
+    assert_eq!(bench.site.with(|i| i.reads), reads, "nobody told");
+    let tell = |bench: &Bench, number, runs| {
+        bench.news.send_modify(|all| {
+            let vms = all.entry("vc.example".to_owned()).or_default();
+            vms.insert("vm-1".to_owned(), VmNote { number, runs });
+        });
+    };
+    tell(&bench, 1, false);
+    bench.pass().await;
+    assert_eq!(bench.waits_on(), Some(Reason::VmPoweredOff));
+    passes(&mut bench, 5).await;
+    assert_eq!(bench.waits_on(), Some(Reason::VmPoweredOff), "still off");
+    bench.site.with(|i| i.vms[0].power = PowerState::On);
+    tell(&bench, 2, true);
+    bench.pass().await;
+    assert_eq!(bench.waits_on(), None);
+    let reads = bench.site.with(|i| i.reads);
+    passes(&mut bench, 2).await;
+    assert_eq!(bench.site.with(|i| i.reads), reads, "it runs as recorded");
 }

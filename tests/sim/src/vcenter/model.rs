@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     ops::Deref,
 };
 
@@ -135,6 +136,16 @@ pub struct Vm {
 }
 
 impl Vm {
+    /// Another text with each change of its configuration.
+    fn version(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        let shown = (&self.name, &self.annotation, &self.extra, &self.path);
+        shown.hash(&mut hasher);
+        (self.cpus, self.memory, &self.boot_order).hash(&mut hasher);
+        self.devices.hash(&mut hasher);
+        format!("{:x}", hasher.finish())
+    }
+
     /// The database VM of somebody else, in the root folder of VMs.
     #[must_use]
     pub fn somebodys() -> Self {
@@ -492,6 +503,7 @@ impl Inventory {
                     Some(boxed("ArrayOfOptionValue", all))
                 }
                 "config.hardware.device" => Some(boxed("ArrayOfVirtualDevice", vm.devices.clone())),
+                "config.changeVersion" => text(&vm.version()),
                 "config.bootOptions" => {
                     let mut options = json!({"_typeName": "VirtualMachineBootOptions"});
                     if !vm.boot_order.is_empty() {

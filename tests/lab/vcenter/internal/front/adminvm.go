@@ -3,6 +3,7 @@ package front
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/simulator"
@@ -256,6 +257,7 @@ func eject(vm *simulator.VirtualMachine) {
 		}
 		dev.Connectable = &types.VirtualDeviceConnectInfo{AllowGuestControl: true}
 	}
+	changed(vm)
 }
 
 // setOption sets a value of the extra configuration. An empty value removes it.
@@ -270,6 +272,12 @@ func setOption(vm *simulator.VirtualMachine, key, value string) {
 		options = append(options, &types.OptionValue{Key: key, Value: value})
 	}
 	vm.Config.ExtraConfig = options
+	changed(vm)
+}
+
+// changed gives the configuration another version, as each change in vCenter does.
+func changed(vm *simulator.VirtualMachine) {
+	vm.Config.ChangeVersion = time.Now().UTC().Format(time.RFC3339Nano)
 }
 
 // bootFromDisk puts the disks first in the boot order, then the CD-ROM.
