@@ -4,7 +4,7 @@ mod ledger;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use agent_forge_actors::{
@@ -272,6 +272,21 @@ fn may_stamp(store: &Store, inventory: &Inventory, vm: &Vm) -> bool {
     alone && unclaimed && (noted || inventory.path(&vm.folder) == FOLDER)
 }
 
+/// The pool of a VsphereAgent.
+fn pool_of(store: &Store, child: &Value) -> Option<Arc<Value>> {
+    let pool = (
+        text(child, "/metadata/namespace").to_owned(),
+        text(child, "/spec/poolRef/name").to_owned(),
+    );
+    store.get(&kind(OURS, "vsphereagentpools"), &pool)
+}
+
+/// A VM that serves is switched on only if its pool wants that.
+fn may_switch_on(store: &Store, child: Option<&Value>) -> bool {
+    let pool = child.and_then(|child| pool_of(store, child));
+    pool.is_some_and(|p| text(&p, "/spec/power") == "EnsureOn")
+}
+
 /// Whether the operator may empty the VM's drive: its pool wants that, and the host is installed.
 fn may_eject(store: &Store, agent: Option<&Value>, child: Option<&Value>) -> bool {
     let installed = |agent: &Value| {
@@ -282,11 +297,7 @@ fn may_eject(store: &Store, agent: Option<&Value>, child: Option<&Value>) -> boo
         conditions.into_iter().flatten().any(is_so)
     };
     let wanted = |child: &Value| {
-        let pool = (
-            text(child, "/metadata/namespace").to_owned(),
-            text(child, "/spec/poolRef/name").to_owned(),
-        );
-        let pool = store.get(&kind(OURS, "vsphereagentpools"), &pool);
+        let pool = pool_of(store, child);
         pool.is_some_and(|p| p.pointer("/spec/iso/ejectAfterInstall") == Some(&Value::Bool(true)))
     };
     agent.is_some_and(installed) && child.is_some_and(wanted)
@@ -354,7 +365,8 @@ fn untouchable(
     }
     // A request to switch on a VM that is on changes nothing.
     let nothing = what == "switches on" && vm.on;
-    if agent.is_some_and(serves) && !nothing {
+    let again = what == "switches on" && may_switch_on(store, child.as_deref());
+    if agent.is_some_and(serves) && !nothing && !again {
         broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
             "serving: somebody {what} {} whose Agent {host} serves",
             vm.name

@@ -41,26 +41,31 @@ fn lists(world: &World, type_: &str) -> bool {
     rows.iter().any(|row| row["type"] == type_)
 }
 
+/// Waits for `done` in a dry run, then for quiet. That is no rest: a dry run adds no finalizer, even if one was removed.
+async fn planned(run: &Run, name: &'static str, done: impl Fn(&World) -> bool) -> Result<()> {
+    let (world, patience) = (&run.world, run.patience + ANY_OUTAGE);
+    world.patiently(name, patience, || done(world)).await?;
+    run.quiet().await
+}
+
 pub(super) fn dry_run_ends(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({"dryRun": true})).await?;
         run.world.play("w")?.scale(1);
-        // That is no rest: the pool has no finalizer yet.
-        let (world, patience) = (&run.world, run.patience + ANY_OUTAGE);
-        let planned =
-            || lists(world, "DemandDeficit") && lists(world, "UploadISO") && says(world, "DryRun");
-        world.patiently("planned", patience, planned).await?;
-        run.quiet().await?;
+        planned(run, "planned", |world| {
+            lists(world, "DemandDeficit") && lists(world, "UploadISO") && says(world, "DryRun")
+        })
+        .await?;
         let before = changes(&run.world);
         ensure!(before == 0, "{before} changes in a dry run");
         rehearse(&run.world, false)?;
         run.rest_with("one up", &[("w", 1)]).await?;
 
         rehearse(&run.world, true)?;
-        run.rest("it begins again", is_rehearsed).await?;
+        planned(run, "it begins again", is_rehearsed).await?;
         let before = changes(&run.world);
         run.world.play("w")?.scale(0);
-        run.rest("its removal is planned", |world| {
+        planned(run, "its removal is planned", |world| {
             let gone = world.play("w").is_ok_and(|p| p.machines().is_empty());
             gone && lists(world, "PatchAgent") && marked(world) == 1 && children(world) == 1
         })
