@@ -12,9 +12,9 @@ use agent_forge_actors::{
         effect::{Effect, EffectKind, Subject},
         vcenter::{Credentials, PlaceCandidates, Trust, VCenter, VcErrorKind},
     },
-    sessions::secret_ref,
+    sessions::{credentials::BadCredentials, secret_ref},
 };
-use agent_forge_crds::{VsphereAgentPool, conditions::Reason};
+use agent_forge_crds::{VsphereAgentPool, conditions::Reason, names::ALLOW_POOLS_FROM_ANNOTATION};
 use kube::ResourceExt as _;
 
 use super::Check;
@@ -132,13 +132,13 @@ impl<'a> Doctors<'a> {
             .credentials(key, &namespace)
             .await
             .map_err(|e| {
-                let said = format!("{e:#}");
-                let bad =
-                    e.downcast_ref::<agent_forge_actors::sessions::credentials::BadCredentials>();
-                let reason = match bad {
-                    Some(bad) => bad.reason(),
-                    None if said.contains("allow-pools-from") => Reason::SecretNamespaceRefused,
-                    None => Reason::SecretNotFound,
+                let (reason, said) = match e.downcast_ref::<BadCredentials>() {
+                    // Its causes say the same once more.
+                    Some(bad) => (bad.reason(), format!("Secret {key}: {bad}")),
+                    None if e.to_string().contains(ALLOW_POOLS_FROM_ANNOTATION) => {
+                        (Reason::SecretNamespaceRefused, e.to_string())
+                    }
+                    None => (Reason::SecretNotFound, format!("{e:#}")),
                 };
                 Box::new(Check::because("secret", about, &reason, said))
             })
