@@ -100,7 +100,8 @@ async fn two_looks_in_a_row_count() {
     let before = bench.times(E::PowerOn);
     for _ in 0..3 {
         switch_off(&bench);
-        bench.pass().await;
+        let seen = |b: &Bench| b.waits_on() == Some(Reason::VmPoweredOff);
+        bench.until(seen).await;
         bench.site.with(|i| i.vms[0].power = PowerState::On);
         minutes(&mut bench, 3).await;
         assert_eq!(bench.times(E::PowerOn), before);
