@@ -133,11 +133,6 @@ pub const ALL: &[Tolerance] = &[
     ),
     row(
         Oracle::ConvergesInTime,
-        "in serving_vm_switched_off: 11 min",
-        "a fault may spoil the scan that finds the VM, and the next one finds it",
-    ),
-    row(
-        Oracle::ConvergesInTime,
         "with secret_wrong_2m: 10 min",
         "each refused login doubles the pause, so that vCenter does not lock the account",
     ),
@@ -199,7 +194,6 @@ pub fn recovery(plan: &Plan) -> Duration {
             "new_discovery_image" | "iso_ejected_after_install" | "iso_datastore_changed" => 660,
             "etcd_rollback_during_create" => 1800,
             "vm_suspended" => 360,
-            "serving_vm_switched_off" => 660,
             _ if matches!(
                 call,
                 Call::Effect(EffectKind::Upload | EffectKind::EjectIso)
