@@ -240,7 +240,7 @@ async fn objects_get_their_actors_and_those_go_with_them() {
     let pool = "pool/demo/workers";
     assert_eq!(
         tree.names().await,
-        ["sessions", "placement", "orphans", pool, VM]
+        ["sessions", "placement", "orphans", "news", pool, VM]
     );
     let mailboxes = tree.all().await.into_iter().map(|d| d.mailbox);
     assert!(
@@ -324,7 +324,10 @@ async fn one_that_waits_for_its_restart_is_told_of() {
     let all = tree.all().await;
     let names: Vec<_> = all.iter().map(|d| d.name.as_str()).collect();
     let pool = "pool/demo/workers";
-    assert_eq!(names, ["sessions", "placement", "orphans", pool, VM]);
+    assert_eq!(
+        names,
+        ["sessions", "placement", "orphans", "news", pool, VM]
+    );
     let dead = all.last().expect("the VM's");
     let Life::Restarting { in_seconds } = dead.life else {
         panic!("{dead:?}")

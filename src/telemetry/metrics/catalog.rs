@@ -124,7 +124,7 @@ catalog! {
     ACTORS = "agent_forge_actors", Kind::Gauge, KIND, "Live actors by kind.";
     ACTOR_RESTARTS = "agent_forge_actor_restarts_total", Kind::Counter, KIND, "Actors started anew after they died.";
     ACTOR_PASSES = "agent_forge_actor_passes_total", Kind::Counter, &["kind", "result"],
-        "Passes of pool and VM actors and of the orphan scan.";
+        "Passes of pool and VM actors, of the orphan scan and of the news.";
     ACTOR_PASS_SECONDS = "agent_forge_actor_pass_duration_seconds", Kind::Histogram(PASS_SECONDS), KIND,
         "Duration of passes, waiting for vCenter included.";
     ACTOR_WAKES = "agent_forge_actor_wakes_total", Kind::Counter, &["kind", "coalesced"],

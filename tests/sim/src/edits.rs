@@ -1,6 +1,6 @@
 //! Edits of a pool's spec, made from the schema of its CRD: values that the schema admits and values that it refuses.
 //!
-//! Guarantee: the API server admits an edit exactly if it is [`Edit::is_valid`] (tests/sim/tests/edits.rs asks a real one).
+//! Guarantee: the API server admits an edit exactly if it is [`Edit::is_valid`] (tests/sim/tests/all/edits.rs asks a real one).
 
 use agent_forge_crds::manifest;
 use anyhow::{Context as _, Result};
@@ -10,7 +10,14 @@ use serde_json::{Map, Value, json};
 use crate::kube::store::merge;
 
 /// The words that fields get. Some are valid only in some fields.
-const WORDS: &[&str] = &["", "edited", "7", "1h", "not a name!"];
+const WORDS: &[&str] = &[
+    "",
+    "edited",
+    "7",
+    "1h",
+    "2030-01-01T00:00:00Z",
+    "not a name!",
+];
 /// A word of this length is tried where the schema does not limit the length.
 const LONG: usize = 300;
 
@@ -178,10 +185,12 @@ fn words(field: &Value) -> Result<Vec<(Value, bool)>> {
     let length = |key: &str| field[key].as_u64().map(|n| n as usize);
     let (least, most) = (length("minLength").unwrap_or(0), length("maxLength"));
     let pattern = field["pattern"].as_str().map(Regex::new).transpose()?;
+    let is_time = field["format"] == "date-time";
     let admits = |word: &str| {
         let count = word.chars().count();
         let fits = count >= least && most.is_none_or(|most| count <= most);
-        fits && pattern.as_ref().is_none_or(|p| p.is_match(word))
+        let is_right = !is_time || word.parse::<jiff::Timestamp>().is_ok();
+        fits && is_right && pattern.as_ref().is_none_or(|p| p.is_match(word))
     };
     let long = most.map_or_else(|| vec![LONG], |most| vec![most, most + 1]);
     let words = WORDS.iter().map(|w| (*w).to_owned());

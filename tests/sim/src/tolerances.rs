@@ -113,6 +113,11 @@ pub const ALL: &[Tolerance] = &[
     ),
     row(
         Oracle::ConvergesInTime,
+        "at session_view: 11 min",
+        "the fault may spoil a scan of all VMs, which comes every ten minutes",
+    ),
+    row(
+        Oracle::ConvergesInTime,
         "at event: an hour",
         "the status says the same; an Event is repeated once an hour",
     ),
@@ -188,7 +193,11 @@ const fn of_class(fault: Fault) -> u64 {
 pub fn recovery(plan: &Plan) -> Duration {
     let of = |(point, fault): &(Point, Fault)| match (point.call, fault) {
         (Call::Effect(EffectKind::Event), _) => 3600,
-        (Call::Effect(EffectKind::DeleteFile) | Call::Read(Read::SearchFiles), _) => 660,
+        (
+            Call::Effect(EffectKind::DeleteFile | EffectKind::SessionView)
+            | Call::Read(Read::SearchFiles),
+            _,
+        ) => 660,
         (_, Fault::SecretWrong2m) => 600,
         (call, _) => match plan.workload.as_str() {
             "new_discovery_image" | "iso_ejected_after_install" | "iso_datastore_changed" => 660,
