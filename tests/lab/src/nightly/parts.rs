@@ -182,7 +182,7 @@ fn simulation(workloads: &[String], seed: u64) -> Vec<Part> {
         "sim-edits",
         "Each change of a pool's spec that its schema admits breaks no promise, and can be changed back.",
         Program::Sim,
-        "worlds 400 --workloads spec_edited",
+        "worlds 500 --workloads spec_edited",
     ));
     parts.push(Part::new(
         "sim-doubles",
