@@ -30,7 +30,7 @@ impl World {
         self.vcenter.act(vm, action).await?;
         self.until_child_waits(reason).await?;
         let took = began.elapsed();
-        println!("{action:?} was reported after {took:?} ({GOAL}): {reason:?}");
+        eprintln!("{action:?} was reported after {took:?} ({GOAL}): {reason:?}");
         Ok(())
     }
 }

@@ -153,7 +153,7 @@ async fn many_vms_cost_as_much_as_one() {
         let after: u64 = world.calls().await.values().sum();
         let polled = polls(&world).await - before;
         times.sort();
-        println!(
+        eprintln!(
             "{count} VMs: a switch-off is told after {:?} (median of {}); {polled} long polls and {} other calls",
             times[times.len() / 2],
             times.len(),

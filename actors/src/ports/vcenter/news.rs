@@ -32,9 +32,11 @@ pub enum VmNews {
     Gone,
 }
 
+type Tell = dyn Fn(&str, VmNews) + Send + Sync;
+
 /// Who is told: the reference of the VM (`vm-12`), and the news. It returns at once.
 #[derive(Clone)]
-pub struct Listener(Arc<dyn Fn(&str, VmNews) + Send + Sync>);
+pub struct Listener(Arc<Tell>);
 
 impl Listener {
     /// Calls `told` with each news.

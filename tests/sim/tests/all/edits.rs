@@ -46,7 +46,7 @@ async fn the_api_server_admits_the_valid_edits_and_no_others() {
         counts[usize::from(edit.is_valid)] += 1;
     }
     let [refused, admitted] = counts;
-    println!("{admitted} edits admitted, {refused} refused");
+    eprintln!("{admitted} edits admitted, {refused} refused");
     assert!(admitted > 100 && refused > 50);
 }
 
@@ -59,7 +59,7 @@ fn the_operator_gets_over_each_valid_edit() {
     let count = 2 * edits.iter().filter(|edit| edit.is_valid).count();
     let seed = sample::seed();
     let first = seed.bytes().map(usize::from).sum::<usize>() % EVERY;
-    println!(
+    eprintln!(
         "{}={seed}: worlds {}, {}, ... of {count}",
         sample::VARIABLE,
         first + 1,
