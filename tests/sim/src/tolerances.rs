@@ -123,11 +123,6 @@ pub const ALL: &[Tolerance] = &[
     ),
     row(
         Oracle::ConvergesInTime,
-        "at session_view while the API server is away: an hour",
-        "the Event about an orphan VM may be lost, and is repeated once an hour; metric and log tell of it at once",
-    ),
-    row(
-        Oracle::ConvergesInTime,
         "at upload and eject_iso: 5 min",
         "so long the client waits for an answer, and an emptied drive is looked at again after that time",
     ),
@@ -198,10 +193,6 @@ const fn of_class(fault: Fault) -> u64 {
 pub fn recovery(plan: &Plan) -> Duration {
     let of = |(point, fault): &(Point, Fault)| match (point.call, fault) {
         (Call::Effect(EffectKind::Event), _) => 3600,
-        (
-            Call::Effect(EffectKind::SessionView),
-            Fault::ApiServerDown5s | Fault::ApiServerDown5m,
-        ) => 3600,
         (
             Call::Effect(EffectKind::DeleteFile | EffectKind::SessionView)
             | Call::Read(Read::SearchFiles),
