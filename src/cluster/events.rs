@@ -7,12 +7,13 @@
 //! - An Event with another note is a new Event.
 //! - At most `AT_MOST` Events about one object are sent in five minutes.
 //! - When too many wait, the newest is dropped and the log names it.
+//! - An Event that the API server did not answer, or could not store, is sent again for five minutes ([`AGAIN`]).
 //!
 //! Assumption: there is one sender, so each Event's outcome is known before the next notice is handled. Caveat: an
-//! Event whose answer was lost counts as not recorded. When the same notice comes again, the Event may exist twice.
+//! Event whose answer was lost counts as not recorded. It is sent again, so it may exist twice.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     fmt,
     sync::Arc,
     time::Duration,
@@ -42,6 +43,8 @@ const AT_MOST: usize = 30;
 /// Bytes of a note. The API server accepts 1024.
 const NOTE: usize = 1000;
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Seconds from a failed attempt to the next one. After that a lost Event only comes again with its cause.
+const AGAIN: [u64; 6] = [5, 10, 20, 40, 80, 160];
 
 /// Accepts notices and sends them in the background.
 #[derive(Clone)]
@@ -144,6 +147,49 @@ impl<T: Clone> Book<T> {
     }
 }
 
+/// Events that were not recorded, by the time of their next attempt. It holds at most [`QUEUE`].
+#[derive(Default)]
+struct Retries(BTreeMap<(Instant, u64), Attempt>, u64);
+
+/// A notice, and how often it was sent.
+struct Attempt {
+    notice: Notice,
+    sent: usize,
+}
+
+impl Retries {
+    /// Keeps an attempt that failed at `now` for the next one. `false`: it was the last one, or too many wait.
+    fn keep(&mut self, Attempt { notice, sent }: Attempt, now: Instant) -> bool {
+        let Some(seconds) = AGAIN.get(sent).filter(|_| self.0.len() < QUEUE) else {
+            return false;
+        };
+        self.1 += 1;
+        let (at, sent) = (now + Duration::from_secs(*seconds), sent + 1);
+        self.0.insert((at, self.1), Attempt { notice, sent });
+        true
+    }
+
+    /// The attempt that is due first, at its time. It never comes if nothing waits.
+    async fn next(&mut self) -> Attempt {
+        let Some(((at, _), _)) = self.0.first_key_value() else {
+            return std::future::pending().await;
+        };
+        tokio::time::sleep_until(*at).await;
+        match self.0.pop_first() {
+            Some((_, attempt)) => attempt,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Whether the same Event may be recorded at the next attempt.
+fn may_pass_later(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code >= 500 || status.code == 429,
+        _ => true,
+    }
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that publishes Events, behind the gate"
@@ -163,7 +209,15 @@ async fn send_all(
     // recorder.
     let fresh = || Recorder::new(client.clone(), reporter.clone());
     let mut book = Book::default();
-    while let Some(notice) = notices.recv().await {
+    let mut retries = Retries::default();
+    loop {
+        let Attempt { notice, sent } = tokio::select! {
+            new = notices.recv() => match new {
+                Some(notice) => Attempt { notice, sent: 0 },
+                None => return,
+            },
+            again = retries.next() => again,
+        };
         let now = Instant::now();
         let Some(recorder) = book.admit(&notice, now, fresh) else {
             continue;
@@ -177,16 +231,23 @@ async fn send_all(
             continue;
         }
         let (event, regarding) = (event(&notice), regarding(&notice));
-        let outcome = match deadline::until(end, recorder.publish(&event, &regarding)).await {
-            Ok(Ok(())) => Settled::Done,
-            Ok(Err(e)) => {
-                tell(&notice, format_args!("event not recorded: {e}"));
-                Settled::Refused
-            }
-            Err(_) => Settled::Unknown,
+        let (outcome, lost) = match deadline::until(end, recorder.publish(&event, &regarding)).await
+        {
+            Ok(Ok(())) => (Settled::Done, None),
+            Ok(Err(e)) => (Settled::Refused, Some((may_pass_later(&e), e.to_string()))),
+            Err(_) => (
+                Settled::Unknown,
+                Some((true, "no answer in time".to_owned())),
+            ),
         };
         book.note(&notice, now, recorder, outcome);
         gate.settled(&effect, outcome);
+        if let Some((later, why)) = lost {
+            tell(&notice, format_args!("event not recorded: {why}"));
+            if later && !retries.keep(Attempt { notice, sent }, Instant::now()) {
+                tracing::warn!("it is not sent again");
+            }
+        }
     }
 }
 
@@ -339,6 +400,58 @@ mod tests {
             );
         }
         assert!(desk.admit(1, "a", "no route").is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_was_not_recorded_is_sent_again_for_five_minutes() {
+        let (mut retries, begin) = (Retries::default(), Instant::now());
+        let mut attempt = Attempt {
+            notice: notice("a", "no route"),
+            sent: 0,
+        };
+        let mut seconds = Vec::new();
+        while retries.keep(attempt, Instant::now()) {
+            attempt = retries.next().await;
+            seconds.push(begin.elapsed().as_secs());
+        }
+        assert_eq!(seconds, [5, 15, 35, 75, 155, 315]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_the_next_attempt_is_bounded_and_in_order() {
+        let mut retries = Retries::default();
+        let mut keep = |n: usize| {
+            let notice = notice(&n.to_string(), "no route");
+            // The first one failed before.
+            let sent = usize::from(n == 0);
+            retries.keep(Attempt { notice, sent }, Instant::now())
+        };
+        let kept = (0..=QUEUE).filter(|n| keep(*n)).count();
+        assert_eq!(kept, QUEUE);
+        let first = retries.next().await.notice.regarding.uid;
+        let second = retries.next().await.notice.regarding.uid;
+        assert_eq!([first, second], ["1", "2"]);
+    }
+
+    #[test]
+    fn what_the_api_server_refuses_for_good_is_not_sent_again() {
+        let status = |code| {
+            let status = kube::core::Status::failure("it says why", "Reason").with_code(code);
+            kube::Error::Api(status.boxed())
+        };
+        for (code, later) in [
+            (403, false),
+            (404, false),
+            (422, false),
+            (429, true),
+            (500, true),
+            (503, true),
+        ] {
+            assert_eq!(may_pass_later(&status(code)), later, "{code}");
+        }
+        assert!(may_pass_later(
+            &kube::Error::LinesCodecMaxLineLengthExceeded
+        ));
     }
 
     #[test]

@@ -400,7 +400,8 @@ pub trait Cluster: Send + Sync {
     async fn patch_agent(&self, effect: &Effect, patch: &AgentPatch) -> ClusterResult<()>;
     /// Deletes an Agent.
     async fn delete_agent(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()>;
-    /// Records an Event. It logs failures and never returns them: an Event is not worth a retry.
+    /// Records an Event in the background, with retries for some minutes. It logs failures and never returns them: no other
+    /// work waits for an Event.
     fn notify(&self, notice: Notice);
 }
 

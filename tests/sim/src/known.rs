@@ -38,20 +38,7 @@ pub const ALL: &[Known] = &[
     FORGETS,
     TAKEN,
     EXPIRED,
-    UNHEARD,
 ];
-
-/// A defect: nothing sends a lost Event about an orphan again before the hour is over.
-const UNHEARD: Known = Known {
-    workload: "hub_restored_new_uids_no_status",
-    only_at: &[Call::Effect(EffectKind::SessionView)],
-    faults: &[Fault::ApiServerDown5s],
-    oracle: Oracle::ConvergesInTime,
-    begins: "\"a person is asked\" took ",
-    reason: "the API server was away when the scan sent the Event about an orphan VM, and the Event is repeated only after an hour; \
-             metric and log tell of the VM at once",
-    example: "hub_restored_new_uids_no_status@1 session_view:vcenter.example#54=api_server_down_5s",
-};
 
 /// This is no defect of the operator: it cannot act faster than the API server.
 const UNFENCED: Known = Known {
