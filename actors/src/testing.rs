@@ -535,6 +535,7 @@ impl World {
                 .collect(),
             pinned: Default::default(),
             made: Default::default(),
+            made_for_buffer: Default::default(),
             secret_namespaces: Vec::new(),
             secrets_due: true,
             now,

@@ -19,10 +19,13 @@ pub const CREDENTIALS_FINALIZER_PREFIX: &str = "agent-forge.containeroo.ch/pool-
 
 /// Label with the name of the pool, on a `VsphereAgent`.
 pub const POOL_LABEL: &str = "agent-forge.containeroo.ch/vsphere-agent-pool";
-/// Label on a `VsphereAgent` with the reason of its creation: [`CREATED_FOR_AGENT_MACHINE`] or [`CREATED_FOR_ADOPTED`].
+/// Label on a `VsphereAgent` with the reason of its creation: [`CREATED_FOR_AGENT_MACHINE`], [`CREATED_FOR_BUFFER`] or
+/// [`CREATED_FOR_ADOPTED`].
 pub const CREATED_FOR_LABEL: &str = "agent-forge.containeroo.ch/created-for";
 /// Value of [`CREATED_FOR_LABEL`]: created for a waiting AgentMachine.
 pub const CREATED_FOR_AGENT_MACHINE: &str = "agent-machine";
+/// Value of [`CREATED_FOR_LABEL`]: created for the buffer of its pool. It keeps this value when an AgentMachine gets it.
+pub const CREATED_FOR_BUFFER: &str = "buffer";
 /// Value of [`CREATED_FOR_LABEL`]: recorded for an existing VM.
 pub const CREATED_FOR_ADOPTED: &str = "adopted";
 /// Selection pin: its value is an AgentMachine's name. It is in that AgentMachine's

@@ -15,11 +15,11 @@ pub use iso::{DEFAULT_RETAIN_VERSIONS, IsoSpec};
 pub use references::{
     CaBundleRef, CredentialsSecretRef, DEFAULT_CA_BUNDLE_KEY, InfraEnvRef, ObjectNameRef,
 };
-pub use scaling::ScalingSpec;
+pub use scaling::{BufferWindow, DeletePolicy, ScalingSpec};
 pub use status::{
-    HeldSecret, IsoHistoryEntry, IsoStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm,
-    PlannedAction, RefusedCredentials, SOURCE_DISCOVERED_AGENT, SOURCE_VSPHERE_AGENT, VM_SOURCES,
-    VsphereAgentPoolStatus,
+    BufferStatus, HeldSecret, IsoHistoryEntry, IsoStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS,
+    OwnedVm, PlannedAction, RefusedCredentials, SOURCE_DISCOVERED_AGENT, SOURCE_VSPHERE_AGENT,
+    VM_SOURCES, VsphereAgentPoolStatus,
 };
 pub use template::{
     AgentSpec, DEFAULT_DISK_GIB, DEFAULT_MEMORY_MIB, DEFAULT_NUM_CPUS, DEFAULT_ROLE, TemplateSpec,
@@ -62,6 +62,7 @@ pub const DEFAULT_CHECK_INTERVAL: &str = "10m";
     printcolumn = r#"{"name":"Agents","type":"integer","jsonPath":".status.matchingAgents"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
     printcolumn = r#"{"name":"Bound","type":"integer","jsonPath":".status.boundAgents","priority":1}"#,
+    printcolumn = r#"{"name":"Buffer","type":"integer","jsonPath":".status.buffer.ready","priority":1}"#,
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status","priority":1}"#,
     printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].reason","priority":1}"#,
     printcolumn = r#"{"name":"ISO","type":"string","jsonPath":".status.iso.sha256","priority":1}"#
@@ -95,7 +96,7 @@ pub struct VsphereAgentPoolSpec {
     /// VMs are made before this time, and not switched on. RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_on_after: Option<Time>,
-    /// How many VMs the pool may have.
+    /// How many VMs the pool may have, and how many hosts wait in its buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling: Option<ScalingSpec>,
     /// True: nothing is changed. `status.plannedActions` lists what would be done now.

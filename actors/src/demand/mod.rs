@@ -2,5 +2,6 @@
 
 pub mod agents_home;
 pub mod boundary;
+pub mod buffer;
 pub mod classify;
 pub mod prepare;

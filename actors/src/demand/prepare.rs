@@ -41,6 +41,17 @@ pub fn base_labels(pool: &VsphereAgentPool) -> Labels {
     labels
 }
 
+/// The role that the pool gives its Agents.
+#[must_use]
+pub fn role(pool: &VsphereAgentPool) -> &str {
+    let role = pool.spec.agent.role();
+    if INSTALLER_ROLES.contains(&role) {
+        role
+    } else {
+        "worker"
+    }
+}
+
 /// Start of the keys that OSAC uses.
 const OSAC: &str = "osac.openshift.io/";
 /// Start of our own keys.
@@ -132,9 +143,7 @@ pub fn prepare_as(
         .into_iter()
         .filter(|(k, v)| agent.labels().get(k) != v.as_ref())
         .collect();
-    let role = Some(pool.spec.agent.role())
-        .filter(|r| INSTALLER_ROLES.contains(r))
-        .unwrap_or("worker");
+    let role = role(pool);
     let differs = |now: Option<&str>, want: &str| (now != Some(want)).then(|| want.to_owned());
     let patch = AgentPatch {
         key: ObjectKey::of(agent),
@@ -239,7 +248,8 @@ fn fenced(
     (!is_empty(&patch)).then_some(patch)
 }
 
-fn is_empty(patch: &AgentPatch) -> bool {
+/// Whether a patch changes nothing.
+pub(super) fn is_empty(patch: &AgentPatch) -> bool {
     patch.labels.is_empty()
         && patch.annotations.is_empty()
         && patch.approved.is_none()

@@ -18,6 +18,8 @@ use crate::domain::upstream::MachineFacts;
 pub enum MachineState {
     /// None was ever recorded.
     Nobody,
+    /// None yet: the VM is in the buffer of its pool.
+    Buffer,
     /// They exist, and neither is being deleted.
     Alive,
     /// One of them is being deleted.
@@ -26,6 +28,14 @@ pub enum MachineState {
     Gone,
     /// It is not known, for this reason.
     Unknown(String),
+}
+
+impl MachineState {
+    /// A host is wanted: by the Machine, or for the buffer.
+    #[must_use]
+    pub fn wants_host(&self) -> bool {
+        matches!(self, Self::Alive | Self::Buffer)
+    }
 }
 
 /// Reads the state for `child` from what the control plane namespace `namespace` holds.
@@ -37,6 +47,7 @@ pub fn machine_state(
     agent_machines: &[Arc<AgentMachine>],
 ) -> MachineState {
     let (machine, agent_machine) = match (&child.machine, &child.agent_machine) {
+        (None, None) if child.in_buffer => return MachineState::Buffer,
         (None, None) => return MachineState::Nobody,
         (machine, agent_machine) => (machine.as_ref(), agent_machine.as_ref()),
     };

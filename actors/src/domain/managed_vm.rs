@@ -7,8 +7,8 @@ use agent_forge_crds::{
     external::agent::Agent,
     names::{
         ADOPT_ANNOTATION, AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION,
-        CREATED_FOR_ADOPTED, CREATED_FOR_LABEL, FORCE_DELETE_ANNOTATION, MACHINE_NAME_ANNOTATION,
-        MACHINE_UID_ANNOTATION, VM_NAME_ANNOTATION,
+        CREATED_FOR_ADOPTED, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, FORCE_DELETE_ANNOTATION,
+        MACHINE_NAME_ANNOTATION, MACHINE_UID_ANNOTATION, VM_NAME_ANNOTATION,
     },
     pool::{SOURCE_DISCOVERED_AGENT, VsphereAgentPool},
 };
@@ -78,6 +78,8 @@ pub struct ManagedVm {
     /// The operator never touches its VM. Either it was made for a VM that existed before, and no user asked for a takeover.
     /// Or the predecessor only saw its VM through an Agent, and then a takeover is not possible.
     pub adopted: bool,
+    /// It was made for the buffer of its pool, or came there, and no AgentMachine got it since.
+    pub in_buffer: bool,
     /// It has a deletionTimestamp.
     pub deleting: bool,
     /// It carries our finalizer.
@@ -108,7 +110,18 @@ fn annotation(object: &VsphereAgent, key: &str) -> Option<String> {
     value.filter(|v| !v.is_empty()).cloned()
 }
 
+/// It waits for an AgentMachine. What the status says of an earlier one is out of date.
+fn is_in_buffer(object: &VsphereAgent) -> bool {
+    let made_for = object.labels().get(CREATED_FOR_LABEL);
+    made_for.is_some_and(|v| v == CREATED_FOR_BUFFER)
+        && !object.labels().contains_key(AGENT_MACHINE_LABEL)
+        && annotation(object, AGENT_MACHINE_UID_ANNOTATION).is_none()
+}
+
 fn recorded_agent_machine(object: &VsphereAgent) -> Option<Recorded> {
+    if is_in_buffer(object) {
+        return None;
+    }
     let uid = annotation(object, AGENT_MACHINE_UID_ANNOTATION);
     let label = object.labels().get(AGENT_MACHINE_LABEL);
     let label = label.filter(|name| !name.is_empty()).cloned();
@@ -128,6 +141,9 @@ fn recorded_agent_machine(object: &VsphereAgent) -> Option<Recorded> {
 /// The Machine that a VsphereAgent records.
 #[must_use]
 pub fn recorded_machine(object: &VsphereAgent) -> Option<Recorded> {
+    if is_in_buffer(object) {
+        return None;
+    }
     let own = annotation(object, MACHINE_NAME_ANNOTATION).map(|name| Recorded {
         name,
         uid: annotation(object, MACHINE_UID_ANNOTATION),
@@ -237,6 +253,7 @@ impl ManagedVm {
                     .get(CREATED_FOR_LABEL)
                     .is_some_and(|v| v == CREATED_FOR_ADOPTED)
                     && annotation(ADOPT_ANNOTATION).is_none_or(|v| v != "true"),
+            in_buffer: is_in_buffer(&object),
             deleting: object.metadata.deletion_timestamp.is_some(),
             has_finalizer: object.finalizers().iter().any(|f| f == AGENT_FINALIZER),
             forced: annotation(FORCE_DELETE_ANNOTATION).is_some_and(|v| v == "true"),
@@ -287,6 +304,13 @@ impl ManagedVm {
     #[must_use]
     pub fn skips_delete(&self) -> bool {
         self.marks().skip_delete || holds::skips_delete(self.object.annotations())
+    }
+
+    /// Whether its name is of the buffer's kind: its guest keeps a hostname of its own when an AgentMachine gets it.
+    #[must_use]
+    pub fn is_of_buffer(&self) -> bool {
+        let made_for = self.object.labels().get(CREATED_FOR_LABEL);
+        made_for.is_some_and(|v| v == CREATED_FOR_BUFFER)
     }
 
     /// Whether, by the record, its guest may be a node whose Agent is missing.

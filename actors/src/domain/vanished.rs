@@ -39,7 +39,9 @@ pub fn vanished(
         MachineState::Alive | MachineState::Leaving if marked => Vanished::Over,
         MachineState::Alive | MachineState::Leaving => Vanished::No,
         MachineState::Gone if !marked && !paused => Vanished::No,
-        MachineState::Unknown(_) | MachineState::Nobody if !marked => Vanished::No,
+        MachineState::Unknown(_) | MachineState::Nobody | MachineState::Buffer if !marked => {
+            Vanished::No
+        }
         _ if is_free() => Vanished::Over,
         _ if may_be_node => Vanished::Held,
         _ => Vanished::No,

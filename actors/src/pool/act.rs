@@ -11,7 +11,7 @@ use agent_forge_crds::{
     external::agent_machine::AgentMachine,
     names::{
         AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, API_VERSION,
-        CREATED_FOR_AGENT_MACHINE, CREATED_FOR_LABEL, MACHINE_NAME_ANNOTATION,
+        CREATED_FOR_AGENT_MACHINE, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, MACHINE_NAME_ANNOTATION,
         MACHINE_UID_ANNOTATION, POOL_FINALIZER, POOL_LABEL, VM_NAME_ANNOTATION,
     },
     pool::{ObjectNameRef, VsphereAgentPool, VsphereAgentPoolStatus},
@@ -191,8 +191,16 @@ impl Acted {
         match result {
             Ok(ActionOutcome::It) => {
                 memory.pending.note(action, s.now);
-                self.created += usize::from(matches!(action, Action::CreateChild { .. }));
-                self.reassigned += usize::from(matches!(action, Action::Reassign { .. }));
+                let is_creation = matches!(
+                    action,
+                    Action::CreateChild { .. } | Action::CreateForBuffer { .. }
+                );
+                let is_new_use = matches!(
+                    action,
+                    Action::Reassign { .. } | Action::MoveToBuffer { .. }
+                );
+                self.created += usize::from(is_creation);
+                self.reassigned += usize::from(is_new_use);
                 self.released += usize::from(matches!(action, Action::Release { .. }));
             }
             Ok(ActionOutcome::Record(_)) => {}
@@ -323,6 +331,15 @@ pub async fn perform(
             provision::create(context, s, &effect, agent_machine, machine).await?;
             Ok(ActionOutcome::It)
         }
+        Action::CreateForBuffer { .. } => {
+            provision::create_for_buffer(context, s, &effect).await?;
+            Ok(ActionOutcome::It)
+        }
+        Action::MoveToBuffer { child } => {
+            let at = Precondition::of(child.object.as_ref());
+            cluster.patch_child(&effect, &at, &into_buffer()).await?;
+            Ok(ActionOutcome::It)
+        }
         Action::Reassign {
             child,
             agent_machine,
@@ -410,6 +427,27 @@ pub fn reassignment(am: &AgentMachine, machine: Option<&MachineFacts>) -> Metada
     }
 }
 
+/// The patch that takes a VsphereAgent from its AgentMachine into the buffer.
+#[must_use]
+pub fn into_buffer() -> MetadataPatch {
+    let keys = [
+        AGENT_MACHINE_UID_ANNOTATION,
+        MACHINE_NAME_ANNOTATION,
+        MACHINE_UID_ANNOTATION,
+    ];
+    MetadataPatch {
+        labels: BTreeMap::from([
+            (AGENT_MACHINE_LABEL.to_owned(), None),
+            (
+                CREATED_FOR_LABEL.to_owned(),
+                Some(CREATED_FOR_BUFFER.to_owned()),
+            ),
+        ]),
+        annotations: keys.into_iter().map(|k| (k.to_owned(), None)).collect(),
+        finalizers: None,
+    }
+}
+
 fn annotations(am: &AgentMachine, machine: Option<&MachineFacts>) -> BTreeMap<String, String> {
     let mut all = BTreeMap::from([(
         AGENT_MACHINE_UID_ANNOTATION.to_owned(),
@@ -430,7 +468,30 @@ pub fn child_object(
     machine: &MachineFacts,
     name: &str,
 ) -> VsphereAgent {
-    let mut annotations = annotations(am, Some(machine));
+    let made_for = BTreeMap::from([
+        (
+            CREATED_FOR_LABEL.to_owned(),
+            CREATED_FOR_AGENT_MACHINE.to_owned(),
+        ),
+        (AGENT_MACHINE_LABEL.to_owned(), am.name_any()),
+    ]);
+    new_child(pool, name, made_for, annotations(am, Some(machine)))
+}
+
+/// The VsphereAgent for a host of the buffer, with its finalizer.
+#[must_use]
+pub fn buffer_object(pool: &VsphereAgentPool, name: &str) -> VsphereAgent {
+    let made_for = BTreeMap::from([(CREATED_FOR_LABEL.to_owned(), CREATED_FOR_BUFFER.to_owned())]);
+    new_child(pool, name, made_for, BTreeMap::new())
+}
+
+fn new_child(
+    pool: &VsphereAgentPool,
+    name: &str,
+    mut labels: BTreeMap<String, String>,
+    mut annotations: BTreeMap<String, String>,
+) -> VsphereAgent {
+    labels.insert(POOL_LABEL.to_owned(), pool.name_any());
     annotations.insert(VM_NAME_ANNOTATION.to_owned(), name.to_owned());
     let mut child = VsphereAgent::new(
         name,
@@ -443,14 +504,7 @@ pub fn child_object(
     child.metadata = ObjectMeta {
         name: Some(name.to_owned()),
         namespace: pool.namespace(),
-        labels: Some(BTreeMap::from([
-            (POOL_LABEL.to_owned(), pool.name_any()),
-            (
-                CREATED_FOR_LABEL.to_owned(),
-                CREATED_FOR_AGENT_MACHINE.to_owned(),
-            ),
-            (AGENT_MACHINE_LABEL.to_owned(), am.name_any()),
-        ])),
+        labels: Some(labels),
         annotations: Some(annotations),
         finalizers: Some(vec![AGENT_FINALIZER.to_owned()]),
         owner_references: Some(vec![OwnerReference {

@@ -103,6 +103,8 @@ pub struct Observed {
     pub pinned: BTreeSet<String>,
     /// uids of AgentMachines whose VsphereAgent was created, while the cache does not show it yet.
     pub made: BTreeSet<String>,
+    /// Names of VsphereAgents that were created for the buffer, while the cache does not show them yet.
+    pub made_for_buffer: BTreeSet<String>,
     /// The only other namespaces from which credentials may be read. Empty: any.
     pub secret_namespaces: Vec<String>,
     /// The held Secrets are to be checked again.
@@ -237,6 +239,7 @@ pub fn observe(
         spare_since: memory.spare_since.clone(),
         pinned: BTreeSet::new(),
         made: BTreeSet::new(),
+        made_for_buffer: BTreeSet::new(),
         secret_namespaces: secret_namespaces.to_vec(),
         secrets_due: secret_finalizers::is_check_due(memory.secrets_checked, now),
         now,
@@ -248,7 +251,10 @@ pub fn observe(
         key: key.clone(),
         pool,
     };
-    (observed.pinned, observed.made) = memory.pending.recall(&observed);
+    let pending = memory.pending.recall(&observed);
+    observed.pinned = pending.pinned;
+    observed.made = pending.made;
+    observed.made_for_buffer = pending.made_for_buffer;
     Some(observed)
 }
 

@@ -7,6 +7,7 @@
 //! - A VsphereAgent is released only if its Agent is fenced and unbound. The executor first proves by live reads that
 //!   the Machine is gone.
 
+mod buffer;
 mod caps;
 mod demand;
 pub mod iso;
@@ -73,6 +74,16 @@ pub enum Action {
         /// Name of the VsphereAgent.
         name: String,
     },
+    /// Create a VsphereAgent for the buffer.
+    CreateForBuffer {
+        /// Name of the VsphereAgent.
+        name: String,
+    },
+    /// Record that a VsphereAgent whose VM no AgentMachine needs is in the buffer now.
+    MoveToBuffer {
+        /// VsphereAgent.
+        child: ManagedVm,
+    },
     /// Record that a VsphereAgent is for another AgentMachine now.
     Reassign {
         /// VsphereAgent.
@@ -131,7 +142,16 @@ impl Action {
                     pool: Some(pool.clone()),
                 },
             ),
-            Self::Reassign { child, .. } => of_vm(EffectKind::ReassignChild, child),
+            Self::CreateForBuffer { name } => Effect::new(
+                EffectKind::CreateChild,
+                Subject::Vm {
+                    key: ObjectKey::new(&pool.namespace, name),
+                    pool: Some(pool.clone()),
+                },
+            ),
+            Self::Reassign { child, .. } | Self::MoveToBuffer { child } => {
+                of_vm(EffectKind::ReassignChild, child)
+            }
             Self::Prepare { child, .. } => of_vm(EffectKind::PrepareAgent, child),
             Self::Fence { child, .. } => of_vm(EffectKind::FenceAgent, child),
             Self::Release { child, .. } => of_vm(EffectKind::DeleteChild, child),
@@ -151,6 +171,17 @@ pub struct Waiting {
     pub message: String,
 }
 
+/// Hosts in the buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BufferCount {
+    /// How many there are to be.
+    pub wanted: usize,
+    /// How many an AgentMachine could get at once.
+    pub ready: usize,
+    /// How many are on their way.
+    pub making: usize,
+}
+
 /// What to do, what to leave, and when to look again.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
@@ -164,6 +195,10 @@ pub struct Plan {
     pub again: Option<Duration>,
     /// uids of the VsphereAgents whose VMs are offered to the next AgentMachine that waits.
     pub spare: BTreeSet<String>,
+    /// The buffer, if the pool has one.
+    pub buffer: BufferCount,
+    /// uids of the VsphereAgents that stay in the buffer.
+    pub buffered: BTreeSet<String>,
     /// uids of the AgentMachines that a limit of the pool keeps from getting a VM now.
     pub capped: BTreeSet<String>,
     /// What is done with the Secrets of the pool.
@@ -230,15 +265,21 @@ pub fn plan(s: &Observed) -> Plan {
     let reassigned = if deleting {
         BTreeSet::new()
     } else {
-        let reassigned = demand::assign_hosts(s, &records, &mut plan);
+        let mut reassigned = demand::assign_hosts(s, &records, &mut plan);
         caps::apply(s, &mut plan);
+        buffer::fill(s, &mut reassigned, &mut plan);
         reassigned
     };
     for child in s.children.iter().filter(|c| !reassigned.contains(&c.key)) {
         vm::plan_vm(s, child, &records, deleting, &mut plan);
     }
     let mut actions = plan.actions.iter();
-    let creating = actions.any(|a| matches!(a, Action::CreateChild { .. }));
+    let creating = actions.any(|a| {
+        matches!(
+            a,
+            Action::CreateChild { .. } | Action::CreateForBuffer { .. }
+        )
+    });
     plan.secrets = secret_finalizers::plan(s, creating);
     plan
 }

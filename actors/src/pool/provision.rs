@@ -6,12 +6,14 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_crds::{conditions::Reason, external::agent_machine::AgentMachine};
+use agent_forge_crds::{
+    agent::VsphereAgent, conditions::Reason, external::agent_machine::AgentMachine,
+};
 use futures::{StreamExt as _, stream};
 use kube::ResourceExt;
 
 use super::{
-    act::{ActionOutcome, LiveMachines, child_object},
+    act::{ActionOutcome, LiveMachines, buffer_object, child_object},
     observed::Observed,
     plan::Action,
     traced::{self, Failures},
@@ -42,11 +44,27 @@ pub struct PendingWrites {
     /// The version that was pinned.
     pinned: BTreeMap<String, (String, Duration)>,
     made: BTreeMap<String, Duration>,
+    /// By name of the VsphereAgent.
+    made_for_buffer: BTreeMap<String, Duration>,
+}
+
+/// Writes that the cache does not show yet.
+#[derive(Debug, Default)]
+pub struct Pending {
+    /// uids of AgentMachines that were pinned.
+    pub pinned: BTreeSet<String>,
+    /// uids of AgentMachines that got a VsphereAgent.
+    pub made: BTreeSet<String>,
+    /// Names of VsphereAgents for the buffer.
+    pub made_for_buffer: BTreeSet<String>,
 }
 
 impl PendingWrites {
     /// Notes an action that succeeded.
     pub fn note(&mut self, action: &Action, now: Duration) {
+        if let Action::CreateForBuffer { name } = action {
+            self.made_for_buffer.insert(name.clone(), now);
+        }
         let Some(am) = whose(action) else { return };
         let uid = am.uid().unwrap_or_default();
         match action {
@@ -60,9 +78,8 @@ impl PendingWrites {
         }
     }
 
-    /// The uids of AgentMachines that were pinned, and of those that got a VsphereAgent, while the cache does not show
-    /// it yet. Forgets what the cache shows, and what is older than `PENDING_FOR`.
-    pub fn recall(&mut self, s: &Observed) -> (BTreeSet<String>, BTreeSet<String>) {
+    /// The writes that the cache does not show yet. Forgets what the cache shows, and what is older than `PENDING_FOR`.
+    pub fn recall(&mut self, s: &Observed) -> Pending {
         let recent = |at: &Duration| s.now.saturating_sub(*at) < PENDING_FOR;
         self.pinned.retain(|uid, (version, at)| {
             let is_old =
@@ -71,8 +88,14 @@ impl PendingWrites {
         });
         self.made
             .retain(|uid, at| recent(at) && !s.has_child_for(uid));
-        let pinned = self.pinned.keys().cloned().collect();
-        (pinned, self.made.keys().cloned().collect())
+        let shown: BTreeSet<&str> = s.children.iter().map(|c| c.key.name.as_str()).collect();
+        self.made_for_buffer
+            .retain(|name, at| recent(at) && !shown.contains(name.as_str()));
+        Pending {
+            pinned: self.pinned.keys().cloned().collect(),
+            made: self.made.keys().cloned().collect(),
+            made_for_buffer: self.made_for_buffer.keys().cloned().collect(),
+        }
     }
 }
 
@@ -154,20 +177,42 @@ pub async fn create(
     machine: &MachineFacts,
 ) -> Result<(), ReconcileError> {
     let child = child_object(&s.pool, am, machine, effect.subject.name());
-    let key = ObjectKey::of(&child);
-    match context.cluster.create_child(effect, &child).await {
+    let is_its = |there: &ManagedVm| {
+        let recorded = there.agent_machine.as_ref();
+        recorded.is_some_and(|r| r.is(&am.name_any(), &am.uid().unwrap_or_default()))
+    };
+    create_once(context, s, effect, &child, is_its).await
+}
+
+/// Creates a VsphereAgent for the buffer, as `effect`, whose subject is that VsphereAgent.
+///
+/// # Errors
+/// The [`ReconcileError`] of the write.
+pub async fn create_for_buffer(
+    context: &Context,
+    s: &Observed,
+    effect: &Effect,
+) -> Result<(), ReconcileError> {
+    let child = buffer_object(&s.pool, effect.subject.name());
+    create_once(context, s, effect, &child, ManagedVm::is_of_buffer).await
+}
+
+/// Creates `child`. It may have been created before while the cache is late: that is right if `is_its`.
+async fn create_once(
+    context: &Context,
+    s: &Observed,
+    effect: &Effect,
+    child: &VsphereAgent,
+    is_its: impl Fn(&ManagedVm) -> bool,
+) -> Result<(), ReconcileError> {
+    let key = ObjectKey::of(child);
+    match context.cluster.create_child(effect, child).await {
         Ok(_) => Ok(()),
-        // It was created before, and the cache is late. That is right if it is for this AgentMachine.
         Err(e) if e.kind == ClusterErrorKind::AlreadyExists => {
             let there = context.cluster.live_child(&key).await?;
-            let mine = there
-                .map(|c| ManagedVm::read(Arc::new(c)))
-                .is_some_and(|c| {
-                    c.object.spec.pool_ref.name == s.pool.name_any()
-                        && c.agent_machine
-                            .is_some_and(|r| r.is(&am.name_any(), &am.uid().unwrap_or_default()))
-                });
-            if mine {
+            let there = there.map(|c| ManagedVm::read(Arc::new(c)));
+            let own = |c: &ManagedVm| c.object.spec.pool_ref.name == s.pool.name_any();
+            if there.is_some_and(|c| own(&c) && is_its(&c)) {
                 return Ok(());
             }
             Err(ReconcileError::blocked(

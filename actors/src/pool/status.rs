@@ -12,8 +12,8 @@ use agent_forge_crds::{
     WaitingOn,
     conditions::{self, ConditionStatus, ConditionUpdate, Phase, Reason, action, set_condition},
     pool::{
-        IsoStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm, PlannedAction, RefusedCredentials,
-        VsphereAgentPoolStatus,
+        BufferStatus, IsoStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm, PlannedAction,
+        RefusedCredentials, VsphereAgentPoolStatus,
     },
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -23,7 +23,7 @@ use super::{
     act::Acted,
     dry_run,
     observed::Observed,
-    plan::{Action, Plan, Waiting, iso::IsoPlan},
+    plan::{Action, BufferCount, Plan, Waiting, iso::IsoPlan},
     vcenter::VcenterObserved,
 };
 use crate::{
@@ -121,6 +121,16 @@ fn planned(s: &Observed, plan: &Plan, outcome: &Outcome) -> Vec<PlannedAction> {
                 Some(name.clone()),
                 "AgentMachine waits for an Agent".to_owned(),
             )),
+            Action::CreateForBuffer { name } => Some(row(
+                action::BUFFER,
+                Some(name.clone()),
+                "the buffer lacks a host".to_owned(),
+            )),
+            Action::MoveToBuffer { child } => Some(row(
+                action::BUFFER,
+                Some(child.key.name.clone()),
+                "no AgentMachine needs it, and the buffer lacks a host".to_owned(),
+            )),
             Action::Reassign {
                 child,
                 agent_machine,
@@ -211,6 +221,13 @@ pub fn render(
                 ..OwnedVm::default()
             })
     };
+    let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+    let b = plan.buffer;
+    status.buffer = (b != BufferCount::default()).then(|| BufferStatus {
+        wanted: count(b.wanted),
+        ready: count(b.ready),
+        making: count(b.making),
+    });
     status.owned_vms = s
         .children
         .iter()

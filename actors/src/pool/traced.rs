@@ -34,7 +34,11 @@ fn key(action: &Action) -> Option<Key> {
         Action::Prepare { patch, .. } => ("agent.label", Some(patch.uid.clone())),
         Action::Fence { patch, .. } => ("agent.fence", Some(patch.uid.clone())),
         Action::Release { child, .. } => ("machine.release", Some(child.uid.clone())),
-        Action::AddFinalizer | Action::Close | Action::RemoveFinalizer => return None,
+        Action::MoveToBuffer { child } => ("machine.buffer", Some(child.uid.clone())),
+        Action::CreateForBuffer { .. }
+        | Action::AddFinalizer
+        | Action::Close
+        | Action::RemoveFinalizer => return None,
     };
     Some((name, uid.unwrap_or_default()))
 }
@@ -130,8 +134,14 @@ fn whose(s: &Observed, action: &Action) -> Option<Machine> {
         | Action::CreateChild { agent_machine, .. }
         | Action::Reassign { agent_machine, .. } => Some(Machine::asked_for(agent_machine)),
         Action::Prepare { patch, .. } | Action::Fence { patch, .. } => on_agent(&patch.uid),
-        Action::Release { child, .. } => Some(Machine::made(s, child)),
-        Action::AddFinalizer | Action::Close | Action::RemoveFinalizer => None,
+        Action::Release { child, .. } | Action::MoveToBuffer { child } => {
+            Some(Machine::made(s, child))
+        }
+        // Its trace begins with the VsphereAgent.
+        Action::CreateForBuffer { .. }
+        | Action::AddFinalizer
+        | Action::Close
+        | Action::RemoveFinalizer => None,
     }
 }
 

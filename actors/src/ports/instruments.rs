@@ -49,6 +49,8 @@ pub struct PoolView {
     pub oldest_deleting: Option<Timestamp>,
     /// VsphereAgents by phase.
     pub phases: BTreeMap<String, i64>,
+    /// Hosts of the buffer: `wanted`, `ready`, `making`. Empty if the pool has none.
+    pub buffer: BTreeMap<String, i64>,
     /// What waits, by reason.
     pub waiting_on: BTreeMap<String, i64>,
     /// Conditions: type, status, reason.

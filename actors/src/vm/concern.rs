@@ -17,10 +17,7 @@ use super::{
     status::{Known, Obstacle},
     step::MISSING_PROBE,
 };
-use crate::domain::{
-    identity::{AgentMatch, Misfit, agent_runs_on, lineup},
-    machine_state::MachineState,
-};
+use crate::domain::identity::{AgentMatch, Misfit, agent_runs_on, lineup};
 
 /// Concerns that are sent as an Event on the VsphereAgent. If an AgentMachine waits, it gets the Event as well.
 pub const TOLD: [Reason; 8] = [
@@ -37,7 +34,7 @@ pub const TOLD: [Reason; 8] = [
 /// What keeps the VM from becoming or staying a node although no step failed.
 #[must_use]
 pub fn concern(known: &Known<'_>, vm: &VmStatus) -> Option<Obstacle> {
-    if *known.machine_state != MachineState::Alive || known.child.deleting {
+    if !known.machine_state.wants_host() || known.child.deleting {
         return None;
     }
     let said = |reason, message| {

@@ -23,7 +23,6 @@ use crate::{
     context::Context,
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
-        machine_state::MachineState,
         names::ObjectKey,
     },
     ports::{
@@ -502,7 +501,7 @@ fn patience(observed: &Observed, new: &VsphereAgentStatus) -> Duration {
         .agent
         .as_ref()
         .is_none_or(|a| a.is_claimed_or_bound());
-    let wanted = observed.machine_state == MachineState::Alive && !observed.child.deleting;
+    let wanted = observed.machine_state.wants_host() && !observed.child.deleting;
     if arrives && wanted && !bound {
         UNTIL_BOUND
     } else {

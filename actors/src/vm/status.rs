@@ -203,6 +203,10 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
             ..ObjectReference::default()
         });
     }
+    if known.child.in_buffer {
+        vm.machine_ref = None;
+        vm.agent_machine_ref = None;
+    }
     if let (Some((api_version, namespace)), Some(machine)) =
         (known.machine_at, &known.child.machine)
     {

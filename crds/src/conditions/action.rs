@@ -2,6 +2,8 @@
 
 /// A host is missing and will be created.
 pub const DEMAND_DEFICIT: &str = "DemandDeficit";
+/// A host will be made for the buffer, or will come into it.
+pub const BUFFER: &str = "Buffer";
 /// A VM will be destroyed.
 pub const DELETE_VM: &str = "DeleteVM";
 /// An Agent will be deleted.

@@ -52,6 +52,9 @@ pub struct VsphereAgentPoolStatus {
     /// Agents of this pool that serve no Machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available_agents: Option<i32>,
+    /// The buffer. Absent if it is empty and is to be empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<BufferStatus>,
     /// The discovery ISO on its datastore.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iso: Option<IsoStatus>,
@@ -277,4 +280,17 @@ pub struct OwnedVm {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = VM_SOURCES))]
     pub source: Option<String>,
+}
+
+/// Hosts in the buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct BufferStatus {
+    /// How many there are to be now.
+    pub wanted: i32,
+    /// How many an AgentMachine could get at once.
+    pub ready: i32,
+    /// How many are on their way.
+    pub making: i32,
 }

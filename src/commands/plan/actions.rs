@@ -66,6 +66,17 @@ fn words(action: &Action) -> (String, String) {
                 agent_machine.name_any()
             ),
         ),
+        Action::CreateForBuffer { name } => (
+            format!("create VsphereAgent and VM {name}"),
+            "the buffer lacks a host".to_owned(),
+        ),
+        Action::MoveToBuffer { child } => (
+            format!(
+                "record that VsphereAgent {} is in the buffer",
+                child.key.name
+            ),
+            "no AgentMachine needs it, and the buffer lacks a host".to_owned(),
+        ),
         Action::Reassign {
             child,
             agent_machine,
@@ -76,7 +87,7 @@ fn words(action: &Action) -> (String, String) {
                 child.key.name,
                 agent_machine.name_any()
             ),
-            "it needs a host, and this VM has no AgentMachine".to_owned(),
+            "it needs a host, and no AgentMachine needs this VM".to_owned(),
         ),
         Action::Prepare { patch, child } => (
             format!("label, name and approve Agent {}", patch.key.name),

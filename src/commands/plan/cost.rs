@@ -75,7 +75,12 @@ pub struct Costs {
 #[must_use]
 pub fn costs(s: &Observed, plan: &Plan, present: Option<&VsphereAgentPool>) -> Costs {
     let count = |wanted: fn(&Action) -> bool| plan.actions.iter().filter(|a| wanted(a)).count();
-    let made = count(|a| matches!(a, Action::CreateChild { .. }));
+    let made = count(|a| {
+        matches!(
+            a,
+            Action::CreateChild { .. } | Action::CreateForBuffer { .. }
+        )
+    });
     let removed = count(|a| matches!(a, Action::Release { .. }));
     let present = present.unwrap_or(&s.pool);
     let kept = s.children.len().saturating_sub(removed);

@@ -2,8 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use agent_forge_actors::{demand::prepare, domain::names::DatastorePath, placement::request};
+use agent_forge_actors::{
+    demand::{buffer::Size, prepare},
+    domain::names::DatastorePath,
+    placement::request,
+};
 use agent_forge_crds::{VsphereAgentPool, duration};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::commands::manifest_file::Document;
@@ -34,6 +39,8 @@ pub fn problems(object: &Value) -> Vec<String> {
             "spec.iso.checkInterval: {interval:?} is no duration; write it like 10m"
         ));
     }
+    let scaling = pool.spec.scaling.clone().unwrap_or_default();
+    found.extend(Size::read(&scaling, Timestamp::now()).1);
     let own = pool.metadata.name.as_deref().unwrap_or_default();
     if own.len() > 63 {
         found.push(format!(

@@ -105,6 +105,12 @@ fn what_the_operator_cannot_use_is_found() {
             "spec.iso.checkInterval",
         ),
         (
+            json!({"spec": {"scaling": {"bufferAgents": 1, "bufferSchedule": [
+                {"days": "Mon", "from": "07:00", "to": "19:00", "timeZone": "Zurich", "bufferAgents": 2},
+            ]}}}),
+            "spec.scaling.bufferSchedule: window 1: \"Zurich\" is no time zone",
+        ),
+        (
             json!({"metadata": {"name": "a".repeat(64)}}),
             "metadata.name",
         ),

@@ -87,6 +87,8 @@ catalog! {
     VM_MEMORY = "agent_forge_pool_vm_memory_bytes", Kind::Gauge, POOL, "Memory of each VM of the pool.";
     VM_DISK = "agent_forge_pool_vm_disk_bytes", Kind::Gauge, POOL, "System disk of each VM of the pool.";
     VMS = "agent_forge_pool_vms", Kind::Gauge, &["namespace", "pool", "phase"], "VsphereAgents of a pool by phase.";
+    BUFFER = "agent_forge_pool_buffer_hosts", Kind::Gauge, &["namespace", "pool", "state"],
+        "Hosts in the buffer of a pool: wanted, ready and making; absent when it has none.";
     WAITING = "agent_forge_pool_waiting_on", Kind::Gauge, &["namespace", "pool", "reason"],
         "Machines for which nothing happens now, each counted once, by reason.";
     CONDITION = "agent_forge_pool_condition", Kind::Gauge, &["namespace", "pool", "condition", "status", "reason"],

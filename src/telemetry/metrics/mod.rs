@@ -44,6 +44,7 @@ pub struct Metrics {
     vm_memory_bytes: IntGaugeVec,
     vm_disk_bytes: IntGaugeVec,
     vms: Changing,
+    buffer: Changing,
     waiting: Changing,
     conditions: Changing,
     oldest_waiting: GaugeVec,
@@ -223,6 +224,7 @@ impl Metrics {
             vm_memory_bytes: r.gauge(&catalog::VM_MEMORY)?,
             vm_disk_bytes: r.gauge(&catalog::VM_DISK)?,
             vms: r.changing(&catalog::VMS)?,
+            buffer: r.changing(&catalog::BUFFER)?,
             waiting: r.changing(&catalog::WAITING)?,
             conditions: r.changing(&catalog::CONDITION)?,
             oldest_waiting: r.seconds(&catalog::OLDEST_WAITING)?,
@@ -327,8 +329,8 @@ impl Metrics {
         ]
     }
 
-    fn changing(&self) -> [&Changing; 3] {
-        [&self.vms, &self.waiting, &self.conditions]
+    fn changing(&self) -> [&Changing; 4] {
+        [&self.vms, &self.buffer, &self.waiting, &self.conditions]
     }
 
     fn dropped(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
@@ -398,6 +400,7 @@ impl Instruments for Metrics {
             rows.iter().map(|(k, v)| (vec![k.clone()], *v)).collect()
         };
         self.vms.set(pool, single(&view.phases));
+        self.buffer.set(pool, single(&view.buffer));
         self.waiting.set(pool, single(&view.waiting_on));
         let conditions = view.conditions.iter();
         self.conditions

@@ -115,6 +115,10 @@ cases! {
     ActorsStay [] "one_machine" => NoExtraActorsOrTasks;
     PauseIgnored [] "one_machine" + "pin_selector=paused_5m" => PausesHold;
     AnyVersion [] "one_machine" + "delete_agent=object_touched" => ForeignAndServingUntouched;
+    DryRunActs [] "dry_run_ends" => ConvergesInTime;
+    NoLimits [] "limits_of_a_pool" => ConvergesInTime;
+    BufferIsSurplus [] "host_of_the_buffer_claimed" => ConvergesInTime;
+    BufferIsAsked [] "host_of_the_buffer_claimed" => ConvergesInTime;
 }
 
 /// The rows without a mutant, and why.

@@ -563,6 +563,14 @@ pub const ALL: &[Workload] = &[
         instances: 1,
         run: controls::serving_vm_switched_off,
     },
+    Workload {
+        code: "S43",
+        name: "host_of_the_buffer_claimed",
+        text: "a host waits in the buffer, a machine gets it, and the buffer is filled again; it grows, is emptied, and the machine goes down",
+        exact: true,
+        instances: 1,
+        run: controls::host_of_the_buffer_claimed,
+    },
 ];
 
 impl fmt::Display for Workload {

@@ -24,6 +24,21 @@ impl Cap {
     fn left(&self) -> usize {
         self.limit.saturating_sub(self.current)
     }
+
+    fn sentence(&self) -> String {
+        format!(
+            "spec.scaling.{} is {}, and the pool has {} {}",
+            self.field, self.limit, self.current, self.what
+        )
+    }
+}
+
+/// How many more VMs the limits admit after those that are planned, and what the closest limit says. `None`: any number.
+pub(super) fn room(s: &Observed, plan: &Plan) -> Option<(usize, String)> {
+    let cap = caps(s).into_iter().min_by_key(Cap::left)?;
+    let planned = plan.actions.iter();
+    let planned = planned.filter(|planned| matches!(planned, Action::CreateChild { .. }));
+    Some((cap.left().saturating_sub(planned.count()), cap.sentence()))
 }
 
 /// Reasons of a VM that does not come up without a person. It does not count as being provisioned.
@@ -61,10 +76,7 @@ pub(super) fn apply(s: &Observed, plan: &mut Plan) {
         _ => true,
     });
     for (ahead, am) in late.iter().enumerate() {
-        let message = format!(
-            "spec.scaling.{} is {}, and the pool has {} {}; AgentMachines ahead: {ahead}",
-            cap.field, cap.limit, cap.current, cap.what
-        );
+        let message = format!("{}; AgentMachines ahead: {ahead}", cap.sentence());
         plan.wait(am.name_any(), Reason::CreateCapReached, message);
     }
 }
@@ -77,10 +89,10 @@ fn is_in(uids: &BTreeSet<String>, am: &AgentMachine) -> bool {
 }
 
 fn caps(s: &Observed) -> Vec<Cap> {
-    let scaling = s.pool.spec.scaling.unwrap_or_default();
+    let scaling = s.pool.spec.scaling.clone().unwrap_or_default();
     let limit = |number: i32| usize::try_from(number).unwrap_or_default();
     // The cache does not show yet what was made a moment ago.
-    let made = s.made.len();
+    let made = s.made.len() + s.made_for_buffer.len();
     let own = || s.children.iter().filter(|child| !child.adopted);
     let vms = scaling.max_vms.map(|max| Cap {
         field: "maxVMs",

@@ -9,7 +9,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Action, Plan, Records, is_for, possible_agents, served_by_child};
+use super::{Action, Plan, Records, buffer, is_for, possible_agents, served_by_child};
 use crate::{
     demand::{
         classify::{self, Demand, DemandReason, DemandState},
@@ -76,6 +76,14 @@ pub(super) fn assign_hosts(
         .filter(|c| !reassigned.contains(&c.key) && is_spare(s, records, &demands, c))
         .collect();
     plan.spare = spare.iter().map(|c| c.uid.clone()).collect();
+    // A host that is ready serves at once, whatever else comes up.
+    let (ready, making) = buffer::hosts(s, &reassigned);
+    spare.splice(0..0, ready);
+    spare.extend(
+        making
+            .into_iter()
+            .filter(|c| is_sound(c) && is_in_the_making(s, c)),
+    );
     spare.reverse();
     let unconfirmed = |c: &&Demand| c.sign == WaitingSign::NoConditions;
     let confirmed = demands
@@ -233,7 +241,7 @@ fn is_spare(s: &Observed, records: &Records, demands: &[Demand], child: &Managed
         MachineState::Alive => records
             .find(demands, child.agent_machine.as_ref())
             .is_none_or(|c| c.state != DemandState::Served || served_by_child(s, c, child)),
-        MachineState::Nobody | MachineState::Unknown(_) => true,
+        MachineState::Nobody | MachineState::Buffer | MachineState::Unknown(_) => true,
     };
     untouched && !wanted && is_in_the_making(s, child)
 }

@@ -1,5 +1,6 @@
 //! Tests of the plan: single edges, guarantees over all worlds, and properties.
 
+mod buffer;
 mod caps;
 mod crowd;
 mod edges;

@@ -8,9 +8,10 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Action, Plan, Records, demand, served_by_child, serving_agent};
+use super::{Action, Plan, Records, buffer, demand, served_by_child, serving_agent};
 use crate::{
     demand::{
+        buffer as waiting,
         classify::{self, Demand, DemandReason, DemandState},
         prepare,
     },
@@ -84,6 +85,7 @@ pub(super) fn plan_vm(
         bound: serving_agent(s, child),
         machine_state,
         pool_deleting,
+        buffered: plan.buffered.contains(&child.uid),
     };
     if let Some(foreign) = &host.serves_elsewhere {
         let message = format!(
@@ -110,6 +112,8 @@ struct Host<'a> {
     /// An Agent that runs there, or may run there, and serves a Machine.
     bound: Option<&'a Arc<Agent>>,
     pool_deleting: bool,
+    /// It stays in the buffer.
+    buffered: bool,
 }
 
 impl Host<'_> {
@@ -134,6 +138,7 @@ impl Host<'_> {
     fn is_surplus(&self) -> bool {
         self.demand_is(&DemandState::Served) && !self.serves_its_own()
             || self.machine_state == MachineState::Nobody && !self.child.adopted
+            || self.machine_state == MachineState::Buffer && !self.buffered
             || self.is_moved()
             || self.is_replaced()
     }
@@ -187,7 +192,11 @@ impl Host<'_> {
         }
         let is_free = self.bound.is_none_or(|b| is_doubtful(s, child, b));
         if !agent.is_claimed_or_bound() && is_free {
-            prepare_agent(s, child, self.demand.as_ref(), agent, plan);
+            if self.buffered {
+                buffer::prepare(s, child, agent, plan);
+            } else {
+                prepare_agent(s, child, self.demand.as_ref(), agent, plan);
+            }
         }
         false
     }
@@ -406,8 +415,13 @@ fn prepare_agent(
         demand::pin_if_needed(s, am, plan);
         return;
     };
+    // A host of the buffer has its hostname already: then the claim changes labels only.
+    let name = if child.is_of_buffer() {
+        waiting::hostname(&child.vm_name)
+    } else {
+        am.name_any()
+    };
     // Two Nodes cannot have one name: if another Agent has this one, the name gets a suffix.
-    let name = am.name_any();
     let taken = s.agents.iter().any(|a| {
         a.spec.hostname.as_ref() == Some(&name) && a.uid() != agent.uid() && !a.is_deleting()
     });

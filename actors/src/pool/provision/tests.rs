@@ -118,7 +118,8 @@ async fn what_was_begun_is_not_begun_again_while_it_is_not_in_sight() {
     let mut effects = async |after: Duration| {
         let mut s = world.observed();
         s.now += after;
-        (s.pinned, s.made) = memory.pending.recall(&s);
+        let shown = memory.pending.recall(&s);
+        (s.pinned, s.made) = (shown.pinned, shown.made);
         let actions = plan::plan(&s).actions;
         perform_all(&bench.context, &s, &actions, &mut memory).await;
         let both = [EffectKind::PinSelector, EffectKind::CreateChild];
@@ -144,7 +145,8 @@ fn what_is_in_sight_is_not_remembered() {
     pending.note(&both("b")[1], Duration::ZERO);
     let mut s = world.observed();
     s.now = Duration::ZERO;
-    (s.pinned, s.made) = pending.recall(&s);
+    let shown = pending.recall(&s);
+    (s.pinned, s.made) = (shown.pinned, shown.made);
     let known = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>();
     assert_eq!(
         known(&s.made),
@@ -155,7 +157,8 @@ fn what_is_in_sight_is_not_remembered() {
     world.agent_machines[0].metadata.resource_version = Some("next".to_owned());
     let mut s = world.observed();
     s.now = Duration::ZERO;
-    (s.pinned, s.made) = pending.recall(&s);
+    let shown = pending.recall(&s);
+    (s.pinned, s.made) = (shown.pinned, shown.made);
     assert!(
         s.pinned.is_empty(),
         "it shows by itself whether it is pinned"

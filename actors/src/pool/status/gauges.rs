@@ -7,7 +7,10 @@ use agent_forge_crds::{conditions::Reason, pool::VsphereAgentPoolStatus};
 use crate::{
     demand::classify::{Demand, DemandReason, DemandState},
     domain::upstream::WaitingSign,
-    pool::{observed::Observed, plan::Plan},
+    pool::{
+        observed::Observed,
+        plan::{BufferCount, Plan},
+    },
     ports::instruments::{PoolGauges, PoolView},
 };
 
@@ -72,6 +75,16 @@ pub fn view(s: &Observed, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
         oldest_unready: oldest(&is_missed),
         ..PoolView::default()
     };
+    if plan.buffer != BufferCount::default() {
+        let b = plan.buffer;
+        let all = [
+            ("wanted", b.wanted),
+            ("ready", b.ready),
+            ("making", b.making),
+        ];
+        let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        view.buffer = all.map(|(state, n)| (state.to_owned(), number(n))).into();
+    }
     for child in &s.children {
         let meta = &child.object.metadata;
         let deleting = meta.deletion_timestamp.as_ref().map(|t| t.0);

@@ -152,7 +152,7 @@ pub(super) fn drive_is_closed(f: &Facts<'_>) -> Met {
 /// Its Machine lives. Otherwise nothing more is built, and a VM that runs stays as it is.
 pub(super) fn machine_wants_a_host(f: &Facts<'_>) -> Met {
     let (reason, message) = match f.owner.state {
-        MachineState::Alive => return Ok(()),
+        MachineState::Alive | MachineState::Buffer => return Ok(()),
         _ if f.is_made() && f.runs_by_record() => return Err(Step::Settled),
         MachineState::Nobody => (
             Reason::NoAgentMachine,

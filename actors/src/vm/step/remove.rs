@@ -104,7 +104,9 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
         return Err(hold(Reason::MachineVanishedPaused, vanished::STAYS, None));
     }
     let why = match f.owner.state {
-        MachineState::Nobody => "it does not name the AgentMachine that it served",
+        MachineState::Nobody | MachineState::Buffer => {
+            "it does not name the AgentMachine that it served"
+        }
         MachineState::Unknown(why) => why,
         MachineState::Alive | MachineState::Leaving | MachineState::Gone => return Ok(()),
     };

@@ -8,6 +8,7 @@
 
 mod binary;
 pub mod iso;
+pub mod late_binding;
 pub mod memory;
 mod proc;
 mod promises;

@@ -192,7 +192,7 @@ pub(super) async fn measure(program: &Path, plan: &Plan) -> Result<Run> {
 }
 
 /// When the first and the last of `machines` AgentMachines reported that they found no suitable Agent.
-async fn demand(world: &World, machines: usize) -> Result<(Timestamp, Timestamp)> {
+pub(super) async fn demand(world: &World, machines: usize) -> Result<(Timestamp, Timestamp)> {
     // One by one they are bound and no longer wait. Each one that has waited counts.
     let seen = RefCell::new(BTreeSet::new());
     let waiting = || {
@@ -270,7 +270,7 @@ pub(super) async fn quiet(world: &World) -> Result<()> {
     }
 }
 
-async fn idle(world: &World, span: Duration) -> Result<Idle> {
+pub(super) async fn idle(world: &World, span: Duration) -> Result<Idle> {
     let mark = world.lab.audited().await?.len();
     let calls = world.vcenter.calls().await?.total;
     let start = Instant::now();
@@ -308,7 +308,7 @@ pub(super) fn own<'a>(world: &'a World, entries: &'a [Entry]) -> impl Iterator<I
         .filter(|entry| entry.user.username == world.access.user)
 }
 
-fn difference(now: &Calls, before: &Calls) -> BTreeMap<String, u64> {
+pub(super) fn difference(now: &Calls, before: &Calls) -> BTreeMap<String, u64> {
     now.by_method
         .iter()
         .map(|(method, count)| (method.clone(), count.saturating_sub(before.of(method))))

@@ -117,6 +117,11 @@ impl World {
         Ok(begun.elapsed())
     }
 
+    /// Name of the pool.
+    pub(super) fn pool_name(&self) -> &'static str {
+        POOL
+    }
+
     /// All Agents.
     pub(crate) fn agents(&self) -> Api<DynamicObject> {
         Api::namespaced_with(

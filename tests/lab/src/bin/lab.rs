@@ -25,6 +25,8 @@ enum Command {
     BenchStart(bench::serving::Args),
     /// Measure the peak memory beside a thousand large Agents of other hosts, while VMs with dead guests are replaced.
     BenchMemory(bench::memory::Args),
+    /// Measure how long a machine waits for its host, with a buffer and without one.
+    BenchLateBinding(bench::late_binding::Args),
     /// Kill the operator again and again while machines come and go, and check every promise.
     Soak(soak::Args),
     /// Run the second lane of tests, which takes hours, and print a report. A second start goes on where the first ended.
@@ -48,6 +50,7 @@ async fn main() -> anyhow::Result<()> {
         Command::BenchTraces(args) => bench::traces::run(args).await,
         Command::BenchStart(args) => bench::serving::run(args).await,
         Command::BenchMemory(args) => bench::memory::run(args).await,
+        Command::BenchLateBinding(args) => bench::late_binding::run(args).await,
         Command::Soak(args) => soak::run(args).await,
         Command::Nightly(args) => nightly::run(args).await,
         Command::Flakes(args) => nightly::flakes::run(args).await,

@@ -41,6 +41,8 @@ pub struct Entry {
     pub response_status: Option<Status>,
     /// When the request arrived.
     pub request_received_timestamp: Timestamp,
+    /// When it reached this stage: for the rest, when it was answered.
+    pub stage_timestamp: Timestamp,
     /// `ResponseStarted` for a watch, `ResponseComplete` for the rest, or `Panic`.
     pub stage: String,
 }
@@ -259,7 +261,8 @@ mod tests {
         json!({
             "auditID": id.to_string(), "stage": "ResponseComplete", "verb": verb, "requestURI": "/x", "user": {"username": user},
             "objectRef": {"resource": resource, "subresource": subresource}, "responseStatus": {"code": 200},
-            "requestReceivedTimestamp": "2026-01-02T03:04:05.678901Z"
+            "requestReceivedTimestamp": "2026-01-02T03:04:05.678901Z",
+            "stageTimestamp": "2026-01-02T03:04:05.680000Z"
         })
         .to_string()
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use agent_forge_actors::ports::effect::{EffectKind, Nature};
+use agent_forge_crds::names::{AGENT_MACHINE_LABEL, CREATED_FOR_BUFFER, CREATED_FOR_LABEL};
 use anyhow::{Context as _, Result, ensure};
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -96,6 +97,53 @@ pub(super) fn limits_of_a_pool(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         run.rest_with("three up", &[("w", 3)]).await?;
         run.world.play("w")?.scale(1);
         run.rest_with("one left", &[("w", 1)]).await
+    })
+}
+
+/// Changes the number of hosts in the buffer.
+fn buffer(world: &World, hosts: usize) -> Result<()> {
+    let scaling = json!({"spec": {"scaling": {"bufferAgents": hosts}}});
+    merge_pool(world, "w", &scaling)
+}
+
+/// That many Machines run, and that many hosts of the buffer are ready; there is nothing else.
+fn has(world: &World, running: usize, ready: usize) -> bool {
+    let all = running + ready;
+    let play = world.play("w");
+    let count = world.of_pool("w", "/status/buffer/ready");
+    play.is_ok_and(|p| p.machines().len() == running && p.running().len() == running)
+        && marked(world) == all
+        && children(world) == all
+        && count.as_u64().unwrap_or_default() == ready as u64
+}
+
+/// An AgentMachine has a host that was made for the buffer.
+fn has_claimed(world: &World) -> bool {
+    let all = world
+        .api
+        .read(|s| s.list(&crate::kube::kind(oracles::OURS, "vsphereagents"), ""));
+    all.iter().any(|child| {
+        let labels = &child["metadata"]["labels"];
+        labels[CREATED_FOR_LABEL] == CREATED_FOR_BUFFER && labels[AGENT_MACHINE_LABEL].is_string()
+    })
+}
+
+pub(super) fn host_of_the_buffer_claimed(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let scaling = json!({"scaling": {"bufferAgents": 1}});
+        run.world.pool("w", &scaling).await?;
+        run.rest("a host waits", |world| has(world, 0, 1)).await?;
+        run.world.play("w")?.scale(1);
+        run.rest("it serves, and another one waits", |world| {
+            has(world, 1, 1) && has_claimed(world)
+        })
+        .await?;
+        buffer(&run.world, 2)?;
+        run.rest("two wait", |world| has(world, 1, 2)).await?;
+        buffer(&run.world, 0)?;
+        run.rest("none waits", |world| has(world, 1, 0)).await?;
+        run.world.play("w")?.scale(0);
+        run.rest_with("down", &[("w", 0)]).await
     })
 }
 

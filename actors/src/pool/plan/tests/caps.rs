@@ -27,6 +27,7 @@ fn pool_of(max_vms: Option<i32>, max_provisioning: Option<i32>) -> World {
     world.pool.spec.scaling = Some(ScalingSpec {
         max_vms,
         max_provisioning,
+        ..ScalingSpec::default()
     });
     world
 }
@@ -249,7 +250,7 @@ impl Run {
 
     /// Plans, checks the limits, and creates.
     fn plans(&mut self) -> Result<(), TestCaseError> {
-        let scaling = self.world.pool.spec.scaling.expect("limits");
+        let scaling = self.world.pool.spec.scaling.clone().expect("limits");
         let limit =
             |n: Option<i32>| n.map_or(usize::MAX, |n| usize::try_from(n).expect("positive"));
         let planned = plan(&self.world.observed());

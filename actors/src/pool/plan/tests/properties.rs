@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use agent_forge_crds::{
     external::agent::Agent,
     names::{AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, MACHINE_UID_ANNOTATION},
+    pool::ScalingSpec,
 };
 use kube::ResourceExt;
 use proptest::prelude::*;
@@ -156,6 +157,25 @@ fn apply(w: &mut World, actions: &[Action]) {
                 patched(&mut w.agents, patch);
             }
             Action::Release { child, .. } => w.children.retain(|c| c.name_any() != child.key.name),
+            Action::CreateForBuffer { name } => {
+                let mut made = act::buffer_object(&w.pool, name);
+                made.metadata.uid = Some(format!("va-{name}"));
+                w.children.push(made);
+            }
+            Action::MoveToBuffer { child } => {
+                let mut all = w.children.iter_mut();
+                let moved = all.find(|c| c.name_any() == child.key.name).expect("moved");
+                let patch = act::into_buffer();
+                for (key, value) in patch.labels {
+                    match value {
+                        Some(value) => moved.labels_mut().insert(key, value),
+                        None => moved.labels_mut().remove(&key),
+                    };
+                }
+                for key in patch.annotations.keys() {
+                    moved.annotations_mut().remove(key);
+                }
+            }
             Action::Reassign { .. }
             | Action::AddFinalizer
             | Action::Close
@@ -172,8 +192,13 @@ proptest! {
         lots in proptest::collection::vec(lot(), 4),
         foreign in any::<bool>(),
         pool_deleting in prop::bool::weighted(0.2),
+        buffer in 0..4_i32,
     ) {
         let mut w = world(&lots, foreign, pool_deleting);
+        w.pool.spec.scaling = Some(ScalingSpec {
+            buffer_agents: Some(buffer),
+            ..ScalingSpec::default()
+        });
         for round in 0..6 {
             let s = w.observed();
             let actions = plan(&s).actions;
@@ -197,6 +222,10 @@ proptest! {
                         });
                         prop_assert!(!serves, "released {} while its Agent serves", child.key.name);
                         prop_assert!(!child.deleting, "released twice");
+                    }
+                    Action::CreateForBuffer { name } => {
+                        prop_assert!(!pool_deleting, "a new child for a deleted pool");
+                        prop_assert!(!w.children.iter().any(|c| c.name_any() == *name), "{name} exists");
                     }
                     Action::CreateChild { agent_machine, name, .. } => {
                         prop_assert!(!pool_deleting, "a new child for a deleted pool");

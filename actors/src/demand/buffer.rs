@@ -1,0 +1,183 @@
+//! The buffer of a pool: hosts that are discovered, unbound and ready before anybody asks. Pure.
+//!
+//! A buffer host carries none of the pool's labels, so no AgentMachine of the pool can choose it. Hostname and role are set
+//! while it waits. A claim then only adds labels and the pin.
+//!
+//! Guarantee: an Agent waits approved only while no AgentMachine's selector matches its labels. The provider takes the
+//! first approved Agent that fits, in the order of its cache.
+
+pub mod schedule;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use agent_forge_crds::{
+    conditions::Reason,
+    duration,
+    external::{
+        agent::{Agent, BOUND, CONNECTED, VALIDATED},
+        agent_machine::AgentMachine,
+    },
+    names::AGENT_MACHINE_LABEL,
+    pool::{ScalingSpec, VsphereAgentPool},
+};
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use sha2::{Digest as _, Sha256};
+
+use super::prepare;
+use crate::{
+    domain::{managed_vm::ManagedVm, names::ObjectKey, selector},
+    ports::cluster::AgentPatch,
+};
+
+/// Hexadecimal digits at the end of a name.
+const DIGITS: usize = 10;
+/// Most characters of an object's name whose VM, hostname and labels keep it whole: a label value has at most 63, and the
+/// hostname ends in a dash and the number of the guest's life.
+const LONGEST: usize = 58;
+/// Most characters of a hostname.
+const HOSTNAME: usize = 63;
+/// The end of the hostname of a guest that is discovered for the first time.
+const FIRST: &str = "-1";
+
+/// How many hosts the buffer is to have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Hosts that are made if there are fewer.
+    pub wanted: usize,
+    /// Hosts that stay at most.
+    pub most: usize,
+    /// A host that has waited for longer is replaced.
+    pub max_age: Option<Duration>,
+    /// How long until the schedule changes the size.
+    pub left: Option<Duration>,
+}
+
+impl Size {
+    /// Reads it from the spec at that time. Also returns what is wrong with the spec, as a sentence: then `bufferAgents`
+    /// counts without a schedule, and without a limit of age.
+    #[must_use]
+    pub fn read(scaling: &ScalingSpec, now: Timestamp) -> (Self, Option<String>) {
+        let number = |n: i32| usize::try_from(n).unwrap_or_default();
+        let base = scaling.buffer_agents.map_or(0, number);
+        let mut wrong = None;
+        let (scheduled, left) = match schedule::at(&scaling.buffer_schedule, now) {
+            Ok(found) => found,
+            Err(why) => {
+                wrong = Some(format!("spec.scaling.bufferSchedule: {why}"));
+                (None, None)
+            }
+        };
+        let wanted = scheduled.unwrap_or(base);
+        let text = scaling.buffer_max_age.as_deref().filter(|t| !t.is_empty());
+        let max_age = text.and_then(|text| match duration::parse(text) {
+            Ok(age) => Some(age).filter(|age| !age.is_zero()),
+            Err(why) => {
+                wrong = Some(format!("spec.scaling.bufferMaxAge: {why}"));
+                None
+            }
+        });
+        let most = scaling.buffer_max.map_or(0, number).max(wanted);
+        let size = Self {
+            wanted,
+            most,
+            max_age,
+            left,
+        };
+        (size, wrong)
+    }
+}
+
+/// The name of the VsphereAgent and of the VM in a place of the buffer. The same place always has the same name, so a
+/// create that is repeated makes nothing twice.
+#[must_use]
+pub fn name(pool: &VsphereAgentPool, place: usize) -> String {
+    let uid = pool.uid().unwrap_or_default();
+    let hash = Sha256::digest(format!("{uid}/{place}"));
+    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let head: String = pool.name_any().chars().take(LONGEST - DIGITS - 1).collect();
+    let head = head.trim_end_matches(['-', '.']);
+    format!("{head}-{}", &hex[..DIGITS])
+}
+
+/// The hostname of a guest of the buffer: the VM's name, and the number of the guest's life, which is the first one. A dot
+/// would begin the name of a domain.
+#[must_use]
+pub fn hostname(vm_name: &str) -> String {
+    let head: String = vm_name.chars().take(HOSTNAME - FIRST.len()).collect();
+    let head = head.replace('.', "-");
+    format!("{}{FIRST}", head.trim_end_matches('-'))
+}
+
+/// Whether that Agent could be claimed now, but for labels and approval: it answers, its validations hold, it is unbound,
+/// and it has hostname and role.
+#[must_use]
+pub fn is_ready(pool: &VsphereAgentPool, child: &ManagedVm, agent: &Agent) -> bool {
+    let condition = |type_| agent.condition(type_);
+    condition(BOUND).is_some_and(|c| c.is_false())
+        && condition(CONNECTED).is_some_and(|c| c.is_true())
+        && condition(VALIDATED).is_some_and(|c| c.is_true())
+        && !agent.is_claimed_or_bound()
+        && !agent.is_deleting()
+        && agent.spec.hostname.as_deref() == Some(&hostname(&child.vm_name))
+        && agent.spec.role == prepare::role(pool)
+}
+
+/// The patch that makes `agent` wait in the buffer; `None` when nothing is missing. `choosers`: the AgentMachines of all
+/// hosted clusters. `auto_approved`: the service approves it anyway.
+#[must_use]
+pub fn wait(
+    pool: &VsphereAgentPool,
+    child: &ManagedVm,
+    choosers: &[Arc<AgentMachine>],
+    auto_approved: bool,
+    agent: &Agent,
+) -> Option<AgentPatch> {
+    let mut own = prepare::base_labels(pool);
+    own.insert(AGENT_MACHINE_LABEL.to_owned(), String::new());
+    let mut left = agent.labels().clone();
+    left.retain(|key, _| !own.contains_key(key));
+    let chosen = choosers.iter().any(|am| {
+        let selector = am.spec.agent_label_selector.as_ref();
+        !am.is_deleting() && selector::matches(selector, &left)
+    });
+    let approved = if chosen {
+        agent.spec.approved && auto_approved
+    } else {
+        // Where the pool does not approve, a person may have done it.
+        agent.spec.approved || pool.spec.agent.approve()
+    };
+    let hostname = hostname(&child.vm_name);
+    let role = prepare::role(pool);
+    let patch = AgentPatch {
+        key: ObjectKey::of(agent),
+        uid: agent.uid().unwrap_or_default(),
+        resource_version: agent.resource_version().unwrap_or_default(),
+        labels: agent
+            .labels()
+            .keys()
+            .filter(|key| own.contains_key(*key))
+            .map(|key| (key.clone(), None))
+            .collect(),
+        annotations: BTreeMap::new(),
+        approved: (agent.spec.approved != approved).then_some(approved),
+        hostname: (agent.spec.hostname.as_ref() != Some(&hostname)).then_some(hostname),
+        role: (agent.spec.role != role).then(|| role.to_owned()),
+    };
+    (!prepare::is_empty(&patch)).then_some(patch)
+}
+
+/// Whether a patch takes something away: then it needs no proof of the VM's identity.
+#[must_use]
+pub fn takes_away(patch: &AgentPatch) -> bool {
+    patch.approved == Some(false) || !patch.labels.is_empty()
+}
+
+/// What is wrong with the spec, as reason and sentence.
+#[must_use]
+pub fn invalid(sentence: String) -> (Reason, String) {
+    let message = format!("{sentence}. Until that is corrected, bufferAgents alone counts");
+    (Reason::InvalidSpec, message)
+}

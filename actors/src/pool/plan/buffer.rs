@@ -1,0 +1,186 @@
+//! The buffer of a pool: which hosts stay in it, which come and which go. Pure.
+//!
+//! Guarantees
+//! - AgentMachines that wait come first: the limits of the pool leave to the buffer what they do not need.
+//! - A host that serves, or may, is not of the buffer, whatever its record says.
+//! - Hosts are replaced for their age one at a time, and only while no other one is missing.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use agent_forge_crds::{conditions::Reason, external::agent::Agent, pool::DeletePolicy};
+
+use super::{Action, BufferCount, Plan, caps, serving_agent};
+use crate::{
+    demand::{
+        buffer::{self, Size},
+        prepare,
+    },
+    domain::{managed_vm::ManagedVm, names::ObjectKey, upstream},
+    iso::infra_env_guards,
+    pool::observed::Observed,
+};
+
+/// What rows of `status.waitingOn` about the buffer are about.
+const SUBJECT: &str = "buffer";
+
+/// The hosts in the buffer that no action of this pass is about: those that are ready, the oldest first, and the others.
+pub(super) fn hosts<'a>(
+    s: &'a Observed,
+    taken: &BTreeSet<ObjectKey>,
+) -> (Vec<&'a ManagedVm>, Vec<&'a ManagedVm>) {
+    let mut all: Vec<&ManagedVm> = s
+        .children
+        .iter()
+        .filter(|c| c.in_buffer && !c.deleting && !taken.contains(&c.key))
+        .filter(|c| serving_agent(s, c).is_none())
+        .collect();
+    all.sort_by_key(|c| {
+        (
+            c.object.metadata.creation_timestamp.as_ref().map(|t| t.0),
+            &c.uid,
+        )
+    });
+    all.into_iter().partition(|c| is_ready(s, c))
+}
+
+fn is_ready(s: &Observed, child: &ManagedVm) -> bool {
+    let agent = s.agent_on(child).filter(|_| !child.given_up);
+    agent.is_some_and(|agent| {
+        buffer::is_ready(&s.pool, child, agent) && s.lineup(child).approvable().is_some()
+    })
+}
+
+/// Plans which hosts stay in the buffer, and which come. The others are surplus.
+pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Plan) {
+    let scaling = s.pool.spec.scaling.clone().unwrap_or_default();
+    let (size, wrong) = Size::read(&scaling, s.wall);
+    if let Some(wrong) = wrong {
+        let (reason, message) = buffer::invalid(wrong);
+        plan.wait(SUBJECT, reason, message);
+    }
+    if let Some(left) = size.left {
+        plan.look_again(left.max(Duration::from_secs(1)));
+    }
+    let (ready, making) = hosts(s, taken);
+    let mut all: Vec<&ManagedVm> = ready.iter().chain(&making).copied().collect();
+    let missing = size
+        .wanted
+        .saturating_sub(all.len() + s.made_for_buffer.len());
+    let moved = move_spare(s, missing, taken, plan);
+    remove_surplus(&mut all, size.most, scaling.delete_policy());
+    if making.is_empty() && s.made_for_buffer.is_empty() && missing == 0 {
+        remove_aged(s, &mut all, &size, plan);
+    }
+    plan.buffered = all.iter().map(|c| c.uid.clone()).collect();
+    let made = create(s, missing - moved, plan);
+    let stays = |c: &&&ManagedVm| plan.buffered.contains(&c.uid);
+    plan.buffer = BufferCount {
+        wanted: size.wanted,
+        ready: ready.iter().filter(stays).count(),
+        making: making.iter().filter(stays).count() + s.made_for_buffer.len() + moved + made,
+    };
+}
+
+/// VMs in the making that no AgentMachine needs come into the buffer before new ones are made. Returns how many.
+fn move_spare(
+    s: &Observed,
+    missing: usize,
+    taken: &mut BTreeSet<ObjectKey>,
+    plan: &mut Plan,
+) -> usize {
+    let spare = s.children.iter();
+    let spare = spare.filter(|c| plan.spare.contains(&c.uid) && !taken.contains(&c.key));
+    let chosen: Vec<ManagedVm> = spare.take(missing).cloned().collect();
+    let moved = chosen.len();
+    for child in chosen {
+        taken.insert(child.key.clone());
+        plan.spare.remove(&child.uid);
+        plan.actions.push(Action::MoveToBuffer { child });
+    }
+    moved
+}
+
+/// `all` is sorted by age, the oldest first within those that are ready.
+fn remove_surplus(all: &mut Vec<&ManagedVm>, most: usize, policy: DeletePolicy) {
+    all.sort_by_key(|c| c.object.metadata.creation_timestamp.as_ref().map(|t| t.0));
+    let surplus = all.len().saturating_sub(most);
+    match policy {
+        DeletePolicy::Oldest => drop(all.drain(..surplus)),
+        DeletePolicy::Newest => all.truncate(most),
+    }
+}
+
+/// The oldest host goes if it is too old. The next pass makes another one.
+fn remove_aged(s: &Observed, all: &mut Vec<&ManagedVm>, size: &Size, plan: &mut Plan) {
+    let (Some(limit), Some(oldest)) = (size.max_age, all.first()) else {
+        return;
+    };
+    let goes = s.children.iter().any(|c| c.in_buffer && c.deleting);
+    let left = limit.saturating_sub(upstream::age(oldest.object.as_ref(), s.wall));
+    if !left.is_zero() {
+        plan.look_again(left);
+    } else if !goes {
+        all.remove(0);
+    }
+}
+
+/// Creates that many hosts, as far as the limits and the InfraEnv admit. Returns how many.
+fn create(s: &Observed, missing: usize, plan: &mut Plan) -> usize {
+    if missing == 0 || prepare::refused_label(&s.pool).is_some() || s.refused_source().is_some() {
+        return 0;
+    }
+    if let Some(guard) = s.guard() {
+        let message = format!("no host is made for the buffer: {}", guard.message);
+        plan.wait(SUBJECT, guard.reason, message);
+        return 0;
+    }
+    let room = caps::room(s, plan);
+    let admitted = room
+        .as_ref()
+        .map_or(missing, |(left, _)| missing.min(*left));
+    if let Some((_, sentence)) = room.filter(|_| admitted < missing) {
+        let message = format!(
+            "{sentence}; hosts that the buffer lacks: {}",
+            missing - admitted
+        );
+        plan.wait(SUBJECT, Reason::CreateCapReached, message);
+    }
+    let used: BTreeSet<&str> = s
+        .children
+        .iter()
+        .map(|c| c.key.name.as_str())
+        .chain(s.made_for_buffer.iter().map(String::as_str))
+        .collect();
+    let names = (0..).map(|place| buffer::name(&s.pool, place));
+    let free: Vec<String> = names
+        .filter(|name| !used.contains(name.as_str()))
+        .take(admitted)
+        .collect();
+    let creates = free
+        .into_iter()
+        .map(|name| Action::CreateForBuffer { name });
+    plan.actions.extend(creates);
+    admitted
+}
+
+/// Plans what an Agent in the buffer lacks, or has too much.
+pub(super) fn prepare(s: &Observed, child: &ManagedVm, agent: &Agent, plan: &mut Plan) {
+    if child.given_up {
+        return;
+    }
+    let approved = infra_env_guards::approves(s.infra_env.as_deref(), agent);
+    let Some(patch) = buffer::wait(&s.pool, child, &s.choosers, approved, agent) else {
+        return;
+    };
+    let child = child.clone();
+    if buffer::takes_away(&patch) {
+        plan.actions.push(Action::Fence { patch, child });
+        return;
+    }
+    match s.lineup(&child).doubt() {
+        Some(doubt) if s.lineup(&child).approvable().is_none() => {
+            plan.wait(child.key.name.clone(), doubt.reason, doubt.message);
+        }
+        _ => plan.actions.push(Action::Prepare { patch, child }),
+    }
+}

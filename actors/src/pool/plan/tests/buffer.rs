@@ -1,0 +1,299 @@
+//! The buffer of a pool: what comes, what is claimed, what goes.
+
+use std::{sync::Arc, time::Duration};
+
+use agent_forge_crds::{
+    agent::VsphereAgent,
+    conditions::Reason,
+    external::NamespacedName,
+    names::{AGENT_MACHINE_LABEL, CREATED_FOR_BUFFER, CREATED_FOR_LABEL},
+    pool::{DeletePolicy, ScalingSpec},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+
+use crate::{
+    pool::{
+        act,
+        plan::{Action, BufferCount, Plan, plan},
+    },
+    testing::{World, agent_machine, agent_on, at, child_with_vm, claim, delete, machine, with},
+};
+
+/// A pool whose buffer wants `hosts`.
+fn wants(hosts: i32) -> World {
+    let mut world = World {
+        waited: Duration::from_secs(120),
+        ..World::default()
+    };
+    world.pool.spec.scaling = Some(ScalingSpec {
+        buffer_agents: Some(hosts),
+        ..ScalingSpec::default()
+    });
+    world
+}
+
+fn scaling(world: &mut World) -> &mut ScalingSpec {
+    world.pool.spec.scaling.as_mut().expect("a buffer")
+}
+
+/// A host of the buffer that was made at `second`, whose Agent is not there yet.
+fn making(world: &mut World, name: &str, second: i64) -> VsphereAgent {
+    let child = with(child_with_vm(name), |c| {
+        let labels = c.labels_mut();
+        labels.remove(AGENT_MACHINE_LABEL);
+        labels.insert(CREATED_FOR_LABEL.to_owned(), CREATED_FOR_BUFFER.to_owned());
+        c.annotations_mut().clear();
+        c.metadata.creation_timestamp = Some(Time(at(second)));
+    });
+    world.children.push(child.clone());
+    child
+}
+
+/// As [`making`], with an Agent that is ready.
+fn ready(world: &mut World, name: &str, second: i64) {
+    let child = making(world, name, second);
+    let agent = with(agent_on(&child), |a| {
+        a.spec.approved = true;
+        a.spec.hostname = Some(format!("{name}-1"));
+        a.spec.role = "worker".to_owned();
+    });
+    world.agents.push(agent);
+}
+
+fn asks(world: &mut World, name: &str) {
+    world.agent_machines.push(agent_machine(name));
+    world.machines.push(machine(name));
+}
+
+/// What is done, and with which VsphereAgent.
+fn done(planned: &Plan) -> Vec<(&'static str, String)> {
+    let name = |action: &Action| match action {
+        Action::CreateForBuffer { .. } => Some(("make", String::new())),
+        Action::MoveToBuffer { child } => Some(("move", child.key.name.clone())),
+        Action::CreateChild { name, .. } => Some(("create", name.clone())),
+        Action::Reassign { child, .. } => Some(("claim", child.key.name.clone())),
+        Action::Prepare { child, .. } => Some(("prepare", child.key.name.clone())),
+        Action::Fence { child, .. } => Some(("fence", child.key.name.clone())),
+        Action::Release { child, .. } => Some(("release", child.key.name.clone())),
+        _ => None,
+    };
+    planned.actions.iter().filter_map(name).collect()
+}
+
+fn does(world: &World) -> Vec<(&'static str, String)> {
+    done(&plan(&world.observed()))
+}
+
+fn of<const N: usize>(all: [(&'static str, &str); N]) -> Vec<(&'static str, String)> {
+    all.map(|(what, name)| (what, name.to_owned())).into()
+}
+
+#[test]
+fn a_buffer_fills_and_then_rests() {
+    let mut world = wants(2);
+    let planned = plan(&world.observed());
+    assert_eq!(done(&planned), of([("make", ""), ("make", "")]));
+    let names: Vec<String> = planned
+        .actions
+        .iter()
+        .filter_map(|a| match a {
+            Action::CreateForBuffer { name } => Some(name.clone()),
+            _ => None,
+        })
+        .collect();
+    // What the cache does not show yet counts, and its place is taken.
+    let mut observed = world.observed();
+    observed.made_for_buffer = [names[0].clone()].into();
+    let again = plan(&observed);
+    assert!(matches!(&again.actions[..], [Action::CreateForBuffer { name }] if *name == names[1]));
+    making(&mut world, &names[0], 0);
+    ready(&mut world, "b", 0);
+    let planned = plan(&world.observed());
+    assert_eq!(done(&planned), []);
+    let count = BufferCount {
+        wanted: 2,
+        ready: 1,
+        making: 1,
+    };
+    assert_eq!(planned.buffer, count);
+}
+
+#[test]
+fn who_waits_gets_the_oldest_host_that_is_ready() {
+    let mut world = wants(3);
+    making(&mut world, "m", 0);
+    ready(&mut world, "young", 20);
+    ready(&mut world, "old", 10);
+    asks(&mut world, "w-0");
+    assert_eq!(does(&world), of([("claim", "old"), ("make", "")]));
+    for name in ["w-1", "w-2", "w-3"] {
+        asks(&mut world, name);
+    }
+    // One that comes up is better than a new one. All others are made anew, and the buffer is filled again.
+    let all = [
+        ("claim", "old"),
+        ("claim", "young"),
+        ("claim", "m"),
+        ("create", "w-3"),
+        ("make", ""),
+        ("make", ""),
+        ("make", ""),
+    ];
+    assert_eq!(does(&world), of(all));
+}
+
+#[test]
+fn a_host_that_serves_is_not_claimed_and_not_counted() {
+    let mut world = wants(1);
+    ready(&mut world, "a", 0);
+    // Another control plane has claimed it.
+    claim(
+        &mut world.agents[0],
+        &with(agent_machine("far"), |am| {
+            am.metadata.namespace = Some("elsewhere".to_owned());
+        }),
+    );
+    asks(&mut world, "w-0");
+    assert_eq!(does(&world), of([("create", "w-0"), ("make", "")]));
+}
+
+#[test]
+fn vms_in_the_making_that_nobody_needs_come_into_the_buffer_first() {
+    let mut world = World::discovered("w-0");
+    world.pool.spec.scaling = wants(2).pool.spec.scaling;
+    world.agent_machines.clear();
+    world.machines.clear();
+    assert_eq!(does(&world), of([("move", "w-0"), ("make", "")]));
+    world.pool.spec.scaling = None;
+    assert_eq!(does(&world), [], "it is offered for a moment");
+}
+
+#[test]
+fn what_is_too_many_goes_by_the_policy_after_a_fence() {
+    let mut world = wants(1);
+    ready(&mut world, "old", 0);
+    ready(&mut world, "mid", 10);
+    ready(&mut world, "new", 20);
+    assert_eq!(
+        does(&world),
+        of([("release", "mid"), ("release", "old")])
+            .into_iter()
+            .rev()
+            .collect::<Vec<_>>()
+    );
+    scaling(&mut world).delete_policy = Some(DeletePolicy::Newest);
+    assert_eq!(does(&world), of([("release", "mid"), ("release", "new")]));
+    scaling(&mut world).buffer_max = Some(2);
+    assert_eq!(does(&world), of([("release", "new")]));
+    scaling(&mut world).buffer_max = Some(3);
+    assert_eq!(does(&world), []);
+    delete(&mut world.pool);
+    let all = does(&world);
+    assert_eq!(all.iter().filter(|(what, _)| *what == "release").count(), 3);
+}
+
+#[test]
+fn an_old_host_is_replaced_alone() {
+    let mut world = wants(2);
+    scaling(&mut world).buffer_max_age = Some("5m".to_owned());
+    ready(&mut world, "a", 0);
+    ready(&mut world, "b", 100);
+    // All objects are 600 s old or younger.
+    assert_eq!(does(&world), of([("release", "a")]));
+    delete(&mut world.children[0]);
+    assert_eq!(
+        does(&world),
+        of([("make", "")]),
+        "b stays until there are two again"
+    );
+    making(&mut world, "c", 590);
+    assert_eq!(does(&world), []);
+    scaling(&mut world).buffer_max_age = Some("10h".to_owned());
+    world.children.remove(2);
+    world.children.remove(0);
+    scaling(&mut world).buffer_agents = Some(1);
+    let planned = plan(&world.observed());
+    assert_eq!(planned.again, Some(Duration::from_secs(36_000 - 500)));
+}
+
+#[test]
+fn limits_and_guards_hold_back_what_the_buffer_lacks() {
+    let mut world = wants(3);
+    scaling(&mut world).max_vms = Some(2);
+    asks(&mut world, "w-0");
+    let planned = plan(&world.observed());
+    assert_eq!(done(&planned), of([("create", "w-0"), ("make", "")]));
+    let said = |planned: &Plan| {
+        let mut all = planned.waiting.iter().filter(|w| w.subject == "buffer");
+        all.next().map(|w| (w.reason.clone(), w.message.clone()))
+    };
+    let words = "spec.scaling.maxVMs is 2, and the pool has 0 VMs, including those that are being removed; hosts that the \
+                 buffer lacks: 2";
+    assert_eq!(
+        said(&planned),
+        Some((Reason::CreateCapReached, words.to_owned()))
+    );
+    let mut observed = wants(1).observed();
+    let infra_env = observed.infra_env.as_mut().expect("an InfraEnv");
+    Arc::make_mut(infra_env).spec.cluster_ref = Some(NamespacedName {
+        name: "demo".to_owned(),
+        namespace: "demo".to_owned(),
+    });
+    let planned = plan(&observed);
+    assert_eq!(done(&planned), []);
+    assert_eq!(
+        said(&planned).map(|s| s.0),
+        Some(Reason::LateBindingUnavailable)
+    );
+    let mut world = wants(1);
+    scaling(&mut world).buffer_max_age = Some("soon".to_owned());
+    let planned = plan(&world.observed());
+    assert_eq!(done(&planned), of([("make", "")]));
+    assert_eq!(said(&planned).map(|s| s.0), Some(Reason::InvalidSpec));
+}
+
+#[test]
+fn an_agent_in_the_buffer_is_named_and_approved_and_keeps_its_name_when_it_is_claimed() {
+    let mut world = wants(1);
+    let child = making(&mut world, "a", 0);
+    world.agents.push(agent_on(&child));
+    assert_eq!(does(&world), of([("prepare", "a")]));
+    let mut world = wants(0);
+    ready(&mut world, "a", 0);
+    asks(&mut world, "w-0");
+    // The claim is on record.
+    let claim = act::reassignment(&world.agent_machines[0], Some(&world.machines[0]));
+    for (key, value) in claim.annotations {
+        let value = value.expect("it is known");
+        world.children[0].annotations_mut().insert(key, value);
+    }
+    let label = "w-0".to_owned();
+    world.children[0]
+        .labels_mut()
+        .insert(AGENT_MACHINE_LABEL.to_owned(), label);
+    let pin = with(selector_of(&world), |s| {
+        s.insert(AGENT_MACHINE_LABEL.to_owned(), "w-0".to_owned());
+    });
+    let am = world.agent_machines[0]
+        .spec
+        .agent_label_selector
+        .get_or_insert_default();
+    am.match_labels = Some(pin);
+    let planned = plan(&world.observed());
+    let patch = planned.actions.iter().find_map(|a| match a {
+        Action::Prepare { patch, .. } => Some(patch),
+        _ => None,
+    });
+    let patch = patch.expect("a claim");
+    assert!(patch.labels.contains_key(AGENT_MACHINE_LABEL));
+    assert_eq!(
+        (&patch.hostname, &patch.role, patch.approved),
+        (&None, &None, None)
+    );
+}
+
+fn selector_of(world: &World) -> std::collections::BTreeMap<String, String> {
+    let selector = world.agent_machines[0].spec.agent_label_selector.clone();
+    selector.and_then(|s| s.match_labels).unwrap_or_default()
+}

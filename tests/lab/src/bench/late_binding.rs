@@ -1,0 +1,189 @@
+//! `lab bench-late-binding`: how long a machine waits for its host, with a host in the buffer and without one.
+//!
+//! Both machines come up in one lab, one after the other. `spec.scaling.maxVMs` keeps the buffer empty after the claim, so
+//! calls and writes of the second machine are those of the claim alone. Then a large buffer is observed at rest.
+
+use std::{collections::BTreeMap, io::Write as _, time::Duration};
+
+use agent_forge_crds::{VsphereAgentPool, pool::BufferStatus};
+use anyhow::{Context as _, Result, ensure};
+use clap::Args as ClapArgs;
+use jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::{
+    Plan,
+    binary::Source,
+    run::{LIMIT, demand, difference, idle, own, quiet, written_since},
+    world::World,
+};
+use crate::{parts::audit::count_writes, played::Delays};
+
+/// The goals: seconds from a demand that shows to the answered claim, how many times faster the whole is, and calls to
+/// vCenter and writes of one claim.
+const CLAIM_WITHIN: f64 = 3.0;
+const FASTER: f64 = 5.0;
+const CALLS: u64 = 8;
+const WRITES: usize = 8;
+
+/// Measure what a buffer saves.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// Time from power-on to the end of a guest's boot.
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    boot_seconds: u64,
+    /// Time from the registration of an Agent to its inventory.
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    discovery_seconds: u64,
+    /// Hosts in the buffer that is observed at rest. 0 leaves that out.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    resting: usize,
+    /// How long it is observed.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    rest_seconds: u64,
+    /// The operator's program.
+    #[command(flatten)]
+    program: Source,
+}
+
+/// How one machine got its host.
+struct Way {
+    /// Seconds from the demand that shows to the answered claim: label and pin are on the Agent.
+    claimed: f64,
+    /// Seconds from the demand to the AgentMachine that has its Agent.
+    bound: f64,
+    calls: BTreeMap<String, u64>,
+    writes: BTreeMap<String, usize>,
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// A part does not start, a machine does not come up, or, after everything was printed, a goal is missed.
+pub async fn run(args: Args) -> Result<()> {
+    let path = args.program.program().await?;
+    let plan = Plan {
+        create: Duration::from_secs(3),
+        power_on: Duration::from_secs(2),
+        delays: Delays {
+            boot: Duration::from_secs(args.boot_seconds),
+            inventory: Duration::from_secs(args.discovery_seconds),
+            ..Delays::fast()
+        },
+        ..Plan::brisk(1)
+    };
+    let world = World::start(&path, &plan).await?;
+    quiet(&world).await?;
+    eprintln!("a machine comes up without a buffer");
+    let cold = way(&world, 1).await?;
+    eprintln!("a host comes into the buffer");
+    fill(&world, 1, 2).await?;
+    eprintln!("a machine comes up with it");
+    let warm = way(&world, 2).await?;
+    let mut text = String::new();
+    text += &line("cold", &cold);
+    text += &line("buffer", &warm);
+    let faster = cold.bound / warm.bound;
+    text += &format!("ratio    {faster:.1} times faster to the bound host (goal: {FASTER})\n");
+    let rest = match args.resting {
+        0 => None,
+        hosts => {
+            eprintln!("{hosts} hosts come into the buffer");
+            fill(&world, hosts, hosts + 2).await?;
+            let span = Duration::from_secs(args.rest_seconds);
+            let rest = idle(&world, span).await?;
+            text += &format!(
+                "at rest  {hosts} hosts: {:.1} writes, {:.1} vCenter calls per minute over {:.0} s (goal: 0 writes)\n",
+                rest.writes, rest.calls, rest.seconds
+            );
+            Some(rest)
+        }
+    };
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .context("print the figures")?;
+    for (what, count) in &warm.writes {
+        writeln!(out, "{count:>8} {what}").context("print the figures")?;
+    }
+    for (what, count) in &warm.calls {
+        writeln!(out, "{count:>8} {what}").context("print the figures")?;
+    }
+    let missed = warm.claimed > CLAIM_WITHIN
+        || faster < FASTER
+        || warm.calls.values().sum::<u64>() > CALLS
+        || warm.writes.values().sum::<usize>() > WRITES
+        || rest.is_some_and(|rest| rest.writes > 0.0);
+    ensure!(!missed, "a goal is missed");
+    Ok(())
+}
+
+fn line(name: &str, way: &Way) -> String {
+    format!(
+        "{name:<8} claimed {:.2} s and bound {:.1} s after the demand; {} vCenter calls, {} Kubernetes writes until rest\n",
+        way.claimed,
+        way.bound,
+        way.calls.values().sum::<u64>(),
+        way.writes.values().sum::<usize>(),
+    )
+}
+
+/// Scales to `machines`, of which the last one is new, and counts until rest.
+async fn way(world: &World, machines: usize) -> Result<Way> {
+    let mark = world.lab.audited().await?.len();
+    let before = world.vcenter.calls().await?;
+    world.nodes.scale(machines);
+    let (demanded, _) = demand(world, 1).await?;
+    let has_agent = || {
+        let all = world.nodes.agent_machines();
+        let bound = all
+            .iter()
+            .filter(|am| am.data["status"]["agentRef"].is_object());
+        bound.count() >= machines
+    };
+    world.nodes.wait("a bound host", LIMIT, has_agent).await?;
+    let bound = Timestamp::now();
+    world.nodes.wait_running(machines, LIMIT).await?;
+    quiet(world).await?;
+    let entries = written_since(world, mark).await?;
+    let calls = world.vcenter.calls().await?;
+    let of_agents = own(world, &entries).filter(|e| {
+        let object = e.object_ref.as_ref();
+        e.verb == "patch" && object.is_some_and(|o| o.resource == "agents") && e.code() < 400
+    });
+    // A host of the buffer was named before the demand.
+    let claims = of_agents.map(|e| e.stage_timestamp);
+    let claimed = claims.filter(|at| *at >= demanded).min();
+    let claimed = claimed.context("a claim in the audit log")?;
+    let seconds = |to: Timestamp| to.duration_since(demanded).as_secs_f64();
+    let writes = count_writes(&entries, &world.access.user).0;
+    Ok(Way {
+        claimed: seconds(claimed),
+        bound: seconds(bound),
+        calls: difference(&calls, &before),
+        writes: writes
+            .into_iter()
+            .map(|(w, n)| (w.to_string(), n))
+            .collect(),
+    })
+}
+
+/// Waits until the buffer has that many hosts, and for rest.
+async fn fill(world: &World, hosts: usize, most: usize) -> Result<()> {
+    let spec = json!({"spec": {"scaling": {"bufferAgents": hosts, "maxVMs": most}}});
+    change(world, &spec).await?;
+    let ready = |pool: &VsphereAgentPool| {
+        let buffer = pool.status.as_ref().and_then(|s| s.buffer);
+        buffer.map_or(0, |b: BufferStatus| b.ready) as usize == hosts
+    };
+    world.until_pool("a full buffer", ready).await?;
+    quiet(world).await
+}
+
+async fn change(world: &World, patch: &Value) -> Result<()> {
+    let pool = world.pool_name();
+    let patch = Patch::Merge(patch);
+    let changed = world.pools.patch(pool, &PatchParams::default(), &patch);
+    changed.await.context("change the pool")?;
+    Ok(())
+}
