@@ -38,6 +38,7 @@ const ADDED_TO_POOL: &[&str] = &[
     "spec.infraEnvRef.namespace",
     "spec.iso.caBundleRef",
     "spec.iso.ejectAfterInstall",
+    "status.buffer",
     "status.closed",
     "status.heldSecrets",
     "status.iso.bytesPerSecond",

@@ -61,8 +61,14 @@ pub fn members(found: &Found, live: &Live) -> Vec<Member> {
     let child = found.child.as_ref();
     let agent = found.agent.as_deref();
     let or_none = |state: Option<String>| state.unwrap_or_else(|| "does not exist".to_owned());
+    let waits = child.filter(|c| c.in_buffer);
+    let nobody = waits.map(|_| "none yet: the host waits in the buffer of its pool".to_owned());
     vec![
-        member(Kind::AgentMachine, am.map(key), or_none(am.map(demand))),
+        member(
+            Kind::AgentMachine,
+            am.map(key),
+            or_none(am.map(demand).or(nobody)),
+        ),
         member(
             Kind::Machine,
             found.machine.as_ref().map(|m| m.key.to_string()),

@@ -118,6 +118,20 @@ fn each_object_of_a_machine_leads_to_the_whole_chain() {
 }
 
 #[test]
+fn a_host_in_the_buffer_has_no_agent_machine_yet() {
+    let mut world = World::serving();
+    world.child["metadata"]["labels"] = json!({"agent-forge.containeroo.ch/created-for": "buffer"});
+    world.child["metadata"]["annotations"] = json!({});
+    world.agent["metadata"]["labels"] = json!({"infraenvs.agent-install.openshift.io": "infra"});
+    world.agent["spec"]["clusterDeploymentName"] = json!(null);
+    let text = explained(&world, "va/w-1", &shown(CHILD_UID)).text();
+    assert!(
+        text.contains("the host waits in the buffer of its pool"),
+        "{text}"
+    );
+}
+
+#[test]
 fn what_does_not_belong_together_is_a_finding() {
     type Change = fn(&mut World);
     let table: [(&str, Change, Live, &str); 6] = [

@@ -52,7 +52,8 @@ pub struct MachineRow {
     pub age_seconds: i64,
     /// The last entry of the timeline, and the seconds since then.
     pub step: Option<(String, i64)>,
-    /// Seconds until it is usually bound; negative: it is late. `null`: it is bound, or nothing is known.
+    /// Seconds until it is usually bound; negative: it is late. `null`: it is bound, it waits in the buffer, or nothing
+    /// is known.
     pub expected_seconds: Option<i64>,
     /// The first reason in `status.waitingOn`.
     pub waiting: Option<String>,
@@ -164,7 +165,8 @@ fn row(pool: &str, child: &VsphereAgent, usual: Option<i64>, now: Timestamp) -> 
         .and_then(|s| s.vm.as_ref()?.phase.clone())
         .unwrap_or(Phase::Provisioning);
     let deleting = child.metadata.deletion_timestamp.is_some();
-    let coming = matches!(phase, Phase::Provisioning | Phase::Available) && !deleting;
+    let waits = ManagedVm::read(std::sync::Arc::new(child.clone())).in_buffer;
+    let coming = matches!(phase, Phase::Provisioning | Phase::Available) && !deleting && !waits;
     let failure = status.and_then(|s| s.last_failure.as_ref());
     MachineRow {
         pool: pool.to_owned(),

@@ -79,6 +79,11 @@ fn machines_have_phase_age_expected_time_and_last_failure() {
     assert_eq!(shown.verdict(), Verdict::Findings);
     let json = serde_json::to_value(&shown).expect("JSON");
     assert_eq!(json["machines"][0]["expectedSeconds"], json!(60));
+    // A host in the buffer waits as long as it likes.
+    let metadata = &mut world.child[1]["metadata"];
+    metadata["labels"] = json!({"agent-forge.containeroo.ch/created-for": "buffer"});
+    metadata["annotations"] = json!({});
+    assert_eq!(overview(&world).machines[0].expected_seconds, None);
 }
 
 #[test]

@@ -183,7 +183,8 @@ async fn fill(world: &World, hosts: usize, most: usize) -> Result<()> {
 async fn change(world: &World, patch: &Value) -> Result<()> {
     let pool = world.pool_name();
     let patch = Patch::Merge(patch);
-    let changed = world.pools.patch(pool, &PatchParams::default(), &patch);
-    changed.await.context("change the pool")?;
+    let parameters = PatchParams::default();
+    let changed = world.pools.patch(pool, &parameters, &patch).await;
+    changed.context("change the pool")?;
     Ok(())
 }
