@@ -25,6 +25,7 @@ use crate::{
         failure::{Class, ErrorSource, ReconcileError},
         machine_state::MachineState,
         names::ObjectKey,
+        template,
     },
     ports::{
         clock::Clock,
@@ -361,6 +362,26 @@ fn announce_host(
     }
 }
 
+/// Sends an Event when somebody has changed the hardware of the VM.
+fn announce_drift(
+    context: &Context,
+    observed: &Observed,
+    announcer: &mut Announcer<Topic>,
+    rendered: &VsphereAgentStatus,
+) {
+    let vm = rendered.vm.as_ref();
+    let drift = vm.map_or(&[][..], |vm| vm.hardware_drift.as_slice());
+    if drift.is_empty() {
+        announcer.over(&Topic::Drift);
+        return;
+    }
+    let (now, words) = (context.clock.monotonic(), template::explain(drift));
+    if announcer.announce(Topic::Drift, &words, now, Pace::NEWS) == Due::Now {
+        let note = format!("somebody has changed the VM in vCenter ({words}); it is left as it is");
+        notify(context, observed, event::HARDWARE_DRIFT, "CompareVM", &note);
+    }
+}
+
 fn notify(
     context: &Context,
     observed: &Observed,
@@ -562,6 +583,7 @@ async fn publish(
         .as_ref()
         .and_then(|vm| concern::wakes(&known, vm));
     let announce = announce_host(context, observed, &mut memory.announcer, &rendered);
+    announce_drift(context, observed, &mut memory.announcer, &rendered);
     let pause_ends = observed.holds.left(clock.wall());
     // Nothing but a look shows that an administrator of vCenter has ended a pause.
     let paused = observed.child.marks().paused.then_some(MISSING_PROBE);
@@ -638,6 +660,11 @@ pub fn known<'a>(
         wants_tags: observed.pool.is_none() || observed.wants_tags(),
         tagged: observed.tagged_as(memory),
         failed_steps: &memory.failed_steps,
+        template_changes: &observed.template_changes,
+        shown: match &memory.seen {
+            Ownership::Ours(shown) => Some(&shown.hardware),
+            _ => None,
+        },
         discovery_time: discovery_time(observed, memory, clock),
         now,
     }

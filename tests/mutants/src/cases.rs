@@ -113,6 +113,7 @@ cases! {
     NoBackoff [] "one_machine" + "record_identity=api_server_down_5m" => FewExtraCalls;
     FirstDeathEnds [] "one_machine" + "upload=actor_killed" => ProcessKeepsRunning;
     ActorsStay [] "one_machine" => NoExtraActorsOrTasks;
+    ServingIsReplaced [] "template_changed" => ForeignAndServingUntouched;
     PauseIgnored [] "one_machine" + "pin_selector=paused_5m" => PausesHold;
     AnyVersion [] "one_machine" + "delete_agent=object_touched" => ForeignAndServingUntouched;
 }

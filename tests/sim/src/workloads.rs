@@ -540,6 +540,14 @@ pub const ALL: &[Workload] = &[
         run: site::spec_edited,
     },
     Workload {
+        code: "S34",
+        name: "template_changed",
+        text: "a VM is made too small beside one that serves; another template replaces it, and not the one that serves",
+        exact: true,
+        instances: 1,
+        run: site::template_changed,
+    },
+    Workload {
         code: "S40",
         name: "dry_run_ends",
         text: "a pool in a dry run changes nothing, also when its machine goes; each time it goes on after the dry run",

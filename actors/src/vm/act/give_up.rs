@@ -1,4 +1,4 @@
-//! Gives up a VM whose Agent did not register in time. First a live proof, then the record, which is final.
+//! Gives up a VM whose Agent no Machine can have. First a live proof, then the record, which is final.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,8 +16,8 @@ use crate::{
     domain::{failure::ReconcileError, identity::agent_runs_on, names::ObjectKey},
     ports::{cluster::Notice, effect::EffectKind},
     vm::{
-        arrival::{self, Arrival},
-        lost::is_abandoned,
+        arrival::{self, Arrival, Cause},
+        lost::{self, is_abandoned},
         memory::Memory,
     },
 };
@@ -58,9 +58,14 @@ impl Executor<'_> {
                 ));
             }
             let is_shown = |shown: &Arc<Agent>| shown.metadata.uid == agent.metadata.uid;
-            let lost = is_abandoned(&agent) && self.observed.possible.iter().any(is_shown);
-            if !allowed && !lost {
-                // The Agent registered after all, or answers again. The watch will show it.
+            let useless = if cause == Cause::TemplateChanged {
+                lost::failing(&agent, self.context.clock.wall()).is_ok()
+            } else {
+                is_abandoned(&agent)
+            };
+            let useless = useless && self.observed.possible.iter().any(is_shown);
+            if !allowed && !useless {
+                // The Agent registered after all, answers again, or is valid by now. The watch will show it.
                 memory.agent_seen = true;
                 return Ok(StepOutcome::Pause(Duration::from_secs(2)));
             }
