@@ -430,9 +430,11 @@ fn keep_up(context: &Context, observed: &Observed, memory: &mut Memory) {
     let running = observed
         .vm()
         .is_some_and(|vm| vm.power_state.is_some() && vm.task_id.is_none());
-    if running && !observed.child.deleting || observed.child.marks().paused {
+    // Directly before it is switched off or destroyed it is looked at live anyway.
+    let goes = observed.child.deleting || observed.child.given_up;
+    if running && !goes || observed.child.marks().paused {
         memory.refresh(context.clock.monotonic());
-    } else if observed.child.deleting || observed.is_predecessors() {
+    } else if goes || observed.is_predecessors() {
         memory.doubt(observed.is_predecessors(), context.clock.monotonic());
     }
     // Its end is decided from a fresh look.

@@ -115,6 +115,8 @@ cases! {
     ActorsStay [] "one_machine" => NoExtraActorsOrTasks;
     ServingIsReplaced [] "template_changed" => ForeignAndServingUntouched;
     PauseIgnored [] "one_machine" + "pin_selector=paused_5m" => PausesHold;
+    CreatesWhilePaused [] "guest_never_registers" + "destroy=paused_5m" => PausesHold;
+    VetoIgnored [] "one_machine" + "fence_agent=deletion_vetoed_5m" => VetoesHold;
     AnyVersion [] "one_machine" + "delete_agent=object_touched" => ForeignAndServingUntouched;
 }
 

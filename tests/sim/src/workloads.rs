@@ -117,7 +117,7 @@ impl Run {
         let undisturbed = || {
             director.is_mended()
                 && director.api_away_until().is_none()
-                && !director.is_paused()
+                && !director.is_held()
                 && !director.vcenter_is_away()
                 && !uploads(&self.world)
                 && !self

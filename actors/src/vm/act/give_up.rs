@@ -87,7 +87,12 @@ impl Executor<'_> {
             .save_record(EffectKind::RecordObservation, record, memory)
             .await?;
         tracing::warn!(object = %self.observed.child.key, "{note}");
-        self.context.instruments.vm_operation("give_up", true);
+        // A VM that is replaced for its template did not fail: no alert counts it.
+        let operation = match cause {
+            Cause::TemplateChanged => "replace",
+            Cause::NotRegistered | Cause::Lost(_) | Cause::Asked => "give_up",
+        };
+        self.context.instruments.vm_operation(operation, true);
         self.context.cluster.notify(Notice {
             regarding: self.observed.regarding(),
             warning: true,

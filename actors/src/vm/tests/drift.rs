@@ -4,6 +4,7 @@
 use agent_forge_crds::{
     conditions::{CONFIG_SYNCED, find_condition},
     external::agent::VALIDATED,
+    names::PAUSED_ANNOTATION,
     pool::VsphereAgentPool,
 };
 
@@ -211,4 +212,26 @@ async fn a_vm_that_was_made_and_never_ran_is_replaced_without_a_start() {
     assert_eq!(bench.times(E::PowerOn), 0);
     is_replaced(&mut bench).await;
     assert_eq!(bench.times(E::PowerOn), 1);
+}
+
+#[tokio::test]
+async fn a_vm_that_was_given_up_waits_quietly_while_its_pool_is_paused() {
+    let mut bench = on().await;
+    more_cpus(&bench);
+    bench.until(|b| b.times(E::Destroy) == 1).await;
+    edit(&bench, |p| {
+        let paused = (PAUSED_ANNOTATION.to_owned(), "true".to_owned());
+        p.annotations_mut().extend([paused]);
+    });
+    bench.until(|b| b.waits_on() == Some(Reason::Paused)).await;
+    let (reads, status) = (bench.site.with(|i| i.reads), bench.status());
+    for _ in 0..5 {
+        bench.turn(MINUTE);
+        bench.pass().await;
+        assert_eq!(bench.waits_on(), Some(Reason::Paused));
+    }
+    assert_eq!(bench.site.with(|i| i.reads), reads, "its absence is proven");
+    assert_eq!(bench.status(), status, "nothing new is to be said");
+    edit(&bench, |p| p.annotations_mut().clear());
+    is_replaced(&mut bench).await;
 }
