@@ -323,6 +323,7 @@ pub fn shown(child: &VsphereAgent, power: PowerState) -> VmObservation {
         vm_path: String::new(),
         tools: None,
         guest_address: None,
+        hardware: crate::domain::hardware::ShownHardware::default(),
         guest_host: None,
         name,
     }

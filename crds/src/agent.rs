@@ -1,8 +1,10 @@
 //! Kind `VsphereAgent`: one VM that becomes one Agent.
 
+mod hardware;
 mod status;
 mod timeline;
 
+pub use hardware::{HardwareDifference, VmTemplate};
 pub use status::{Failure, IsoEjection, Placement, VmStatus, VsphereAgentStatus};
 pub use timeline::{MAX_TIMELINE_ROWS, Milestone};
 
@@ -39,7 +41,8 @@ use std::borrow::Cow;
     printcolumn = r#"{"name":"Agent","type":"string","jsonPath":".status.vm.agentRef.name","priority":1}"#,
     printcolumn = r#"{"name":"Machine","type":"string","jsonPath":".status.vm.machineRef.name","priority":1}"#,
     printcolumn = r#"{"name":"Power","type":"string","jsonPath":".status.vm.powerState","priority":1}"#,
-    printcolumn = r#"{"name":"Waiting","type":"string","jsonPath":".status.waitingOn[0].reason","priority":1}"#
+    printcolumn = r#"{"name":"Waiting","type":"string","jsonPath":".status.waitingOn[0].reason","priority":1}"#,
+    printcolumn = r#"{"name":"Synced","type":"string","jsonPath":".status.conditions[?(@.type=='ConfigSynced')].status","priority":1}"#
 )]
 pub struct VsphereAgentSpec {
     /// Pool that the VM belongs to, in the same namespace.

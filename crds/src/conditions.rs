@@ -40,6 +40,9 @@ pub const ISO_EJECTED: &str = "ISOEjected";
 pub const PAUSED: &str = "Paused";
 /// On a VsphereAgent, while there is one: steps that failed and stop nothing else. The message lists each.
 pub const STEPS_FAILED: &str = "StepsFailed";
+/// On a VsphereAgent, once its VM is made: the VM has the hardware that it was made with, and the pool still wants that.
+/// `Unknown` if it is not recorded what the VM was made with.
+pub const CONFIG_SYNCED: &str = "ConfigSynced";
 /// On both kinds, while it lasts: `spec.dryRun` of the pool or `--dry-run`. Nothing is changed except the status.
 pub const DRY_RUN: &str = "DryRun";
 /// On both kinds, while they stand: annotations forbid that VMs are removed, or switched on.

@@ -239,6 +239,8 @@ mod tests {
             power,
             has_boot_order: false,
             marks: Default::default(),
+            num_cpus: None,
+            memory_mib: None,
         }
     }
 

@@ -2,10 +2,14 @@
 
 use agent_forge_crds::{
     VsphereAgent,
+    conditions::{CONFIG_SYNCED, find_condition},
     names::{AGENT_FINALIZER, AGENT_MACHINE_LABEL, POOL_LABEL},
 };
 use agent_forge_lab::{
-    parts::vcenter_inventory::{Inventory, Vm},
+    parts::{
+        vcenter_inventory::{Inventory, Vm},
+        vcenter_trouble::VmAction,
+    },
     played::guests::identity,
 };
 use anyhow::{Context as _, Result, ensure};
@@ -175,5 +179,47 @@ async fn every_field_differs_from_its_default() -> Result<()> {
     tagged.sort();
     wanted.sort_unstable();
     ensure!(!wanted.is_empty() && tagged == wanted, "{tagged:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_vm_and_a_changed_template_are_reported_and_a_serving_vm_stays() -> Result<()> {
+    let mut world = World::start(Setup::default()).await?;
+    let (vm, _, _) = one(&world).await?;
+    let synced = async |world: &World, status: &str, reason: &str, words: &str| {
+        let about = format!("ConfigSynced {status} {reason} {words:?}");
+        world
+            .until(&about, async || {
+                let child = world.children().get(&vm.name).await?;
+                let status_of = child.status.unwrap_or_default();
+                let found = find_condition(&status_of.conditions, CONFIG_SYNCED);
+                Ok(found.is_some_and(|c| {
+                    let same = (c.status.as_str(), c.reason.as_str()) == (status, reason);
+                    same && c.message.contains(words)
+                }))
+            })
+            .await
+    };
+    synced(&world, "True", "Synced", "").await?;
+    world.vcenter.act(&vm.moref, VmAction::SetCpus(8)).await?;
+    synced(&world, "False", "HardwareDrift", "numCPUs: want 4, have 8").await?;
+    world.vcenter.act(&vm.moref, VmAction::SetCpus(4)).await?;
+    synced(&world, "True", "Synced", "").await?;
+    // Also while no operator runs: the scan shows it.
+    world.stop_operator().await?;
+    world.vcenter.act(&vm.moref, VmAction::SetCpus(2)).await?;
+    world.start_operator().await?;
+    synced(&world, "False", "HardwareDrift", "numCPUs: want 4, have 2").await?;
+    world.vcenter.act(&vm.moref, VmAction::SetCpus(4)).await?;
+    let patch = json!({"template": {"memoryMiB": 24576}});
+    world.patch_pool(POOL, &patch).await?;
+    let words = "memoryMiB: want 24576, have 16384";
+    synced(&world, "False", "TemplateChanged", words).await?;
+    let inventory = world.vcenter.inventory().await?;
+    let same = inventory.vm(&vm.name).context("its VM")?;
+    ensure!(
+        same.moref == vm.moref && same.memory_mb == 16384,
+        "{same:?}"
+    );
     Ok(())
 }

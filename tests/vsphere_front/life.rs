@@ -251,8 +251,9 @@ impl ParsePath for String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_kind_of_hardware_is_accepted() {
-    use agent_forge_actors::domain::hardware::{
-        DiskController as D, Firmware, NetworkAdapter as N,
+    use agent_forge_actors::domain::{
+        hardware::{DiskController as D, Firmware, NetworkAdapter as N},
+        template,
     };
     let world = world(quick()).await;
     let vc = world.connect().await;
@@ -318,6 +319,22 @@ async fn every_kind_of_hardware_is_accepted() {
         assert_eq!(made["nics"][0]["type"], nic_type);
         assert_eq!(made["firmware"], "bios");
         assert_eq!(made["cdroms"][0]["path"], iso().to_string());
+        let found = vc.find_by_uuid(vm.uuid).await.unwrap();
+        let shown = &found[0].hardware;
+        assert_eq!(template::drift(&vm.hardware, shown), [], "{shown:?}");
+        let word = (
+            shown.disk_controller.as_deref(),
+            shown.network_adapter.as_deref(),
+        );
+        assert_eq!(word, (Some(disk.as_str()), Some(nic.as_str())));
+        let numbers = (shown.num_cpus, shown.memory_mib, shown.disk_gib);
+        let wanted = (
+            vm.hardware.num_cpus,
+            vm.hardware.memory_mib,
+            vm.hardware.disk_gib,
+        );
+        assert_eq!(numbers, (Some(wanted.0), Some(wanted.1), Some(wanted.2)));
+        assert_eq!(shown.firmware.as_deref(), Some("bios"));
     }
 }
 

@@ -37,6 +37,33 @@ impl DiskController {
             _ => return None,
         })
     }
+
+    /// The spelling that records have.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ParaVirtual => "pvscsi",
+            Self::LsiLogic => "lsilogic",
+            Self::LsiLogicSas => "lsilogic-sas",
+            Self::BusLogic => "buslogic",
+            Self::Nvme => "nvme",
+            Self::Sata => "sata",
+        }
+    }
+
+    /// The controller whose device has that type in vSphere; `None` for any other device.
+    #[must_use]
+    pub fn of_device(type_name: &str) -> Option<Self> {
+        Some(match type_name {
+            "ParaVirtualSCSIController" => Self::ParaVirtual,
+            "VirtualLsiLogicController" => Self::LsiLogic,
+            "VirtualLsiLogicSASController" => Self::LsiLogicSas,
+            "VirtualBusLogicController" => Self::BusLogic,
+            "VirtualNVMEController" => Self::Nvme,
+            "VirtualAHCIController" => Self::Sata,
+            _ => return None,
+        })
+    }
 }
 
 /// Network adapter (`spec.vsphere.networkAdapterType`).
@@ -70,6 +97,31 @@ impl NetworkAdapter {
             _ => return None,
         })
     }
+
+    /// The spelling that records have.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Vmxnet3 => "vmxnet3",
+            Self::Vmxnet2 => "vmxnet2",
+            Self::E1000 => "e1000",
+            Self::E1000e => "e1000e",
+            Self::PcNet32 => "pcnet32",
+        }
+    }
+
+    /// The adapter whose device has that type in vSphere; `None` for any other device.
+    #[must_use]
+    pub fn of_device(type_name: &str) -> Option<Self> {
+        Some(match type_name {
+            "VirtualVmxnet3" => Self::Vmxnet3,
+            "VirtualVmxnet2" => Self::Vmxnet2,
+            "VirtualE1000" => Self::E1000,
+            "VirtualE1000e" => Self::E1000e,
+            "VirtualPCNet32" => Self::PcNet32,
+            _ => return None,
+        })
+    }
 }
 
 /// Firmware (`spec.vsphere.firmware`).
@@ -79,6 +131,25 @@ pub enum Firmware {
     Efi,
     /// Legacy BIOS.
     Bios,
+}
+
+impl Firmware {
+    /// The word in records and in vSphere.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Efi => "efi",
+            Self::Bios => "bios",
+        }
+    }
+
+    /// Reads that word; `None` for any other.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Efi, Self::Bios]
+            .into_iter()
+            .find(|firmware| firmware.as_str() == text)
+    }
 }
 
 /// Everything that shapes the VM's hardware, parsed from the pool's spec.
@@ -109,4 +180,21 @@ impl Hardware {
         let disk = self.disk_gib.saturating_mul(GIB);
         disk.saturating_add(self.memory_mib.saturating_mul(MIB))
     }
+}
+
+/// The hardware of a VM as vCenter shows it, in the words of records. `None`: vCenter did not show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShownHardware {
+    /// Number of virtual CPUs.
+    pub num_cpus: Option<u32>,
+    /// Memory in MiB.
+    pub memory_mib: Option<u64>,
+    /// The first disk in GiB; 0 if the VM has none.
+    pub disk_gib: Option<u64>,
+    /// Firmware.
+    pub firmware: Option<String>,
+    /// Controller of the first disk, or `none`.
+    pub disk_controller: Option<String>,
+    /// The first network adapter, or `none`.
+    pub network_adapter: Option<String>,
 }

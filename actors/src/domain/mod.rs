@@ -16,6 +16,7 @@ pub mod network;
 pub mod selector;
 pub mod server;
 pub mod tally;
+pub mod template;
 pub mod trace;
 pub mod upstream;
 pub mod vanished;

@@ -12,7 +12,7 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use crate::{
-    domain::{holds::VmMarks, identity::BiosUuid, names::MoRef},
+    domain::{holds::VmMarks, identity::BiosUuid, names::MoRef, template},
     lifecycle::{self, End, OrphanVm, Policy, Unneeded},
     ports::vcenter::{MarkedVm, PowerState, VmObservation},
 };
@@ -112,8 +112,8 @@ pub fn orphans<'a>(
     found
 }
 
-/// References of recorded VMs that the list does not show, or does not show as recorded: running, and with the marks of an
-/// administrator. `children`: as they were before the list was read.
+/// References of recorded VMs that the list does not show, or does not show as recorded: running, with the marks of an
+/// administrator, and with the recorded processors and memory. `children`: as they were before the list was read.
 #[must_use]
 pub fn missing_in_scan<'a>(
     server: &str,
@@ -121,8 +121,13 @@ pub fn missing_in_scan<'a>(
     children: impl IntoIterator<Item = &'a VsphereAgent>,
 ) -> BTreeSet<String> {
     let on = vms.iter().filter(|vm| vm.power == PowerState::On);
-    let on: HashSet<(&str, VmMarks)> = on.map(|vm| (vm.moref.id.as_str(), vm.marks)).collect();
-    let as_recorded = |vm: &VmStatus, moref: &str| on.contains(&(moref, VmMarks::recorded(vm)));
+    let on: HashMap<&str, &MarkedVm> = on.map(|vm| (vm.moref.id.as_str(), vm)).collect();
+    let as_recorded = |vm: &VmStatus, moref: &str| {
+        on.get(moref).is_some_and(|shown| {
+            shown.marks == VmMarks::recorded(vm)
+                && !template::is_news(vm, shown.num_cpus, shown.memory_mib)
+        })
+    };
     children
         .into_iter()
         .filter_map(recorded)

@@ -2,6 +2,7 @@
 //! [`ReconcileError`] that names the field.
 
 use agent_forge_crds::{
+    agent::{HardwareDifference, VmStatus},
     conditions::Reason,
     pool::{Firmware as WireFirmware, VsphereAgentPool},
 };
@@ -10,6 +11,7 @@ use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
+        template,
     },
     ports::vcenter::PlaceRequest,
 };
@@ -76,6 +78,14 @@ pub fn hardware(pool: &VsphereAgentPool) -> Result<Hardware, ReconcileError> {
             )
         })?,
     })
+}
+
+/// In what the hardware that the pool wants now differs from that of a VM as it was made. Empty if one of them is unknown.
+#[must_use]
+pub fn template_changes(pool: &VsphereAgentPool, vm: &VmStatus) -> Vec<HardwareDifference> {
+    let both = template::recorded(vm).zip(hardware(pool).ok());
+    both.map(|(made, wanted)| template::changes(&made, &wanted))
+        .unwrap_or_default()
 }
 
 /// Folder path below the datacenter's `vm` folder: `spec.vsphere.folder`, else the hosted cluster's name.

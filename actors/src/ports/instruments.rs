@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::domain::names::ObjectKey;
 
 /// Every operation that [`Instruments::vm_operation`] counts.
-pub const VM_OPERATIONS: [&str; 7] = [
+pub const VM_OPERATIONS: [&str; 8] = [
     "create",
     "power_on",
     "power_off",
@@ -15,6 +15,7 @@ pub const VM_OPERATIONS: [&str; 7] = [
     "destroy_orphan",
     "eject",
     "give_up",
+    "replace",
 ];
 /// Every operation that [`Instruments::iso_operation`] counts.
 pub const ISO_OPERATIONS: [&str; 4] = ["upload", "reuse", "compare", "prune"];

@@ -7,11 +7,12 @@
 //! 4. After a rest the next attempt starts, with another uuid.
 //!
 //! An Agent that registered and serves no Machine counts as well, if it is disconnected or gone for as long ([`lost`]).
-//! A person may ask for another VM at any time before it serves.
+//! A person may ask for another VM at any time before it serves. A VM that no Machine can have is replaced when its pool
+//! wants other hardware ([`super::drift`]).
 //!
 //! Guarantees: only a VM whose Agent never served is given up. After a restore of the hub from a backup that is older
 //! than the Agent, the guest may be a node. Such a VM is given up only by a person, or by an actor that switched it on
-//! itself and has seen no Agent since. After [`REPLACEMENTS`] of them a person decides.
+//! itself and has seen no Agent since. After [`REPLACEMENTS`] of them a person decides. Another template is a new start.
 
 use std::time::Duration;
 
@@ -61,6 +62,8 @@ pub enum Cause {
     Lost(Lost),
     /// A person asks for another VM.
     Asked,
+    /// The pool wants other hardware, and no Machine can have this VM.
+    TemplateChanged,
 }
 
 impl Cause {
@@ -71,6 +74,7 @@ impl Cause {
             Self::NotRegistered => "no Agent registered in time",
             Self::Lost(lost) => lost.explain(),
             Self::Asked => "a person asked for another VM",
+            Self::TemplateChanged => "the pool wants other hardware",
         }
     }
 }
@@ -84,6 +88,8 @@ pub enum Sight {
     There,
     /// The Agent cannot be claimed any more. The duration says how much longer the actor waits for it.
     Lost(Lost, Duration),
+    /// No Machine can have the VM, and its pool wants other hardware.
+    Outdated,
 }
 
 /// Reads the arrival from the record. `agent`: what the cache shows of the Agent. `allowed`: the attempt whose
@@ -113,6 +119,7 @@ pub fn arrival(
     let allowed = allowed.is_some() && allowed == vm.attempt;
     let cause = match agent {
         Sight::Lost(lost, Duration::ZERO) => Some(Cause::Lost(lost)),
+        Sight::Outdated => Some(Cause::TemplateChanged),
         // A VM that had an Agent once may be a node, even if the Agent is gone.
         Sight::Unseen if over && vm.agent_ref.is_none() => Some(Cause::NotRegistered),
         _ => allowed.then_some(Cause::Asked),
@@ -122,7 +129,8 @@ pub fn arrival(
     };
     Arrival::Overdue {
         cause,
-        exhausted: failure.map_or(0, |f| counted(f, next)) >= REPLACEMENTS,
+        exhausted: cause != Cause::TemplateChanged
+            && failure.map_or(0, |f| counted(f, next)) >= REPLACEMENTS,
         allowed,
     }
 }
@@ -196,6 +204,7 @@ pub fn class_of(cause: Cause, shown: &VmObservation) -> &'static str {
         Cause::NotRegistered => class(shown),
         Cause::Lost(lost) => lost.class(),
         Cause::Asked => "Asked",
+        Cause::TemplateChanged => "TemplateChanged",
     }
 }
 
@@ -209,6 +218,8 @@ pub fn failure(
     now: Timestamp,
 ) -> Failure {
     let source = vm.infra_env_ref.as_ref().and_then(BootSource::read);
+    // Another template may be what mends it.
+    let before = before.filter(|_| cause != Cause::TemplateChanged);
     let before = before.map_or(0, |f| counted(f, source.as_ref()));
     Failure {
         attempt: vm.attempt,

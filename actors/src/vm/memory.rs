@@ -46,6 +46,8 @@ pub enum Topic {
     Vcenter,
     /// The host makes no progress, or is gone.
     Host,
+    /// Somebody has changed the hardware of the VM.
+    Drift,
 }
 
 /// The cache.

@@ -9,7 +9,8 @@
 pub mod act;
 pub mod arrival;
 pub mod concern;
-pub mod drive;
+pub mod drift;
+mod drive;
 pub mod lost;
 pub mod memory;
 pub mod observed;

@@ -8,7 +8,7 @@ pub(in crate::vm) use self::facts::{has_news, news_of};
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    agent::{VmStatus, VsphereAgent, VsphereAgentStatus},
+    agent::{HardwareDifference, VmStatus, VsphereAgent, VsphereAgentStatus},
     external::{agent::Agent, agent_machine::AgentMachine},
     names::REPLACE_ANNOTATION,
     pool::{CleanupPolicy, VsphereAgentPool},
@@ -19,6 +19,7 @@ use kube::ResourceExt;
 use self::owner::{Owner, Provision};
 use super::{
     arrival::{self, Arrival, Sight},
+    drift::{Outdated, Progress},
     lost::{self, Lost},
     memory::Memory,
 };
@@ -36,6 +37,7 @@ use crate::{
     },
     iso::infra_env_guards::{self, Guard},
     lifecycle::Policy,
+    placement::request,
     ports::cluster::{AgentPatch, Regarding, View},
     runtime::holds,
 };
@@ -75,6 +77,8 @@ pub struct Observed {
     pub machine_has_another: bool,
     /// What people have paused or forbidden for it.
     pub holds: Holds,
+    /// In what the hardware that its pool wants now differs from that of the VM as it was made.
+    pub template_changes: Vec<HardwareDifference>,
 }
 
 /// See [`Observed::unproven`].
@@ -151,6 +155,11 @@ impl Observed {
             machine_state: owner.state,
             guard: provision.guard,
             refused: provision.refused,
+            template_changes: pool
+                .as_ref()
+                .zip(child.vm())
+                .map(|(pool, vm)| request::template_changes(pool, vm))
+                .unwrap_or_default(),
             child,
             pool,
             possible,
@@ -325,12 +334,31 @@ impl Observed {
         let failure = object.status.as_ref().and_then(|s| s.last_failure.as_ref());
         let sight = match self.lost(memory) {
             Some(lost) => Sight::Lost(lost, self.lost_left(context, vm, memory)),
+            None if self.outdated(context, memory).is_replaced() => Sight::Outdated,
             None if self.possible.is_empty() => Sight::Unseen,
             None => Sight::There,
         };
         let next = self.source();
         let now = memory.discovery_time(vm, context.clock.as_ref());
         arrival::arrival(vm, (failure, next.as_ref()), sight, self.asked(), now)
+    }
+
+    /// What decides whether the VM is replaced because its template changed.
+    fn outdated(&self, context: &Context, memory: &Memory) -> Outdated {
+        let registered = self.vm().is_some_and(|vm| vm.agent_ref.is_some());
+        let failing = |a: &Agent| lost::failing(a, context.clock.wall()).is_ok();
+        let progress = match self.candidate() {
+            None if self.possible.is_empty() && !registered => Progress::Unregistered,
+            Some(agent) if failing(agent) => Progress::Failing,
+            _ => Progress::Other,
+        };
+        Outdated {
+            changed: !self.template_changes.is_empty(),
+            serves: self.bound || self.has_served(memory),
+            may_be_node: self.guest_may_be_node(memory),
+            is_kept: self.lifecycle().leaves_to_people(),
+            progress,
+        }
     }
 
     /// The attempt whose replacement a person asks for.

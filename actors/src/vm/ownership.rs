@@ -217,6 +217,7 @@ pub(crate) mod tests {
             vm_path: String::new(),
             tools: None,
             guest_address: None,
+            hardware: crate::domain::hardware::ShownHardware::default(),
             guest_host: None,
         }
     }

@@ -24,6 +24,7 @@ use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
         names::ObjectKey,
+        template,
     },
     ports::{
         clock::Clock,
@@ -360,6 +361,26 @@ fn announce_host(
     }
 }
 
+/// Sends an Event when somebody has changed the hardware of the VM.
+fn announce_drift(
+    context: &Context,
+    observed: &Observed,
+    announcer: &mut Announcer<Topic>,
+    rendered: &VsphereAgentStatus,
+) {
+    let vm = rendered.vm.as_ref();
+    let drift = vm.map_or(&[][..], |vm| vm.hardware_drift.as_slice());
+    if drift.is_empty() {
+        announcer.over(&Topic::Drift);
+        return;
+    }
+    let (now, words) = (context.clock.monotonic(), template::explain(drift));
+    if announcer.announce(Topic::Drift, &words, now, Pace::NEWS) == Due::Now {
+        let note = format!("somebody has changed the VM in vCenter ({words}); it is left as it is");
+        notify(context, observed, event::HARDWARE_DRIFT, "CompareVM", &note);
+    }
+}
+
 fn notify(
     context: &Context,
     observed: &Observed,
@@ -408,9 +429,11 @@ fn keep_up(context: &Context, observed: &Observed, memory: &mut Memory) {
     let running = observed
         .vm()
         .is_some_and(|vm| vm.power_state.is_some() && vm.task_id.is_none());
-    if running && !observed.child.deleting || observed.child.marks().paused {
+    // Directly before it is switched off or destroyed it is looked at live anyway.
+    let goes = observed.child.deleting || observed.child.given_up;
+    if running && !goes || observed.child.marks().paused {
         memory.refresh(context.clock.monotonic());
-    } else if observed.child.deleting || observed.is_predecessors() {
+    } else if goes || observed.is_predecessors() {
         memory.doubt(observed.is_predecessors(), context.clock.monotonic());
     }
     // Its end is decided from a fresh look.
@@ -561,6 +584,7 @@ async fn publish(
         .as_ref()
         .and_then(|vm| concern::wakes(&known, vm));
     let announce = announce_host(context, observed, &mut memory.announcer, &rendered);
+    announce_drift(context, observed, &mut memory.announcer, &rendered);
     let pause_ends = observed.holds.left(clock.wall());
     // Nothing but a look shows that an administrator of vCenter has ended a pause.
     let paused = observed.child.marks().paused.then_some(MISSING_PROBE);
@@ -637,6 +661,11 @@ pub fn known<'a>(
         wants_tags: observed.pool.is_none() || observed.wants_tags(),
         tagged: observed.tagged_as(memory),
         failed_steps: &memory.failed_steps,
+        template_changes: &observed.template_changes,
+        shown: match &memory.seen {
+            Ownership::Ours(shown) => Some(&shown.hardware),
+            _ => None,
+        },
         discovery_time: discovery_time(observed, memory, clock),
         now,
     }

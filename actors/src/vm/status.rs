@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use agent_forge_crds::{
     WaitingOn,
-    agent::{Milestone, VmStatus, VsphereAgentStatus},
+    agent::{HardwareDifference, Milestone, VmStatus, VsphereAgentStatus},
     conditions::{
         self, ConditionStatus, ConditionUpdate, Phase, Reason, remove_condition, set_condition,
     },
@@ -25,8 +25,9 @@ use super::{
 };
 use crate::{
     domain::{
-        holds::Holds, identity::lineup::Doubt, machine_state::MachineState, managed_vm::ManagedVm,
-        trace::TraceId, vanished::Vanished,
+        hardware::ShownHardware, holds::Holds, identity::lineup::Doubt,
+        machine_state::MachineState, managed_vm::ManagedVm, template, trace::TraceId,
+        vanished::Vanished,
     },
     runtime::holds,
 };
@@ -82,6 +83,10 @@ pub struct Known<'a> {
     pub tagged: Option<&'a str>,
     /// Steps that failed and stop nothing else, with a sentence.
     pub failed_steps: &'a BTreeMap<&'static str, String>,
+    /// In what the hardware that its pool wants now differs from that of the VM as it was made.
+    pub template_changes: &'a [HardwareDifference],
+    /// Its hardware, if the actor has just looked at it.
+    pub shown: Option<&'a ShownHardware>,
     /// The time that counts for the discovery deadline.
     pub discovery_time: Timestamp,
     /// Wall clock.
@@ -193,6 +198,9 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     if vm.bios_uuid.is_some() {
         keep(&mut vm, known);
     }
+    if let (Some(made), Some(shown)) = (template::recorded(&vm), known.shown) {
+        vm.hardware_drift = template::drift(&made, shown);
+    }
     if let Some(agent) = known.agent {
         vm.agent_ref = Some(ObjectReference {
             api_version: Some(format!("{}/v1beta1", agent_wire::GROUP)),
@@ -248,6 +256,7 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     ready(&mut status.conditions, known, concern.as_ref(), &vm, &now);
     let generation = known.child.object.metadata.generation;
     steps_failed(&mut status.conditions, known, &now);
+    config_synced(&mut status.conditions, known, &vm, &now);
     holds::set_conditions(&mut status.conditions, known.holds, generation, known.now);
     status.vm = Some(vm);
     status.trace_id = Some(known.trace.to_string());
@@ -273,6 +282,58 @@ fn steps_failed(list: &mut Vec<Condition>, known: &Known<'_>, now: &Time) {
             &Reason::EjectFailed
         },
         message: &all.join("; "),
+        observed_generation: known.child.object.metadata.generation,
+    };
+    set_condition(list, &update, now);
+}
+
+/// Whether the VM is as it was made, and whether its pool still wants such a VM.
+fn config_synced(list: &mut Vec<Condition>, known: &Known<'_>, vm: &VmStatus, now: &Time) {
+    if vm.moref.is_none() || known.child.adopted {
+        remove_condition(list, conditions::CONFIG_SYNCED);
+        return;
+    }
+    let (drift, changes) = (&vm.hardware_drift, known.template_changes);
+    let mut said = Vec::new();
+    if !drift.is_empty() {
+        said.push(format!(
+            "somebody has changed the VM in vCenter since it was made ({}). The operator does not change it back: undo that in \
+             vCenter, or change the NodePool, or delete the Machine, to get another VM",
+            template::explain(drift)
+        ));
+    }
+    if !changes.is_empty() {
+        let then = if known.bound || known.served {
+            "A VM that serves is never changed: change the NodePool, or delete the Machine, to get a VM with the new template"
+        } else {
+            "The VM is replaced if no Machine can have it: while its Agent has not registered, or fails its validations"
+        };
+        said.push(format!(
+            "the pool wants other hardware than the VM was made with ({}). {then}",
+            template::explain(changes)
+        ));
+    }
+    let (status, reason) = match (drift.is_empty(), changes.is_empty()) {
+        (false, _) => (ConditionStatus::False, &Reason::HardwareDrift),
+        (true, false) => (ConditionStatus::False, &Reason::TemplateChanged),
+        (true, true) if template::recorded(vm).is_none() => {
+            said.push(
+                "it is not recorded with what hardware the VM was made, so it is compared with nothing and never replaced \
+                 for its hardware"
+                    .to_owned(),
+            );
+            (ConditionStatus::Unknown, &Reason::TemplateUnrecorded)
+        }
+        (true, true) => {
+            said.push("the VM has the hardware that its pool wants".to_owned());
+            (ConditionStatus::True, &Reason::Synced)
+        }
+    };
+    let update = ConditionUpdate {
+        type_: conditions::CONFIG_SYNCED,
+        status,
+        reason,
+        message: &said.join("; "),
         observed_generation: known.child.object.metadata.generation,
     };
     set_condition(list, &update, now);

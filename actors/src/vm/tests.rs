@@ -5,6 +5,7 @@ mod away;
 mod card;
 mod clock;
 mod disaster;
+mod drift;
 mod first_start;
 mod held;
 mod kept;

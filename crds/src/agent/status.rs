@@ -1,6 +1,7 @@
 //! Status of one VM: its identity and place, which are recorded before the first write to vCenter; and its further
 //! history.
 
+use super::hardware::{HardwareDifference, VmTemplate};
 use super::timeline::{MAX_TIMELINE_ROWS, Milestone};
 use crate::WaitingOn;
 use crate::conditions::{Phase, Reason};
@@ -50,7 +51,7 @@ pub struct VsphereAgentStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cleanup_policy: Option<CleanupPolicy>,
     /// The last VM that was given up, and what vCenter showed of it. Its Agent did not register in time or was lost before
-    /// it served, or a person asked for another VM.
+    /// it served, a person asked for another VM, or the pool's template changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<Failure>,
     /// A drive that the predecessor was emptying when it was replaced; it is finished, and taken off. Ours records none.
@@ -107,7 +108,8 @@ pub struct Failure {
     #[schemars(range(min = 1))]
     pub count: Option<i32>,
     /// How far it came: `NotRunning`, `NoGuest`, `NoAddress` or `NotRegistered`; `AgentDisconnected` or `AgentGone` where
-    /// its Agent had registered; `Asked` where a person asked for another VM.
+    /// its Agent had registered; `Asked` where a person asked for another VM; `TemplateChanged` where the pool wants other
+    /// hardware.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
     /// When it was given up.
@@ -272,7 +274,18 @@ pub struct VmStatus {
     /// Where the VM stands, decided once and before it is made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
+    /// Hardware that the VM was made with, recorded before it was made. Absent where that is unknown: the predecessor or an
+    /// older release made the VM, or its status was lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template: Option<VmTemplate>,
+    /// What differed from `template` when the VM was last looked at: somebody has changed it in vCenter.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default, extend("maxItems" = MAX_DIFFERENCES))]
+    pub hardware_drift: Vec<HardwareDifference>,
 }
+
+/// More than a VM has fields that are compared.
+const MAX_DIFFERENCES: usize = 16;
 
 /// Where a VM stands in vCenter: names for people, managed object ids (`…Ref`) for calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -16,7 +16,7 @@ pub const AGENT_DELETED: &str = "AgentDeleted";
 pub const AGENT_DELETE_DEFERRED: &str = "AgentDeleteDeferred";
 /// The InfraEnv is missing or has no ISO.
 pub const INFRA_ENV_UNAVAILABLE: &str = "InfraEnvUnavailable";
-/// A VM was given up because its Agent did not register in time.
+/// A VM was given up before it served. The note says why.
 pub const VM_GIVEN_UP: &str = "VMGivenUp";
 /// A VM has our mark, but no VsphereAgent records it.
 pub const ORPHAN_VM: &str = "OrphanVM";
@@ -30,13 +30,15 @@ pub const WAITING_FOR_HOST: &str = "WaitingForHost";
 pub const HOST_TROUBLE: &str = "HostTrouble";
 /// vCenter keeps refusing or failing an operation that a VM needs.
 pub const VSPHERE_TROUBLE: &str = "VsphereTrouble";
+/// Somebody has changed the hardware of a VM in vCenter. The note names each field.
+pub const HARDWARE_DRIFT: &str = "HardwareDrift";
 /// A VM that somebody had switched off was switched on (`spec.power: EnsureOn`).
 pub const VM_SWITCHED_ON: &str = "VMSwitchedOn";
 /// Another process holds the predecessor's Lease, so the operator does not act.
 pub const PREDECESSOR_ACTS: &str = "PredecessorActs";
 
 /// All reasons.
-pub const ALL: [&str; 17] = [
+pub const ALL: [&str; 18] = [
     PLAN_APPLIED,
     APPLY_PLAN_FAILED,
     ISO_UPLOADED,
@@ -52,6 +54,7 @@ pub const ALL: [&str; 17] = [
     WAITING_FOR_HOST,
     HOST_TROUBLE,
     VSPHERE_TROUBLE,
+    HARDWARE_DRIFT,
     VM_SWITCHED_ON,
     PREDECESSOR_ACTS,
 ];

@@ -22,6 +22,14 @@ words! {
         IsoReady = "ISOReady",
         /// Ready of a VsphereAgent: its VM exists.
         VmCreated = "VMCreated",
+        /// ConfigSynced: the VM has the hardware that it was made with, and its pool still wants that.
+        Synced = "Synced",
+        /// ConfigSynced: somebody has changed the hardware of the VM in vCenter. The message names each field.
+        HardwareDrift = "HardwareDrift",
+        /// ConfigSynced: the pool wants other hardware than the VM was made with. The message names each field.
+        TemplateChanged = "TemplateChanged",
+        /// ConfigSynced: it is not recorded with what hardware the VM was made.
+        TemplateUnrecorded = "TemplateUnrecorded",
         /// CapacitySatisfied: this number of hosts is missing and being created.
         DemandDeficit = "DemandDeficit",
         /// The InfraEnv does not exist.

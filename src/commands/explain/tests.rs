@@ -62,6 +62,7 @@ fn shown(uid: &str) -> Live {
         vm_path: String::new(),
         tools: None,
         guest_address: None,
+        hardware: Default::default(),
         guest_host: None,
     }))
 }

@@ -14,7 +14,8 @@ use agent_forge_actors::{
 use agent_forge_crds::{
     WaitingOn,
     conditions::{
-        INFRA_ENV_AVAILABLE, ISO_READY, Phase, READY, Reason, VSPHERE_READY, find_condition,
+        CONFIG_SYNCED, INFRA_ENV_AVAILABLE, ISO_READY, Phase, READY, Reason, VSPHERE_READY,
+        find_condition,
     },
 };
 use jiff::Timestamp;
@@ -226,6 +227,11 @@ pub fn notes(found: &Found, now: Timestamp) -> Vec<String> {
         all.push(format!(
             "attempt {attempt} was given up at {time}: it came as far as {class} (in a row: {count}). status.lastFailure has the evidence"
         ));
+    }
+    let conditions = child.and_then(|c| c.object.status.as_ref());
+    let synced = conditions.and_then(|status| find_condition(&status.conditions, CONFIG_SYNCED));
+    if let Some(condition) = synced.filter(|c| c.status == "False") {
+        all.push(format!("{}: {}", condition.reason, condition.message));
     }
     if let Some(child) = child.filter(|c| c.skips_delete()) {
         all.push(format!(

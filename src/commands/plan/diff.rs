@@ -108,6 +108,8 @@ fn flatten(path: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
 
 /// What a change of that field means for VMs that exist.
 fn effect(field: &str, exists: bool) -> &'static str {
+    const HARDWARE: &str = "new VMs; one whose Agent has not registered, or fails its validations, is replaced; delete a Machine \
+                            to replace its VM";
     const NEW_ONLY: &str = "new VMs only; delete a Machine to replace its VM";
     if !exists {
         return "the pool is new";
@@ -120,7 +122,13 @@ fn effect(field: &str, exists: bool) -> &'static str {
         }
         "spec.nodePoolRef.name" => "VMs of the old NodePool are released when no Machine has them",
         "spec.cleanupPolicy" => "all VMs, when their Machine goes",
-        f if f.starts_with("spec.template.") || f.starts_with("spec.vsphere.") => NEW_ONLY,
+        "spec.vsphere.guestID"
+        | "spec.vsphere.firmware"
+        | "spec.vsphere.scsiType"
+        | "spec.vsphere.networkAdapterType"
+        | "spec.vsphere.diskEagerlyScrub" => HARDWARE,
+        f if f.starts_with("spec.template.") => HARDWARE,
+        f if f.starts_with("spec.vsphere.") => NEW_ONLY,
         f if f.starts_with("spec.iso.") => "the ISO",
         f if f.starts_with("spec.agent.") => "Agents that are not prepared yet",
         f if f.starts_with("spec.infraEnvRef.") => "the ISO and new VMs",

@@ -89,7 +89,7 @@ fn a_file_is_compared_with_the_cluster_and_planned_before_it_is_applied() {
         (&cpus.before, &cpus.after),
         (&Some(json!(4)), &Some(json!(8)))
     );
-    assert!(cpus.effect.contains("new VMs only"));
+    assert!(cpus.effect.starts_with("new VMs; one whose Agent"));
     // The API server fills in the default, which is what the cluster has.
     assert!(
         change("spec.template.memoryMiB").is_none(),

@@ -43,6 +43,8 @@ reasons! {
             "None.";
         VmCreated => Nobody, "Condition Ready of a VsphereAgent: its VM exists.",
             "None.";
+        Synced => Nobody, "Condition ConfigSynced of a VsphereAgent: the VM has the hardware that its pool wants.",
+            "None.";
         CreateRequested => Nobody, "Nothing is recorded about the VM yet.",
             "None.";
         VmCreatePending => Nobody, "The VM is being created.",
@@ -192,7 +194,7 @@ reasons! {
         VsphereObjectNotFound => PoolOwner, "A name in spec.vsphere does not exist, or the user cannot see it. The message names field and value.",
             "Correct the name or grant read access.";
         InvalidArgument => PoolOwner, "vCenter refuses a value, for example an unknown guestID or more processors than a host has.",
-            "Correct the field that the message names. A VM that exists keeps its hardware: delete its Machine.";
+            "Correct the field that the message names. A VM that serves keeps its hardware: delete its Machine.";
         NoDiskSpace => Vcenter, "The datastore that the message names is full, or would keep less than --min-free-datastore-gib.",
             "Free space, or name another datastore. It is tried again by itself.";
         InsufficientResources => Vcenter, "No host has room.",
@@ -235,6 +237,12 @@ reasons! {
             "None. If it stays: does the VM have a network adapter?";
         TaskInProgress | FileLocked | InvalidPowerState | ConcurrentAccess | RequestCanceled | DuplicateName | AlreadyExists | FileNotFound | ManagedObjectNotFound => Nobody, "Somebody else changed, locked, cancelled or removed the object of a call.",
             "None at first. If it stays, look at the recent tasks of the object in the message. A missing ISO is fetched again.";
+        HardwareDrift => Vcenter, "Somebody changed the hardware of the VM in vCenter since it was made. The message has field, want and have. The operator does not change it back.",
+            "Undo it in vCenter. Or change the NodePool, or delete the Machine, to get another VM. See change the template (docs/how-to/change-the-template.md).";
+        TemplateChanged => PoolOwner, "The pool wants other hardware than the VM was made with. The message has field, want and have. A VM that serves is never changed.",
+            "Change the NodePool, or delete the Machine, to get a VM with the new template. See change the template (docs/how-to/change-the-template.md).";
+        TemplateUnrecorded => Nobody, "It is not recorded with what hardware the VM was made: the predecessor or an older release made it, or its status was lost.",
+            "None. The VM is compared with nothing, and is not replaced when the template changes.";
         Ejected => Nobody, "Condition ISOEjected: a drive that the predecessor was emptying is empty now.",
             "None.";
     }
@@ -251,8 +259,8 @@ reasons! {
             "Delete the Machine, or remove the annotation.";
         AgentDisconnected => Network, "The guest has been silent for three minutes, so no AgentMachine can claim its Agent. It is replaced after the discovery timeout, unless it served.",
             "Look at the VM's console and network.";
-        AgentValidationsFailing => Hub, "Validations of a free Agent have failed for five minutes. Another VM would fail too, so it is not replaced.",
-            "Correct what the message names: spec.template, network, DNS, NTP. Then delete the Machine or ask for another VM.";
+        AgentValidationsFailing => Hub, "Validations of a free Agent have failed for five minutes. Another VM would fail too, so it is not replaced unless spec.template changes.",
+            "Correct what the message names. After a change of spec.template the VM is replaced. Else (network, DNS, NTP) delete the Machine or ask for another VM.";
         AgentMissing => Hub, "The Agent of this VM was deleted. If it served, the VM is left alone. Else it is replaced after the discovery timeout.",
             "Restore the Agent from a backup, or delete the Machine.";
         AgentStuck => Hub, "A reserved Agent is in a state that does not end by itself. The message names the state.",

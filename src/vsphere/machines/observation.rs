@@ -2,6 +2,7 @@
 
 use agent_forge_actors::{
     domain::{
+        hardware::{DiskController, NetworkAdapter, ShownHardware},
         holds::{PAUSE_KEY, SKIP_DELETE_KEY, VmMarks},
         identity::{BiosUuid, MacAddress},
         marker::{MARKER_KEY, Marker},
@@ -21,6 +22,9 @@ pub(crate) const PATHS: &[&str] = &[
     "config.annotation",
     "config.extraConfig",
     "config.hardware.device",
+    "config.hardware.numCPU",
+    "config.hardware.memoryMB",
+    "config.firmware",
     "config.bootOptions",
     "config.files.vmPathName",
     "runtime.powerState",
@@ -41,6 +45,8 @@ pub(crate) const SURVEY_PATHS: &[&str] = &[
     "config.uuid",
     "config.extraConfig",
     "config.bootOptions",
+    "config.hardware.numCPU",
+    "config.hardware.memoryMB",
     "summary.config.vmPathName",
     "runtime.powerState",
     "runtime.connectionState",
@@ -79,6 +85,8 @@ pub(crate) fn marked(vm: &Properties) -> Option<MarkedVm> {
         power: power(vm),
         has_boot_order: boot_order(vm).is_some_and(|order| !order.is_empty()),
         marks: marks(vm.list("config.extraConfig")),
+        num_cpus: number(vm, "config.hardware.numCPU"),
+        memory_mib: number(vm, "config.hardware.memoryMB"),
     })
 }
 
@@ -152,6 +160,7 @@ pub(super) fn observation(vm: &Properties) -> VcResult<VmObservation> {
         boot_order: boot_order(vm)
             .map(|all| all.iter().map(boot_device).collect())
             .unwrap_or_default(),
+        hardware: hardware(vm),
         vm_path: vm
             .text("config.files.vmPathName")
             .unwrap_or_default()
@@ -166,6 +175,53 @@ pub(super) fn observation(vm: &Properties) -> VcResult<VmObservation> {
             .filter(|t| !t.is_empty())
             .map(str::to_owned),
     })
+}
+
+/// A number that vCenter shows.
+fn number<T: TryFrom<u64>>(vm: &Properties, path: &str) -> Option<T> {
+    unboxed(vm.value(path)?).as_u64()?.try_into().ok()
+}
+
+fn hardware(vm: &Properties) -> ShownHardware {
+    let devices = vm.list("config.hardware.device");
+    // Without any device the configuration is not there yet.
+    let known = !devices.is_empty();
+    let first = |is: fn(&Value) -> bool| devices.iter().filter(|d| is(d)).min_by_key(|d| key(d));
+    let disk = first(|d| type_name(d) == "VirtualDisk");
+    let card = first(|d| d.get("macAddress").is_some());
+    let controller = disk.and_then(|disk| {
+        let of = disk.get("controllerKey")?.as_i64()?;
+        let mut all = devices.iter();
+        all.find(|d| d.get("key").and_then(Value::as_i64) == Some(of))
+    });
+    let none = || known.then(|| "none".to_owned());
+    let word = |device: &Value, word: Option<&'static str>| {
+        Some(word.unwrap_or_else(|| type_name(device)).to_owned())
+    };
+    ShownHardware {
+        num_cpus: number(vm, "config.hardware.numCPU"),
+        memory_mib: number(vm, "config.hardware.memoryMB"),
+        disk_gib: match disk {
+            Some(disk) => disk
+                .get("capacityInKB")
+                .and_then(Value::as_u64)
+                .map(|kib| kib >> 20),
+            None => known.then_some(0),
+        },
+        firmware: vm.text("config.firmware").map(str::to_owned),
+        disk_controller: match (disk, controller) {
+            (None, _) => none(),
+            (Some(_), None) => None,
+            (Some(_), Some(of)) => {
+                let kind = DiskController::of_device(type_name(of));
+                word(of, kind.map(DiskController::as_str))
+            }
+        },
+        network_adapter: card.map_or_else(none, |card| {
+            let kind = NetworkAdapter::of_device(type_name(card));
+            word(card, kind.map(NetworkAdapter::as_str))
+        }),
+    }
 }
 
 fn type_name(value: &Value) -> &str {

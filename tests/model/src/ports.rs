@@ -654,6 +654,8 @@ impl Inventory for Ports {
                     power: v.power,
                     has_boot_order: !v.boot_order.is_empty(),
                     marks: v.marks,
+                    num_cpus: v.hardware.num_cpus,
+                    memory_mib: v.hardware.memory_mib,
                 })
             };
             let marked = w.vms.iter().filter_map(marked).collect();

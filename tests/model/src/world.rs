@@ -468,6 +468,7 @@ impl World {
             vm_path: path,
             tools: None,
             guest_address: None,
+            hardware: agent_forge_actors::domain::hardware::ShownHardware::default(),
             guest_host: None,
         }));
         self.vms.sort_by(|a, b| a.moref.cmp(&b.moref));
@@ -668,6 +669,7 @@ pub fn foreign_vm(name: &str) -> VmObservation {
         vm_path: format!("[ds1] {name}/{name}.vmx"),
         tools: None,
         guest_address: None,
+        hardware: agent_forge_actors::domain::hardware::ShownHardware::default(),
         guest_host: None,
     }
 }

@@ -113,7 +113,10 @@ cases! {
     NoBackoff [] "one_machine" + "record_identity=api_server_down_5m" => FewExtraCalls;
     FirstDeathEnds [] "one_machine" + "upload=actor_killed" => ProcessKeepsRunning;
     ActorsStay [] "one_machine" => NoExtraActorsOrTasks;
+    ServingIsReplaced [] "template_changed" => ForeignAndServingUntouched;
     PauseIgnored [] "one_machine" + "pin_selector=paused_5m" => PausesHold;
+    CreatesWhilePaused [] "guest_never_registers" + "destroy=paused_5m" => PausesHold;
+    VetoIgnored [] "one_machine" + "fence_agent=deletion_vetoed_5m" => VetoesHold;
     AnyVersion [] "one_machine" + "delete_agent=object_touched" => ForeignAndServingUntouched;
     DryRunActs [] "dry_run_ends" => ConvergesInTime;
     NoLimits [] "limits_of_a_pool" => ConvergesInTime;

@@ -1,14 +1,15 @@
 //! Faults around a point: they change the world, or an actor, at the moment of an effect.
 
-use std::{sync::Arc, time::Duration};
+mod holds;
 
-use agent_forge_actors::{domain::names::ObjectKey, supervisor::SupervisorMsg};
-use agent_forge_crds::names::PAUSED_ANNOTATION;
+use std::time::Duration;
+
+use agent_forge_actors::supervisor::SupervisorMsg;
 use base64::Engine as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
-    kube::{ApiServer, kind},
+    kube::kind,
     oracles::OURS,
     plan::Fault,
     process::{LEASE_NAMESPACE, Process, Surroundings},
@@ -77,39 +78,15 @@ pub async fn happen(around: &Surroundings, process: &mut Process, fault: Fault, 
         }
         Fault::ClockJumps10m => director.jump(fault.lasts()),
         Fault::AnswersSlow1m => director.slow_down(fault.lasts()),
-        Fault::Paused5m => pause(around, fault.lasts()),
+        Fault::Paused5m
+        | Fault::CapiPaused5m
+        | Fault::DeletionVetoed5m
+        | Fault::PowerOnVetoed5m => holds::hold(around, fault, key),
         Fault::ForeignEdit | Fault::FinalizersRemoved => {
             edit(around, fault, key);
         }
         _ => {}
     }
-}
-
-/// Pauses all pools that exist, for a while.
-fn pause(around: &Surroundings, lasting: Duration) {
-    let pools = annotate_pools(&around.api, &json!("true"));
-    around.director.pause(pools, lasting);
-    let api = around.api.clone();
-    tokio::spawn(async move {
-        tokio::time::sleep(lasting).await;
-        annotate_pools(&api, &Value::Null);
-    });
-}
-
-/// Gives the pause annotation of all pools this value. Returns the pools.
-fn annotate_pools(api: &ApiServer, value: &Value) -> Vec<ObjectKey> {
-    let pools = kind(OURS, "vsphereagentpools");
-    let patch = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: value}}});
-    let key = |pool: &Arc<Value>| {
-        let text = |key: &str| pool["metadata"][key].as_str().unwrap_or_default();
-        ObjectKey::new(text("namespace"), text("name"))
-    };
-    let all: Vec<ObjectKey> = api.read(|s| s.list(&pools, "").iter().map(key).collect());
-    for pool in &all {
-        // It may be gone by now.
-        let _ = api.merge(&pools, &(pool.namespace.clone(), pool.name.clone()), &patch);
-    }
-    all
 }
 
 /// Lets somebody else write to the VsphereAgent or the pool that the effect is for.

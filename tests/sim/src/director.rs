@@ -110,28 +110,75 @@ pub struct Outage {
     pub until: Duration,
 }
 
-/// How long the operator may take to see a pause.
-const PAUSE_IS_SEEN: Duration = Duration::from_secs(5);
+/// How long the operator may take to see a pause or a veto.
+const HOLD_IS_SEEN: Duration = Duration::from_secs(5);
 
-/// Pools that a person has paused.
-struct Paused {
-    pools: Vec<ObjectKey>,
+/// What a person holds back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forbidden {
+    /// All changes.
+    Everything,
+    /// The removal of VMs and of what belongs to them.
+    Removal,
+    /// To switch VMs on.
+    PowerOn,
+}
+
+impl Forbidden {
+    /// Whether the effect is part of it.
+    fn includes(self, effect: EffectKind) -> bool {
+        use EffectKind as E;
+        match self {
+            Self::Everything => matches!(effect.nature(), Nature::Cluster | Nature::Vcenter),
+            Self::Removal => matches!(
+                effect,
+                E::DeleteChild
+                    | E::PowerOff
+                    | E::Destroy
+                    | E::DeleteAgent
+                    | E::RemoveChildFinalizer
+            ),
+            Self::PowerOn => effect == E::PowerOn,
+        }
+    }
+
+    fn oracle(self) -> Oracle {
+        match self {
+            Self::Everything => Oracle::PausesHold,
+            Self::Removal | Self::PowerOn => Oracle::VetoesHold,
+        }
+    }
+}
+
+/// For what a person holds something back: pools with all their VMs, and single VMs by their VsphereAgents.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    /// Pools.
+    pub pools: Vec<ObjectKey>,
+    /// VsphereAgents.
+    pub vms: Vec<ObjectKey>,
+}
+
+/// What a person holds back for a while.
+struct Held {
+    what: Forbidden,
+    of: Scope,
     /// From when on the operator knows it.
     from: Instant,
     until: Instant,
 }
 
-impl Paused {
+impl Held {
     fn holds(&self, effect: &Effect) -> bool {
-        let pool = match &effect.subject {
-            Subject::Pool(pool) => Some(pool),
-            Subject::Vm { pool, .. } => pool.as_ref(),
-            Subject::Server(_) | Subject::Object(_) => None,
+        let (pool, vm) = match &effect.subject {
+            Subject::Pool(pool) => (Some(pool), None),
+            Subject::Vm { key, pool } => (pool.as_ref(), Some(key)),
+            Subject::Server(_) | Subject::Object(_) => (None, None),
         };
         let now = Instant::now();
-        matches!(effect.kind.nature(), Nature::Cluster | Nature::Vcenter)
-            && pool.is_some_and(|pool| self.pools.contains(pool))
-            && (self.from..self.until).contains(&now)
+        let concerned = pool.is_some_and(|pool| self.of.pools.contains(pool))
+            || vm.is_some_and(|vm| self.of.vms.contains(vm));
+        self.what.includes(effect.kind) && concerned && (self.from..self.until).contains(&now)
     }
 }
 
@@ -157,7 +204,7 @@ struct State {
     disk_full: Option<Instant>,
     outages: Vec<Outage>,
     slow_until: Option<Instant>,
-    paused: Option<Paused>,
+    held: Option<Held>,
     lag_until: Option<Instant>,
     last_fault: Duration,
     jump: Duration,
@@ -430,7 +477,8 @@ impl Director {
         state.effects.push((now, point.clone()));
         let fault = state.meet(self.branch.as_ref(), now, &point);
         noted.fault = fault;
-        let paused = state.paused.as_ref().is_some_and(|p| p.holds(effect));
+        let held = state.held.as_ref().filter(|h| h.holds(effect));
+        let held = held.map(|h| h.what.oracle());
         state.on_their_way.push_back(noted);
         let two = !point.is(EffectKind::Lease) && state.comes_back(life.number);
         drop(state);
@@ -440,8 +488,8 @@ impl Director {
                 life.number
             )));
         }
-        if paused {
-            self.violated(Oracle::PausesHold.broken(format!("{point} while its pool is paused")));
+        if let Some(oracle) = held {
+            self.violated(oracle.broken(format!("{point} while a person holds that back")));
         }
         let what = fault.map(|f| format!(" <- {} {}", f.code(), f.text()));
         let coded = format!(
@@ -573,26 +621,28 @@ impl Director {
         self.state().disk_full.is_some_and(|u| Instant::now() < u)
     }
 
-    /// Notes that a person pauses these pools for a while.
-    pub fn pause(&self, pools: Vec<ObjectKey>, lasting: Duration) {
+    /// Notes that a person holds that back for a while.
+    pub fn hold(&self, what: Forbidden, of: Scope, lasting: Duration) {
         let now = Instant::now();
-        self.state().paused = Some(Paused {
-            pools,
-            from: now + PAUSE_IS_SEEN,
+        self.line(|| format!("    somebody holds back {what:?} of {of:?}"));
+        self.state().held = Some(Held {
+            what,
+            of,
+            from: now + HOLD_IS_SEEN,
             until: now + lasting,
         });
     }
 
-    /// Whether a person still pauses pools.
+    /// Whether a person still holds something back.
     #[must_use]
-    pub fn is_paused(&self) -> bool {
+    pub fn is_held(&self) -> bool {
         // Two timers for the same moment fire in either order, so one second is added.
         let last = Duration::from_secs(1);
         let state = self.state();
         state
-            .paused
+            .held
             .as_ref()
-            .is_some_and(|p| Instant::now() <= p.until + last)
+            .is_some_and(|h| Instant::now() <= h.until + last)
     }
 
     /// Makes every answer slow for a while.

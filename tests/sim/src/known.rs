@@ -37,6 +37,7 @@ pub const ALL: &[Known] = &[
     LATE_STATUS,
     FORGETS,
     TAKEN,
+    TAKEN_TOO,
     EXPIRED,
 ];
 
@@ -129,6 +130,18 @@ const TAKEN: Known = Known {
     reason: "another control plane claimed the Agent of a VM that was given up: the VM stays until its Machine goes, its \
              AgentMachine has another host, and the VM that the workload waits for is not made",
     example: "replacement_requested@1 fence_agent:demo/w-9e377-66296#1=agent_claimed_2m",
+};
+
+/// As [`TAKEN`]: its AgentMachine has another host.
+const TAKEN_TOO: Known = Known {
+    workload: "template_changed",
+    only_at: &[Call::Effect(EffectKind::FenceAgent)],
+    faults: &[Fault::AgentClaimed2m],
+    oracle: Oracle::SameFinalState,
+    begins: "at \"two up\"",
+    reason: "another control plane claimed the Agent of a VM that was given up: its AgentMachine gets another VsphereAgent, whose \
+             first VM serves",
+    example: "template_changed@1 fence_agent:demo/w-9e377-7fcb0#1=agent_claimed_2m",
 };
 
 /// The operator asks a person in both states. The deadline is shorter than the outage.

@@ -53,8 +53,44 @@ fn at_effect(effect: EffectKind, fault: Fault) -> Option<&'static str> {
             Some("no bytes are written then")
         }
         Fault::AnswerSlow15s | Fault::AnswerStale10s => Some("only the answer to a read decides"),
+        Fault::DeletionVetoed5m if !goes(effect) => Some("no VM is removed soon after that"),
+        Fault::PowerOnVetoed5m if !comes(effect) => Some("no VM is switched on soon after that"),
         _ => None,
     }
+}
+
+/// Whether a VM is being removed then, or was observed before.
+const fn goes(effect: EffectKind) -> bool {
+    use EffectKind as E;
+    matches!(
+        effect,
+        E::RecordObservation
+            | E::FenceAgent
+            | E::DeleteAgent
+            | E::DeleteChild
+            | E::RemoveChildFinalizer
+            | E::PoolStatus
+            | E::PowerOff
+            | E::Destroy
+    )
+}
+
+/// Whether a VM is being made then.
+const fn comes(effect: EffectKind) -> bool {
+    use EffectKind as E;
+    matches!(
+        effect,
+        E::CreateChild
+            | E::PinSelector
+            | E::AddFinalizer
+            | E::RecordIdentity
+            | E::RecordTask
+            | E::CreateVm
+            | E::AttachTags
+            | E::PowerOn
+            | E::Reconfigure
+            | E::Upload
+    )
 }
 
 fn at_read(read: Read, fault: Fault) -> Option<&'static str> {

@@ -33,6 +33,8 @@ use crate::{
 pub const FOLDER: &str = "/dc1/vm/demo";
 /// API group of the operator's own kinds.
 pub const OURS: &str = "agent-forge.containeroo.ch";
+/// Group of AgentMachines.
+pub const PROVIDER: &str = "capi-provider.agent-install.openshift.io";
 /// API group of Agents.
 pub const ASSISTED: &str = "agent-install.openshift.io";
 

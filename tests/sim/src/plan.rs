@@ -91,6 +91,9 @@ faults! {
     ObjectReplaced "c2" "object_replaced" "right before the write, another object takes the name of its object";
     AgentClaimed2m "c3" "agent_claimed_2m" "right before the write, another control plane claims the Agent, for 2 min";
     VmSwitched "c4" "vm_switched" "right before the call, somebody switches the VM on, or off if it is on";
+    CapiPaused5m "g19" "capi_paused_5m" "a person pauses the Cluster, its Machines or its AgentMachines for 5 min";
+    DeletionVetoed5m "g20" "deletion_vetoed_5m" "a person forbids for 5 min that VMs are removed";
+    PowerOnVetoed5m "g21" "power_on_vetoed_5m" "a person forbids for 5 min that VMs are switched on";
 }
 
 impl fmt::Display for Fault {
@@ -170,14 +173,26 @@ impl Fault {
             | Self::SecretMissing2m
             | Self::ForeignEdit
             | Self::FinalizersRemoved
-            | Self::Paused5m => FaultClass::World,
+            | Self::Paused5m
+            | Self::CapiPaused5m
+            | Self::DeletionVetoed5m
+            | Self::PowerOnVetoed5m => FaultClass::World,
         }
     }
 
     /// Whether the fault hits the request itself. The other faults hit the world around the operator.
     #[must_use]
     pub fn at_request(self) -> bool {
-        self <= Self::TaskHangs10m || self >= Self::AnswerSlow15s
+        self <= Self::TaskHangs10m || self >= Self::AnswerSlow15s && !self.is_hold()
+    }
+
+    /// Whether a person holds the operator back. Another fault may keep the operator from seeing that.
+    #[must_use]
+    pub const fn is_hold(self) -> bool {
+        matches!(
+            self,
+            Self::Paused5m | Self::CapiPaused5m | Self::DeletionVetoed5m | Self::PowerOnVetoed5m
+        )
     }
 
     /// How long the cause of the fault lasts at that call. The operator gets this much more time to converge.
@@ -193,13 +208,13 @@ impl Fault {
     }
 
     /// The faults that random schedules combine. A restored vCenter is not one of them: only a person corrects its
-    /// inventory, and that person does not expect another fault (docs/explanation/reliability.md). A pause is none
-    /// either: another fault may keep the operator from seeing it. Neither are faults of reads and between check and
+    /// inventory, and that person does not expect another fault (docs/explanation/reliability.md). A pause or a veto
+    /// is none either: another fault may keep the operator from seeing it. Neither are faults of reads and between check and
     /// effect: each would change all schedules. They are combined at recovery (`recovery.rs`).
     #[must_use]
     pub fn combined() -> Vec<Self> {
         let all = Self::ALL.iter().copied();
-        all.filter(|f| ![Self::VcenterRestored, Self::Paused5m].contains(f))
+        all.filter(|f| *f != Self::VcenterRestored && !f.is_hold())
             .filter(|f| *f < Self::AnswerSlow15s)
             .collect()
     }
@@ -221,7 +236,12 @@ impl Fault {
             | Self::DatastoreFull2m
             | Self::AgentClaimed2m => 120,
             Self::AnswerSlow15s | Self::ObjectReplaced | Self::VmSwitched => 60,
-            Self::ApiServerDown5m | Self::VcenterDown5m | Self::Paused5m => 300,
+            Self::ApiServerDown5m
+            | Self::VcenterDown5m
+            | Self::Paused5m
+            | Self::CapiPaused5m
+            | Self::DeletionVetoed5m
+            | Self::PowerOnVetoed5m => 300,
             Self::VcenterDown2h => 7200,
             Self::VcenterRestored => 1560,
             Self::ClockJumps10m => 600,

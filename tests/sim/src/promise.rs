@@ -56,7 +56,8 @@ oracles! {
     ChangesPassTheGate "O14" "changes_pass_the_gate" "every call that changes something passes the effect gate first";
     ProcessKeepsRunning "O15" "process_keeps_running" "the process ends only when somebody ends it";
     PlanFitsTheRun "O16" "plan_fits_the_run" "the run meets what its plan and its workload look for";
-    PausesHold "O17" "pauses_hold" "the operator changes nothing of a pool that is paused";
+    PausesHold "O17" "pauses_hold" "the operator changes nothing of a pool or VM that is paused";
+    VetoesHold "O18" "vetoes_hold" "the operator removes no VM, and switches none on, for which a person forbids that";
 }
 
 impl fmt::Display for Oracle {

@@ -37,14 +37,16 @@ pub fn points(outcome: &Outcome, reference: &Outcome) -> Vec<Point> {
         .collect()
 }
 
-/// Faults that stand alone. A restored vCenter needs a person, who does not expect another fault. Another fault may keep
-/// the operator from seeing a pause.
-const ALONE: [Fault; 2] = [Fault::VcenterRestored, Fault::Paused5m];
+/// Whether the fault stands alone. A restored vCenter needs a person, who does not expect another fault. Another fault may
+/// keep the operator from seeing a pause or a veto.
+fn is_alone(fault: Fault) -> bool {
+    fault == Fault::VcenterRestored || fault.is_hold()
+}
 
 /// Faults that hit recovery.
 fn faults() -> impl Iterator<Item = Fault> {
     let all = Fault::ALL.iter().copied();
-    all.filter(|f| !ALONE.contains(f))
+    all.filter(|f| !is_alone(*f))
 }
 
 fn lot(seed: &str, what: impl std::hash::Hash) -> u64 {
@@ -66,7 +68,7 @@ pub fn plans(singles: &[Verdict], seed: &str) -> Vec<Plan> {
         let [(_, first)] = v.plan.faults.as_slice() else {
             return false;
         };
-        v.failures.is_empty() && !ALONE.contains(first)
+        v.failures.is_empty() && !is_alone(*first)
     });
     let mut drawn: Vec<&Verdict> = begins.collect();
     drawn.sort_by_cached_key(|v| lot(seed, &v.plan));

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kube::{ApiServer, kind},
-    oracles::{self, ASSISTED},
+    oracles::{self, ASSISTED, PROVIDER},
     promise::{Failure, Oracle},
     rogue,
     vcenter::{
@@ -44,8 +44,6 @@ pub const TENANT: &str = "tenant";
 const SEED: u64 = 1 << 33;
 /// The tenant's VM is older than any backup that a vCenter comes back from.
 const SETTLED: Duration = Duration::from_secs(180);
-/// Group of AgentMachines.
-const PROVIDER: &str = "capi-provider.agent-install.openshift.io";
 
 /// VMs and files of strangers as they have to stay. VMs have their tags with them.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -117,7 +117,7 @@ impl Run {
         let undisturbed = || {
             director.is_mended()
                 && director.api_away_until().is_none()
-                && !director.is_paused()
+                && !director.is_held()
                 && !director.vcenter_is_away()
                 && !uploads(&self.world)
                 && !self
@@ -538,6 +538,14 @@ pub const ALL: &[Workload] = &[
         exact: false,
         instances: 1,
         run: site::spec_edited,
+    },
+    Workload {
+        code: "S34",
+        name: "template_changed",
+        text: "a VM is made too small beside one that serves; another template replaces it, and not the one that serves",
+        exact: true,
+        instances: 1,
+        run: site::template_changed,
     },
     Workload {
         code: "S40",

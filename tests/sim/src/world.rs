@@ -110,6 +110,7 @@ impl World {
             api.namespace(namespace);
         }
         credentials(&api, SECRET.0)?;
+        capi_cluster(&api, &cluster)?;
         let garbage = Task::spawn(api.clone().collect_garbage());
         let images = ImageServer::unplugged(ImageOptions {
             size: 1,
@@ -344,6 +345,17 @@ fn credentials(api: &ApiServer, namespace: &str) -> Result<()> {
         "data": {"server": encoded("https://vcenter.example"), "username": encoded(USER), "password": encoded(PASSWORD)},
     });
     let created = api.write(|s, now| s.create(&kind("", "secrets"), namespace, secret, now));
+    created.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+}
+
+/// Creates the Cluster of that hosted cluster, as HyperShift does.
+fn capi_cluster(api: &ApiServer, cluster: &HostedCluster) -> Result<()> {
+    let home = &cluster.control_plane_namespace;
+    let object = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": cluster.name}, "spec": {},
+    });
+    let clusters = kind("cluster.x-k8s.io", "clusters");
+    let created = api.write(|s, now| s.create(&clusters, home, object, now));
     created.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
 }
 

@@ -14,6 +14,8 @@ fn vm(id: &str, marker: Marker, power: PowerState) -> MarkedVm {
         power,
         has_boot_order: power == PowerState::On,
         marks: VmMarks::default(),
+        num_cpus: Some(4),
+        memory_mib: Some(16384),
     }
 }
 

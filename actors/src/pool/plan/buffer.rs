@@ -3,11 +3,12 @@
 //! Guarantees
 //! - AgentMachines that wait come first: the limits of the pool leave to the buffer what they do not need.
 //! - A host that serves, or may, is not of the buffer, whatever its record says.
-//! - Hosts are replaced for their age one at a time, and only while no other one is missing.
+//! - Hosts that are outdated or old are replaced one at a time, and only while no other one is missing.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use agent_forge_crds::{conditions::Reason, external::agent::Agent, pool::DeletePolicy};
+use jiff::Timestamp;
 
 use super::{Action, BufferCount, Plan, caps, serving_agent};
 use crate::{
@@ -15,15 +16,17 @@ use crate::{
         buffer::{self, Size},
         prepare,
     },
-    domain::{managed_vm::ManagedVm, names::ObjectKey, upstream},
+    domain::{identity::BootSource, managed_vm::ManagedVm, names::ObjectKey, upstream},
     iso::infra_env_guards,
+    placement::request,
     pool::observed::Observed,
 };
 
 /// What rows of `status.waitingOn` about the buffer are about.
 const SUBJECT: &str = "buffer";
 
-/// The hosts in the buffer that no action of this pass is about: those that are ready, the oldest first, and the others.
+/// The hosts in the buffer that no action of this pass is about: those that are ready, and the others. First come those
+/// that are as the pool wants them now, then the oldest.
 pub(super) fn hosts<'a>(
     s: &'a Observed,
     taken: &BTreeSet<ObjectKey>,
@@ -34,13 +37,29 @@ pub(super) fn hosts<'a>(
         .filter(|c| c.in_buffer && !c.deleting && !taken.contains(&c.key))
         .filter(|c| serving_agent(s, c).is_none())
         .collect();
-    all.sort_by_key(|c| {
-        (
-            c.object.metadata.creation_timestamp.as_ref().map(|t| t.0),
-            &c.uid,
-        )
-    });
+    all.sort_by_key(|c| (is_outdated(s, c), created(c), &c.uid));
     all.into_iter().partition(|c| is_ready(s, c))
+}
+
+fn created(child: &ManagedVm) -> Option<Timestamp> {
+    let created = child.object.metadata.creation_timestamp.as_ref();
+    created.map(|t| t.0)
+}
+
+/// The pool wants other hardware, has another InfraEnv, or got another ISO after the guest had booted.
+fn is_outdated(s: &Observed, child: &ManagedVm) -> bool {
+    let (vm, identity) = (child.vm(), child.identity.as_ref());
+    let hardware = vm.is_some_and(|vm| !request::template_changes(&s.pool, vm).is_empty());
+    let source = s.infra_env.as_deref().map(BootSource::of);
+    let booted = identity.and_then(|i| i.infra_env.as_ref());
+    let elsewhere = booted
+        .zip(source.as_ref())
+        .is_some_and(|(a, b)| !a.is_same(b));
+    let iso = s.pool.status.as_ref().and_then(|st| st.iso.as_ref());
+    let uploaded = iso.and_then(|iso| iso.uploaded_at.as_ref()).map(|t| t.0);
+    let first = identity.and_then(|i| i.first_powered_on);
+    let before = first.zip(uploaded).is_some_and(|(first, at)| first < at);
+    hardware || elsewhere || before
 }
 
 fn is_ready(s: &Observed, child: &ManagedVm) -> bool {
@@ -69,7 +88,7 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
     let moved = move_spare(s, missing, taken, plan);
     remove_surplus(&mut all, size.most, scaling.delete_policy());
     if making.is_empty() && s.made_for_buffer.is_empty() && missing == 0 {
-        remove_aged(s, &mut all, &size, plan);
+        replace_one(s, &mut all, &size, plan);
     }
     plan.buffered = all.iter().map(|c| c.uid.clone()).collect();
     let made = create(s, missing - moved, plan);
@@ -102,7 +121,7 @@ fn move_spare(
 
 /// `all` is sorted by age, the oldest first within those that are ready.
 fn remove_surplus(all: &mut Vec<&ManagedVm>, most: usize, policy: DeletePolicy) {
-    all.sort_by_key(|c| c.object.metadata.creation_timestamp.as_ref().map(|t| t.0));
+    all.sort_by_key(|c| created(c));
     let surplus = all.len().saturating_sub(most);
     match policy {
         DeletePolicy::Oldest => drop(all.drain(..surplus)),
@@ -110,17 +129,23 @@ fn remove_surplus(all: &mut Vec<&ManagedVm>, most: usize, policy: DeletePolicy) 
     }
 }
 
-/// The oldest host goes if it is too old. The next pass makes another one.
-fn remove_aged(s: &Observed, all: &mut Vec<&ManagedVm>, size: &Size, plan: &mut Plan) {
+/// One host goes that is outdated, or too old. The next pass makes another one.
+fn replace_one(s: &Observed, all: &mut Vec<&ManagedVm>, size: &Size, plan: &mut Plan) {
+    if s.children.iter().any(|c| c.in_buffer && c.deleting) {
+        return;
+    }
+    if let Some(place) = all.iter().position(|c| is_outdated(s, c)) {
+        all.remove(place);
+        return;
+    }
     let (Some(limit), Some(oldest)) = (size.max_age, all.first()) else {
         return;
     };
-    let goes = s.children.iter().any(|c| c.in_buffer && c.deleting);
     let left = limit.saturating_sub(upstream::age(oldest.object.as_ref(), s.wall));
-    if !left.is_zero() {
-        plan.look_again(left);
-    } else if !goes {
+    if left.is_zero() {
         all.remove(0);
+    } else {
+        plan.look_again(left);
     }
 }
 

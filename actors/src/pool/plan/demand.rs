@@ -21,6 +21,7 @@ use crate::{
         names::ObjectKey,
         upstream::{self, MachineFacts, WaitingSign},
     },
+    placement::request,
     pool::observed::Observed,
 };
 
@@ -230,9 +231,10 @@ pub(super) fn pin_if_needed(s: &Observed, am: &Arc<AgentMachine>, plan: &mut Pla
 }
 
 /// A VM in the making that no AgentMachine waits for any more. Its Agent is not approved and may still come, so the VM
-/// can serve another one.
+/// can serve another one, if the pool still wants VMs like it.
 fn is_spare(s: &Observed, records: &Records, demands: &[Demand], child: &ManagedVm) -> bool {
-    if child.deleting || child.adopted || !is_sound(child) {
+    let outdated = |vm| !request::template_changes(&s.pool, vm).is_empty();
+    if child.deleting || child.adopted || !is_sound(child) || child.vm().is_some_and(outdated) {
         return false;
     }
     let untouched = possible_agents(s, child).all(|a| !a.spec.approved && !a.is_claimed_or_bound());

@@ -168,6 +168,10 @@ pub struct MarkedVm {
     pub has_boot_order: bool,
     /// What an administrator has marked it with.
     pub marks: VmMarks,
+    /// Number of virtual CPUs, if vCenter shows it.
+    pub num_cpus: Option<u32>,
+    /// Memory in MiB, if vCenter shows it.
+    pub memory_mib: Option<u64>,
 }
 
 /// Looks up objects by their names, and lists VMs.

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::{Place, TaskRef, VcResult};
 use crate::{
     domain::{
-        hardware::Hardware,
+        hardware::{Hardware, ShownHardware},
         holds::VmMarks,
         identity::{BiosUuid, MacAddress},
         marker::{Mark, Marker},
@@ -116,6 +116,8 @@ pub struct VmObservation {
     pub cdroms: Vec<Cdrom>,
     /// Boot order; empty when none is set.
     pub boot_order: Vec<BootDevice>,
+    /// Its processors, memory and devices.
+    pub hardware: ShownHardware,
     /// Configuration file.
     pub vm_path: String,
     /// VMware Tools' running status, as evidence (`guestToolsRunning`).

@@ -9,7 +9,7 @@ use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
         names::DatastorePath,
-        network,
+        network, template,
     },
     iso::of_pool::iso_path,
     migration::notes::Notes,
@@ -32,11 +32,14 @@ impl Executor<'_> {
         let session = self.session().await?;
         let child = &self.observed.child;
         let vm = self.vm();
+        let Some(hardware) = template::recorded(&vm) else {
+            return self.record_template(memory).await;
+        };
         let path = vm
             .vm_path
             .as_deref()
             .and_then(|p| DatastorePath::parse(p).ok());
-        let (uuid, hardware, place) = (self.uuid()?, request::hardware(pool)?, self.place()?);
+        let (uuid, place) = (self.uuid()?, self.place()?);
         let spec = CreateVm {
             name: child.vm_name.clone(),
             uuid,
@@ -80,6 +83,15 @@ impl Executor<'_> {
         }
         .finish_task(memory, &task)
         .await
+    }
+
+    /// Records the hardware that the VM is made with, where the intent does not have it: an older release wrote it, or it was
+    /// lost and restored.
+    async fn record_template(&self, memory: &mut Memory) -> Done {
+        let mut vm = self.vm();
+        vm.template = Some(template::record(&request::hardware(self.pool()?)?));
+        let next = self.save(EffectKind::RecordIdentity, vm, memory).await?;
+        Ok(StepOutcome::Object(next))
     }
 
     /// A create that vCenter refused is not repeated for a while. Until then the actor asks for no slot.

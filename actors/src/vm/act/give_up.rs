@@ -1,4 +1,4 @@
-//! Gives up a VM whose Agent did not register in time. First a live proof, then the record, which is final.
+//! Gives up a VM whose Agent no Machine can have. First a live proof, then the record, which is final.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,8 +16,8 @@ use crate::{
     domain::{failure::ReconcileError, identity::agent_runs_on, names::ObjectKey},
     ports::{cluster::Notice, effect::EffectKind},
     vm::{
-        arrival::{self, Arrival},
-        lost::is_abandoned,
+        arrival::{self, Arrival, Cause},
+        lost::{self, is_abandoned},
         memory::Memory,
     },
 };
@@ -58,9 +58,14 @@ impl Executor<'_> {
                 ));
             }
             let is_shown = |shown: &Arc<Agent>| shown.metadata.uid == agent.metadata.uid;
-            let lost = is_abandoned(&agent) && self.observed.possible.iter().any(is_shown);
-            if !allowed && !lost {
-                // The Agent registered after all, or answers again. The watch will show it.
+            let useless = if cause == Cause::TemplateChanged {
+                lost::failing(&agent, self.context.clock.wall()).is_ok()
+            } else {
+                is_abandoned(&agent)
+            };
+            let useless = useless && self.observed.possible.iter().any(is_shown);
+            if !allowed && !useless {
+                // The Agent registered after all, answers again, or is valid by now. The watch will show it.
                 memory.agent_seen = true;
                 return Ok(StepOutcome::Pause(Duration::from_secs(2)));
             }
@@ -82,7 +87,12 @@ impl Executor<'_> {
             .save_record(EffectKind::RecordObservation, record, memory)
             .await?;
         tracing::warn!(object = %self.observed.child.key, "{note}");
-        self.context.instruments.vm_operation("give_up", true);
+        // A VM that is replaced for its template did not fail: no alert counts it.
+        let operation = match cause {
+            Cause::TemplateChanged => "replace",
+            Cause::NotRegistered | Cause::Lost(_) | Cause::Asked => "give_up",
+        };
+        self.context.instruments.vm_operation(operation, true);
         self.context.cluster.notify(Notice {
             regarding: self.observed.regarding(),
             warning: true,

@@ -276,7 +276,7 @@ impl Observed {
         let (Some(vm), Some(pool)) = (self.vm(), &self.pool) else {
             return PlacementCheck::Fits;
         };
-        if self.source_changed() {
+        if self.source_changed() || !self.template_changes.is_empty() {
             return PlacementCheck::Elsewhere;
         }
         let request = request::place_request(pool).ok();

@@ -11,7 +11,7 @@ use crate::{
     domain::machine_state::MachineState,
     ports::vcenter::{BootDevice, PowerState, VmObservation},
     vm::{
-        arrival::Arrival,
+        arrival::{Arrival, Cause},
         ownership::Ownership,
         power_policy::{self, Again},
     },
@@ -75,6 +75,7 @@ pub(super) fn create(f: &Facts<'_>) -> Met {
     if !is_untouched(f) {
         let replaceable = f.create.path_taken || f.create.place == PlacementCheck::Elsewhere;
         match resolve_ownership(f, Purpose::Build)? {
+            OwnedVm::There(shown) if is_outdated(f) => return replace::give_up(f, shown),
             OwnedVm::There(shown) => return run(f, shown),
             // Its Agent serves, so the VM exists somewhere. The record is older than the VM (a restored hub).
             OwnedVm::Absent if f.serves() => return Err(missing(f)),
@@ -108,7 +109,9 @@ pub(super) fn keep(f: &Facts<'_>) -> Met {
         return keep_unseen(f);
     }
     match resolve_ownership(f, Purpose::Keep)? {
-        OwnedVm::There(shown) if overdue && (runs || asked) => replace::give_up(f, shown),
+        OwnedVm::There(shown) if overdue && (runs || asked || is_outdated(f)) => {
+            replace::give_up(f, shown)
+        }
         OwnedVm::There(shown) => run(f, shown),
         OwnedVm::Absent if f.serves() => Err(missing(f)),
         OwnedVm::Absent => {
@@ -116,6 +119,12 @@ pub(super) fn keep(f: &Facts<'_>) -> Met {
             Err(Step::NextAttempt)
         }
     }
+}
+
+/// The pool wants other hardware, and no Machine can have the VM: it need not run first.
+fn is_outdated(f: &Facts<'_>) -> bool {
+    let outdated = |cause| cause == Cause::TemplateChanged;
+    matches!(f.arrival, Arrival::Overdue { cause, .. } if outdated(cause)) && !f.serves()
 }
 
 /// The record says that the VM runs. That is enough, as long as nothing is left to do to it.

@@ -55,7 +55,10 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
             ),
         );
     }
-    if f.agent.guest_may_be_node || arrival::may_serve(shown) && !f.vm.powered_on_by_us {
+    let may_be_node =
+        f.agent.guest_may_be_node || arrival::may_serve(shown) && !f.vm.powered_on_by_us;
+    // With another template, that is decided before: [`crate::vm::drift`].
+    if may_be_node && cause != Cause::TemplateChanged {
         return ask(
             reason,
             format!(
@@ -75,6 +78,7 @@ fn said_as(cause: Cause) -> Reason {
         Cause::Lost(Lost::Gone) => Reason::AgentMissing,
         Cause::NotRegistered => Reason::AgentDiscoveryExpired,
         Cause::Asked => Reason::ReplaceRefused,
+        Cause::TemplateChanged => Reason::TemplateChanged,
     }
 }
 

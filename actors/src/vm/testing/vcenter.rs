@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
-        hardware::Hardware,
+        hardware::{Hardware, ShownHardware},
         identity::{BiosUuid, MacAddress},
         marker::Mark,
         names::{DatastorePath, MoRef, ObjectKey},
@@ -118,6 +118,18 @@ pub struct Inventory {
     pub born: usize,
 }
 
+/// What vCenter shows of a VM with this hardware.
+pub fn as_made(hardware: &Hardware) -> ShownHardware {
+    ShownHardware {
+        num_cpus: Some(hardware.num_cpus),
+        memory_mib: Some(hardware.memory_mib),
+        disk_gib: Some(hardware.disk_gib),
+        firmware: Some(hardware.firmware.as_str().to_owned()),
+        disk_controller: Some(hardware.disk_controller.as_str().to_owned()),
+        network_adapter: Some(hardware.network_adapter.as_str().to_owned()),
+    }
+}
+
 fn folder_of(inventory: &Inventory) -> MoRef {
     MoRef::new(
         "Folder",
@@ -141,6 +153,7 @@ impl Inventory {
             disk_keys: Vec::new(),
             cdroms: Vec::new(),
             boot_order: Vec::new(),
+            hardware: ShownHardware::default(),
             vm_path: String::new(),
             ..vm.clone()
         }
@@ -438,6 +451,7 @@ impl Machines for Site {
                 tools: None,
                 guest_address: None,
                 guest_host: None,
+                hardware: as_made(&vm.hardware),
             });
             match told {
                 Some(kind) => Err(fault(kind)),
@@ -568,6 +582,8 @@ impl vcenter::Inventory for Site {
                     },
                     has_boot_order: !i.list_is_old && !v.boot_order.is_empty(),
                     marks: v.marks,
+                    num_cpus: v.hardware.num_cpus,
+                    memory_mib: v.hardware.memory_mib,
                 })
             };
             let all: Vec<VmObservation> = i.vms.iter().map(|v| i.as_shown(v)).collect();

@@ -11,7 +11,7 @@ use crate::testing::condition;
 
 const TIMEOUT: Duration = Duration::from_secs(1800);
 
-fn change(bench: &Bench, change: impl FnOnce(&mut Agent)) {
+pub(super) fn change(bench: &Bench, change: impl FnOnce(&mut Agent)) {
     bench.hub.with(|o| {
         let agent = o.agents.first_mut().expect("an Agent");
         change(agent);
@@ -20,7 +20,7 @@ fn change(bench: &Bench, change: impl FnOnce(&mut Agent)) {
     });
 }
 
-fn state(agent: &mut Agent, state: &str, conditions: &[(&str, &str)]) {
+pub(super) fn state(agent: &mut Agent, state: &str, conditions: &[(&str, &str)]) {
     let status = agent.status.as_mut().expect("a status");
     status.debug_info.get_or_insert_default().state = Some(state.to_owned());
     for (type_, value) in conditions {
@@ -46,7 +46,7 @@ fn ask(bench: &Bench, attempt: &str) {
 }
 
 /// Its Agent registered.
-async fn registered() -> Bench {
+pub(super) async fn registered() -> Bench {
     let mut bench = on().await;
     let agent = late_agent(&bench);
     bench.hub.with(|o| o.agents = vec![agent]);

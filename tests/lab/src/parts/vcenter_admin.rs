@@ -327,6 +327,7 @@ impl VCenterAdmin {
             VmAction::SetOption(key, value) => {
                 ("set-option", json!({ "key": key, "value": value }))
             }
+            VmAction::SetCpus(cpus) => ("set-cpus", json!({ "cpus": cpus })),
             VmAction::Clone(name) => ("clone", json!({ "name": name })),
         };
         moref(&self.post(&format!("vms/{vm}/{verb}"), body).await?)

@@ -159,6 +159,8 @@ pub enum VmAction<'a> {
     BootFromDisk,
     /// Set this key of its extra configuration to this value; an empty value removes the key.
     SetOption(&'a str, &'a str),
+    /// Give it that many processors.
+    SetCpus(u32),
     /// Copy it, with its BIOS uuid and extra configuration, under this name (empty: its own name with a suffix).
     Clone(&'a str),
 }

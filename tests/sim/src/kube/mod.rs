@@ -115,6 +115,14 @@ const KINDS: &[Row] = &[
     ),
     (
         "cluster.x-k8s.io",
+        "clusters",
+        "Cluster",
+        &["v1beta2", "v1beta1"],
+        true,
+        true,
+    ),
+    (
+        "cluster.x-k8s.io",
         "machines",
         "Machine",
         &["v1beta2", "v1beta1"],

@@ -128,6 +128,8 @@ pub struct Vm {
     pub cpus: u64,
     /// Memory in MiB.
     pub memory: u64,
+    /// Firmware: `efi` or `bios`.
+    pub firmware: String,
     /// The node that its guest is, as VMware Tools report it. Workloads set this before a hub loses its data about the
     /// VM. From then on nothing may touch the VM until a person decides.
     pub node: Option<String>,
@@ -141,7 +143,7 @@ impl Vm {
         let mut hasher = DefaultHasher::new();
         let shown = (&self.name, &self.annotation, &self.extra, &self.path);
         shown.hash(&mut hasher);
-        (self.cpus, self.memory, &self.boot_order).hash(&mut hasher);
+        (self.cpus, self.memory, &self.firmware, &self.boot_order).hash(&mut hasher);
         self.devices.hash(&mut hasher);
         format!("{:x}", hasher.finish())
     }
@@ -171,6 +173,7 @@ impl Vm {
             question: None,
             cpus: 8,
             memory: 65536,
+            firmware: "bios".to_owned(),
             node: None,
             formerly: Vec::new(),
         }
@@ -502,6 +505,9 @@ impl Inventory {
                         .collect();
                     Some(boxed("ArrayOfOptionValue", all))
                 }
+                "config.hardware.numCPU" => Some(boxed("int", vm.cpus)),
+                "config.hardware.memoryMB" => Some(boxed("int", vm.memory)),
+                "config.firmware" => text(&vm.firmware),
                 "config.hardware.device" => Some(boxed("ArrayOfVirtualDevice", vm.devices.clone())),
                 "config.changeVersion" => text(&vm.version()),
                 "config.bootOptions" => {

@@ -260,6 +260,7 @@ impl Inventory {
             question: None,
             cpus: config["numCPUs"].as_u64().unwrap_or(1),
             memory: config["memoryMB"].as_u64().unwrap_or(1),
+            firmware: config["firmware"].as_str().unwrap_or("bios").to_owned(),
             node: None,
             formerly: Vec::new(),
         };

@@ -22,7 +22,7 @@ use crate::{
         ApiServer, kind,
         store::{Kind, backup::Backup},
     },
-    oracles::{self, ASSISTED, OURS},
+    oracles::{self, ASSISTED, OURS, PROVIDER},
     plan::Fault,
     vcenter::model::Vm,
     world::{NAMESPACE, World},
@@ -41,8 +41,6 @@ const DEADLINE: Duration = Duration::from_secs(2700);
 const SCAN: Duration = Duration::from_secs(660);
 /// The name of a rest that only a person ends.
 const ASKED: &str = "a person is asked";
-/// API group of AgentMachines.
-const PROVIDER: &str = "capi-provider.agent-install.openshift.io";
 
 /// The kinds whose status the operator writes.
 fn ours() -> [Kind; 2] {

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::names::REPLACE_ANNOTATION;
+use agent_forge_crds::conditions::CONFIG_SYNCED;
 use agent_forge_lab::played::guests::identity::Quirk;
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{ANY_OUTAGE, Run, children, marked};
+use super::{ANY_OUTAGE, Run, children, guests::says, marked};
 use crate::{
     edits::{self, Edit},
     kube::kind,
@@ -251,26 +251,6 @@ pub(super) fn iso_datastore_changed(run: &mut Run) -> BoxFuture<'_, Result<()>> 
     })
 }
 
-/// A person asks for another VM where validations fail, as docs/reference/reasons.md says: the edit made it too small.
-fn ask_where_validations_fail(world: &World) {
-    let objects = kind(oracles::OURS, "vsphereagents");
-    for object in world.api.read(|s| s.list(&objects, NAMESPACE)) {
-        let conditions = object.pointer("/status/conditions");
-        let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
-        let asked = &object["metadata"]["annotations"][REPLACE_ANNOTATION];
-        let attempt = object.pointer("/status/vm/attempt").map(Value::to_string);
-        if conditions.any(|c| c["reason"] == "AgentValidationsFailing")
-            && asked.as_str() != attempt.as_deref()
-            && let Some(name) = object["metadata"]["name"].as_str()
-        {
-            let key = (NAMESPACE.to_owned(), name.to_owned());
-            let patch = json!({"metadata": {"annotations": {REPLACE_ANNOTATION: attempt}}});
-            // The next look asks again if the server refuses.
-            world.api.merge(&objects, &key, &patch).ok();
-        }
-    }
-}
-
 /// The seed chooses the edit, and when it comes: just before the second machine, or while its VM is made.
 pub(super) fn spec_edited(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
@@ -296,12 +276,42 @@ pub(super) fn spec_edited(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         run.world.director.line(|| format!("EDIT {edit:?}"));
         tokio::time::sleep(EDITED).await;
         merge_pool(&run.world, "w", &edit.undo(&spec))?;
-        let (world, patience) = (&run.world, run.patience + ANY_OUTAGE);
-        let up = || {
-            ask_where_validations_fail(world);
-            world.play("w").is_ok_and(|p| p.running().len() == 2)
-        };
-        world.patiently("two run", patience, up).await?;
+        run.rest_with("two up", &[("w", 2)]).await?;
+        run.world.play("w")?.scale(0);
+        run.rest_with("down", &[("w", 0)]).await
+    })
+}
+
+/// Whether some VsphereAgent gives that reason for its condition `ConfigSynced`.
+fn compares(world: &World, reason: &str) -> bool {
+    let objects = world
+        .api
+        .read(|s| s.list(&kind(oracles::OURS, "vsphereagents"), NAMESPACE));
+    objects.iter().any(|object| {
+        let conditions = object.pointer("/status/conditions");
+        let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
+        conditions.any(|c| c["type"] == CONFIG_SYNCED && c["reason"] == reason)
+    })
+}
+
+pub(super) fn template_changed(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    let memory = |mib: u32| json!({"spec": {"template": {"memoryMiB": mib}}});
+    Box::pin(async move {
+        run.patience += Duration::from_secs(1200);
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one up", &[("w", 1)]).await?;
+        merge_pool(&run.world, "w", &memory(1024))?;
+        run.world.play("w")?.scale(2);
+        run.rest("one is too small", |world| {
+            let running = world.play("w").map_or(0, |p| p.running().len());
+            let vms = (running, marked(world), children(world));
+            vms == (1, 2, 2)
+                && says(world, "AgentValidationsFailing")
+                && compares(world, "TemplateChanged")
+        })
+        .await?;
+        merge_pool(&run.world, "w", &memory(20480))?;
         run.rest_with("two up", &[("w", 2)]).await?;
         run.world.play("w")?.scale(0);
         run.rest_with("down", &[("w", 0)]).await

@@ -3,16 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    agent::VsphereAgent,
+    agent::{VmStatus, VsphereAgent},
     conditions::Reason,
     external::NamespacedName,
     names::{AGENT_MACHINE_LABEL, CREATED_FOR_BUFFER, CREATED_FOR_LABEL},
-    pool::{DeletePolicy, ScalingSpec},
+    pool::{DeletePolicy, IsoStatus, ScalingSpec},
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::Time};
 use kube::ResourceExt as _;
 
 use crate::{
+    domain::template,
+    placement::request,
     pool::{
         act,
         plan::{Action, BufferCount, Plan, plan},
@@ -64,6 +66,17 @@ fn ready(world: &mut World, name: &str, second: i64) {
 fn asks(world: &mut World, name: &str) {
     world.agent_machines.push(agent_machine(name));
     world.machines.push(machine(name));
+}
+
+fn vm_of(child: &mut VsphereAgent) -> &mut VmStatus {
+    let status = child.status.as_mut().expect("a status");
+    status.vm.as_mut().expect("a VM")
+}
+
+/// The first VM has the hardware that the pool wants.
+fn record_hardware(world: &mut World) {
+    let hardware = request::hardware(&world.pool).expect("hardware");
+    vm_of(&mut world.children[0]).template = Some(template::record(&hardware));
 }
 
 /// What is done, and with which VsphereAgent.
@@ -215,6 +228,46 @@ fn an_old_host_is_replaced_alone() {
     scaling(&mut world).buffer_agents = Some(1);
     let planned = plan(&world.observed());
     assert_eq!(planned.again, Some(Duration::from_secs(36_000 - 500)));
+}
+
+#[test]
+fn an_outdated_host_is_claimed_last_and_replaced_alone() {
+    let changes: [fn(&mut World); 3] = [
+        |w| w.pool.spec.template.num_cpus = Some(32),
+        |w| {
+            let vm = vm_of(&mut w.children[0]);
+            vm.infra_env_ref = Some(ObjectReference {
+                namespace: Some("demo".to_owned()),
+                name: Some("infra".to_owned()),
+                uid: Some("another".to_owned()),
+                ..ObjectReference::default()
+            });
+        },
+        |w| {
+            vm_of(&mut w.children[0]).first_powered_on = Some(Time(at(10)));
+            let iso = IsoStatus {
+                uploaded_at: Some(Time(at(20))),
+                ..IsoStatus::default()
+            };
+            w.pool.status.get_or_insert_default().iso = Some(iso);
+        },
+    ];
+    for change in changes {
+        let mut world = wants(2);
+        ready(&mut world, "a", 0);
+        record_hardware(&mut world);
+        ready(&mut world, "b", 100);
+        assert_eq!(does(&world), []);
+        change(&mut world);
+        assert_eq!(does(&world), of([("release", "a")]));
+        asks(&mut world, "w-0");
+        let all = does(&world);
+        assert!(all.contains(&("claim", "b".to_owned())), "{all:?}");
+        world.agent_machines.clear();
+        delete(&mut world.children[1]);
+        let all = does(&world);
+        assert!(all.iter().all(|(what, _)| *what == "make"), "{all:?}");
+    }
 }
 
 #[test]

@@ -145,6 +145,7 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 		Name  string `json:"name"`
 		Key   string `json:"key"`
 		Value string `json:"value"`
+		CPUs  int32  `json:"cpus"`
 	}
 	if !readAdmin(w, r, &n) {
 		return
@@ -176,13 +177,16 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 		bootFromDisk(vm)
 	case "set-option":
 		setOption(vm, n.Key, n.Value)
+	case "set-cpus":
+		vm.Config.Hardware.NumCPU = n.CPUs
+		changed(vm)
 	case "clone":
 		var made any
 		if made, fault = f.clone(vm, n.Name); fault == nil {
 			moref = made.(ref).Value
 		}
 	default:
-		adminError(w, http.StatusNotFound, "unknown action: use power-on, power-off, suspend, destroy, clone, eject, lock-tray, boot-from-disk, set-option, hide or show")
+		adminError(w, http.StatusNotFound, "unknown action: use power-on, power-off, suspend, destroy, clone, eject, lock-tray, boot-from-disk, set-option, set-cpus, hide or show")
 		return
 	}
 	f.world.sweep()

@@ -1,0 +1,237 @@
+//! Hardware that somebody changed in vCenter is reported. A changed template replaces a VM that no Machine can have, and no
+//! other.
+
+use agent_forge_crds::{
+    conditions::{CONFIG_SYNCED, find_condition},
+    external::agent::VALIDATED,
+    names::PAUSED_ANNOTATION,
+    pool::VsphereAgentPool,
+};
+
+use super::{
+    silent::{change, registered, state},
+    *,
+};
+use crate::vm::testing::vcenter::as_made;
+
+/// Status and reason of the condition.
+fn synced(bench: &Bench) -> Option<(String, String)> {
+    let status = bench.status();
+    let found = find_condition(&status.conditions, CONFIG_SYNCED)?;
+    Some((found.status.clone(), found.reason.clone()))
+}
+
+fn says(bench: &Bench, status: &str, reason: &str) -> bool {
+    synced(bench) == Some((status.to_owned(), reason.to_owned()))
+}
+
+fn edit(bench: &Bench, edit: impl FnOnce(&mut VsphereAgentPool)) {
+    bench.hub.with(|o| edit(o.pool.as_mut().expect("a pool")));
+}
+
+fn more_cpus(bench: &Bench) {
+    edit(bench, |p| p.spec.template.num_cpus = Some(8));
+}
+
+/// Its validations have failed for longer than the status needs.
+fn fails(bench: &Bench) {
+    let at = bench.context.clock.wall();
+    change(bench, |a| {
+        state(a, "insufficient-unbound", &[(VALIDATED, "False")]);
+        let status = a.status.as_mut().expect("status");
+        let row = status.conditions.iter_mut().find(|c| c.type_ == VALIDATED);
+        row.expect("it is there").last_transition_time = Some(agent_forge_crds::Time(at));
+    });
+    bench.turn(6 * MINUTE);
+}
+
+/// Whether the last scan showed the VM otherwise than it is recorded.
+fn is_doubted(bench: &Bench, doubted: bool) {
+    let vms = doubted.then(|| "vm-1".to_owned()).into_iter().collect();
+    bench
+        .doubts
+        .send_modify(|all| drop(all.insert("vc.example".to_owned(), vms)));
+}
+
+/// The VM of the bench is given up for its template, and the next one runs.
+async fn is_replaced(bench: &mut Bench) {
+    bench.until(|b| b.vm().bios_uuid.is_none()).await;
+    let failure = bench.status().last_failure.expect("recorded");
+    assert_eq!(failure.class.as_deref(), Some("TemplateChanged"));
+    assert_eq!(failure.count, Some(1));
+    bench.until(Bench::is_on).await;
+    assert_eq!(bench.vm().attempt, Some(2));
+    let made = bench.site.with(|i| i.vms[0].hardware.num_cpus);
+    assert_eq!(made, Some(8));
+    assert!(says(bench, "True", "Synced"), "{:?}", synced(bench));
+}
+
+#[tokio::test]
+async fn a_vm_is_made_as_recorded_and_compared_with_that() {
+    let mut bench = on().await;
+    assert!(says(&bench, "True", "Synced"), "{:?}", synced(&bench));
+    let template = bench.vm().template.expect("recorded");
+    assert_eq!((template.num_cpus, template.disk_gib), (Some(4), Some(100)));
+    bench.site.with(|i| i.vms[0].hardware.num_cpus = Some(8));
+    is_doubted(&bench, true);
+    bench.until(|b| says(b, "False", "HardwareDrift")).await;
+    is_doubted(&bench, false);
+    let row = bench.vm().hardware_drift.remove(0);
+    assert_eq!(
+        (row.field.as_str(), row.want.as_str(), row.have.as_str()),
+        ("numCPUs", "4", "8")
+    );
+    let notices = bench.hub.with(|o| o.notices.clone());
+    let told = notices.iter().filter(|n| n.reason == event::HARDWARE_DRIFT);
+    assert_eq!(told.count(), 1);
+    // The actor may not have looked since it started: the record stays.
+    bench.restart();
+    bench.pass().await;
+    assert!(says(&bench, "False", "HardwareDrift"));
+    bench.site.with(|i| i.vms[0].hardware.num_cpus = Some(4));
+    let hardware = crate::domain::template::recorded(&bench.vm()).expect("recorded");
+    assert_eq!(
+        bench.site.with(|i| i.vms[0].hardware.clone()),
+        as_made(&hardware)
+    );
+    is_doubted(&bench, true);
+    bench.until(|b| says(b, "True", "Synced")).await;
+    assert_eq!(bench.times(E::PowerOff), 0);
+}
+
+#[tokio::test]
+async fn another_template_replaces_a_vm_whose_agent_has_not_registered() {
+    let mut bench = on().await;
+    more_cpus(&bench);
+    is_replaced(&mut bench).await;
+}
+
+#[tokio::test]
+async fn another_template_replaces_a_vm_whose_validations_fail() {
+    let mut bench = registered().await;
+    fails(&bench);
+    bench.pass().await;
+    assert_eq!(
+        bench.status().last_failure,
+        None,
+        "the template is the same"
+    );
+    more_cpus(&bench);
+    is_replaced(&mut bench).await;
+}
+
+#[tokio::test]
+async fn a_vm_that_a_machine_can_have_or_has_stays_as_it_is() {
+    for bound in [false, true] {
+        let mut bench = registered().await;
+        if bound {
+            bind_agent(&bench);
+        }
+        bench.pass().await;
+        more_cpus(&bench);
+        for _ in 0..3 {
+            bench.turn(6 * MINUTE);
+            bench.pass().await;
+        }
+        assert!(says(&bench, "False", "TemplateChanged"), "{bound}");
+        assert_eq!(bench.status().last_failure, None, "{bound}");
+        assert_eq!(bench.times(E::PowerOff), 0, "{bound}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_is_valid_at_the_last_moment_keeps_its_vm() {
+    let mut bench = registered().await;
+    fails(&bench);
+    let valid = bench.hub.with(|o| {
+        let mut agent = o.agents[0].clone();
+        state(&mut agent, "known-unbound", &[(VALIDATED, "True")]);
+        agent
+    });
+    bench.hub.with(|o| o.unseen_agents = vec![valid]);
+    more_cpus(&bench);
+    bench.pass().await;
+    assert_eq!(bench.status().last_failure, None, "a live look decides");
+}
+
+#[tokio::test]
+async fn what_is_kept_or_not_recorded_is_not_replaced() {
+    let mut bench = on().await;
+    edit(&bench, |p| {
+        p.spec.cleanup_policy = Some(CleanupPolicy::Retain)
+    });
+    more_cpus(&bench);
+    bench.pass().await;
+    assert!(says(&bench, "False", "TemplateChanged"));
+    assert_eq!(bench.status().last_failure, None);
+
+    let mut bench = on().await;
+    bench.hub.with(|o| {
+        let child = o.child.as_mut().expect("child");
+        let vm = child.status.as_mut().and_then(|s| s.vm.as_mut());
+        vm.expect("recorded").template = None;
+        o.version += 1;
+        let version = (o.version + 100).to_string();
+        let child = o.child.as_mut().expect("child");
+        child.metadata.resource_version = Some(version);
+    });
+    more_cpus(&bench);
+    bench
+        .until(|b| says(b, "Unknown", "TemplateUnrecorded"))
+        .await;
+    assert_eq!(bench.status().last_failure, None);
+}
+
+#[tokio::test]
+async fn a_vm_that_does_not_exist_yet_is_made_with_the_new_template() {
+    let mut bench = Bench::new();
+    let refused = VcErrorKind::Fault(Fault::InvalidArgument {
+        property: "numCPUs".to_owned(),
+    });
+    bench.site.with(|i| i.creates = [refused].into());
+    bench.pass().await;
+    assert_eq!(bench.times(E::CreateVm), 1);
+    more_cpus(&bench);
+    bench.until(Bench::is_on).await;
+    assert_eq!((bench.vm().attempt, bench.times(E::CreateVm)), (Some(2), 2));
+    assert_eq!(bench.site.with(|i| i.vms[0].hardware.num_cpus), Some(8));
+}
+
+#[tokio::test]
+async fn a_vm_that_was_made_and_never_ran_is_replaced_without_a_start() {
+    let mut bench = Bench::new();
+    edit(&bench, |p| {
+        let later = bench.context.clock.wall() + 10 * MINUTE;
+        p.spec.power_on_after = Some(agent_forge_crds::Time(later));
+    });
+    bench
+        .until(|b| b.waits_on() == Some(Reason::PowerOnScheduled))
+        .await;
+    more_cpus(&bench);
+    bench.until(|b| b.status().last_failure.is_some()).await;
+    assert_eq!(bench.times(E::PowerOn), 0);
+    is_replaced(&mut bench).await;
+    assert_eq!(bench.times(E::PowerOn), 1);
+}
+
+#[tokio::test]
+async fn a_vm_that_was_given_up_waits_quietly_while_its_pool_is_paused() {
+    let mut bench = on().await;
+    more_cpus(&bench);
+    bench.until(|b| b.times(E::Destroy) == 1).await;
+    edit(&bench, |p| {
+        let paused = (PAUSED_ANNOTATION.to_owned(), "true".to_owned());
+        p.annotations_mut().extend([paused]);
+    });
+    bench.until(|b| b.waits_on() == Some(Reason::Paused)).await;
+    let (reads, status) = (bench.site.with(|i| i.reads), bench.status());
+    for _ in 0..5 {
+        bench.turn(MINUTE);
+        bench.pass().await;
+        assert_eq!(bench.waits_on(), Some(Reason::Paused));
+    }
+    assert_eq!(bench.site.with(|i| i.reads), reads, "its absence is proven");
+    assert_eq!(bench.status(), status, "nothing new is to be said");
+    edit(&bench, |p| p.annotations_mut().clear());
+    is_replaced(&mut bench).await;
+}

@@ -1,0 +1,162 @@
+//! A person holds the operator back for a while: pauses and vetoes.
+
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
+
+use agent_forge_actors::domain::names::ObjectKey;
+use agent_forge_crds::{external::agent_machine, names::PAUSED_ANNOTATION};
+use serde_json::{Value, json};
+
+use crate::{
+    director::{Forbidden, Scope},
+    kube::{ApiServer, kind, store::Kind},
+    oracles::{OURS, PROVIDER},
+    plan::Fault,
+    process::Surroundings,
+    world::NAMESPACE,
+};
+
+/// Group of Clusters and Machines.
+const CAPI: &str = "cluster.x-k8s.io";
+/// The veto against a removal.
+const DELETE_CHECK: &str = "delete.check.agent-forge.containeroo.ch/sim";
+/// The veto against a power-on.
+const POWER_ON_CHECK: &str = "poweron.check.agent-forge.containeroo.ch/sim";
+
+/// What a person writes: of which kind, on which of its objects, the patch and the one that takes it back.
+struct Writing {
+    kind: Kind,
+    objects: Vec<ObjectKey>,
+    patch: Value,
+    undo: Value,
+}
+
+impl Writing {
+    /// An annotation on all those objects.
+    fn annotation(kind: Kind, objects: Vec<ObjectKey>, key: &str) -> Self {
+        let patch = |value: Value| json!({"metadata": {"annotations": {key: value}}});
+        Self {
+            kind,
+            objects,
+            patch: patch(json!("true")),
+            undo: patch(Value::Null),
+        }
+    }
+
+    fn write(&self, api: &ApiServer, patch: &Value) {
+        for object in &self.objects {
+            let name = (object.namespace.clone(), object.name.clone());
+            // It may be gone by now.
+            let _ = api.merge(&self.kind, &name, patch);
+        }
+    }
+}
+
+/// Carries the fault out. `key`: the object that the effect at the point is for.
+pub(super) fn hold(around: &Surroundings, fault: Fault, key: &str) {
+    let api = &around.api;
+    let ours = |plural| keys(api, &kind(OURS, plural), "");
+    let (children, pools) = (ours("vsphereagents"), ours("vsphereagentpools"));
+    let own = children.into_iter().find(|child| child.to_string() == key);
+    let on_own = |annotation| match own {
+        Some(child) => {
+            let children = kind(OURS, "vsphereagents");
+            let scope = Scope {
+                vms: vec![child.clone()],
+                ..Scope::default()
+            };
+            (
+                Writing::annotation(children, vec![child], annotation),
+                scope,
+            )
+        }
+        None => on_pools(&pools, annotation),
+    };
+    let ((writing, scope), what) = match fault {
+        Fault::DeletionVetoed5m => (on_own(DELETE_CHECK), Forbidden::Removal),
+        Fault::PowerOnVetoed5m => (on_own(POWER_ON_CHECK), Forbidden::PowerOn),
+        Fault::CapiPaused5m => (in_capi(around, &pools), Forbidden::Everything),
+        _ => (on_pools(&pools, PAUSED_ANNOTATION), Forbidden::Everything),
+    };
+    writing.write(api, &writing.patch);
+    around.director.hold(what, scope, fault.lasts());
+    let api = api.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(fault.lasts()).await;
+        writing.write(&api, &writing.undo);
+    });
+}
+
+fn on_pools(pools: &[ObjectKey], annotation: &str) -> (Writing, Scope) {
+    let all = kind(OURS, "vsphereagentpools");
+    let scope = Scope {
+        pools: pools.to_vec(),
+        ..Scope::default()
+    };
+    (Writing::annotation(all, pools.to_vec(), annotation), scope)
+}
+
+/// A pause in Cluster API, for the hosted cluster of our pools. The plan chooses where.
+fn in_capi(around: &Surroundings, pools: &[ObjectKey]) -> (Writing, Scope) {
+    let api = &around.api;
+    let plan = around.director.plan();
+    let mut hasher = DefaultHasher::new();
+    plan.seed.hash(&mut hasher);
+    for (point, _) in &plan.faults {
+        point.coded().hash(&mut hasher);
+    }
+    let ours = pools.iter().filter(|pool| pool.namespace == NAMESPACE);
+    let of_cluster = Scope {
+        pools: ours.cloned().collect(),
+        ..Scope::default()
+    };
+    let control_plane = control_plane(api);
+    let (clusters, annotation) = (kind(CAPI, "clusters"), agent_machine::PAUSED_ANNOTATION);
+    let there = keys(api, &clusters, &control_plane);
+    let of_machines = |kind: Kind| {
+        let objects = keys(api, &kind, &control_plane);
+        // A VsphereAgent has the name of its AgentMachine, which has that of its Machine.
+        let vm = |machine: &ObjectKey| ObjectKey::new(NAMESPACE, &machine.name);
+        let scope = Scope {
+            vms: objects.iter().map(vm).collect(),
+            ..Scope::default()
+        };
+        (Writing::annotation(kind, objects, annotation), scope)
+    };
+    match hasher.finish() % 4 {
+        0 => {
+            let paused = |paused: Value| json!({"spec": {"paused": paused}});
+            let writing = Writing {
+                kind: clusters,
+                objects: there,
+                patch: paused(json!(true)),
+                undo: paused(Value::Null),
+            };
+            (writing, of_cluster)
+        }
+        1 => (Writing::annotation(clusters, there, annotation), of_cluster),
+        2 => of_machines(kind(CAPI, "machines")),
+        _ => of_machines(kind(PROVIDER, "agentmachines")),
+    }
+}
+
+/// The namespace of the hosted cluster of our pools.
+fn control_plane(api: &ApiServer) -> String {
+    let pools = api.read(|s| s.list(&kind(OURS, "vsphereagentpools"), NAMESPACE));
+    let named = pools.first().and_then(|pool| {
+        let name = pool.pointer("/spec/controlPlaneNamespace")?;
+        name.as_str().map(str::to_owned)
+    });
+    named.unwrap_or_default()
+}
+
+/// The objects of a kind, of one namespace or of all.
+fn keys(api: &ApiServer, kind: &Kind, namespace: &str) -> Vec<ObjectKey> {
+    let key = |object: &Arc<Value>| {
+        let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
+        ObjectKey::new(text("namespace"), text("name"))
+    };
+    api.read(|s| s.list(kind, namespace).iter().map(key).collect())
+}
