@@ -30,5 +30,6 @@ mod status;
 mod support;
 mod tenants;
 mod trust;
+mod web;
 
 use support::*;
