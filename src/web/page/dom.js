@@ -23,6 +23,23 @@ function fill(element, attributes, children) {
   return element;
 }
 
+/**
+ * A table of rows that are laid out one by one. A browser lays out a `<table>` as a whole, which takes a second for a
+ * thousand rows.
+ */
+function grid(name, columns, ...rows) {
+  const head = columns.map((title) => make("div", { role: "columnheader" }, title));
+  return make(
+    "div",
+    { class: "grid", role: "table", "aria-label": name },
+    make("div", { role: "rowgroup", class: "head" }, make("div", { role: "row", class: "row" }, ...head)),
+    make("div", { role: "rowgroup", class: "body" }, ...rows),
+  );
+}
+
+const gridRow = (attributes, ...cells) => make("div", { role: "row", ...attributes, class: `row ${attributes.class || ""}` }, ...cells);
+const gridCell = (title, attributes, ...children) => make("div", { role: "cell", "data-title": title, ...attributes }, ...children);
+
 /** A number of seconds in its largest unit, as kubectl does. */
 function span(seconds) {
   const s = Math.max(0, Math.round(seconds));
@@ -67,7 +84,7 @@ function reconcile(parent, items, keyOf, render) {
         const focused = element.contains(document.activeElement);
         if (next === element) next = element.nextElementSibling;
         element.replaceWith(fresh);
-        if (focused) (fresh.querySelector("a, button") || fresh).focus();
+        if (focused) (fresh.querySelector("a") || fresh).focus();
       }
       element = fresh;
       element.dataset.key = key;

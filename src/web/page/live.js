@@ -132,7 +132,7 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     at("search").focus();
   } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && event.target.matches("#tree a, #search")) {
-    const all = [at("search"), ...at("tree").querySelectorAll("tbody a")];
+    const all = [at("search"), ...at("tree").querySelectorAll(".row a")];
     const next = all[all.indexOf(event.target) + (event.key === "ArrowDown" ? 1 : -1)];
     if (next) {
       event.preventDefault();

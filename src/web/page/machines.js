@@ -37,11 +37,11 @@ function badge(state) {
 /** An object of the machine. Most have the machine's name, which is not repeated. */
 function cell(title, machine, kind, detail) {
   const member = ofKind(machine, kind);
-  if (!member) return make("td", { class: "empty", "data-title": title }, make("span", { "aria-hidden": "true" }, "–"));
+  if (!member) return gridCell(title, { class: "empty" }, make("span", { "aria-hidden": "true" }, "–"));
   const own = member.name.split("/").pop();
-  return make(
-    "td",
-    { "data-title": title },
+  return gridCell(
+    title,
+    {},
     make("div", {}, kind === "VM" ? member.state.split(";")[0] : member.state),
     detail ? make("div", { class: "detail" }, detail) : null,
     own === machine.name ? null : make("div", { class: "detail" }, own),
@@ -51,12 +51,11 @@ function cell(title, machine, kind, detail) {
 function machineRow(m) {
   const place = [m.host && `host ${m.host}`, m.datastore && `datastore ${m.datastore}`].filter(Boolean).join(", ");
   const step = m.step && m.state !== "serving" ? m.step : null;
-  return make(
-    "tr",
+  return gridRow(
     { class: m.state },
     make(
-      "th",
-      { scope: "row" },
+      "div",
+      { role: "rowheader" },
       make("a", { href: `#machine/${machineId(m)}` }, m.name),
       make("div", {}, badge(m.state), " ", make("span", { class: "reason" }, m.reason)),
       m.message ? make("div", { class: "message" }, m.message) : null,
@@ -84,8 +83,7 @@ function count(pool) {
 function poolSection(pool, before) {
   const section = before || make("details", { open: true, class: "pool" });
   if (!before) {
-    section.append(make("summary"), make("p", { class: "message" }), make("table", {}, make("caption"), make("thead", {},
-      make("tr", {}, ...COLUMNS.map((title) => make("th", { scope: "col" }, title)))), make("tbody")));
+    section.append(make("summary"), make("p", { class: "message" }), grid(`Machines of pool ${pool.name}`, COLUMNS));
   }
   const [summary, message, table] = section.children;
   const ready = pool.ready === null ? "not checked yet" : pool.ready ? "ready" : `not ready: ${pool.reason}`;
@@ -97,10 +95,9 @@ function poolSection(pool, before) {
   );
   message.textContent = pool.ready === false ? pool.message : "";
   message.hidden = message.textContent === "";
-  table.caption.textContent = `Machines of pool ${pool.name}`;
   const shown = pool.machines.filter((m) => isShown(m, pool));
   table.hidden = shown.length === 0;
-  reconcile(table.tBodies[0], shown, machineId, machineRow);
+  reconcile(table.lastElementChild, shown, machineId, machineRow);
   return section;
 }
 
@@ -176,22 +173,20 @@ function histogram() {
 
 function foreignSection({ hosts, more }) {
   const shown = hosts.filter((h) => sought === "" || JSON.stringify(h).toLowerCase().includes(sought));
-  const rows = shown.map((h) => make(
-    "tr",
+  const rows = shown.map((h) => gridRow(
     { class: "foreign" },
-    make("th", { scope: "row" }, h.hostname || h.agent.split("/")[1], make("div", {}, badge("foreign"))),
-    make("td", { "data-title": "Agent" }, make("div", { class: "name" }, h.agent)),
-    make("td", { "data-title": "InfraEnv" }, h.infraEnv),
-    make("td", { "data-title": "State" }, h.state || "?"),
-    make("td", { "data-title": "Serves" }, h.claimedBy || "nobody"),
+    make("div", { role: "rowheader" }, h.hostname || h.agent.split("/")[1], make("div", {}, badge("foreign"))),
+    gridCell("Agent", {}, h.agent),
+    gridCell("InfraEnv", {}, h.infraEnv),
+    gridCell("State", {}, h.state || "?"),
+    gridCell("Serves", {}, h.claimedBy || "no AgentMachine"),
   ));
-  const head = make("thead", {}, make("tr", {}, ...["Host", "Agent", "InfraEnv", "State", "Serves"].map((t) => make("th", { scope: "col" }, t))));
   return make(
     "section",
     { class: "others" },
     make("h2", {}, "Other hosts"),
     make("p", { class: "detail" }, `Hosts of the same InfraEnvs that are not VMs of agent-forge. It never touches them.${more ? ` ${more} more are not listed.` : ""}`),
-    rows.length ? make("table", {}, make("caption", {}, "Other hosts"), head, make("tbody", {}, ...rows)) : make("p", {}, "None fits the search."),
+    rows.length ? grid("Other hosts", ["Host", "Agent", "InfraEnv", "State", "Serves"], ...rows) : make("p", {}, "None fits the search."),
   );
 }
 

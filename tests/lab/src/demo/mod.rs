@@ -119,7 +119,7 @@ pub async fn play(args: &Args, voice: &Voice, stop: impl Future<Output = ()>) ->
         tokio::select! {
             () = stop => voice.say("everything that was started is stopped"),
             ended = operator.process.ended() => {
-                bail!("the operator has ended ({}); its log ends with:\n{}", ended?, operator.tail())
+                bail!("the operator has ended ({}); its log ends with:\n{}", ended?, operator.process.tail())
             }
         }
     }
@@ -221,7 +221,7 @@ async fn follow(
             biased;
             ended = operator.ended() => {
                 view.finish(track);
-                bail!("the operator has ended ({}); its log ends with:\n{}", ended?, operator.tail());
+                bail!("the operator has ended ({}); its log ends with:\n{}", ended?, operator.process.tail());
             }
             _ = ticks.tick() => {}
         }
