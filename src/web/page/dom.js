@@ -71,7 +71,11 @@ setInterval(refreshAges, 5000);
  */
 function reconcile(parent, items, keyOf, render) {
   const before = new Map();
-  for (const child of parent.children) before.set(child.dataset.key, child);
+  let focused = null;
+  for (const child of parent.children) {
+    before.set(child.dataset.key, child);
+    if (child.contains(document.activeElement)) focused = child.dataset.key;
+  }
   let next = parent.firstElementChild;
   for (const item of items) {
     const key = keyOf(item);
@@ -81,10 +85,8 @@ function reconcile(parent, items, keyOf, render) {
     if (!element || element.signature !== signature) {
       const fresh = render(item, element);
       if (element && fresh !== element) {
-        const focused = element.contains(document.activeElement);
-        if (next === element) next = element.nextElementSibling;
+        if (next === element) next = fresh;
         element.replaceWith(fresh);
-        if (focused) (fresh.querySelector("a") || fresh).focus();
       }
       element = fresh;
       element.dataset.key = key;
@@ -94,4 +96,9 @@ function reconcile(parent, items, keyOf, render) {
     else parent.insertBefore(element, next);
   }
   for (const gone of before.values()) gone.remove();
+  // An element that was replaced or moved has lost the focus.
+  if (focused !== null && document.activeElement === document.body) {
+    const held = [...parent.children].find((child) => child.dataset.key === focused);
+    if (held) (held.querySelector("a") || held).focus({ preventScroll: true });
+  }
 }

@@ -2,8 +2,11 @@
 
 let token = null;
 let version = "";
-let pending = false;
 let reading = false;
+let planned = null;
+let last = 0;
+// The least time between two reads, in milliseconds.
+const PACE = 2000;
 
 class Refusal extends Error {}
 
@@ -38,6 +41,7 @@ at("login").addEventListener("submit", (event) => {
   at("login").hidden = true;
   route();
   refresh();
+  showMachine();
 });
 
 function link(kind, text) {
@@ -45,13 +49,24 @@ function link(kind, text) {
   at("link").textContent = text;
 }
 
-/** Reads what the present view shows. While it reads, further calls are one more read afterwards. */
+/** Reads soon. Many calls are one read. */
+function refreshSoon() {
+  if (planned) return;
+  planned = setTimeout(() => {
+    planned = null;
+    refresh();
+  }, Math.max(0, last + PACE - Date.now()));
+}
+
+/** Reads what the present view shows. */
 async function refresh() {
-  if (reading || !at("login").hidden) {
-    pending = reading;
+  if (!at("login").hidden) return;
+  if (reading) {
+    refreshSoon();
     return;
   }
   reading = true;
+  last = Date.now();
   try {
     topology = await ask("topology.json");
     reconcile(at("notes"), topology.notes, (note) => note, (note) => make("p", { class: "note" }, note));
@@ -63,10 +78,6 @@ async function refresh() {
     if (!(error instanceof Refusal)) link("lost", `not up to date: ${error.message}`);
   }
   reading = false;
-  if (pending) {
-    pending = false;
-    setTimeout(refresh, 1000);
-  }
 }
 
 /** Follows the events of the server until the connection ends. `EventSource` cannot send a token, so this reads the stream. */
@@ -83,7 +94,7 @@ async function followOnce() {
       const data = part.match(/^data: (.*)$/m);
       if (data && data[1] !== version) {
         version = data[1];
-        refresh();
+        refreshSoon();
       }
     }
   }

@@ -50,7 +50,7 @@ function machineView(e) {
   const close = make("button", { type: "button", class: "close" }, "Close");
   close.addEventListener("click", () => at("machine").close());
   return [
-    make("div", { class: "bar" }, make("h2", { id: "machine-name" }, e.subject), close),
+    make("div", { class: "titlebar" }, make("h2", { id: "machine-name" }, e.subject), close),
     e.pool ? make("p", { class: "detail" }, `Pool ${e.pool}`) : null,
     make("section", {}, make("h3", {}, "Objects"), make("ol", { class: "chain" }, ...members)),
     e.waits.length ? list("What it waits for", e.waits.map(waitItem)) : make("section", {}, make("h3", {}, "What it waits for"), make("p", {}, "Nothing.")),
@@ -75,9 +75,10 @@ async function showMachine() {
   try {
     content = machineView(await ask(`machine/${namespace}/${name}?kind=${kind}`));
   } catch (error) {
+    if (error instanceof Refusal) return;
     const close = make("button", { type: "button", class: "close" }, "Close");
     close.addEventListener("click", () => dialog.close());
-    content = [make("div", { class: "bar" }, make("h2", { id: "machine-name" }, `${kind}/${name}`), close), make("p", {}, String(error.message))];
+    content = [make("div", { class: "titlebar" }, make("h2", { id: "machine-name" }, `${kind}/${name}`), close), make("p", {}, String(error.message))];
   }
   if (openMachine !== found) return;
   const top = dialog.scrollTop;

@@ -9,6 +9,7 @@
 mod binary;
 pub mod iso;
 pub mod memory;
+mod page;
 mod proc;
 mod promises;
 mod report;

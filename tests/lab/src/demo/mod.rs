@@ -221,7 +221,7 @@ async fn follow(
             biased;
             ended = operator.ended() => {
                 view.finish(track);
-                bail!("the operator has ended ({}); its log ends with:\n{}", ended?, operator.process.tail());
+                bail!("the operator has ended ({}); its log ends with:\n{}", ended?, operator.tail());
             }
             _ = ticks.tick() => {}
         }
