@@ -161,6 +161,19 @@ async fn a_kept_demo_has_a_page_and_commands_that_work_until_it_is_stopped() -> 
     Ok(())
 }
 
+/// What the page shows, once its machine serves. The operator sees that a moment after the demo.
+async fn serving(page: &str) -> Result<serde_json::Value> {
+    loop {
+        let topology = reqwest::get(format!("{page}topology.json")).await?;
+        let topology: serde_json::Value = topology.error_for_status()?.json().await?;
+        let pool = &topology["clusters"][0]["nodePools"][0]["pools"][0];
+        if pool["machines"][0]["state"] == "serving" {
+            return Ok(topology);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// Does what a kept demo proposes. Returns the page's address.
 async fn try_out(said: &str) -> Result<String> {
     let after = |mark: &str| said.split(mark).nth(1).context(mark.to_owned());
@@ -168,11 +181,7 @@ async fn try_out(said: &str) -> Result<String> {
     let page = page.trim().to_owned();
     let shown = reqwest::get(&page).await?.error_for_status()?;
     ensure!(shown.text().await?.contains("<title>agent-forge</title>"));
-    let topology = format!("{page}topology.json");
-    let topology = reqwest::get(&topology).await?.error_for_status()?;
-    let topology: serde_json::Value = topology.json().await?;
-    let pool = &topology["clusters"][0]["nodePools"][0]["pools"][0];
-    ensure!(pool["machines"][0]["state"] == "serving", "{topology}");
+    let topology = tokio::time::timeout(HALF, serving(&page)).await??;
     ensure!(
         topology["foreign"]["hosts"].as_array().map(Vec::len) == Some(1),
         "{topology}"
@@ -180,10 +189,11 @@ async fn try_out(said: &str) -> Result<String> {
     let commands = after("Commands to try:\n")?.lines();
     let commands: Vec<&str> = commands.take_while(|l| !l.trim().is_empty()).collect();
     ensure!(commands.len() == 3, "{commands:?}");
-    for (command, word) in commands
-        .iter()
-        .zip(["yes  VsphereAgent - VM", "Bound", "demo"])
-    {
+    for (command, word) in commands.iter().zip([
+        "marker of the VM in vCenter",
+        "demo/demo-worker",
+        "demo/demo-worker",
+    ]) {
         // As a shell does it.
         let mut words = command.split_whitespace();
         let program = words.next().context("a program")?;

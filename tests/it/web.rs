@@ -157,9 +157,13 @@ async fn a_user_sees_the_pools_that_it_may_list_and_who_has_no_token_sees_nothin
             Ok(pools(&seen) == [format!("{OTHER}/{POOL}")])
         })
         .await?;
-    let seen = page.topology(&viewer).await?;
-    ensure!(pools(&seen) == [format!("{NAMESPACE}/{POOL}")], "{seen}");
-    ensure!(state(&seen, &name) == Some("serving"), "{seen}");
+    world
+        .until("the machine that serves", async || {
+            let seen = page.topology(&viewer).await?;
+            ensure!(pools(&seen) == [format!("{NAMESPACE}/{POOL}")], "{seen}");
+            Ok(state(&seen, &name) == Some("serving"))
+        })
+        .await?;
     ensure!(state(&page.topology(&other).await?, &name).is_none());
     ensure!(page.status(&machine, Some(&viewer)).await? == StatusCode::OK);
     ensure!(page.status(&machine, Some(&other)).await? == StatusCode::NOT_FOUND);

@@ -81,7 +81,7 @@ impl<'a> Join<'a> {
         &self.children
     }
 
-    /// Everything that belongs to the machine of a VsphereAgent.
+    /// Everything that belongs to the machine of a VsphereAgent. The Agent is that of its VM, and no other.
     #[must_use]
     pub fn of_child(&self, child: ManagedVm) -> Found {
         let mut found = Found {
@@ -89,10 +89,6 @@ impl<'a> Join<'a> {
             agent: self.agent_of(&child),
             ..Found::default()
         };
-        found.agent = found.agent.take().or_else(|| {
-            let am = found.agent_machine.as_deref();
-            am.and_then(|am| self.reserved(am))
-        });
         let am = found.agent_machine.as_deref();
         found.machine = am.and_then(|am| self.machine_of(am));
         let name = &child.object.spec.pool_ref.name;

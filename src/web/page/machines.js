@@ -34,17 +34,15 @@ function badge(state) {
   return make("span", { class: `state ${state}` }, make("span", { class: "sign", "aria-hidden": "true" }), TITLES[state]);
 }
 
-/** An object of the machine. Most have the machine's name, which is not repeated. */
+/** An object of the machine. Its name is in the view of the machine: most have the machine's own. */
 function cell(title, machine, kind, detail) {
   const member = ofKind(machine, kind);
   if (!member) return gridCell(title, { class: "empty" }, make("span", { "aria-hidden": "true" }, "–"));
-  const own = member.name.split("/").pop();
   return gridCell(
     title,
     {},
     make("div", {}, kind === "VM" ? member.state.split(";")[0] : member.state),
     detail ? make("div", { class: "detail" }, detail) : null,
-    own === machine.name ? null : make("div", { class: "detail" }, own),
   );
 }
 
@@ -77,7 +75,7 @@ function machineRow(m) {
 
 function count(pool) {
   const counts = STATES.map(([state, title]) => [pool.machines.filter((m) => m.state === state).length, title]);
-  return counts.filter(([n]) => n).map(([n, title]) => `${n} ${title.toLowerCase()}`).join(", ") || "no machines";
+  return counts.filter(([n]) => n).map(([n, title]) => `${title.toLowerCase()}: ${n}`).join(", ") || "no machines";
 }
 
 function poolSection(pool, before) {

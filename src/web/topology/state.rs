@@ -68,11 +68,22 @@ fn worst<'r>(rows: impl Iterator<Item = &'r WaitingOn>) -> Option<Judged> {
     judged.min_by_key(|judged| judged.state)
 }
 
+/// The rows of the pool's status about the machine with that name.
+fn about<'p>(pool: &'p VsphereAgentPool, name: &str) -> impl Iterator<Item = &'p WaitingOn> {
+    let rows = pool.status.iter().flat_map(|s| &s.waiting_on);
+    rows.filter(move |row| {
+        let before = row.subject.strip_suffix(name);
+        before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
+    })
+}
+
 /// The state of a machine that has a VsphereAgent.
 #[must_use]
 pub fn of_child(found: &Found, child: &ManagedVm) -> Judged {
     let status = child.object.status.as_ref();
-    let waits = worst(status.iter().flat_map(|s| &s.waiting_on));
+    let own = status.iter().flat_map(|s| &s.waiting_on);
+    let of_pool = found.pool.as_deref().into_iter();
+    let waits = worst(own.chain(of_pool.flat_map(|p| about(p, &child.key.name))));
     if let Some(stuck) = waits.as_ref().filter(|w| w.state == State::Stuck) {
         return Judged::new(State::Stuck, &stuck.reason, &stuck.message);
     }
@@ -98,11 +109,27 @@ pub fn of_child(found: &Found, child: &ManagedVm) -> Judged {
     if let Some(waits) = waits {
         return waits;
     }
-    let is_ready = || found.agent_machine.as_ref().is_some_and(|am| am.is_ready());
-    if phase == Some(Phase::Bound) && is_ready() {
-        return Judged::new(State::Serving, reason, "");
+    if phase == Some(Phase::Bound) || serves(found) {
+        let is_ready = found.agent_machine.as_ref().is_some_and(|am| am.is_ready());
+        let state = if is_ready {
+            State::Serving
+        } else {
+            State::Coming
+        };
+        return Judged::new(state, Reason::AgentBound, "");
     }
     Judged::new(State::Coming, reason, "")
+}
+
+/// Whether the AgentMachine has the Agent of this VM. The record of the VM says so some seconds later.
+fn serves(found: &Found) -> bool {
+    let agent = found.agent.as_deref();
+    let am = found.agent_machine.as_deref();
+    let reference = am.and_then(AgentMachine::agent_ref);
+    agent.zip(reference).is_some_and(|(agent, reference)| {
+        reference.name == agent.name_any()
+            && Some(&reference.namespace) == agent.namespace().as_ref()
+    })
 }
 
 /// The state of an AgentMachine that has no VsphereAgent.
@@ -119,10 +146,7 @@ pub fn of_demand(pool: &VsphereAgentPool, found: &Found, am: &AgentMachine) -> J
     if am.is_deleting() {
         return Judged::new(State::Leaving, Reason::Deleting, "");
     }
-    let own = format!("/{}", am.name_any());
-    let status = pool.status.as_ref();
-    let rows = status.iter().flat_map(|s| &s.waiting_on);
-    if let Some(waits) = worst(rows.filter(|row| row.subject.ends_with(&own))) {
+    if let Some(waits) = worst(about(pool, &am.name_any())) {
         return waits;
     }
     let condition = am.reserved_condition();

@@ -71,7 +71,7 @@ fn a_serving_machine_stands_below_its_cluster_with_all_its_objects() {
 #[test]
 fn the_state_follows_from_what_a_machine_waits_for() {
     type Change = fn(&mut World);
-    let table: [(&str, Change, State, &str); 10] = [
+    let table: [(&str, Change, State, &str); 14] = [
         (
             "the operator goes on",
             |w| waiting_on(&mut w.child, "w-1", "ISOUploading"),
@@ -101,9 +101,44 @@ fn the_state_follows_from_what_a_machine_waits_for() {
             |w| {
                 w.child["status"]["vm"]["phase"] = json!("Provisioning");
                 w.child["status"]["vm"]["reason"] = json!("VMCreatePending");
+                w.agent = Value::Null;
             },
             State::Coming,
             "VMCreatePending",
+        ),
+        (
+            "its pool cannot fence it",
+            |w| {
+                w.child["status"]["vm"]["phase"] = json!("Released");
+                waiting_on(&mut w.pool, "w-1", "Paused");
+            },
+            State::Leaving,
+            "Paused",
+        ),
+        (
+            "its pool waits for another one",
+            |w| waiting_on(&mut w.pool, "new-w-1", "InvalidSpec"),
+            State::Serving,
+            "AgentBound",
+        ),
+        (
+            "its record is late",
+            |w| {
+                w.child["status"]["vm"]["phase"] = json!("Provisioning");
+                w.child["status"]["vm"]["reason"] = json!("AgentNotDiscovered");
+            },
+            State::Serving,
+            "AgentBound",
+        ),
+        (
+            "its AgentMachine has another host",
+            |w| {
+                w.child["status"]["vm"]["phase"] = json!("Available");
+                w.child["status"]["vm"]["reason"] = json!("AgentPrepared");
+                w.agent_machine["status"]["agentRef"]["name"] = json!("metal");
+            },
+            State::Coming,
+            "AgentPrepared",
         ),
         (
             "it is being deleted",
