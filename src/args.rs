@@ -48,7 +48,18 @@ pub struct Args {
     )]
     pub health_probe_bind_address: String,
 
-    /// Address of the debug endpoint, which shows the actor tree and can kill actors. Loopback only. Off by default.
+    /// Address of the web page, which shows pools, machines and actors. Off by default. On a loopback address it needs no
+    /// token. On any other address each viewer needs a token of this cluster, and sees the namespaces whose
+    /// VsphereAgentPools that user may list.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_WEB_BIND_ADDRESS",
+        default_value = "0",
+        value_name = "HOST:PORT"
+    )]
+    pub web_bind_address: String,
+
+    /// Address of the debug endpoint: the web page, which here can kill actors by a request. Loopback only. Off by default.
     #[arg(
         long,
         env = "AGENT_FORGE_DEBUG_BIND_ADDRESS",

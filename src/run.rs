@@ -1,6 +1,6 @@
 //! Wiring: parse the flags, connect, start the actor tree, serve, and shut down in order.
 
-use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use agent_forge_actors::{
     context::Settings,
@@ -18,7 +18,6 @@ use agent_forge_actors::{
     supervisor::{Ports, Supervisor, SupervisorMsg},
 };
 use anyhow::Context;
-use http::StatusCode;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
 use ractor::{Actor, ActorRef};
@@ -35,23 +34,20 @@ use crate::{
         client::{self, Clients},
         events::EventSink,
         lease::{self, LeaseStore},
+        reviews::ApiReviews,
         scope::Scope,
         view::Caches,
         watches,
         writer::Writer,
     },
-    debug,
     gate::{Election, HoldGate, OpenGate},
     health::Health,
     iso_source::{self, HttpIsoSource},
     lease::{LeaderElector, Leases},
-    standby,
-    telemetry::{
-        http::{self as server, answer, text},
-        metrics::Metrics,
-        traces,
-    },
+    servers, standby,
+    telemetry::{metrics::Metrics, traces},
     vsphere::{self, VsphereConnector},
+    web::{Web, access::Access, events::Followers},
 };
 
 /// How long the actor tree may take to stop and to log out of the vCenters.
@@ -125,15 +121,19 @@ pub async fn between(
         let _ = started.send(supervisor.clone());
     }
     let health = Health::new();
-    let standing = election.standing();
-    serve(
-        &args,
-        &metrics,
-        &caches,
-        &supervisor,
-        (standing, health.clone()),
-    )
-    .await?;
+    let web = Web {
+        access: Access::Loopback,
+        caches: caches.clone(),
+        standing: election.standing(),
+        supervisor: supervisor.clone(),
+        secret_namespaces: args.secret_bound().to_vec(),
+        followers: Followers::default(),
+    };
+    servers::metrics(&args, metrics.clone()).await?;
+    servers::health(&args, &web, health.clone()).await?;
+    let reviews = Arc::new(ApiReviews::new(clients.request.clone()));
+    servers::web(&args, &web, reviews).await?;
+    servers::debug(&args, &web).await?;
     // Two sets: their tasks end with this function, however it ends.
     let (mut watching, mut becoming_ready) = (JoinSet::new(), JoinSet::new());
     let (list_anew, asked_to_list) = oneshot::channel();
@@ -402,116 +402,5 @@ async fn cluster_id(client: Client, namespace: &str) -> String {
             ),
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
-    }
-}
-
-/// The address of `/metrics`; `None` if metrics are not served. Metrics are not encrypted. If somebody asks for HTTPS,
-/// only a loopback address is served (docs/adr/0013-metrics-secure.md).
-fn metrics_address(args: &Args) -> anyhow::Result<Option<SocketAddr>> {
-    let address = server::parse_address("--metrics-bind-address", &args.metrics_bind_address)?;
-    let asked = args.legacy.metrics_secure == Some(true);
-    let in_the_clear = address.filter(|a| asked && !a.ip().is_loopback());
-    if let Some(address) = in_the_clear {
-        tracing::warn!(
-            "--metrics-secure=true: metrics over HTTPS are not offered, so none are served on {address}; use \
-             --metrics-secure=false behind a NetworkPolicy, or a loopback address"
-        );
-        return Ok(None);
-    }
-    Ok(address)
-}
-
-async fn serve(
-    args: &Args,
-    metrics: &Arc<Metrics>,
-    caches: &Arc<Caches>,
-    supervisor: &ActorRef<SupervisorMsg>,
-    (standing, health): (watch::Receiver<Leadership>, Health),
-) -> anyhow::Result<()> {
-    if let Some(address) = metrics_address(args)? {
-        let metrics = metrics.clone();
-        let bound = server::serve("metrics", address, move |asked| {
-            let metrics = metrics.clone();
-            async move {
-                if asked.path != "/metrics" {
-                    return text(StatusCode::NOT_FOUND, "GET /metrics\n");
-                }
-                match metrics.text() {
-                    Ok(body) => answer(StatusCode::OK, "text/plain; version=0.0.4", body),
-                    Err(e) => text(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()),
-                }
-            }
-        })
-        .await?;
-        tracing::info!(%bound, "metrics");
-    }
-    if let Some(address) = server::parse_address(
-        "--health-probe-bind-address",
-        &args.health_probe_bind_address,
-    )? {
-        let caches = caches.clone();
-        server::serve("health", address, move |asked| {
-            let (ready, leads) = (caches.is_warm(), caches.leads());
-            let said = standby::readiness(&standing.borrow());
-            let lives = health.check();
-            async move {
-                if let ("/healthz", Err(why)) = (asked.path.as_str(), lives) {
-                    tracing::error!("not healthy: {why}");
-                    let why = format!("no progress: {why}\n");
-                    return text(StatusCode::SERVICE_UNAVAILABLE, why);
-                }
-                match (asked.path.as_str(), ready) {
-                    // A standby instance counts as ready. Otherwise a rollout of two replicas would never finish.
-                    ("/readyz", true) if !leads => text(StatusCode::OK, said),
-                    ("/healthz", _) | ("/readyz", true) => text(StatusCode::OK, "ok\n"),
-                    ("/readyz", false) => text(
-                        StatusCode::SERVICE_UNAVAILABLE,
-                        "waiting for the first complete lists; see the log\n",
-                    ),
-                    _ => text(StatusCode::NOT_FOUND, "GET /healthz, /readyz\n"),
-                }
-            }
-        })
-        .await?;
-    }
-    if let Some(address) = server::parse_address("--debug-bind-address", &args.debug_bind_address)?
-    {
-        anyhow::ensure!(
-            address.ip().is_loopback(),
-            "--debug-bind-address={address}: only a loopback address is allowed"
-        );
-        let supervisor = supervisor.clone();
-        let bound = server::serve("debug", address, move |asked| {
-            debug::handle(supervisor.clone(), asked)
-        })
-        .await?;
-        tracing::warn!(%bound, "debug endpoint: every client that reaches it can kill actors");
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser as _;
-
-    use super::*;
-
-    #[test]
-    fn metrics_that_are_to_be_encrypted_do_not_leave_the_pod_in_the_clear() {
-        for (secure, address, served) in [
-            ("--metrics-secure", ":8443", false),
-            ("--metrics-secure=true", "10.0.0.1:8443", false),
-            ("--metrics-secure=true", "[::]:8443", false),
-            ("--metrics-secure=true", "127.0.0.1:8080", true),
-            ("--metrics-secure=true", "[::1]:8080", true),
-            ("--metrics-secure=true", "0", false),
-            ("--metrics-secure=false", ":8443", true),
-            ("--metrics-cert-path=/certs", ":8443", true),
-        ] {
-            let bind = format!("--metrics-bind-address={address}");
-            let args = Args::try_parse_from(["agent-forge", secure, &bind]).expect("accepted");
-            let at = metrics_address(&args).expect("an address");
-            assert_eq!(at.is_some(), served, "{secure} {address}");
-        }
     }
 }

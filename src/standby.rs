@@ -33,6 +33,15 @@ pub fn readiness(standing: &Leadership) -> String {
     }
 }
 
+/// The sentence for people who look at an instance that does not act.
+pub fn sentence(standing: &Leadership) -> String {
+    let why = match standing {
+        Leadership::Barred(barrier) => barrier.to_string(),
+        _ => "another one acts, or begins to".to_owned(),
+    };
+    format!("This instance stands by and changes nothing: {why}. What it shows is up to date.")
+}
+
 /// Resolves when this process leads. The value is `true` if another process acted before. While another process acts,
 /// each pool gets one Event that names it.
 pub async fn until_leading(

@@ -6,7 +6,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use agent_forge_actors::domain::{
@@ -28,6 +31,8 @@ pub struct Cache<K> {
     objects: RwLock<Objects<K>>,
     /// The parts that are not listed yet.
     unlisted: RwLock<BTreeSet<Part>>,
+    /// Rises with each change.
+    version: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -65,7 +70,13 @@ impl<K> Cache<K> {
                 index,
             }),
             unlisted: RwLock::new(parts.iter().cloned().collect()),
+            version: AtomicU64::new(0),
         }
+    }
+
+    /// A number that rises with each change of an object. It starts again with the process.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
     }
 
     /// Whether the first list of each part is complete.
@@ -136,7 +147,9 @@ impl<K> Cache<K> {
     }
 
     fn write<T>(&self, f: impl FnOnce(&mut Objects<K>) -> T) -> T {
-        f(&mut self.objects.write().unwrap_or_else(PoisonError::into_inner))
+        let written = f(&mut self.objects.write().unwrap_or_else(PoisonError::into_inner));
+        self.version.fetch_add(1, Ordering::Release);
+        written
     }
 
     fn put(&self, key: ObjectKey, object: K) -> Difference<K> {

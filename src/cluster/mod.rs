@@ -12,6 +12,7 @@ pub mod live_agents;
 pub mod machines;
 pub mod pausables;
 pub mod refusals;
+pub mod reviews;
 pub mod scope;
 mod signed;
 pub mod trim;

@@ -157,6 +157,21 @@ impl Caches {
         self.warm.load(Ordering::Acquire)
     }
 
+    /// A number that rises with each change of an object, of any kind. It starts again with the process.
+    pub fn version(&self) -> u64 {
+        let pausables = self.pausables.iter().map(|(_, cache)| cache.version());
+        let all = [
+            self.pools.version(),
+            self.children.version(),
+            self.agent_machines.version(),
+            self.machines.version(),
+            self.agents.version(),
+            self.infra_envs.version(),
+            self.namespaces.version(),
+        ];
+        all.into_iter().chain(pausables).sum()
+    }
+
     /// From now on the operator runs in that mode. Returns whether that is a change.
     pub fn set_mode(&self, mode: Mode) -> bool {
         let slot = self.mode.write();

@@ -19,7 +19,7 @@ pub mod reasons;
 pub mod report;
 pub mod sight;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod top;
 pub mod validate;
 pub mod vcenters;

@@ -1,4 +1,4 @@
-//! The small HTTP servers: metrics, health, and the debug endpoint (loopback only, off by default).
+//! The small HTTP servers: metrics, health, the web page and the debug endpoint. The last two are off by default.
 
 use std::{
     convert::Infallible,
@@ -15,13 +15,16 @@ use http::{
     HeaderMap, Method, Request, Response, StatusCode,
     header::{CONTENT_TYPE, HOST},
 };
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
+/// The body of an answer: a text, or a stream that goes on.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
 /// An answer.
-pub type Answer = Response<Full<Bytes>>;
+pub type Answer = Response<Body>;
 
 /// An answer in plain text.
 #[must_use]
@@ -32,8 +35,15 @@ pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
 /// An answer of any content type.
 #[must_use]
 pub fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut response = Response::new(Full::new(body.into()));
+    let mut response = stream_of(content_type, Full::new(body.into()).boxed_unsync());
     *response.status_mut() = status;
+    response
+}
+
+/// An answer with any body.
+#[must_use]
+pub fn stream_of(content_type: &'static str, body: Body) -> Answer {
+    let mut response = Response::new(body);
     response
         .headers_mut()
         .insert(CONTENT_TYPE, http::HeaderValue::from_static(content_type));

@@ -15,6 +15,7 @@ use agent_forge_lab::{
 };
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
+use tokio::{process::Command, sync::Notify};
 
 /// Time limits that only catch a hang: for each half of the demo, and for all of it with the start of its parts.
 const HALF: Duration = patience::HANG;
@@ -34,6 +35,8 @@ struct Ear {
     heard: Arc<Mutex<String>>,
     /// When this text is printed, create this file.
     then: Option<(&'static str, PathBuf)>,
+    /// Something was printed.
+    printed: Arc<Notify>,
 }
 
 impl Write for Ear {
@@ -43,6 +46,7 @@ impl Write for Ear {
         if let Some((_, path)) = self.then.take_if(|(words, _)| heard.contains(*words)) {
             std::fs::write(path, "")?;
         }
+        self.printed.notify_one();
         Ok(bytes.len())
     }
     fn flush(&mut self) -> std::io::Result<()> {
@@ -55,10 +59,27 @@ impl Ear {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.clone()
     }
+
+    /// Waits until these words are printed.
+    async fn until(&self, words: &str) {
+        while !self.heard().contains(words) {
+            self.printed.notified().await;
+        }
+    }
 }
 
 /// Runs the demo with that output and with the operator at `program`. Returns how it ended.
 async fn demo(ear: &Ear, program: &Path, args: &[&str]) -> Result<Result<()>> {
+    demo_until(ear, program, args, std::future::pending()).await
+}
+
+/// The same, until `stop` resolves.
+async fn demo_until(
+    ear: &Ear,
+    program: &Path,
+    args: &[&str],
+    stop: impl Future<Output = ()>,
+) -> Result<Result<()>> {
     let program = format!("--operator={}", program.display());
     let delays = [
         "create=300ms",
@@ -84,7 +105,7 @@ async fn demo(ear: &Ear, program: &Path, args: &[&str]) -> Result<Result<()>> {
     let all = ["demo", &program, &limit].into_iter();
     let all = all.chain(delays.iter().map(String::as_str));
     let cli = Cli::try_parse_from(all.chain(args.iter().copied()))?;
-    let ended = tokio::time::timeout(ALL, play(&cli.demo, &Voice::to(ear.clone()))).await;
+    let ended = tokio::time::timeout(ALL, play(&cli.demo, &Voice::to(ear.clone()), stop)).await;
     ended.with_context(|| format!("it hangs after\n{}", ear.heard()))
 }
 
@@ -117,6 +138,82 @@ async fn every_promise_is_kept_and_told() -> Result<()> {
         ensure!(said.contains(words), "no {words:?} in:\n{said}");
     }
     Ok(())
+}
+
+/// The page answers and the printed commands work while the demo is kept. Nothing answers afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_demo_has_a_page_and_commands_that_work_until_it_is_stopped() -> Result<()> {
+    let ear = Ear::default();
+    let mut tried = Ok(String::new());
+    let stop = async {
+        ear.until("Ctrl-C stops everything").await;
+        tried = try_out(&ear.heard()).await;
+    };
+    let args = ["--machines=1", "--scale-to=1", "--keep"];
+    let ended = demo_until(&ear, Path::new(OPERATOR), &args, stop).await?;
+    ended.with_context(|| ear.heard())?;
+    let page = tried.with_context(|| ear.heard())?;
+    let gone = reqwest::get(&page)
+        .await
+        .err()
+        .context("the page answers")?;
+    ensure!(gone.is_connect(), "{gone:#}");
+    Ok(())
+}
+
+/// What the page shows, once its machine serves. The operator sees that a moment after the demo.
+async fn serving(page: &str) -> Result<serde_json::Value> {
+    loop {
+        let topology = reqwest::get(format!("{page}topology.json")).await?;
+        let topology: serde_json::Value = topology.error_for_status()?.json().await?;
+        let pool = &topology["clusters"][0]["nodePools"][0]["pools"][0];
+        if pool["machines"][0]["state"] == "serving" {
+            return Ok(topology);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Does what a kept demo proposes. Returns the page's address.
+async fn try_out(said: &str) -> Result<String> {
+    let after = |mark: &str| said.split(mark).nth(1).context(mark.to_owned());
+    let page = after("Open the page:")?.lines().next().context("a line")?;
+    let page = page.trim().to_owned();
+    let shown = reqwest::get(&page).await?.error_for_status()?;
+    ensure!(shown.text().await?.contains("<title>agent-forge</title>"));
+    let topology = tokio::time::timeout(HALF, serving(&page)).await??;
+    ensure!(
+        topology["foreign"]["hosts"].as_array().map(Vec::len) == Some(1),
+        "{topology}"
+    );
+    let commands = after("Commands to try:\n")?.lines();
+    let commands: Vec<&str> = commands.take_while(|l| !l.trim().is_empty()).collect();
+    ensure!(commands.len() == 3, "{commands:?}");
+    for (command, word) in commands.iter().zip([
+        "marker of the VM in vCenter",
+        "demo/demo-worker",
+        "demo/demo-worker",
+    ]) {
+        // As a shell does it.
+        let mut words = command.split_whitespace();
+        let program = words.next().context("a program")?;
+        let ran = Command::new(program)
+            .args(words)
+            .env_clear()
+            .output()
+            .await?;
+        let text = String::from_utf8(ran.stdout)?;
+        let errors = String::from_utf8(ran.stderr)?;
+        ensure!(
+            ran.status.code().is_some_and(|c| c < 2),
+            "{command}: {text}{errors}"
+        );
+        ensure!(
+            text.contains(word),
+            "{command}: no {word:?} in {text}{errors}"
+        );
+    }
+    Ok(page)
 }
 
 #[tokio::test(flavor = "multi_thread")]

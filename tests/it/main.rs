@@ -31,5 +31,6 @@ mod status;
 mod support;
 mod tenants;
 mod trust;
+mod web;
 
 use support::*;

@@ -8,8 +8,9 @@ use std::{
 use agent_forge_lab::tools::promtool;
 use anyhow::{Context as _, Result, ensure};
 use kube::api::DeleteParams;
+use serde_json::Value;
 
-use crate::world::{POOL, Setup, World};
+use crate::world::{LIMIT, POOL, Setup, World};
 
 fn judged_by_prometheus(scrape: &str) -> Result<()> {
     let mut child = Command::new(promtool()?)
@@ -99,11 +100,14 @@ async fn a_scrape_shows_the_machines_and_forgets_the_pool() -> Result<()> {
         let found = series.and_then(|s| value(&scrape, s));
         ensure!(found == Some(expected), "{family}: {found:?}\n{scrape}");
     }
-    let page = reqwest::get(operator.debug_url()).await?.text().await?;
-    ensure!(
-        page.contains("<td class=child>vm/demo/") && page.contains("<th>Mailbox"),
-        "{page}"
-    );
+    let actors = world.actors(LIMIT).await?;
+    let is_vm = |a: &Value| {
+        a["name"]
+            .as_str()
+            .is_some_and(|n| n.starts_with("vm/demo/"))
+    };
+    let vm = actors.iter().find(|a| is_vm(a));
+    ensure!(vm.is_some_and(|a| a["mailbox"].is_number()), "{actors:?}");
     nodes.scale(0);
     world.settled(0).await?;
     let destroyed =

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 pub use self::{
     conditions::set_conditions,
-    gather::{covers, of, of_pool, of_vm},
+    gather::{covers, home_of_hosted_cluster, of, of_pool, of_vm},
 };
 use super::lease::{Leadership, Need};
 use crate::{

@@ -20,7 +20,8 @@ use serde_json::{Value, json};
 
 use self::redact::Redactor;
 use super::{
-    explain, plan,
+    explain::{self, subject::Kind},
+    plan,
     report::{self, Verdict},
     sight::Sight,
 };
@@ -168,7 +169,8 @@ fn answers(
     for child in sight.caches.all_children() {
         let key = ObjectKey::of(child.as_ref());
         if own(&key) {
-            let explained = explain::of_child(&sight.caches, &key, bound, now)?;
+            let explained =
+                explain::of_object(&sight.caches, Kind::VsphereAgent, &key, bound, now)?;
             let path = format!("answers/explain/{}/{}.yaml", key.namespace, key.name);
             all.push(file(&redactor, path, &explained)?);
         }

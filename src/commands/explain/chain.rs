@@ -32,7 +32,7 @@ pub enum Live {
 }
 
 /// One object of the chain.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Member {
     /// Kind.
     pub kind: Kind,

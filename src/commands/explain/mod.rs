@@ -1,7 +1,8 @@
 //! `agent-forge explain`: one machine, the proof that its objects belong together, what it waits for, and its history.
 
-mod chain;
-mod subject;
+pub mod chain;
+pub mod join;
+pub mod subject;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -24,7 +25,7 @@ use serde::Serialize;
 
 use self::{
     chain::{Live, Member, Proof},
-    subject::{Found, Subject},
+    subject::{Found, Kind, Subject},
     waits::Wait,
 };
 use super::{
@@ -63,7 +64,7 @@ pub struct Explanation {
     /// What was asked.
     subject: String,
     /// Its pool.
-    pool: Option<String>,
+    pub pool: Option<String>,
     /// The objects.
     chain: Vec<Member>,
     /// How we know that they belong together.
@@ -118,18 +119,19 @@ pub async fn run(args: &Args, asked: &ExplainArgs) -> anyhow::Result<Verdict> {
     report::print(&explained, asked.asked.output)
 }
 
-/// Explains the machine of a VsphereAgent, without vCenter.
+/// Explains the machine of an object, without vCenter.
 ///
 /// # Errors
-/// There is no such VsphereAgent.
-pub fn of_child(
+/// There is no such object.
+pub fn of_object(
     caches: &Caches,
+    kind: Kind,
     key: &ObjectKey,
     secret_namespaces: &[String],
     now: Timestamp,
 ) -> anyhow::Result<Explanation> {
     let subject = Subject {
-        kind: subject::Kind::VsphereAgent,
+        kind,
         name: key.name.clone(),
     };
     let found = subject::find(caches, &subject, Some(&key.namespace))?;

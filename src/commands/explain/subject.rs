@@ -3,12 +3,7 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use agent_forge_actors::{
-    domain::{
-        identity::{AgentMatch, agent_runs_on},
-        managed_vm::ManagedVm,
-        names::ObjectKey,
-        upstream::{self, MachineFacts},
-    },
+    domain::{managed_vm::ManagedVm, names::ObjectKey, upstream::MachineFacts},
     ports::cluster::View as _,
 };
 use agent_forge_crds::{
@@ -18,6 +13,7 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 use serde::Serialize;
 
+use super::join::Join;
 use crate::cluster::view::Caches;
 
 /// The kinds of objects of a machine, in the order of its chain.
@@ -199,27 +195,27 @@ fn key<K: ResourceExt>(object: &K) -> String {
 
 /// Adds what belongs to the objects that are found. Each one may lead to the next, in both directions.
 fn complete(caches: &Caches, found: &mut Found) {
+    let join = Join::new(caches);
     for _ in 0..3 {
         found.agent_machine = found.agent_machine.take().or_else(|| {
-            let by_machine = found.machine.as_deref().and_then(|m| owned(caches, m));
-            let by_child = || agent_machine_of(caches, found.child.as_ref()?);
-            let by_agent = || claimant(caches, found.agent.as_deref()?);
+            let by_machine = found.machine.as_deref().and_then(|m| join.owned(m));
+            let by_child = || join.agent_machine_of(found.child.as_ref()?);
+            let by_agent = || join.claimant(found.agent.as_deref()?);
             by_machine.or_else(by_child).or_else(by_agent)
         });
         found.child = found.child.take().or_else(|| {
-            let by_agent = found.agent.as_deref().and_then(|a| runs_agent(caches, a));
-            by_agent.or_else(|| made_for(caches, found.agent_machine.as_deref()?))
+            let by_agent = found.agent.as_deref().and_then(|a| join.runs_agent(a));
+            by_agent.or_else(|| join.made_for(found.agent_machine.as_deref()?).cloned())
         });
         found.agent = found.agent.take().or_else(|| {
-            let by_child = found.child.as_ref().and_then(|c| agent_of(caches, c));
-            by_child.or_else(|| reserved(caches, found.agent_machine.as_deref()?))
+            let by_child = found.child.as_ref().and_then(|c| join.agent_of(c));
+            by_child.or_else(|| join.reserved(found.agent_machine.as_deref()?))
         });
     }
-    found.machine = found.machine.take().or_else(|| {
-        let am = found.agent_machine.as_deref()?;
-        let owner = am.owner_machine()?;
-        caches.machine(&ObjectKey::new(am.namespace()?, &owner.name))
-    });
+    found.machine = found
+        .machine
+        .take()
+        .or_else(|| join.machine_of(found.agent_machine.as_deref()?));
     found.pool = match &found.child {
         Some(child) => {
             let name = &child.object.spec.pool_ref.name;
@@ -230,64 +226,4 @@ fn complete(caches: &Caches, found: &mut Found) {
             pools.find(|p| agent_forge_actors::demand::classify::belongs(p, am))
         }),
     };
-}
-
-fn owned(caches: &Caches, machine: &MachineFacts) -> Option<Arc<AgentMachine>> {
-    let all = caches.agent_machines(&machine.key.namespace);
-    let is_owned =
-        |am: &Arc<AgentMachine>| am.owner_machine().is_some_and(|o| o.uid == machine.uid);
-    all.into_iter().find(is_owned)
-}
-
-fn agent_machine_of(caches: &Caches, child: &ManagedVm) -> Option<Arc<AgentMachine>> {
-    let record = child.agent_machine.as_ref()?;
-    let mut all = caches.all_agent_machines().into_iter();
-    all.find(|am| {
-        let home = child.control_plane.as_ref();
-        record.is_object(&am.metadata)
-            && home.is_none_or(|home| am.namespace().as_ref() == Some(home))
-    })
-}
-
-fn claimant(caches: &Caches, agent: &Agent) -> Option<Arc<AgentMachine>> {
-    let mut all = caches.all_agent_machines().into_iter();
-    all.find(|am| upstream::claims(agent, am))
-}
-
-fn runs_agent(caches: &Caches, agent: &Agent) -> Option<ManagedVm> {
-    let all = caches.all_children().into_iter().map(ManagedVm::read);
-    let names = |child: &ManagedVm| {
-        let vm = child.identity.as_ref();
-        vm.map_or(AgentMatch::Other, |vm| agent_runs_on(agent, vm))
-    };
-    let mut all: Vec<ManagedVm> = all.filter(|c| names(c).may_run_there()).collect();
-    all.sort_by_key(|c| names(c) != AgentMatch::Same);
-    all.into_iter().next()
-}
-
-fn made_for(caches: &Caches, am: &AgentMachine) -> Option<ManagedVm> {
-    let all = caches.all_children().into_iter().map(ManagedVm::read);
-    let is_for = |child: &ManagedVm| {
-        let record = child.agent_machine.as_ref();
-        record.is_some_and(|r| r.is_object(&am.metadata))
-    };
-    let mut all: Vec<ManagedVm> = all.filter(is_for).collect();
-    // One that is being removed comes last.
-    all.sort_by_key(|c| c.deleting);
-    all.into_iter().next()
-}
-
-fn agent_of(caches: &Caches, child: &ManagedVm) -> Option<Arc<Agent>> {
-    let all = caches.agents.all();
-    let lineup = child.lineup(&all);
-    let doubtful = || lineup.doubtful.first().map(|(agent, _)| *agent);
-    let any = lineup.own.or_else(|| lineup.rivals.first().copied());
-    let recorded = || caches.agents.get(child.agent.as_ref()?);
-    any.or_else(doubtful).cloned().or_else(recorded)
-}
-
-fn reserved(caches: &Caches, am: &AgentMachine) -> Option<Arc<Agent>> {
-    let reference = am.agent_ref()?;
-    let key = ObjectKey::new(&reference.namespace, &reference.name);
-    caches.agents.get(&key)
 }

@@ -1,6 +1,6 @@
 //! `agent-forge top`: a live table of machines, with sums per pool.
 
-mod rows;
+pub mod rows;
 mod screen;
 #[cfg(test)]
 mod tests;

@@ -134,7 +134,9 @@ pub fn overview(caches: &Caches, namespace: Option<&str>, now: Timestamp) -> Ove
     shown
 }
 
-fn timeline(child: &VsphereAgent) -> &[Milestone] {
+/// The timeline on record.
+#[must_use]
+pub fn timeline(child: &VsphereAgent) -> &[Milestone] {
     child
         .status
         .as_ref()
@@ -142,14 +144,17 @@ fn timeline(child: &VsphereAgent) -> &[Milestone] {
         .unwrap_or_default()
 }
 
-/// Seconds from the first entry to the first bound Agent.
-fn took(timeline: &[Milestone]) -> Option<i64> {
+/// Seconds from the first entry of a timeline to the first bound Agent.
+#[must_use]
+pub fn took(timeline: &[Milestone]) -> Option<i64> {
     let begin = timeline.first()?.at.as_ref()?.0;
     let bound = timeline.iter().find(|e| e.event == Milestone::BOUND)?;
     Some(bound.at.as_ref()?.0.duration_since(begin).as_secs())
 }
 
-fn median(mut all: Vec<i64>) -> Option<i64> {
+/// The median of these seconds.
+#[must_use]
+pub fn median(mut all: Vec<i64>) -> Option<i64> {
     all.sort_unstable();
     all.get(all.len().checked_sub(1)? / 2).copied()
 }

@@ -15,12 +15,14 @@ use crate::world::{LIMIT, NAMESPACE, World};
 /// endpoint and `agent-forge iso`. Every object of the cluster is checked too, except InfraEnvs, which own the URL.
 pub async fn no_token_is_told(world: &World, server: &ImageServer) -> Result<()> {
     let operator = world.operator.as_ref().context("an operator")?;
-    let page = reqwest::get(operator.debug_url()).await?.text().await?;
+    let topology = format!("{}/topology.json", operator.web_url());
+    let page = reqwest::get(&topology).await?.error_for_status()?;
+    let page = page.text().await?;
     let shown = shown_isos(world).await?;
     let mut said = vec![
         ("the log".to_owned(), operator.log()?),
         ("the metrics".to_owned(), operator.metrics().await?),
-        ("the debug page".to_owned(), page),
+        ("the web page".to_owned(), page),
         (
             "the debug endpoint".to_owned(),
             format!("{:?}", world.actors(LIMIT).await?),

@@ -208,7 +208,8 @@ pub fn covers(kind: PausableKind, key: &ObjectKey, pool: &VsphereAgentPool) -> b
 
 /// The namespace of the HostedCluster and its NodePools. HyperShift names the control plane's namespace after it and the
 /// HostedCluster: `<namespace>-<name>`, with `-` for each dot of the name.
-fn home_of_hosted_cluster(pool: &VsphereAgentPool) -> Option<String> {
+#[must_use]
+pub fn home_of_hosted_cluster(pool: &VsphereAgentPool) -> Option<String> {
     let name = pool.spec.hosted_cluster_ref.name.replace('.', "-");
     let home = pool
         .spec

@@ -10,6 +10,7 @@ mod binary;
 pub mod iso;
 pub mod late_binding;
 pub mod memory;
+mod page;
 mod proc;
 mod promises;
 mod report;

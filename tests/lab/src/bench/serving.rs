@@ -22,7 +22,7 @@ use uuid::Uuid;
 use super::{
     Plan,
     binary::Source,
-    proc, restart,
+    page, proc, restart,
     run::{LIMIT, quiet},
     world::World,
 };
@@ -46,6 +46,8 @@ const MIB: f64 = 1024.0 * 1024.0;
 /// The goals for a thousand machines with Agents of 60 kB: seconds until ready, and resident memory in MiB.
 const READY_WITHIN: f64 = 10.0;
 const RESIDENT: f64 = 64.0;
+/// The goal for the data of the web page, in seconds.
+const PAGE_WITHIN: f64 = 1.0;
 
 /// Measure the start of a process beside serving machines.
 #[derive(Clone, Debug, ClapArgs)]
@@ -59,6 +61,9 @@ pub struct Args {
     /// The operator's program.
     #[command(flatten)]
     pub program: Source,
+    /// At the end, leave everything running until Ctrl-C, and print the address of the web page.
+    #[arg(long)]
+    pub keep: bool,
 }
 
 /// Measures and prints.
@@ -90,6 +95,7 @@ pub async fn run(args: Args) -> Result<()> {
     );
     eprintln!("a process has read them; their Agents now grow");
     let start = restart::measure(&mut world, args.agent_bytes).await?;
+    let page = page::measure(&world.operator, args.serving).await?;
 
     let usage = &start.usage;
     let writes: usize = start.writes.values().sum();
@@ -98,6 +104,7 @@ pub async fn run(args: Args) -> Result<()> {
          ready       after {:.1} s (goal: {READY_WITHIN} s)\n\
          until rest  {} reads, {writes} writes, {} vCenter calls, {:.1} s of processor time\n\
          memory      {:.1} MiB resident at rest, {:.1} MiB of it its own; {:.1} MiB at most (goal: {RESIDENT} MiB)\n\
+         web page    {:.2} s for the data of all machines (goal: {PAGE_WITHIN} s), {:.0} kB, {:.0} kB compressed\n\
          machine     load average {:.1}\n",
         args.serving,
         start.agent_bytes as f64 / 1e3,
@@ -108,6 +115,9 @@ pub async fn run(args: Args) -> Result<()> {
         usage.resident_bytes as f64 / MIB,
         usage.anonymous_bytes as f64 / MIB,
         usage.peak_bytes as f64 / MIB,
+        page.took.as_secs_f64(),
+        page.bytes as f64 / 1e3,
+        page.packed_bytes as f64 / 1e3,
         proc::load()?,
     );
     let mut out = std::io::stdout().lock();
@@ -116,8 +126,16 @@ pub async fn run(args: Args) -> Result<()> {
     for (write, count) in &start.writes {
         writeln!(out, "{count:>11} {write}").context("print the figures")?;
     }
+    if args.keep {
+        let url = world.operator.web_url();
+        writeln!(out, "\nOpen the page: {url}/\nCtrl-C stops everything").context("print it")?;
+        out.flush().context("print it")?;
+        tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
+    }
     ensure!(
-        start.ready_seconds <= READY_WITHIN && usage.peak_bytes as f64 / MIB <= RESIDENT,
+        start.ready_seconds <= READY_WITHIN
+            && usage.peak_bytes as f64 / MIB <= RESIDENT
+            && page.took.as_secs_f64() <= PAGE_WITHIN,
         "a goal is missed"
     );
     Ok(())

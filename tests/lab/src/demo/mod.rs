@@ -5,6 +5,7 @@
 //! `table` prints the result. The exit code is 0 only if every promise held.
 
 mod chaos;
+mod keep;
 mod promises;
 mod stage;
 mod table;
@@ -20,7 +21,7 @@ use tokio::time::{Instant, interval};
 
 pub use self::view::Voice;
 use self::{promises::Promises, stage::Stage, track::Track, view::View};
-use crate::{ProviderGeneration, install_tls_provider, parts::Operator};
+use crate::{ProviderGeneration, install_tls_provider, parts::Operator, played::task::Task};
 
 /// How often the demo looks. Everything shown is observed from outside, as a user could do it.
 const LOOK: Duration = Duration::from_millis(250);
@@ -36,7 +37,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1)]
     scale_to: u16,
 
-    /// At the end, leave everything running until Ctrl-C.
+    /// At the end, leave everything running until Ctrl-C. Prints the address of the web page and commands to try.
     #[arg(long)]
     keep: bool,
 
@@ -95,18 +96,44 @@ fn duration(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// As [`play`].
 pub async fn run(args: Args) -> Result<()> {
-    let voice = Voice::stdout();
-    tokio::select! {
-        result = play(&args, &voice) => result,
-        _ = tokio::signal::ctrl_c() => bail!("interrupted; everything that was started is stopped"),
-    }
+    let stop = async {
+        // Without a handler the signal ends the process.
+        let _ = tokio::signal::ctrl_c().await;
+    };
+    play(&args, &Voice::stdout(), stop).await
 }
 
-/// Runs the demo.
+/// Runs the demo. With `--keep` it goes on until `stop` resolves. Everything that was started has ended when this returns.
 ///
 /// # Errors
-/// Something does not start, the operator ends, or a promise was broken. Everything that was started has ended then.
-pub async fn play(args: &Args, voice: &Voice) -> Result<()> {
+/// Something does not start, the operator ends, `stop` resolves before the end, or a promise was broken.
+pub async fn play(args: &Args, voice: &Voice, stop: impl Future<Output = ()>) -> Result<()> {
+    tokio::pin!(stop);
+    let played = tokio::select! {
+        played = perform(args, voice) => played?,
+        () = &mut stop => bail!("interrupted; everything that was started is stopped"),
+    };
+    if args.keep {
+        keep::tell(&played.stage).await?;
+        let operator = &played.stage.operator;
+        tokio::select! {
+            () = stop => voice.say("everything that was started is stopped"),
+            ended = operator.process.ended() => {
+                bail!("the operator has ended ({}); its log ends with:\n{}", ended?, operator.process.tail())
+            }
+        }
+    }
+    played.promises.verdict()
+}
+
+/// What runs after the last scale-down.
+struct Played {
+    promises: Promises,
+    _chaos: Option<Task>,
+    stage: Stage,
+}
+
+async fn perform(args: &Args, voice: &Voice) -> Result<Played> {
     install_tls_provider();
     let begun = Instant::now();
     let mut stage = Stage::start(args, voice).await?;
@@ -160,11 +187,11 @@ pub async fn play(args: &Args, voice: &Voice) -> Result<()> {
     }
 
     table::print(&stage, &track, &promises, begun.elapsed()).await?;
-    if args.keep {
-        voice.say("left running (--keep); Ctrl-C ends it all");
-        std::future::pending::<()>().await;
-    }
-    promises.verdict()
+    Ok(Played {
+        promises,
+        _chaos,
+        stage,
+    })
 }
 
 /// The counts of one observation.

@@ -1,5 +1,7 @@
 //! Starts what the demo runs on: lab, upstream, pool, objects of other people, operator.
 
+use std::path::Path;
+
 use agent_forge_crds::{VsphereAgent, VsphereAgentPool, external::agent::Agent, pool::IsoStatus};
 use anyhow::{Context as _, Result};
 use kube::{Api, Client, ResourceExt, api::PostParams};
@@ -17,8 +19,8 @@ use crate::{
     stage, tools,
 };
 
-const NAMESPACE: &str = "demo";
-const POOL: &str = "demo-worker";
+pub(super) const NAMESPACE: &str = "demo";
+pub(super) const POOL: &str = "demo-worker";
 
 /// Everything that runs. Fields are dropped in this order: the operator first, the lab last.
 pub(super) struct Stage {
@@ -143,6 +145,11 @@ impl Stage {
             jaeger,
             lab,
         })
+    }
+
+    /// The operator's program.
+    pub(super) fn program(&self) -> &Path {
+        &self.options.program
     }
 
     /// Kills the operator as a crash of its node would, and starts another.

@@ -59,10 +59,10 @@ pub(super) async fn print(
         }
     }
     voice.out(&format!(
-        "\n  kubectl   KUBECONFIG={} kubectl get vap,va -A -o wide\n  metrics   {}\n  actors    {}/actors\n  log       {}\n",
+        "\n  kubectl   KUBECONFIG={} kubectl get vap,va -A -o wide\n  metrics   {}\n  page      {}\n  log       {}\n",
         stage.lab.kubeconfig_admin_path().display(),
         stage.operator.metrics_url(),
-        stage.operator.debug_url(),
+        stage.operator.web_url(),
         stage.lab.dir().display()
     ));
     voice.out("  (available as long as the demo runs: keep it running with --keep)\n\n");

@@ -72,6 +72,7 @@ pub struct Operator {
     metrics: u16,
     health: u16,
     debug: u16,
+    web: u16,
     http: reqwest::Client,
 }
 
@@ -96,7 +97,7 @@ impl Operator {
     pub fn spawn(dir: &Path, options: &OperatorOptions) -> Result<Self> {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         crate::install_tls_provider();
-        let [metrics, health, debug] = ports::free()?;
+        let [metrics, health, debug, web] = ports::free()?;
         let mut command = Command::new(&options.program);
         command
             // A developer's environment (proxies, OTEL_*, KUBECONFIG) must not change what is tested.
@@ -109,6 +110,7 @@ impl Operator {
             .arg(format!("--metrics-bind-address=127.0.0.1:{metrics}"))
             .arg(format!("--health-probe-bind-address=127.0.0.1:{health}"))
             .arg(format!("--debug-bind-address=127.0.0.1:{debug}"))
+            .arg(format!("--web-bind-address=127.0.0.1:{web}"))
             .args(&options.args);
         let log = dir.join(format!(
             "operator-{}.log",
@@ -125,6 +127,7 @@ impl Operator {
             metrics,
             health,
             debug,
+            web,
             http,
         })
     }
@@ -157,6 +160,11 @@ impl Operator {
     /// Root of its debug endpoint.
     pub fn debug_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.debug)
+    }
+
+    /// Root of its web page. An address in [`OperatorOptions::args`] takes its place.
+    pub fn web_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.web)
     }
 
     /// Root of its health endpoint (`/healthz`, `/readyz`).

@@ -157,6 +157,7 @@ async fn what_readme_applies_is_taken_and_its_pod_runs_where_only_restricted_one
         "overlays/dev",
         "overlays/openshift",
         "overlays/aggregate-edit",
+        "overlays/web",
     ] {
         let pod = serde_json::from_value(pod_of(&rendered(folder).await?)?)?;
         let dry = PostParams {

@@ -1,0 +1,181 @@
+//! Finds the objects of a machine from one another. An index is made once, so that a join of all machines takes time in
+//! proportion to their number.
+
+use std::{collections::HashMap, sync::Arc};
+
+use agent_forge_actors::{
+    domain::{
+        identity::{AgentMatch, agent_runs_on},
+        index_keys,
+        managed_vm::ManagedVm,
+        names::ObjectKey,
+        upstream::{self, MachineFacts},
+    },
+    ports::cluster::View as _,
+};
+use agent_forge_crds::external::{agent::Agent, agent_machine::AgentMachine};
+use kube::ResourceExt;
+
+use super::subject::Found;
+use crate::cluster::view::Caches;
+
+/// Places in a list, by a name or a uid.
+type Places = HashMap<String, Vec<usize>>;
+
+/// The index.
+pub struct Join<'a> {
+    caches: &'a Caches,
+    children: Vec<ManagedVm>,
+    agent_machines: Vec<Arc<AgentMachine>>,
+    /// VsphereAgents by the uid of the AgentMachine on record.
+    children_by_uid: Places,
+    /// Those without such a uid, by its name.
+    children_by_name: Places,
+    agent_machines_by_uid: Places,
+    agent_machines_by_name: Places,
+}
+
+fn places<'k>(keys: impl Iterator<Item = Option<&'k str>>) -> Places {
+    let mut places = Places::new();
+    for (at, key) in keys.enumerate() {
+        if let Some(key) = key {
+            places.entry(key.to_owned()).or_default().push(at);
+        }
+    }
+    places
+}
+
+fn at<'a, T>(all: &'a [T], places: &'a Places, key: &str) -> impl Iterator<Item = &'a T> {
+    let found = places.get(key).map(Vec::as_slice).unwrap_or_default();
+    found.iter().filter_map(|at| all.get(*at))
+}
+
+impl<'a> Join<'a> {
+    /// Reads all VsphereAgents and AgentMachines once.
+    #[must_use]
+    pub fn new(caches: &'a Caches) -> Self {
+        let children = caches.all_children().into_iter().map(ManagedVm::read);
+        let children: Vec<ManagedVm> = children.collect();
+        let agent_machines = caches.all_agent_machines();
+        let record = |c: &'_ ManagedVm| c.agent_machine.clone();
+        let records: Vec<_> = children.iter().map(record).collect();
+        let uids = records.iter().map(|r| r.as_ref()?.uid.as_deref());
+        let named = |r: &&agent_forge_actors::domain::managed_vm::Recorded| r.uid.is_none();
+        let names = records.iter();
+        let names = names.map(|r| r.as_ref().filter(named).map(|r| r.name.as_str()));
+        let metadata = || agent_machines.iter().map(|am| &am.metadata);
+        Self {
+            caches,
+            children_by_uid: places(uids),
+            children_by_name: places(names),
+            agent_machines_by_uid: places(metadata().map(|m| m.uid.as_deref())),
+            agent_machines_by_name: places(metadata().map(|m| m.name.as_deref())),
+            children,
+            agent_machines,
+        }
+    }
+
+    /// All VsphereAgents.
+    #[must_use]
+    pub fn children(&self) -> &[ManagedVm] {
+        &self.children
+    }
+
+    /// Everything that belongs to the machine of a VsphereAgent. The Agent is that of its VM, and no other.
+    #[must_use]
+    pub fn of_child(&self, child: ManagedVm) -> Found {
+        let mut found = Found {
+            agent_machine: self.agent_machine_of(&child),
+            agent: self.agent_of(&child),
+            ..Found::default()
+        };
+        let am = found.agent_machine.as_deref();
+        found.machine = am.and_then(|am| self.machine_of(am));
+        let name = &child.object.spec.pool_ref.name;
+        let pool = ObjectKey::new(&child.key.namespace, name);
+        found.pool = self.caches.pool(&pool);
+        found.child = Some(child);
+        found
+    }
+
+    /// The AgentMachine that the VsphereAgent is for.
+    #[must_use]
+    pub fn agent_machine_of(&self, child: &ManagedVm) -> Option<Arc<AgentMachine>> {
+        let record = child.agent_machine.as_ref()?;
+        let is_home = |am: &&Arc<AgentMachine>| {
+            let home = child.control_plane.as_ref();
+            home.is_none_or(|home| am.namespace().as_ref() == Some(home))
+        };
+        let all = &self.agent_machines;
+        let mut found = match &record.uid {
+            Some(uid) => at(all, &self.agent_machines_by_uid, uid),
+            None => at(all, &self.agent_machines_by_name, &record.name),
+        };
+        found.find(is_home).cloned()
+    }
+
+    /// The AgentMachine that has claimed the Agent.
+    #[must_use]
+    pub fn claimant(&self, agent: &Agent) -> Option<Arc<AgentMachine>> {
+        let name = agent.claimed_by()?;
+        let mut found = at(&self.agent_machines, &self.agent_machines_by_name, name);
+        found.find(|am| upstream::claims(agent, am)).cloned()
+    }
+
+    /// The AgentMachine of a Machine.
+    #[must_use]
+    pub fn owned(&self, machine: &MachineFacts) -> Option<Arc<AgentMachine>> {
+        let all = self.caches.agent_machines(&machine.key.namespace);
+        let is_owned =
+            |am: &Arc<AgentMachine>| am.owner_machine().is_some_and(|o| o.uid == machine.uid);
+        all.into_iter().find(is_owned)
+    }
+
+    /// The Machine of an AgentMachine.
+    #[must_use]
+    pub fn machine_of(&self, am: &AgentMachine) -> Option<Arc<MachineFacts>> {
+        let owner = am.owner_machine()?;
+        let key = ObjectKey::new(am.namespace()?, &owner.name);
+        self.caches.machine(&key)
+    }
+
+    /// The VsphereAgent on whose VM the Agent runs, or may run.
+    #[must_use]
+    pub fn runs_agent(&self, agent: &Agent) -> Option<ManagedVm> {
+        let names = |child: &ManagedVm| {
+            let vm = child.identity.as_ref();
+            vm.map_or(AgentMatch::Other, |vm| agent_runs_on(agent, vm))
+        };
+        let may = self.children.iter().filter(|c| names(c).may_run_there());
+        may.min_by_key(|c| names(c) != AgentMatch::Same).cloned()
+    }
+
+    /// The VsphereAgent that is for the AgentMachine. One that is being removed comes last.
+    #[must_use]
+    pub fn made_for(&self, am: &AgentMachine) -> Option<&ManagedVm> {
+        let (uid, name) = (am.metadata.uid.as_deref(), am.metadata.name.as_deref());
+        let by_uid = at(&self.children, &self.children_by_uid, uid.unwrap_or("?"));
+        let by_name = at(&self.children, &self.children_by_name, name.unwrap_or("?"));
+        by_uid.chain(by_name).min_by_key(|c| c.deleting)
+    }
+
+    /// The Agent of the VM: its own, else one that may be its own, else the one on record.
+    #[must_use]
+    pub fn agent_of(&self, child: &ManagedVm) -> Option<Arc<Agent>> {
+        let keys = index_keys::asked_by_child(&child.object);
+        let all = self.caches.agents.with_keys(None, &keys);
+        let lineup = child.lineup(&all);
+        let doubtful = || lineup.doubtful.first().map(|(agent, _)| *agent);
+        let any = lineup.own.or_else(|| lineup.rivals.first().copied());
+        let recorded = || self.caches.agents.get(child.agent.as_ref()?);
+        any.or_else(doubtful).cloned().or_else(recorded)
+    }
+
+    /// The Agent that the AgentMachine has.
+    #[must_use]
+    pub fn reserved(&self, am: &AgentMachine) -> Option<Arc<Agent>> {
+        let reference = am.agent_ref()?;
+        let key = ObjectKey::new(&reference.namespace, &reference.name);
+        self.caches.agents.get(&key)
+    }
+}

@@ -1,0 +1,268 @@
+//! Who may see what.
+//!
+//! - On a loopback address: everything, for each client of this host. The header `Host` must be a loopback name, so that a
+//!   page of another site whose DNS name leads here (DNS rebinding) gets nothing.
+//! - On any other address: each request needs a Bearer token. The API server says whose it is, and in which namespaces
+//!   that user may list VsphereAgentPools. The viewer sees the pools of these namespaces.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use http::{
+    HeaderValue, StatusCode,
+    header::{AUTHORIZATION, WWW_AUTHENTICATE},
+};
+use k8s_openapi::api::authentication::v1::UserInfo;
+use sha2::{Digest as _, Sha256};
+use tokio::{sync::Semaphore, time::Instant};
+
+use crate::{
+    cluster::reviews::Reviews,
+    telemetry::http::{Answer, Asked, text},
+};
+
+/// How long an answer of the API server is used again. A right that is taken away ends within this time.
+pub const KEPT: Duration = Duration::from_secs(30);
+/// The most tokens whose answers are kept.
+const MOST_TOKENS: usize = 1024;
+/// The most requests to the API server at the same time. Others wait.
+const AT_ONCE: usize = 8;
+/// The longest token that is passed on, in bytes.
+const LONGEST: usize = 16 * 1024;
+
+/// The namespaces whose pools a viewer may see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// All, and the actors that belong to no namespace.
+    All,
+    /// These.
+    Namespaces(BTreeSet<String>),
+}
+
+impl Reach {
+    /// Whether it covers that namespace.
+    #[must_use]
+    pub fn covers(&self, namespace: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Namespaces(all) => all.contains(namespace),
+        }
+    }
+}
+
+/// Why a request is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The header `Host` does not name this host.
+    Host,
+    /// There is no Bearer token.
+    NoToken,
+    /// The API server does not accept the token.
+    BadToken,
+    /// This user may list pools in no namespace that has one.
+    Forbidden(String),
+    /// The API server could not be asked.
+    NoAnswer,
+}
+
+impl Refused {
+    /// The answer, with a sentence that says what to do.
+    #[must_use]
+    pub fn answer(&self) -> Answer {
+        let (status, why) = match self {
+            Self::Host => (
+                StatusCode::FORBIDDEN,
+                "ask by localhost or a loopback address (header Host)\n".to_owned(),
+            ),
+            Self::NoToken => (
+                StatusCode::UNAUTHORIZED,
+                "send a token of this cluster (header Authorization: Bearer TOKEN)\n".to_owned(),
+            ),
+            Self::BadToken => (
+                StatusCode::UNAUTHORIZED,
+                "the API server does not accept this token: it may have expired\n".to_owned(),
+            ),
+            Self::Forbidden(user) => (
+                StatusCode::FORBIDDEN,
+                format!(
+                    "{user} may list vsphereagentpools.agent-forge.containeroo.ch in no namespace that has one: ask \
+                     for the ClusterRole agent-forge-view in the pool's namespace\n"
+                ),
+            ),
+            Self::NoAnswer => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the API server could not be asked who you are; the log of agent-forge says why\n"
+                    .to_owned(),
+            ),
+        };
+        let mut answer = text(status, why);
+        if status == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer realm=\"agent-forge\"");
+            answer.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+        }
+        answer
+    }
+}
+
+/// How a server decides who may see what.
+#[derive(Clone)]
+pub enum Access {
+    /// Clients of this host see everything.
+    Loopback,
+    /// The API server decides.
+    Reviewed(Arc<Reviewer>),
+}
+
+impl Access {
+    /// What the client may see of pools in these namespaces.
+    ///
+    /// # Errors
+    /// Why it may see nothing.
+    pub async fn reach(
+        &self,
+        asked: &Asked,
+        namespaces: &BTreeSet<String>,
+    ) -> Result<Reach, Refused> {
+        match self {
+            Self::Loopback if asked.of_loopback() => Ok(Reach::All),
+            Self::Loopback => Err(Refused::Host),
+            Self::Reviewed(reviewer) => {
+                let header = asked.headers.get(AUTHORIZATION);
+                let token = header.and_then(|h| h.to_str().ok()).and_then(bearer);
+                let token = token.filter(|t| !t.is_empty()).ok_or(Refused::NoToken)?;
+                reviewer.reach(token, namespaces).await
+            }
+        }
+    }
+}
+
+/// The token of a header `Authorization`. The name of the scheme has no case.
+fn bearer(header: &str) -> Option<&str> {
+    let (scheme, token) = header.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Digest of a token. The token itself is not kept.
+type Fingerprint = [u8; 32];
+
+/// What the API server said about a token.
+#[derive(Clone)]
+struct Known {
+    /// `None`: it does not accept the token.
+    user: Option<UserInfo>,
+    /// Whether the user may list pools there. `None` stands for all namespaces.
+    may_list: BTreeMap<Option<String>, bool>,
+    until: Instant,
+}
+
+/// Asks the API server, and keeps its answers for [`KEPT`].
+pub struct Reviewer {
+    reviews: Arc<dyn Reviews>,
+    known: Mutex<BTreeMap<Fingerprint, Known>>,
+    turns: Semaphore,
+}
+
+impl Reviewer {
+    /// Asks by `reviews`.
+    #[must_use]
+    pub fn new(reviews: Arc<dyn Reviews>) -> Self {
+        Self {
+            reviews,
+            known: Mutex::default(),
+            turns: Semaphore::new(AT_ONCE),
+        }
+    }
+
+    async fn reach(&self, token: &str, namespaces: &BTreeSet<String>) -> Result<Reach, Refused> {
+        if token.len() > LONGEST {
+            return Err(Refused::BadToken);
+        }
+        let fingerprint: Fingerprint = Sha256::digest(token).into();
+        let mut known = match self.recall(&fingerprint) {
+            Some(known) => known,
+            None => self.ask_user(token).await?,
+        };
+        let reach = self.reach_of(&mut known, namespaces).await;
+        self.remember(fingerprint, known);
+        reach
+    }
+
+    async fn ask_user(&self, token: &str) -> Result<Known, Refused> {
+        let until = Instant::now() + KEPT;
+        let _turn = self.turns.acquire().await;
+        let user = self.reviews.user(token).await.map_err(no_answer)?;
+        Ok(Known {
+            user,
+            may_list: BTreeMap::new(),
+            until,
+        })
+    }
+
+    async fn reach_of(
+        &self,
+        known: &mut Known,
+        namespaces: &BTreeSet<String>,
+    ) -> Result<Reach, Refused> {
+        let user = known.user.clone().ok_or(Refused::BadToken)?;
+        if self.may_list(known, &user, None).await? {
+            return Ok(Reach::All);
+        }
+        let mut covered = BTreeSet::new();
+        for namespace in namespaces {
+            if self.may_list(known, &user, Some(namespace)).await? {
+                covered.insert(namespace.clone());
+            }
+        }
+        if covered.is_empty() {
+            let name = user.username.unwrap_or_else(|| "this user".to_owned());
+            return Err(Refused::Forbidden(name));
+        }
+        Ok(Reach::Namespaces(covered))
+    }
+
+    async fn may_list(
+        &self,
+        known: &mut Known,
+        user: &UserInfo,
+        namespace: Option<&str>,
+    ) -> Result<bool, Refused> {
+        let key = namespace.map(str::to_owned);
+        if let Some(may) = known.may_list.get(&key) {
+            return Ok(*may);
+        }
+        let _turn = self.turns.acquire().await;
+        let asked = self.reviews.may_list(user, namespace).await;
+        let may = asked.map_err(no_answer)?;
+        known.may_list.insert(key, may);
+        Ok(may)
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recall(&self, fingerprint: &Fingerprint) -> Option<Known> {
+        let known = self.known().get(fingerprint).cloned();
+        known.filter(|k| k.until > Instant::now())
+    }
+
+    fn remember(&self, fingerprint: Fingerprint, known: Known) {
+        let mut all = self.known();
+        let now = Instant::now();
+        all.retain(|_, k| k.until > now);
+        if all.len() >= MOST_TOKENS {
+            all.clear();
+        }
+        all.insert(fingerprint, known);
+    }
+}
+
+fn no_answer(why: anyhow::Error) -> Refused {
+    tracing::warn!(
+        "web: a review failed: {why:#}; config/overlays/web has the rights that the reviews need"
+    );
+    Refused::NoAnswer
+}

@@ -1,0 +1,413 @@
+use std::time::Instant;
+
+use agent_forge_actors::domain::identity::BiosUuid;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::commands::testing::{CLUSTER, World};
+
+fn shown(world: &World) -> Topology {
+    topology(&world.caches(), &Reach::All, Vec::new())
+}
+
+/// The machines of all pools.
+fn machines(shown: &Topology) -> Vec<&MachineNode> {
+    let node_pools = shown.clusters.iter().flat_map(|c| &c.node_pools);
+    let pools = node_pools.flat_map(|n| &n.pools);
+    pools.flat_map(|p| &p.machines).collect()
+}
+
+fn bound(child: &mut Value) {
+    let entry = json!({"event": "Bound", "attempt": 1, "at": "2026-01-01T00:16:00.000000Z"});
+    let timeline = child["status"]["timeline"].as_array_mut();
+    timeline.expect("a timeline").push(entry);
+}
+
+fn waiting_on(object: &mut Value, subject: &str, reason: &str) {
+    object["status"]["waitingOn"] =
+        json!([{"subject": subject, "reason": reason, "message": "a sentence"}]);
+}
+
+#[test]
+fn a_serving_machine_stands_below_its_cluster_with_all_its_objects() {
+    let mut world = World::serving();
+    world.child["status"]["vm"]["placement"] = json!({"host": "esx-1", "datastore": "ds-1"});
+    bound(&mut world.child);
+    let shown = shown(&world);
+    let cluster = &shown.clusters[0];
+    assert_eq!(cluster.name, "demo/demo");
+    let node_pool = &cluster.node_pools[0];
+    assert_eq!(node_pool.name, "workers");
+    let pool = &node_pool.pools[0];
+    assert_eq!((pool.name.as_str(), pool.ready), ("demo/workers", None));
+    assert_eq!(pool.usual_seconds, Some(960));
+    // The limit of the autoscaler is 15 minutes, so this one is beyond it.
+    assert_eq!((pool.histogram[15], pool.histogram[16]), (0, 1));
+    let machine = &pool.machines[0];
+    assert_eq!(
+        (machine.state, machine.reason.as_str()),
+        (State::Serving, "AgentBound")
+    );
+    assert_eq!(machine.host.as_deref(), Some("esx-1"));
+    assert_eq!(machine.datastore.as_deref(), Some("ds-1"));
+    let kinds: Vec<String> = machine.chain.iter().map(|m| m.kind.to_string()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "AgentMachine",
+            "Machine",
+            "VsphereAgent",
+            "VM",
+            "Agent",
+            "Node"
+        ]
+    );
+    assert!(
+        shown.foreign.hosts.is_empty(),
+        "its own Agent is not foreign"
+    );
+}
+
+#[test]
+fn the_state_follows_from_what_a_machine_waits_for() {
+    type Change = fn(&mut World);
+    let table: [(&str, Change, State, &str); 14] = [
+        (
+            "the operator goes on",
+            |w| waiting_on(&mut w.child, "w-1", "ISOUploading"),
+            State::Waiting,
+            "ISOUploading",
+        ),
+        (
+            "a person has to act",
+            |w| waiting_on(&mut w.child, "w-1", "InvalidSpec"),
+            State::Stuck,
+            "InvalidSpec",
+        ),
+        (
+            "a person paused it",
+            |w| waiting_on(&mut w.child, "w-1", "Paused"),
+            State::Waiting,
+            "Paused",
+        ),
+        (
+            "the Node is not ready",
+            |w| w.agent_machine["status"]["ready"] = json!(false),
+            State::Coming,
+            "AgentBound",
+        ),
+        (
+            "its VM is being made",
+            |w| {
+                w.child["status"]["vm"]["phase"] = json!("Provisioning");
+                w.child["status"]["vm"]["reason"] = json!("VMCreatePending");
+                w.agent = Value::Null;
+            },
+            State::Coming,
+            "VMCreatePending",
+        ),
+        (
+            "its pool cannot fence it",
+            |w| {
+                w.child["status"]["vm"]["phase"] = json!("Released");
+                waiting_on(&mut w.pool, "w-1", "Paused");
+            },
+            State::Leaving,
+            "Paused",
+        ),
+        (
+            "its pool waits for another one",
+            |w| waiting_on(&mut w.pool, "new-w-1", "InvalidSpec"),
+            State::Serving,
+            "AgentBound",
+        ),
+        (
+            "its record is late",
+            |w| {
+                w.child["status"]["vm"]["phase"] = json!("Provisioning");
+                w.child["status"]["vm"]["reason"] = json!("AgentNotDiscovered");
+            },
+            State::Serving,
+            "AgentBound",
+        ),
+        (
+            "its AgentMachine has another host",
+            |w| {
+                w.child["status"]["vm"]["phase"] = json!("Available");
+                w.child["status"]["vm"]["reason"] = json!("AgentPrepared");
+                w.agent_machine["status"]["agentRef"]["name"] = json!("metal");
+            },
+            State::Coming,
+            "AgentPrepared",
+        ),
+        (
+            "it is being deleted",
+            |w| {
+                w.child["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:20:00Z");
+            },
+            State::Leaving,
+            "AgentBound",
+        ),
+        (
+            "its deletion waits for the provider",
+            |w| {
+                w.child["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:20:00Z");
+                waiting_on(&mut w.child, "w-1", "AgentBound");
+            },
+            State::Leaving,
+            "AgentBound",
+        ),
+        (
+            "its deletion waits for a person",
+            |w| {
+                w.child["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:20:00Z");
+                waiting_on(&mut w.child, "w-1", "InvalidSpec");
+            },
+            State::Stuck,
+            "InvalidSpec",
+        ),
+        (
+            "nothing needs it",
+            |w| w.child["status"]["vm"]["phase"] = json!("Orphaned"),
+            State::Stuck,
+            "AgentBound",
+        ),
+        (
+            "its pool is gone",
+            |w| w.pool = Value::Null,
+            State::Stuck,
+            "PoolNotFound",
+        ),
+    ];
+    for (what, change, state, reason) in table {
+        let mut world = World::serving();
+        change(&mut world);
+        let shown = shown(&world);
+        let machine = machines(&shown)[0];
+        assert_eq!(
+            (machine.state, machine.reason.as_str()),
+            (state, reason),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn an_agent_machine_without_a_vm_waits_or_has_a_foreign_host() {
+    let mut world = World::waiting();
+    let first = shown(&world);
+    let machine = machines(&first)[0].clone();
+    assert_eq!(
+        (machine.kind, machine.name.as_str()),
+        (Kind::AgentMachine, "w-1")
+    );
+    assert_eq!(
+        (machine.state, machine.reason.as_str()),
+        (State::Waiting, "NoSuitableAgents")
+    );
+    assert_eq!(machine.message, "m");
+    // The pool says more than the provider.
+    waiting_on(
+        &mut world.pool,
+        "AgentMachine/demo-demo/w-1",
+        "CreateCapReached",
+    );
+    let second = shown(&world);
+    let machine = machines(&second)[0];
+    assert_eq!(
+        (machine.state, machine.reason.as_str()),
+        (State::Stuck, "CreateCapReached")
+    );
+    // A bare-metal host serves it: the pool's rows do not matter then.
+    let host = World::serving();
+    world.agent_machine = host.agent_machine;
+    world.agent = host.agent;
+    let third = shown(&world);
+    let machine = machines(&third)[0];
+    assert_eq!(machine.state, State::Foreign);
+    assert_eq!(machine.reason, "added-to-existing-cluster");
+}
+
+#[test]
+fn foreign_hosts_of_the_pools_infra_envs_are_listed_and_no_others() {
+    let mut world = World::serving();
+    let host = |name: &str, infra_env: &str| {
+        json!({
+            "apiVersion": "agent-install.openshift.io/v1beta1", "kind": "Agent",
+            "metadata": {
+                "name": name, "namespace": "demo", "uid": name,
+                "labels": {"infraenvs.agent-install.openshift.io": infra_env},
+            },
+            "spec": {"approved": true, "hostname": format!("{name}.example")},
+            "status": {"debugInfo": {"state": "known-unbound"}},
+        })
+    };
+    world.agent = json!([
+        world.agent,
+        host("metal", "infra"),
+        host("other", "elsewhere")
+    ]);
+    let seen = shown(&world).foreign;
+    assert_eq!((seen.hosts.len(), seen.more), (1, 0), "{seen:?}");
+    let metal = &seen.hosts[0];
+    assert_eq!(metal.agent, "demo/metal");
+    assert_eq!(metal.hostname.as_deref(), Some("metal.example"));
+    assert_eq!(
+        (metal.infra_env.as_str(), metal.state.as_str()),
+        ("demo/infra", "known-unbound")
+    );
+    let many: Vec<Value> = (0..foreign::MOST + 3)
+        .map(|n| host(&format!("metal-{n}"), "infra"))
+        .collect();
+    world.agent = json!(many);
+    let seen = shown(&world).foreign;
+    assert_eq!((seen.hosts.len(), seen.more), (foreign::MOST, 3));
+}
+
+#[test]
+fn a_viewer_sees_the_pools_of_its_namespaces_only() {
+    let mut world = World::serving();
+    let mut pool = world.pool.clone();
+    pool["metadata"]["namespace"] = json!("other");
+    pool["metadata"]["uid"] = json!("u-other");
+    world.pool = json!([world.pool, pool]);
+    let pools = |reach: &Reach| {
+        let shown = topology(&world.caches(), reach, Vec::new());
+        let names = shown.clusters.into_iter().flat_map(|c| c.node_pools);
+        let names = names.flat_map(|n| n.pools).map(|p| p.name);
+        (names.collect::<Vec<_>>(), shown.foreign.hosts.len())
+    };
+    let of = |namespace: &str| Reach::Namespaces([namespace.to_owned()].into());
+    assert_eq!(pools(&Reach::All).0, ["demo/workers", "other/workers"]);
+    assert_eq!(pools(&of("other")).0, ["other/workers"]);
+    assert_eq!(pools(&of("nowhere")).0, [""; 0]);
+    // The InfraEnv of `other` may be in the control plane's namespace, which this viewer may not list either.
+    let mut foreign = world.agent.clone();
+    foreign["metadata"]["namespace"] = json!("demo-demo");
+    foreign["status"]["inventory"] = Value::Null;
+    foreign["metadata"]["name"] = json!("metal");
+    world.agent = json!([world.agent, foreign]);
+    let pools = |reach: &Reach| {
+        topology(&world.caches(), reach, Vec::new())
+            .foreign
+            .hosts
+            .len()
+    };
+    assert_eq!(pools(&Reach::All), 1);
+    assert_eq!(pools(&of("other")), 0);
+    // A VsphereAgent whose pool is gone is not shown to others either.
+    world.pool = Value::Null;
+    let gone = |reach: &Reach| topology(&world.caches(), reach, Vec::new());
+    assert_eq!(machines(&gone(&of("demo"))).len(), 1);
+    assert_eq!(machines(&gone(&of("other"))).len(), 0);
+}
+
+#[test]
+fn a_paused_node_pool_says_so() {
+    let world = World::serving();
+    let caches = world.caches();
+    let paused = |kind: PausableKind, name: &str, cluster: Option<&str>| {
+        let object = Pausable {
+            key: ObjectKey::new("demo", name),
+            cluster: cluster.map(str::to_owned),
+            annotated: false,
+            paused: false,
+            paused_until: Some("true".to_owned()),
+        };
+        let (_, cache) = caches
+            .pausables
+            .iter()
+            .find(|(k, _)| *k == kind)
+            .expect("a cache");
+        crate::cluster::lists::show(cache, &None, vec![object], |p| p.key.clone());
+    };
+    paused(PausableKind::NodePool, "workers", Some("another"));
+    let of_other = topology(&caches, &Reach::All, Vec::new());
+    assert_eq!(of_other.clusters[0].node_pools[0].paused, None);
+    paused(PausableKind::NodePool, "workers", Some("demo"));
+    paused(PausableKind::HostedCluster, "demo", None);
+    let own = topology(&caches, &Reach::All, Vec::new());
+    let says = Some("spec.pausedUntil: true".to_owned());
+    assert_eq!(own.clusters[0].node_pools[0].paused, says);
+    assert_eq!(own.clusters[0].paused, says);
+}
+
+#[test]
+fn each_time_falls_into_one_bar() {
+    let bars = histogram(&[-5, 0, 59, 60, 899, 900, 1800, 1_000_000]);
+    assert_eq!(bars.len(), BARS);
+    assert_eq!((bars[0], bars[1], bars[14], bars[15]), (3, 1, 1, 1));
+    assert_eq!(bars[BARS - 1], 2);
+    assert_eq!(bars.iter().sum::<u32>(), 8);
+}
+
+/// A pool with that many serving machines.
+pub fn crowd(many: usize) -> World {
+    let mut world = World::serving();
+    let (mut children, mut demands, mut agents) = (Vec::new(), Vec::new(), Vec::new());
+    for n in 0..many {
+        let (name, uid) = (format!("demo-workers-x7k2p-{n:05}"), format!("u-{n}"));
+        let uuid = BiosUuid::derive(CLUSTER, &uid, 1);
+        let host = uuid.swapped().to_string();
+        let mut child = world.child.clone();
+        child["metadata"]["name"] = json!(name);
+        child["metadata"]["uid"] = json!(uid);
+        child["metadata"]["annotations"]["agent-forge.containeroo.ch/agent-machine-uid"] =
+            json!(format!("u-am-{n}"));
+        child["status"]["vm"]["name"] = json!(name);
+        child["status"]["vm"]["biosUUID"] = json!(uuid.to_string());
+        child["status"]["vm"]["agentRef"]["name"] = json!(host);
+        child["status"]["vm"]["placement"] =
+            json!({"host": "esx-01.dc.example", "datastore": "vsan-datastore-01"});
+        bound(&mut child);
+        children.push(child);
+        let mut demand = world.agent_machine.clone();
+        demand["metadata"]["name"] = json!(name);
+        demand["metadata"]["uid"] = json!(format!("u-am-{n}"));
+        demands.push(demand);
+        let mut agent = world.agent.clone();
+        agent["metadata"]["name"] = json!(host);
+        agent["spec"]["hostname"] = json!(name);
+        agent["status"]["inventory"]["systemVendor"]["serialNumber"] =
+            json!(format!("VMware-{uuid}"));
+        agents.push(agent);
+    }
+    world.child = Value::Array(children);
+    world.agent_machine = Value::Array(demands);
+    world.agent = Value::Array(agents);
+    world
+}
+
+#[test]
+fn a_thousand_machines_are_less_than_a_megabyte() {
+    let shown = shown(&crowd(1000));
+    let all = machines(&shown);
+    assert_eq!(all.len(), 1000);
+    assert!(
+        all.iter()
+            .all(|m| m.state == State::Serving && m.chain.len() == 6)
+    );
+    let json = serde_json::to_vec(&shown).expect("JSON").len();
+    assert!(json < 1_000_000, "{json} bytes");
+}
+
+/// The shortest time of three. Eight times as many objects take about eight times as long; a walk through all objects for
+/// each of them would take 64 times as long.
+#[test]
+fn the_time_is_in_proportion_to_the_number_of_machines() {
+    let time = |many| {
+        let caches = crowd(many).caches();
+        let run = || {
+            let begun = Instant::now();
+            let shown = topology(&caches, &Reach::All, Vec::new());
+            assert_eq!(machines(&shown).len(), many);
+            begun.elapsed()
+        };
+        (0..3).map(|_| run()).min().expect("three times")
+    };
+    let (few, many) = (time(250), time(2000));
+    assert!(
+        many < few * 28,
+        "250 machines take {few:?}, 2000 take {many:?}"
+    );
+}
