@@ -4,6 +4,7 @@ const STATES = [
   ["stuck", "Needs a person"],
   ["waiting", "Waits"],
   ["coming", "Coming"],
+  ["ready", "Ready"],
   ["leaving", "Leaving"],
   ["serving", "Serving"],
   ["foreign", "Foreign host"],

@@ -24,6 +24,8 @@ pub enum State {
     Waiting,
     /// Blue: it is being made, or its Node is not ready yet.
     Coming,
+    /// Teal: it waits in the buffer of its pool, and an AgentMachine could have it at once.
+    Ready,
     /// Violet: it is being removed.
     Leaving,
     /// Green: its Node is ready.
@@ -117,6 +119,9 @@ pub fn of_child(found: &Found, child: &ManagedVm) -> Judged {
             State::Coming
         };
         return Judged::new(state, Reason::AgentBound, "");
+    }
+    if child.in_buffer && phase == Some(Phase::Available) {
+        return Judged::new(State::Ready, reason, "it waits in the buffer of its pool");
     }
     Judged::new(State::Coming, reason, "")
 }

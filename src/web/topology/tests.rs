@@ -71,7 +71,7 @@ fn a_serving_machine_stands_below_its_cluster_with_all_its_objects() {
 #[test]
 fn the_state_follows_from_what_a_machine_waits_for() {
     type Change = fn(&mut World);
-    let table: [(&str, Change, State, &str); 14] = [
+    let table: [(&str, Change, State, &str); 15] = [
         (
             "the operator goes on",
             |w| waiting_on(&mut w.child, "w-1", "ISOUploading"),
@@ -139,6 +139,22 @@ fn the_state_follows_from_what_a_machine_waits_for() {
             },
             State::Coming,
             "AgentPrepared",
+        ),
+        (
+            "it waits in the buffer",
+            |w| {
+                w.child["metadata"]["labels"] =
+                    json!({"agent-forge.containeroo.ch/created-for": "buffer"});
+                w.child["metadata"]["annotations"] = json!({});
+                w.child["status"]["vm"]["phase"] = json!("Available");
+                w.child["status"]["vm"]["reason"] = json!("AgentAvailable");
+                w.agent["metadata"]["labels"] =
+                    json!({"infraenvs.agent-install.openshift.io": "infra"});
+                w.agent["spec"]["clusterDeploymentName"] = json!(null);
+                w.agent_machine = Value::Null;
+            },
+            State::Ready,
+            "AgentAvailable",
         ),
         (
             "it is being deleted",
