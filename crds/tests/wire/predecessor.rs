@@ -73,6 +73,7 @@ const ADDED_TO_AGENT: &[&str] = &[
     "status.vm.discoveryDeadline",
     "status.vm.firstPoweredOn",
     "status.vm.guestMayBeNode",
+    "status.vm.hardwareDrift",
     "status.vm.infraEnvRef",
     "status.vm.instanceUUID",
     "status.vm.isoEjected",
@@ -89,6 +90,7 @@ const ADDED_TO_AGENT: &[&str] = &[
     "status.vm.switchedOnAgain",
     "status.vm.tagsMissing",
     "status.vm.taskID",
+    "status.vm.template",
     "status.vm.vmPath",
     "status.waitingOn",
 ];
