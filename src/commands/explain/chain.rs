@@ -145,13 +145,15 @@ fn vm(child: &ManagedVm, live: &Live) -> Option<String> {
         Live::Shown(shown) => format!("{} now", shown.power.as_str()),
         Live::Absent => "vCenter does not have it".to_owned(),
         Live::Failed(_) | Live::NotAsked => {
-            let recorded = vm
-                .power_state
-                .as_deref()
-                .unwrap_or("power state not recorded");
-            format!("{recorded} on record")
+            let recorded = vm.power_state.as_ref();
+            recorded.map_or("nothing on record yet".to_owned(), |state| {
+                format!("{state} on record")
+            })
         }
     };
+    if known.is_empty() {
+        return Some(power);
+    }
     Some(format!("{power}; {}", known.join(", ")))
 }
 
