@@ -97,8 +97,8 @@ async fn changed(events: &mut Response, known: &str) -> Result<String> {
     loop {
         let chunk = timeout(LIMIT, events.chunk()).await.context("no event")??;
         text += std::str::from_utf8(&chunk.context("the stream has ended")?)?;
-        let data = text.lines().filter_map(|l| l.strip_prefix("data: "));
-        if let Some(new) = data.last().filter(|d| *d != known) {
+        let mut data = text.lines().filter_map(|l| l.strip_prefix("data: "));
+        if let Some(new) = data.next_back().filter(|d| *d != known) {
             return Ok(new.to_owned());
         }
     }

@@ -150,17 +150,17 @@ fn vm(child: &ManagedVm, live: &Live) -> Option<String> {
     let power = match live {
         Live::Shown(shown) => format!("{} now", shown.power.as_str()),
         Live::Absent => "vCenter does not have it".to_owned(),
-        Live::Failed(_) | Live::NotAsked => match vm.power_state.as_deref() {
-            Some(recorded) => format!("{recorded} on record"),
-            None => "no power state on record yet".to_owned(),
-        },
+        Live::Failed(_) | Live::NotAsked => {
+            let recorded = vm.power_state.as_ref();
+            recorded.map_or("nothing on record yet".to_owned(), |state| {
+                format!("{state} on record")
+            })
+        }
     };
-    let known = known.join(", ");
-    Some(if known.is_empty() {
-        power
-    } else {
-        format!("{power}; {known}")
-    })
+    if known.is_empty() {
+        return Some(power);
+    }
+    Some(format!("{power}; {}", known.join(", ")))
 }
 
 fn host(agent: &Agent) -> String {

@@ -16,11 +16,13 @@ function headers(more) {
 
 /** Asks the server. The answer is JSON; a refusal asks for a token. */
 async function request(path, more) {
+  const used = token;
   const answer = await fetch(path, { headers: headers(more), cache: "no-cache" });
   if (answer.ok) return answer;
   const why = (await answer.text()).trim() || `the server answers ${answer.status}`;
-  if (answer.status === 401 || (answer.status === 403 && token)) {
-    login(token ? why : "");
+  if (answer.status === 401 || (answer.status === 403 && used)) {
+    // Several requests with one token may be refused. The first one asks for another.
+    if (used === token) login(used ? why : "");
     throw new Refusal(why);
   }
   throw new Error(why);

@@ -13,9 +13,9 @@ pub(super) async fn tell(stage: &Stage) -> Result<()> {
     let machine = machine.and_then(|c| c.metadata.name.as_deref());
     let program = shown(stage.program())?;
     let kubeconfig = stage.lab.kubeconfig_admin_path().display();
-    let start = format!(
-        "{program} --kubeconfig {kubeconfig} --vsphere-allow-http --vsphere-allow-local-server"
-    );
+    // Without a value, such a flag would take the command's name for its value.
+    let allowed = "--vsphere-allow-http=true --vsphere-allow-local-server=true";
+    let start = format!("{program} --kubeconfig {kubeconfig} {allowed}");
     let voice = &stage.voice;
     voice.say("everything is left running (--keep)");
     voice.out(&format!(
