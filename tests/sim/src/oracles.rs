@@ -11,7 +11,10 @@ use agent_forge_actors::{
     domain::marker::{MARKER_KEY, Marker},
     migration::notes::Notes,
 };
-use agent_forge_crds::names::{AGENT_FINALIZER, POOL_FINALIZER};
+use agent_forge_crds::{
+    conditions::Reason,
+    names::{AGENT_FINALIZER, POOL_FINALIZER},
+};
 use agent_forge_lab::played::guests::identity;
 use serde_json::Value;
 
@@ -612,7 +615,9 @@ fn unexplained(plural: &str, object: &Value, broken: &mut Vec<Failure>) {
                 text(condition, "/type")
             )));
         }
-        if status == "Unknown" {
+        // Nobody can find out how such a VM was made.
+        let unrecorded = reason == Reason::TemplateUnrecorded.as_str();
+        if status == "Unknown" && !unrecorded {
             broken.push(Oracle::ProblemsAreExplained.broken(format!(
                 "{plural} {name}: {} is Unknown ({reason})",
                 text(condition, "/type")

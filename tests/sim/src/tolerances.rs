@@ -146,6 +146,11 @@ pub const ALL: &[Tolerance] = &[
         "fewer actors; 12 tasks more",
         "an ISO cache starts when it is needed; a read or a renewed watch may run",
     ),
+    row(
+        Oracle::ProblemsAreExplained,
+        "the condition ConfigSynced is Unknown with TemplateUnrecorded",
+        "nobody can find out how a VM was made whose record is the predecessor's, or was lost",
+    ),
 ];
 
 /// Calls that one fault may cost, beside [`AT_LEAST`].
