@@ -56,7 +56,9 @@ fn is_doubted(bench: &Bench, doubted: bool) {
 /// The VM of the bench is given up for its template, and the next one runs.
 async fn is_replaced(bench: &mut Bench) {
     // The rest between two VMs may be over when a pause ends.
-    bench.until(|b| b.vm().attempt == Some(2) && b.is_on()).await;
+    bench
+        .until(|b| b.vm().attempt == Some(2) && b.is_on())
+        .await;
     let failure = bench.status().last_failure.expect("recorded");
     assert_eq!(failure.class.as_deref(), Some("TemplateChanged"));
     assert_eq!(failure.count, Some(1));
