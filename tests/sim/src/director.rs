@@ -169,7 +169,7 @@ struct Held {
 }
 
 impl Held {
-    fn holds(&self, effect: &Effect) -> bool {
+    fn holds(&self, effect: &Effect, forced: &BTreeSet<ObjectKey>) -> bool {
         let (pool, vm) = match &effect.subject {
             Subject::Pool(pool) => (Some(pool), None),
             Subject::Vm { key, pool } => (pool.as_ref(), Some(key)),
@@ -178,7 +178,12 @@ impl Held {
         let now = Instant::now();
         let concerned = pool.is_some_and(|pool| self.of.pools.contains(pool))
             || vm.is_some_and(|vm| self.of.vms.contains(vm));
-        self.what.includes(effect.kind) && concerned && (self.from..self.until).contains(&now)
+        let overruled =
+            self.what == Forbidden::Everything && vm.is_some_and(|vm| forced.contains(vm));
+        self.what.includes(effect.kind)
+            && concerned
+            && !overruled
+            && (self.from..self.until).contains(&now)
     }
 }
 
@@ -205,6 +210,8 @@ struct State {
     outages: Vec<Outage>,
     slow_until: Option<Instant>,
     held: Option<Held>,
+    /// VsphereAgents whose deletion a person forces: no pause holds it.
+    forced: BTreeSet<ObjectKey>,
     lag_until: Option<Instant>,
     last_fault: Duration,
     jump: Duration,
@@ -477,7 +484,8 @@ impl Director {
         state.effects.push((now, point.clone()));
         let fault = state.meet(self.branch.as_ref(), now, &point);
         noted.fault = fault;
-        let held = state.held.as_ref().filter(|h| h.holds(effect));
+        let held = state.held.as_ref();
+        let held = held.filter(|h| h.holds(effect, &state.forced));
         let held = held.map(|h| h.what.oracle());
         state.on_their_way.push_back(noted);
         let two = !point.is(EffectKind::Lease) && state.comes_back(life.number);
@@ -631,6 +639,11 @@ impl Director {
             from: now + HOLD_IS_SEEN,
             until: now + lasting,
         });
+    }
+
+    /// Notes that a person forces the deletion of that VsphereAgent (`force-delete`), which overrules pauses.
+    pub fn force(&self, vm: ObjectKey) {
+        self.state().forced.insert(vm);
     }
 
     /// Whether a person still holds something back.

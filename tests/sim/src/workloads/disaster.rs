@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use agent_forge_actors::{orphans, ports::effect::EffectKind};
+use agent_forge_actors::{domain::names::ObjectKey, orphans, ports::effect::EffectKind};
 use agent_forge_crds::{
     external::agent_machine::PAUSED_ANNOTATION,
     names::{FORCE_DELETE_ANNOTATION, MACHINE_NAME_ANNOTATION},
@@ -175,6 +175,7 @@ impl Run {
         let force = json!({"metadata": {"annotations": {FORCE_DELETE_ANNOTATION: "true"}}});
         for child in self.world.api.read(|s| s.list(&children, "")) {
             let name = child["metadata"]["name"].as_str().unwrap_or_default();
+            self.world.director.force(ObjectKey::new(NAMESPACE, name));
             let key = (NAMESPACE.to_owned(), name.to_owned());
             let written = self.world.api.merge(&children, &key, &force);
             written.map_err(|r| anyhow::anyhow!("{r:?}"))?;
