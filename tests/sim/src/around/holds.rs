@@ -6,7 +6,10 @@ use std::{
 };
 
 use agent_forge_actors::domain::names::ObjectKey;
-use agent_forge_crds::{external::agent_machine, names::PAUSED_ANNOTATION};
+use agent_forge_crds::{
+    external::agent_machine,
+    names::{AGENT_MACHINE_UID_ANNOTATION, MACHINE_UID_ANNOTATION, PAUSED_ANNOTATION},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -115,12 +118,16 @@ fn in_capi(around: &Surroundings, pools: &[ObjectKey]) -> (Writing, Scope) {
     let control_plane = control_plane(api);
     let (clusters, annotation) = (kind(CAPI, "clusters"), agent_machine::PAUSED_ANNOTATION);
     let there = keys(api, &clusters, &control_plane);
-    let of_machines = |kind: Kind| {
+    let of_machines = |kind: Kind, recorded: &str| {
         let objects = keys(api, &kind, &control_plane);
         // A VsphereAgent has the name of its AgentMachine, which has that of its Machine.
         let vm = |machine: &ObjectKey| ObjectKey::new(NAMESPACE, &machine.name);
         let scope = Scope {
-            vms: objects.iter().map(vm).collect(),
+            vms: objects
+                .iter()
+                .filter(|machine| is_for(api, &vm(machine), recorded, &uid(api, &kind, machine)))
+                .map(vm)
+                .collect(),
             ..Scope::default()
         };
         (Writing::annotation(kind, objects, annotation), scope)
@@ -137,9 +144,25 @@ fn in_capi(around: &Surroundings, pools: &[ObjectKey]) -> (Writing, Scope) {
             (writing, of_cluster)
         }
         1 => (Writing::annotation(clusters, there, annotation), of_cluster),
-        2 => of_machines(kind(CAPI, "machines")),
-        _ => of_machines(kind(PROVIDER, "agentmachines")),
+        2 => of_machines(kind(CAPI, "machines"), MACHINE_UID_ANNOTATION),
+        _ => of_machines(
+            kind(PROVIDER, "agentmachines"),
+            AGENT_MACHINE_UID_ANNOTATION,
+        ),
     }
+}
+
+fn uid(api: &ApiServer, kind: &Kind, object: &ObjectKey) -> Value {
+    let name = (object.namespace.clone(), object.name.clone());
+    let found = api.read(|s| s.get(kind, &name));
+    found.map_or(Value::Null, |o| o["metadata"]["uid"].clone())
+}
+
+/// Whether a VsphereAgent is for the object with that uid. One of a lost hub records another uid.
+fn is_for(api: &ApiServer, vm: &ObjectKey, recorded: &str, uid: &Value) -> bool {
+    let name = (vm.namespace.clone(), vm.name.clone());
+    let child = api.read(|s| s.get(&kind(OURS, "vsphereagents"), &name));
+    child.is_none_or(|c| c["metadata"]["annotations"][recorded] == *uid)
 }
 
 /// The namespace of the hosted cluster of our pools.
