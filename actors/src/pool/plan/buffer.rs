@@ -46,20 +46,15 @@ fn created(child: &ManagedVm) -> Option<Timestamp> {
     created.map(|t| t.0)
 }
 
-/// The pool wants other hardware, has another InfraEnv, or got another ISO after the guest had booted.
+/// The pool wants other hardware, or its InfraEnv is another one.
 fn is_outdated(s: &Observed, child: &ManagedVm) -> bool {
-    let (vm, identity) = (child.vm(), child.identity.as_ref());
-    let hardware = vm.is_some_and(|vm| !request::template_changes(&s.pool, vm).is_empty());
+    let changes = |vm| !request::template_changes(&s.pool, vm).is_empty();
+    let booted = child.identity.as_ref().and_then(|i| i.infra_env.as_ref());
     let source = s.infra_env.as_deref().map(BootSource::of);
-    let booted = identity.and_then(|i| i.infra_env.as_ref());
-    let elsewhere = booted
+    let same = booted
         .zip(source.as_ref())
-        .is_some_and(|(a, b)| !a.is_same(b));
-    let iso = s.pool.status.as_ref().and_then(|st| st.iso.as_ref());
-    let uploaded = iso.and_then(|iso| iso.uploaded_at.as_ref()).map(|t| t.0);
-    let first = identity.and_then(|i| i.first_powered_on);
-    let before = first.zip(uploaded).is_some_and(|(first, at)| first < at);
-    hardware || elsewhere || before
+        .is_none_or(|(a, b)| a.is_same(b));
+    !same || child.vm().is_some_and(changes)
 }
 
 fn is_ready(s: &Observed, child: &ManagedVm) -> bool {

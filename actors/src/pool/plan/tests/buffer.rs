@@ -7,7 +7,7 @@ use agent_forge_crds::{
     conditions::Reason,
     external::NamespacedName,
     names::{AGENT_MACHINE_LABEL, CREATED_FOR_BUFFER, CREATED_FOR_LABEL},
-    pool::{DeletePolicy, IsoStatus, ScalingSpec},
+    pool::{DeletePolicy, ScalingSpec},
 };
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::Time};
 use kube::ResourceExt as _;
@@ -232,7 +232,7 @@ fn an_old_host_is_replaced_alone() {
 
 #[test]
 fn an_outdated_host_is_claimed_last_and_replaced_alone() {
-    let changes: [fn(&mut World); 3] = [
+    let changes: [fn(&mut World); 2] = [
         |w| w.pool.spec.template.num_cpus = Some(32),
         |w| {
             let vm = vm_of(&mut w.children[0]);
@@ -242,14 +242,6 @@ fn an_outdated_host_is_claimed_last_and_replaced_alone() {
                 uid: Some("another".to_owned()),
                 ..ObjectReference::default()
             });
-        },
-        |w| {
-            vm_of(&mut w.children[0]).first_powered_on = Some(Time(at(10)));
-            let iso = IsoStatus {
-                uploaded_at: Some(Time(at(20))),
-                ..IsoStatus::default()
-            };
-            w.pool.status.get_or_insert_default().iso = Some(iso);
         },
     ];
     for change in changes {
