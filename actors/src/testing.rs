@@ -368,14 +368,8 @@ pub fn agent_on(child: &VsphereAgent) -> Agent {
 /// The approval of an Agent in its present state.
 pub fn approval(agent: &Agent) -> AgentPatch {
     AgentPatch {
-        key: ObjectKey::of(agent),
-        uid: agent.uid().expect("a uid"),
-        resource_version: agent.resource_version().expect("a version"),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
         approved: Some(true),
-        hostname: None,
-        role: None,
+        ..AgentPatch::of(agent)
     }
 }
 

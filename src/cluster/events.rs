@@ -158,7 +158,8 @@ struct Attempt {
 }
 
 impl Retries {
-    /// Keeps an attempt that failed at `now` for the next one. `false`: it was the last one, or too many wait.
+    /// Keeps an attempt that failed at `now` for the next one. Returns whether there is a next one: this may have been the
+    /// last one, or too many wait.
     fn keep(&mut self, Attempt { notice, sent }: Attempt, now: Instant) -> bool {
         let Some(seconds) = AGAIN.get(sent).filter(|_| self.0.len() < QUEUE) else {
             return false;
@@ -244,8 +245,8 @@ async fn send_all(
         gate.settled(&effect, outcome);
         if let Some((later, why)) = lost {
             tell(&notice, format_args!("event not recorded: {why}"));
-            if later && !retries.keep(Attempt { notice, sent }, Instant::now()) {
-                tracing::warn!("it is not sent again");
+            if later {
+                retries.keep(Attempt { notice, sent }, Instant::now());
             }
         }
     }

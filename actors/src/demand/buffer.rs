@@ -13,7 +13,6 @@ mod tests;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    conditions::Reason,
     duration,
     external::{
         agent::{Agent, BOUND, CONNECTED, VALIDATED},
@@ -56,17 +55,17 @@ pub struct Size {
 }
 
 impl Size {
-    /// Reads it from the spec at that time. Also returns what is wrong with the spec, as a sentence: then `bufferAgents`
-    /// counts without a schedule, and without a limit of age.
+    /// Reads it from the spec at that time. Also returns what is wrong with the spec, in one sentence for each field. A field
+    /// that is wrong counts as absent.
     #[must_use]
-    pub fn read(scaling: &ScalingSpec, now: Timestamp) -> (Self, Option<String>) {
+    pub fn read(scaling: &ScalingSpec, now: Timestamp) -> (Self, Vec<String>) {
         let number = |n: i32| usize::try_from(n).unwrap_or_default();
         let base = scaling.buffer_agents.map_or(0, number);
-        let mut wrong = None;
+        let mut wrong = Vec::new();
         let (scheduled, left) = match schedule::at(&scaling.buffer_schedule, now) {
             Ok(found) => found,
             Err(why) => {
-                wrong = Some(format!("spec.scaling.bufferSchedule: {why}"));
+                wrong.push(format!("spec.scaling.bufferSchedule: {why}"));
                 (None, None)
             }
         };
@@ -75,7 +74,7 @@ impl Size {
         let max_age = text.and_then(|text| match duration::parse(text) {
             Ok(age) => Some(age).filter(|age| !age.is_zero()),
             Err(why) => {
-                wrong = Some(format!("spec.scaling.bufferMaxAge: {why}"));
+                wrong.push(format!("spec.scaling.bufferMaxAge: {why}"));
                 None
             }
         });
@@ -95,8 +94,7 @@ impl Size {
 #[must_use]
 pub fn name(pool: &VsphereAgentPool, place: usize) -> String {
     let uid = pool.uid().unwrap_or_default();
-    let hash = Sha256::digest(format!("{uid}/{place}"));
-    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex::encode(Sha256::digest(format!("{uid}/{place}")));
     let head: String = pool.name_any().chars().take(LONGEST - DIGITS - 1).collect();
     let head = head.trim_end_matches(['-', '.']);
     format!("{head}-{}", &hex[..DIGITS])
@@ -152,19 +150,16 @@ pub fn wait(
     let hostname = hostname(&child.vm_name);
     let role = prepare::role(pool);
     let patch = AgentPatch {
-        key: ObjectKey::of(agent),
-        uid: agent.uid().unwrap_or_default(),
-        resource_version: agent.resource_version().unwrap_or_default(),
         labels: agent
             .labels()
             .keys()
             .filter(|key| own.contains_key(*key))
             .map(|key| (key.clone(), None))
             .collect(),
-        annotations: BTreeMap::new(),
         approved: (agent.spec.approved != approved).then_some(approved),
         hostname: (agent.spec.hostname.as_ref() != Some(&hostname)).then_some(hostname),
         role: (agent.spec.role != role).then(|| role.to_owned()),
+        ..AgentPatch::of(agent)
     };
     (!prepare::is_empty(&patch)).then_some(patch)
 }
@@ -173,11 +168,4 @@ pub fn wait(
 #[must_use]
 pub fn takes_away(patch: &AgentPatch) -> bool {
     patch.approved == Some(false) || !patch.labels.is_empty()
-}
-
-/// What is wrong with the spec, as reason and sentence.
-#[must_use]
-pub fn invalid(sentence: String) -> (Reason, String) {
-    let message = format!("{sentence}. Until that is corrected, bufferAgents alone counts");
-    (Reason::InvalidSpec, message)
 }

@@ -146,9 +146,6 @@ pub fn prepare_as(
     let role = role(pool);
     let differs = |now: Option<&str>, want: &str| (now != Some(want)).then(|| want.to_owned());
     let patch = AgentPatch {
-        key: ObjectKey::of(agent),
-        uid: agent.uid().unwrap_or_default(),
-        resource_version: agent.resource_version().unwrap_or_default(),
         labels,
         // The predecessor had decided to delete its VM, and that was withdrawn.
         annotations: is_let_go(agent)
@@ -158,6 +155,7 @@ pub fn prepare_as(
         approved: (pool.spec.agent.approve() && !agent.spec.approved).then_some(true),
         hostname: differs(agent.spec.hostname.as_deref(), hostname),
         role: differs(Some(agent.spec.role.as_str()), role),
+        ..AgentPatch::of(agent)
     };
     Ok((!is_empty(&patch)).then_some(patch))
 }
@@ -231,19 +229,14 @@ fn fenced(
     left.retain(|k, _| !keys.contains(k));
     let still_matches = whatever || selectors.iter().any(|s| selector::matches(*s, &left));
     let patch = AgentPatch {
-        key: ObjectKey::of(agent),
-        uid: agent.uid().unwrap_or_default(),
-        resource_version: agent.resource_version().unwrap_or_default(),
         labels: agent
             .labels()
             .keys()
             .filter(|k| keys.contains(*k))
             .map(|k| (k.clone(), None))
             .collect(),
-        annotations: BTreeMap::new(),
         approved: (still_matches && agent.spec.approved && !auto_approved).then_some(false),
-        hostname: None,
-        role: None,
+        ..AgentPatch::of(agent)
     };
     (!is_empty(&patch)).then_some(patch)
 }

@@ -407,22 +407,21 @@ pub async fn perform(
     }
 }
 
+/// The annotations that say whose a VsphereAgent is.
+const WHOSE: [&str; 3] = [
+    AGENT_MACHINE_UID_ANNOTATION,
+    MACHINE_NAME_ANNOTATION,
+    MACHINE_UID_ANNOTATION,
+];
+
 /// The patch that assigns a VsphereAgent to another AgentMachine. Without a Machine it removes the record of the old
 /// one.
 #[must_use]
 pub fn reassignment(am: &AgentMachine, machine: Option<&MachineFacts>) -> MetadataPatch {
     let known = annotations(am, machine);
-    let keys = [
-        AGENT_MACHINE_UID_ANNOTATION,
-        MACHINE_NAME_ANNOTATION,
-        MACHINE_UID_ANNOTATION,
-    ];
     MetadataPatch {
         labels: BTreeMap::from([(AGENT_MACHINE_LABEL.to_owned(), Some(am.name_any()))]),
-        annotations: keys
-            .into_iter()
-            .map(|k| (k.to_owned(), known.get(k).cloned()))
-            .collect(),
+        annotations: WHOSE.map(|k| (k.to_owned(), known.get(k).cloned())).into(),
         finalizers: None,
     }
 }
@@ -430,11 +429,6 @@ pub fn reassignment(am: &AgentMachine, machine: Option<&MachineFacts>) -> Metada
 /// The patch that takes a VsphereAgent from its AgentMachine into the buffer.
 #[must_use]
 pub fn into_buffer() -> MetadataPatch {
-    let keys = [
-        AGENT_MACHINE_UID_ANNOTATION,
-        MACHINE_NAME_ANNOTATION,
-        MACHINE_UID_ANNOTATION,
-    ];
     MetadataPatch {
         labels: BTreeMap::from([
             (AGENT_MACHINE_LABEL.to_owned(), None),
@@ -443,7 +437,7 @@ pub fn into_buffer() -> MetadataPatch {
                 Some(CREATED_FOR_BUFFER.to_owned()),
             ),
         ]),
-        annotations: keys.into_iter().map(|k| (k.to_owned(), None)).collect(),
+        annotations: WHOSE.map(|k| (k.to_owned(), None)).into(),
         finalizers: None,
     }
 }

@@ -212,6 +212,21 @@ pub struct AgentPatch {
 }
 
 impl AgentPatch {
+    /// A patch of `agent` as it is now, which changes nothing yet.
+    #[must_use]
+    pub fn of(agent: &Agent) -> Self {
+        Self {
+            key: ObjectKey::of(agent),
+            uid: agent.metadata.uid.clone().unwrap_or_default(),
+            resource_version: agent.metadata.resource_version.clone().unwrap_or_default(),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            approved: None,
+            hostname: None,
+            role: None,
+        }
+    }
+
     /// Whether its preconditions hold for `agent`.
     #[must_use]
     pub fn is_made_from(&self, agent: &Agent) -> bool {

@@ -27,7 +27,7 @@ pub struct ScalingSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub buffer_agents: Option<i32>,
-    /// Most hosts in the buffer, however many come back or are left over. `bufferAgents` unless it is larger.
+    /// Hosts that may stay in the buffer if there are more than wanted. A smaller number than that has no effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub buffer_max: Option<i32>,

@@ -38,7 +38,6 @@ pub const ALL: &[Known] = &[
     FORGETS,
     TAKEN,
     TAKEN_TOO,
-    TAKEN_FROM_BUFFER,
     EXPIRED,
 ];
 
@@ -143,18 +142,6 @@ const TAKEN_TOO: Known = Known {
     reason: "another control plane claimed the Agent of a VM that was given up: its AgentMachine gets another VsphereAgent, whose \
              first VM serves",
     example: "template_changed@1 fence_agent:demo/w-9e377-7fcb0#1=agent_claimed_2m",
-};
-
-/// As [`TAKEN`]: nobody knows the Machine that the host served.
-const TAKEN_FROM_BUFFER: Known = Known {
-    workload: "host_of_the_buffer_claimed",
-    only_at: &[Call::Effect(EffectKind::FenceAgent)],
-    faults: &[Fault::AgentClaimed2m],
-    oracle: Oracle::ConvergesInTime,
-    begins: "not within",
-    reason: "another control plane claimed the Agent of a host that was leaving the buffer: it served a Machine that the operator \
-             does not know, and stays until a person says that it may go",
-    example: "host_of_the_buffer_claimed@1 fence_agent:demo/w-ba8baf8867#1=agent_claimed_2m",
 };
 
 /// The operator asks a person in both states. The deadline is shorter than the outage.

@@ -27,7 +27,7 @@ fn the_size_is_the_base_the_open_window_or_the_larger_limit() {
             size.wanted,
             size.most,
             size.max_age.is_some(),
-            wrong.is_some(),
+            !wrong.is_empty(),
         )
     };
     assert_eq!(read(&ScalingSpec::default()), (0, 0, false, false));

@@ -2,7 +2,7 @@
 //!
 //! Guarantees
 //! - AgentMachines that wait come first: the limits of the pool leave to the buffer what they do not need.
-//! - A host that serves, or may, is not of the buffer, whatever its record says.
+//! - A host that serves, may serve or has served is not of the buffer, whatever its record says.
 //! - Hosts that are outdated or old are replaced one at a time, and only while no other one is missing.
 
 use std::{collections::BTreeSet, time::Duration};
@@ -35,9 +35,10 @@ pub(super) fn hosts<'a>(
         .children
         .iter()
         .filter(|c| c.in_buffer && !c.deleting && !taken.contains(&c.key))
+        .filter(|c| !c.has_served(&[]))
         .filter(|c| serving_agent(s, c).is_none())
         .collect();
-    all.sort_by_key(|c| (is_outdated(s, c), created(c), &c.uid));
+    all.sort_by_cached_key(|c| (is_outdated(s, c), created(c), c.uid.clone()));
     all.into_iter().partition(|c| is_ready(s, c))
 }
 
@@ -68,9 +69,9 @@ fn is_ready(s: &Observed, child: &ManagedVm) -> bool {
 pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Plan) {
     let scaling = s.pool.spec.scaling.clone().unwrap_or_default();
     let (size, wrong) = Size::read(&scaling, s.wall);
-    if let Some(wrong) = wrong {
-        let (reason, message) = buffer::invalid(wrong);
-        plan.wait(SUBJECT, reason, message);
+    for wrong in wrong {
+        let message = format!("{wrong}. Until that is corrected, the field has no effect");
+        plan.wait(SUBJECT, Reason::InvalidSpec, message);
     }
     if let Some(left) = size.left {
         plan.look_again(left.max(Duration::from_secs(1)));
@@ -114,7 +115,7 @@ fn move_spare(
     moved
 }
 
-/// `all` is sorted by age, the oldest first within those that are ready.
+/// Leaves that many hosts in `all`, sorted by age.
 fn remove_surplus(all: &mut Vec<&ManagedVm>, most: usize, policy: DeletePolicy) {
     all.sort_by_key(|c| created(c));
     let surplus = all.len().saturating_sub(most);

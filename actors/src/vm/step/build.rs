@@ -206,7 +206,8 @@ fn switched_off(f: &Facts<'_>) -> Met {
         ),
         Again::Limited(left) if wanted => {
             let message = format!(
-                "{what}; it was switched on {} times within an hour (spec.power: EnsureOn): find out who switches it off, it is                  left off until then",
+                "{what}; it was switched on {} times within an hour (spec.power: EnsureOn): find out who switches it off, it is left off \
+                 until then",
                 power_policy::MOST
             );
             Err(hold(

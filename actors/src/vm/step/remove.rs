@@ -104,6 +104,8 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
         return Err(hold(Reason::MachineVanishedPaused, vanished::STAYS, None));
     }
     let why = match f.owner.state {
+        // A Machine that the operator does not know had it, and the Agent shows that it has it no more.
+        MachineState::Buffer if f.agent.present => return Ok(()),
         MachineState::Nobody | MachineState::Buffer => {
             "it does not name the AgentMachine that it served"
         }

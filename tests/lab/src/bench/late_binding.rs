@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, io::Write as _, time::Duration};
 
-use agent_forge_crds::{VsphereAgentPool, pool::BufferStatus};
+use agent_forge_crds::{VsphereAgentPool, conditions::Phase, pool::OwnedVm};
 use anyhow::{Context as _, Result, ensure};
 use clap::Args as ClapArgs;
 use jiff::Timestamp;
@@ -172,9 +172,15 @@ async fn way(world: &World, machines: usize) -> Result<Way> {
 async fn fill(world: &World, hosts: usize, most: usize) -> Result<()> {
     let spec = json!({"spec": {"scaling": {"bufferAgents": hosts, "maxVMs": most}}});
     change(world, &spec).await?;
+    // A VsphereAgent says later than its Agent that the host is there.
     let ready = |pool: &VsphereAgentPool| {
-        let buffer = pool.status.as_ref().and_then(|s| s.buffer);
-        buffer.map_or(0, |b: BufferStatus| b.ready) as usize == hosts
+        let status = pool.status.as_ref();
+        let there = |vm: &&OwnedVm| vm.phase == Some(Phase::Available);
+        status.is_some_and(|s| {
+            let buffer = s.buffer.map_or(0, |b| b.ready);
+            usize::try_from(buffer) == Ok(hosts)
+                && s.owned_vms.iter().filter(there).count() == hosts
+        })
     };
     world.until_pool("a full buffer", ready).await?;
     quiet(world).await

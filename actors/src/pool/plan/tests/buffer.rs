@@ -169,6 +169,13 @@ fn a_host_that_serves_is_not_claimed_and_not_counted() {
     );
     asks(&mut world, "w-0");
     assert_eq!(does(&world), of([("create", "w-0"), ("make", "")]));
+    // That is over, and its disk is not empty any more.
+    let mut world = wants(1);
+    ready(&mut world, "a", 0);
+    vm_of(&mut world.children[0]).served = Some(true);
+    assert_eq!(does(&world), of([("make", ""), ("release", "a")]));
+    asks(&mut world, "w-0");
+    assert_eq!(does(&world), of([("create", "w-0"), ("make", "")]));
 }
 
 #[test]

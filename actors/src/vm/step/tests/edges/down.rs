@@ -92,6 +92,28 @@ fn a_vm_that_goes() {
 }
 
 #[test]
+fn a_host_of_the_buffer_that_served_another_control_plane_goes_once_its_agent_is_free() {
+    let (vm, on) = (running(&child("a")), ours(PowerState::On));
+    let free = with(leaving(Some(&vm), &on), |f| {
+        f.owner.state = &MachineState::Buffer;
+        f.agent.has_served = true;
+        f.agent.present = true;
+        f.agent.fenced = true;
+    });
+    let nameless = with(free, |f| f.owner.state = &MachineState::Nobody);
+    let bound = with(free, |f| f.agent.bound = true);
+    each([
+        ("free", free, POWER_OFF),
+        ("bound", bound, Waits(Reason::AgentBound, None)),
+        (
+            "of nobody",
+            nameless,
+            Waits(Reason::MachineStateUnknown, Some(60)),
+        ),
+    ]);
+}
+
+#[test]
 fn whose_machine_holds_a_vm_that_goes() {
     let (vm, on) = (running(&child("a")), ours(PowerState::On));
     let held = Waits(Reason::MachineRemains, None);
@@ -106,6 +128,12 @@ fn whose_machine_holds_a_vm_that_goes() {
             Waits(Reason::MachineStateUnknown, Some(60)),
         ),
         (&MachineState::Nobody, false, POWER_OFF),
+        (
+            &MachineState::Buffer,
+            true,
+            Waits(Reason::MachineStateUnknown, Some(60)),
+        ),
+        (&MachineState::Buffer, false, POWER_OFF),
     ] {
         let free = with(leaving(Some(&vm), &on), |f| {
             f.owner.state = machine_state;
