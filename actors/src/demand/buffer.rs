@@ -10,7 +10,7 @@ pub mod schedule;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     duration,
@@ -27,7 +27,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::prepare;
 use crate::{
-    domain::{managed_vm::ManagedVm, names::ObjectKey, selector},
+    domain::{managed_vm::ManagedVm, selector},
     ports::cluster::AgentPatch,
 };
 

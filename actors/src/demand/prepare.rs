@@ -20,7 +20,6 @@ use kube::ResourceExt;
 use crate::{
     domain::{
         managed_vm::ManagedVm,
-        names::ObjectKey,
         selector::{self, Labels, Unsatisfiable},
     },
     migration::agent::is_let_go,
