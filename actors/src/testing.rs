@@ -310,6 +310,8 @@ pub fn shown(child: &VsphereAgent, power: PowerState) -> VmObservation {
         instance_uuid: Some(format!("instance-{name}")),
         folder: Some(MoRef::new("Folder", "group-v1")),
         marker: Some(marker(child, 1)),
+        generation: None,
+        change_version: None,
         marks: crate::domain::holds::VmMarks::default(),
         annotation: String::new(),
         power,

@@ -153,6 +153,8 @@ effects! {
     SessionView "V13" "session_view" Session;
     CreateFolder "V14" "create_folder" Vcenter;
     EjectIso "V15" "eject_iso" Vcenter;
+    Renew "V16" "renew" Vcenter;
+    Reset "V17" "reset" Vcenter;
 }
 
 /// One mutating call: what it is and for whom.

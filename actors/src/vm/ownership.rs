@@ -206,6 +206,8 @@ pub(crate) mod tests {
             instance_uuid: Some(instance.into()),
             folder: None,
             marker,
+            generation: None,
+            change_version: None,
             marks: crate::domain::holds::VmMarks::default(),
             annotation: String::new(),
             power: PowerState::Off,

@@ -36,7 +36,7 @@ use agent_forge_actors::{
         vcenter::{
             ByteStream, CreateVm, Datastores, Drives, Fault, FileInfo, FolderSight, Inventory,
             Listener, Machines, MountedIso, News, PlaceCandidates, PlaceRequest, Recommendation,
-            Survey, TaskEnd, TaskRef, Tasks, VCenter, VcError, VcErrorKind, VcResult,
+            Renewal, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcError, VcErrorKind, VcResult,
             VmObservation,
         },
     },
@@ -485,6 +485,12 @@ impl Machines for Ports {
         unreachable!("no VMs here")
     }
     async fn create_vm(&self, _: &Effect, _: &CreateVm) -> VcResult<TaskRef> {
+        unreachable!("no VMs here")
+    }
+    async fn renew(&self, _: &Effect, _: &MoRef, _: &Renewal) -> VcResult<TaskRef> {
+        unreachable!("no VMs here")
+    }
+    async fn reset(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
         unreachable!("no VMs here")
     }
     async fn set_boot_order(&self, _: &Effect, _: &MoRef, _: &[i32]) -> VcResult<TaskRef> {

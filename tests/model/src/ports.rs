@@ -32,8 +32,9 @@ use agent_forge_actors::{
         slots::{Slots, turns::Limits},
         vcenter::{
             ByteStream, CreateVm, Datastores, Drives, FileInfo, FolderSight, Inventory, Listener,
-            Machines, MarkedVm, News, Place, PlaceCandidates, PlaceRequest, Recommendation, Survey,
-            TaskEnd, TaskRef, Tasks, VCenter, VcErrorKind, VcResult, VmObservation,
+            Machines, MarkedVm, News, Place, PlaceCandidates, PlaceRequest, Recommendation,
+            Renewal, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcErrorKind, VcResult,
+            VmObservation,
         },
     },
 };
@@ -597,6 +598,12 @@ impl Machines for Ports {
     async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef> {
         self.order(effect.kind, Order::Create(Box::new(vm.clone())))
             .await
+    }
+    async fn renew(&self, _: &Effect, _: &MoRef, _: &Renewal) -> VcResult<TaskRef> {
+        unreachable!("no VM gets another life here")
+    }
+    async fn reset(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
+        unreachable!("no VM boots its ISO again here")
     }
     async fn set_boot_order(&self, e: &Effect, vm: &MoRef, keys: &[i32]) -> VcResult<TaskRef> {
         self.order(e.kind, Order::Boot(vm.clone(), keys.to_vec()))

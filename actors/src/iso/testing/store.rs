@@ -26,8 +26,8 @@ use crate::{
         vcenter::{
             ByteStream, CreateVm, Datastores, Drives, Fault, FileInfo, FolderSight, Inventory,
             Listener, Machines, MountedIso, News, PlaceCandidates, PlaceRequest, Recommendation,
-            Survey, TaskEnd, TaskRef, Tasks, Unread, VCenter, VcError, VcErrorKind, VcResult,
-            VmObservation,
+            Renewal, Survey, TaskEnd, TaskRef, Tasks, Unread, VCenter, VcError, VcErrorKind,
+            VcResult, VmObservation,
         },
     },
 };
@@ -219,6 +219,14 @@ impl Machines for Store {
 
     async fn create_vm(&self, _: &Effect, _: &CreateVm) -> VcResult<TaskRef> {
         self.not_for_isos("create_vm")
+    }
+
+    async fn renew(&self, _: &Effect, _: &MoRef, _: &Renewal) -> VcResult<TaskRef> {
+        self.not_for_isos("renew")
+    }
+
+    async fn reset(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
+        self.not_for_isos("reset")
     }
 
     async fn set_boot_order(&self, _: &Effect, _: &MoRef, _: &[i32]) -> VcResult<TaskRef> {

@@ -38,6 +38,38 @@ pub struct CreateVm {
     pub annotation: String,
 }
 
+/// `extraConfig` key of a VM with the number of the life that it was last made ready for.
+pub const GENERATION_KEY: &str = "agent-forge.generation";
+
+/// One `ReconfigVM_Task` that makes a switched-off VM ready for another life: discovery ISO in its drive, and a new disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    /// [`VmObservation::change_version`] as it was last seen. If the VM was changed since, vCenter refuses with
+    /// `ConcurrentAccess`.
+    pub change_version: Option<String>,
+    /// Number of the life that begins, at least 2. It is written to [`GENERATION_KEY`].
+    pub generation: u32,
+    /// Discovery ISO for its CD-ROM drive, connected now and at power-on.
+    pub iso: DatastorePath,
+    /// What becomes of its disks.
+    pub disk: RenewedDisk,
+}
+
+/// What becomes of the disks of a VM that is made ready for another life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenewedDisk {
+    /// They are removed with their files. One new, empty disk comes in the place of the first, on the same controller and
+    /// unit.
+    Replaced {
+        /// Its size in GiB.
+        gib: u64,
+        /// It is eagerly zeroed thick instead of thin.
+        eagerly_scrub: bool,
+    },
+    /// They stay. The boot order becomes CD-ROM, then disks, as the old system must not start.
+    Kept,
+}
+
 /// Power state of a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerState {
@@ -100,6 +132,10 @@ pub struct VmObservation {
     pub folder: Option<MoRef>,
     /// Ownership marker, if any.
     pub marker: Option<Marker>,
+    /// Number of the life that the VM was last made ready for ([`GENERATION_KEY`]). `None`: it is in its first life.
+    pub generation: Option<u32>,
+    /// Changes with each change of its configuration. `None`: vCenter does not show it.
+    pub change_version: Option<String>,
     /// What an administrator has marked it with.
     pub marks: VmMarks,
     /// Its notes: a text of users, of other programs, or of this operator. Empty if it has none.
@@ -167,6 +203,12 @@ pub trait Machines: Send + Sync {
         mark: &Mark,
         annotation: Option<&str>,
     ) -> VcResult<TaskRef>;
+
+    /// Makes a VM ready for another life. It must be switched off.
+    async fn renew(&self, effect: &Effect, vm: &MoRef, renewal: &Renewal) -> VcResult<TaskRef>;
+
+    /// Restarts the VM, hard.
+    async fn reset(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef>;
 
     /// Powers on.
     async fn power_on(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef>;

@@ -25,7 +25,10 @@ pub use self::{
         BareVm, ComputeTopology, Datastore, FolderSight, Host, Inventory, MarkedVm, Place,
         PlaceCandidates, PlaceRequest, Recommendation, Survey,
     },
-    machines::{BootDevice, Cdrom, CreateVm, Machines, PowerState, VmObservation},
+    machines::{
+        BootDevice, Cdrom, CreateVm, GENERATION_KEY, Machines, PowerState, Renewal, RenewedDisk,
+        VmObservation,
+    },
     news::{Listener, News, VmNews, VmSight},
     tasks::{TASK_PATIENCE, TaskEnd, TaskRef, Tasks},
 };

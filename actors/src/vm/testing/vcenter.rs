@@ -27,10 +27,11 @@ use crate::{
         sessions::Sessions,
         slots::{Slots, turns::Limits},
         vcenter::{
-            self, BareVm, BootDevice, ByteStream, ComputeTopology, CreateVm, Datastore, Datastores,
-            Drives, Fault, FileInfo, FolderSight, Host, Listener, Machines, MarkedVm, News, Place,
-            PlaceCandidates, PlaceRequest, PowerState, Recommendation, Survey, TaskEnd, TaskRef,
-            Tasks, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
+            self, BareVm, BootDevice, ByteStream, Cdrom, ComputeTopology, CreateVm, Datastore,
+            Datastores, Drives, Fault, FileInfo, FolderSight, Host, Listener, Machines, MarkedVm,
+            News, Place, PlaceCandidates, PlaceRequest, PowerState, Recommendation, Renewal,
+            RenewedDisk, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcError, VcErrorKind, VcResult,
+            VmObservation,
         },
     },
 };
@@ -64,6 +65,10 @@ pub struct Inventory {
     pub tagged: Vec<Vec<String>>,
     /// Every mark that was written to an existing VM.
     pub marks: Vec<String>,
+    /// What VMs were made ready for another life with.
+    pub renewals: Vec<Renewal>,
+    /// How often a VM was restarted.
+    pub resets: usize,
     /// An administrator marks the VM like this before a look at its reference.
     pub marks_at_observe: Option<crate::domain::holds::VmMarks>,
     pub scan_fails: bool,
@@ -147,6 +152,8 @@ impl Inventory {
             bios_uuid: None,
             instance_uuid: None,
             marker: None,
+            generation: None,
+            change_version: None,
             marks: crate::domain::holds::VmMarks::default(),
             connection_state: "inaccessible".to_owned(),
             macs: Vec::new(),
@@ -437,6 +444,8 @@ impl Machines for Site {
                 instance_uuid: Some(format!("instance-{id}")),
                 folder: Some(vm.place.folder.clone()),
                 marker: Some(vm.marker.clone()),
+                generation: None,
+                change_version: None,
                 marks: crate::domain::holds::VmMarks::default(),
                 annotation: vm.annotation.clone(),
                 power: PowerState::Off,
@@ -458,6 +467,37 @@ impl Machines for Site {
                 None => Ok(TaskRef(id)),
             }
         })
+    }
+    async fn renew(&self, e: &Effect, vm: &MoRef, renewal: &Renewal) -> VcResult<TaskRef> {
+        let seen = self.with(|i| {
+            let vm = i.vms.iter().find(|v| v.moref == *vm)?;
+            vm.change_version.clone()
+        });
+        if seen != renewal.change_version {
+            return Err(fault(VcErrorKind::Fault(Fault::ConcurrentAccess)));
+        }
+        self.with(|i| i.renewals.push(renewal.clone()));
+        let renewal = renewal.clone();
+        self.change(e, vm, move |v| {
+            v.generation = Some(renewal.generation);
+            v.cdroms = vec![Cdrom {
+                key: 16000,
+                iso: Some(renewal.iso.to_string()),
+                connected: true,
+                start_connected: true,
+            }];
+            let disks = v.disk_keys.iter().map(|k| BootDevice::Disk(*k));
+            match renewal.disk {
+                RenewedDisk::Replaced { .. } => v.disk_keys = vec![2001],
+                RenewedDisk::Kept => {
+                    v.boot_order = std::iter::once(BootDevice::Cdrom).chain(disks).collect();
+                }
+            }
+        })
+    }
+    async fn reset(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        self.with(|i| i.resets += 1);
+        self.change(e, vm, |_| {})
     }
     async fn set_boot_order(&self, e: &Effect, vm: &MoRef, keys: &[i32]) -> VcResult<TaskRef> {
         let order = keys.iter().map(|k| BootDevice::Disk(*k));
