@@ -358,6 +358,7 @@ pub fn agent_on(child: &VsphereAgent) -> Agent {
     let status = agent.status.get_or_insert_default();
     status.inventory = Some(Inventory {
         hostname: None,
+        report_time: None,
         system_vendor: Some(vendor),
         interfaces: vec![
             nic("02:42:ac:11:00:02".to_owned()),

@@ -46,6 +46,8 @@ pub const FORCE_ISO_REFRESH_ANNOTATION: &str = "agent-forge.containeroo.ch/force
 
 /// Annotation on a `VsphereAgent`: uid of its AgentMachine. The predecessor stores only the name.
 pub const AGENT_MACHINE_UID_ANNOTATION: &str = "agent-forge.containeroo.ch/agent-machine-uid";
+/// Annotation of a VsphereAgent: its Machine is proven gone, and its VM is to begin that life, as `<attempt>/<life>`.
+pub const RECYCLE_ANNOTATION: &str = "agent-forge.containeroo.ch/recycle";
 /// Annotation on a `VsphereAgent`: name of the Machine that owns that AgentMachine.
 pub const MACHINE_NAME_ANNOTATION: &str = "agent-forge.containeroo.ch/machine-name";
 /// Annotation on a `VsphereAgent`: uid of that Machine.

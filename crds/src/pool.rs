@@ -6,6 +6,7 @@
 
 mod iso;
 mod references;
+mod release;
 mod scaling;
 mod status;
 mod template;
@@ -15,6 +16,7 @@ pub use iso::{DEFAULT_RETAIN_VERSIONS, IsoSpec};
 pub use references::{
     CaBundleRef, CredentialsSecretRef, DEFAULT_CA_BUNDLE_KEY, InfraEnvRef, ObjectNameRef,
 };
+pub use release::{ReleasePolicy, ReleaseSpec, ReleasedDisk};
 pub use scaling::{BufferWindow, DeletePolicy, ScalingSpec};
 pub use status::{
     BufferStatus, HeldSecret, IsoHistoryEntry, IsoStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS,
@@ -99,6 +101,9 @@ pub struct VsphereAgentPoolSpec {
     /// How many VMs the pool may have, and how many hosts wait in its buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling: Option<ScalingSpec>,
+    /// What becomes of a host whose Machine is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release: Option<ReleaseSpec>,
     /// True: nothing is changed. `status.plannedActions` lists what would be done now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,

@@ -23,6 +23,7 @@ mod logs;
 mod metrics;
 mod news;
 mod orphans;
+mod recycle;
 mod rules;
 mod scale;
 mod signed;

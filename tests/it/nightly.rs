@@ -18,6 +18,7 @@ mod predecessor;
 mod privileges;
 mod real_capi;
 mod record;
+mod recycled_often;
 mod refusals;
 mod rogues;
 mod silence;

@@ -27,7 +27,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::prepare;
 use crate::{
-    domain::{managed_vm::ManagedVm, selector},
+    domain::{managed_vm::ManagedVm, recycle, selector},
     ports::cluster::AgentPatch,
 };
 
@@ -38,8 +38,6 @@ const DIGITS: usize = 10;
 const LONGEST: usize = 58;
 /// Most characters of a hostname.
 const HOSTNAME: usize = 63;
-/// The end of the hostname of a guest that is discovered for the first time.
-const FIRST: &str = "-1";
 
 /// How many hosts the buffer is to have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,10 +53,10 @@ pub struct Size {
 }
 
 impl Size {
-    /// Reads it from the spec at that time. Also returns what is wrong with the spec, in one sentence for each field. A field
+    /// Reads it from the spec at that time. `recycles`: hosts come back. Then all of them stay unless `bufferMax` is set. Also returns what is wrong with the spec, in one sentence for each field. A field
     /// that is wrong counts as absent.
     #[must_use]
-    pub fn read(scaling: &ScalingSpec, now: Timestamp) -> (Self, Vec<String>) {
+    pub fn read(scaling: &ScalingSpec, recycles: bool, now: Timestamp) -> (Self, Vec<String>) {
         let number = |n: i32| usize::try_from(n).unwrap_or_default();
         let base = scaling.buffer_agents.map_or(0, number);
         let mut wrong = Vec::new();
@@ -78,7 +76,8 @@ impl Size {
                 None
             }
         });
-        let most = scaling.buffer_max.map_or(0, number).max(wanted);
+        let unset = if recycles { usize::MAX } else { wanted };
+        let most = scaling.buffer_max.map_or(unset, number).max(wanted);
         let size = Self {
             wanted,
             most,
@@ -100,13 +99,18 @@ pub fn name(pool: &VsphereAgentPool, place: usize) -> String {
     format!("{head}-{}", &hex[..DIGITS])
 }
 
-/// The hostname of a guest of the buffer: the VM's name, and the number of the guest's life, which is the first one. A dot
-/// would begin the name of a domain.
+/// The hostname of a guest of the buffer: the VM's name, and the number of the guest's life. A dot would begin the name of a
+/// domain.
 #[must_use]
-pub fn hostname(vm_name: &str) -> String {
-    let head: String = vm_name.chars().take(HOSTNAME - FIRST.len()).collect();
-    let head = head.replace('.', "-");
-    format!("{}{FIRST}", head.trim_end_matches('-'))
+pub fn hostname(child: &ManagedVm) -> String {
+    named(&child.vm_name, child.vm().map_or(1, recycle::generation))
+}
+
+fn named(vm_name: &str, life: u32) -> String {
+    let end = format!("-{life}");
+    let head = vm_name.chars().take(HOSTNAME - end.len());
+    let head = head.collect::<String>().replace('.', "-");
+    format!("{}{end}", head.trim_end_matches('-'))
 }
 
 /// Whether that Agent could be claimed now, but for labels and approval: it answers, its validations hold, it is unbound,
@@ -119,7 +123,7 @@ pub fn is_ready(pool: &VsphereAgentPool, child: &ManagedVm, agent: &Agent) -> bo
         && condition(VALIDATED).is_some_and(|c| c.is_true())
         && !agent.is_claimed_or_bound()
         && !agent.is_deleting()
-        && agent.spec.hostname.as_deref() == Some(&hostname(&child.vm_name))
+        && agent.spec.hostname.as_deref() == Some(&hostname(child))
         && agent.spec.role == prepare::role(pool)
 }
 
@@ -147,7 +151,7 @@ pub fn wait(
         // Where the pool does not approve, a person may have done it.
         agent.spec.approved || pool.spec.agent.approve()
     };
-    let hostname = hostname(&child.vm_name);
+    let hostname = hostname(child);
     let role = prepare::role(pool);
     let patch = AgentPatch {
         labels: agent

@@ -8,7 +8,7 @@ use agent_forge_crds::{
     names::{
         ADOPT_ANNOTATION, AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION,
         CREATED_FOR_ADOPTED, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, FORCE_DELETE_ANNOTATION,
-        MACHINE_NAME_ANNOTATION, MACHINE_UID_ANNOTATION, VM_NAME_ANNOTATION,
+        MACHINE_NAME_ANNOTATION, MACHINE_UID_ANNOTATION, RECYCLE_ANNOTATION, VM_NAME_ANNOTATION,
     },
     pool::{SOURCE_DISCOVERED_AGENT, VsphereAgentPool},
 };
@@ -19,6 +19,7 @@ use super::{
     holds::{self, VmMarks},
     identity::{BiosUuid, BootSource, MacAddress, VmIdentity, lineup::Lineup},
     names::ObjectKey,
+    recycle::{self, Stage},
     trace::TraceId,
 };
 
@@ -80,6 +81,8 @@ pub struct ManagedVm {
     pub adopted: bool,
     /// It was made for the buffer of its pool, or came there, and no AgentMachine got it since.
     pub in_buffer: bool,
+    /// The life that its VM is to begin, as its pool has asked. It has no meaning while an AgentMachine has the VM.
+    pub recycle_request: Option<String>,
     /// It has a deletionTimestamp.
     pub deleting: bool,
     /// It carries our finalizer.
@@ -254,6 +257,7 @@ impl ManagedVm {
                     .is_some_and(|v| v == CREATED_FOR_ADOPTED)
                     && annotation(ADOPT_ANNOTATION).is_none_or(|v| v != "true"),
             in_buffer: is_in_buffer(&object),
+            recycle_request: annotation(RECYCLE_ANNOTATION).filter(|_| is_in_buffer(&object)),
             deleting: object.metadata.deletion_timestamp.is_some(),
             has_finalizer: object.finalizers().iter().any(|f| f == AGENT_FINALIZER),
             forced: annotation(FORCE_DELETE_ANNOTATION).is_some_and(|v| v == "true"),
@@ -278,7 +282,25 @@ impl ManagedVm {
         // Entries that an earlier release left, and entries that are not written yet.
         let attempt = vm.attempt.unwrap_or(1).max(1);
         let bound = |e: &Milestone| e.event == Milestone::BOUND && e.attempt == attempt;
-        vm.iso_ejected == Some(true) || status.timeline.iter().chain(told).any(bound)
+        let served = |all: &[Milestone]| {
+            let earlier = |e: &Milestone| e.event == Milestone::RECYCLED && e.attempt == attempt;
+            let begin = all.iter().rposition(earlier).map_or(0, |at| at + 1);
+            all[begin..].iter().any(bound)
+        };
+        // An entry of `told` that says that another life began counts for the recorded ones as well.
+        let told_all = told.starts_with(&status.timeline);
+        vm.iso_ejected == Some(true) || served(told) || !told_all && served(&status.timeline)
+    }
+
+    /// The way of the VM into another life, by the record.
+    #[must_use]
+    pub fn recycling(&self) -> Stage {
+        if self.given_up {
+            return Stage::No;
+        }
+        let request = self.recycle_request.as_deref();
+        self.vm()
+            .map_or(Stage::No, |vm| recycle::stage(vm, request))
     }
 
     /// The namespace of its AgentMachine and Machine: the recorded one, else the one of the `pool`.

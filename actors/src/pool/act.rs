@@ -12,7 +12,7 @@ use agent_forge_crds::{
     names::{
         AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, API_VERSION,
         CREATED_FOR_AGENT_MACHINE, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, MACHINE_NAME_ANNOTATION,
-        MACHINE_UID_ANNOTATION, POOL_FINALIZER, POOL_LABEL, VM_NAME_ANNOTATION,
+        MACHINE_UID_ANNOTATION, POOL_FINALIZER, POOL_LABEL, RECYCLE_ANNOTATION, VM_NAME_ANNOTATION,
     },
     pool::{ObjectNameRef, VsphereAgentPool, VsphereAgentPoolStatus},
 };
@@ -197,7 +197,7 @@ impl Acted {
                 );
                 let is_new_use = matches!(
                     action,
-                    Action::Reassign { .. } | Action::MoveToBuffer { .. }
+                    Action::Reassign { .. } | Action::MoveToBuffer { .. } | Action::Recycle { .. }
                 );
                 self.created += usize::from(is_creation);
                 self.reassigned += usize::from(is_new_use);
@@ -338,6 +338,18 @@ pub async fn perform(
         Action::MoveToBuffer { child } => {
             let at = Precondition::of(child.object.as_ref());
             cluster.patch_child(&effect, &at, &into_buffer()).await?;
+            Ok(ActionOutcome::It)
+        }
+        Action::Recycle { child, request } => {
+            let why = ReleaseReason::MachineGone;
+            if let Some(held) = prove_released(context, s, child, why, machines).await? {
+                return Ok(ActionOutcome::Held(Some(held)));
+            }
+            let mut patch = into_buffer();
+            let key = RECYCLE_ANNOTATION.to_owned();
+            patch.annotations.insert(key, request.clone());
+            let at = Precondition::of(child.object.as_ref());
+            cluster.patch_child(&effect, &at, &patch).await?;
             Ok(ActionOutcome::It)
         }
         Action::Reassign {

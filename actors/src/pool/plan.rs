@@ -84,6 +84,13 @@ pub enum Action {
         /// VsphereAgent.
         child: ManagedVm,
     },
+    /// Keep a VM whose Machine is gone: record that its VsphereAgent is in the buffer now, after live proof.
+    Recycle {
+        /// VsphereAgent.
+        child: ManagedVm,
+        /// The life that its VM is to begin, if it has served ([`crate::domain::recycle::request`]).
+        request: Option<String>,
+    },
     /// Record that a VsphereAgent is for another AgentMachine now.
     Reassign {
         /// VsphereAgent.
@@ -149,9 +156,9 @@ impl Action {
                     pool: Some(pool.clone()),
                 },
             ),
-            Self::Reassign { child, .. } | Self::MoveToBuffer { child } => {
-                of_vm(EffectKind::ReassignChild, child)
-            }
+            Self::Reassign { child, .. }
+            | Self::MoveToBuffer { child }
+            | Self::Recycle { child, .. } => of_vm(EffectKind::ReassignChild, child),
             Self::Prepare { child, .. } => of_vm(EffectKind::PrepareAgent, child),
             Self::Fence { child, .. } => of_vm(EffectKind::FenceAgent, child),
             Self::Release { child, .. } => of_vm(EffectKind::DeleteChild, child),
@@ -199,6 +206,8 @@ pub struct Plan {
     pub buffer: BufferCount,
     /// uids of the VsphereAgents that stay in the buffer.
     pub buffered: BTreeSet<String>,
+    /// How many more hosts may stay in the buffer.
+    pub buffer_room: usize,
     /// uids of the AgentMachines that a limit of the pool keeps from getting a VM now.
     pub capped: BTreeSet<String>,
     /// What is done with the Secrets of the pool.

@@ -131,6 +131,11 @@ fn planned(s: &Observed, plan: &Plan, outcome: &Outcome) -> Vec<PlannedAction> {
                 Some(child.key.name.clone()),
                 "no AgentMachine needs it, and the buffer lacks a host".to_owned(),
             )),
+            Action::Recycle { child, .. } => Some(row(
+                action::BUFFER,
+                Some(child.key.name.clone()),
+                "its Machine is gone, and the pool recycles its VM".to_owned(),
+            )),
             Action::Reassign {
                 child,
                 agent_machine,

@@ -35,6 +35,7 @@ fn key(action: &Action) -> Option<Key> {
         Action::Fence { patch, .. } => ("agent.fence", Some(patch.uid.clone())),
         Action::Release { child, .. } => ("machine.release", Some(child.uid.clone())),
         Action::MoveToBuffer { child } => ("machine.buffer", Some(child.uid.clone())),
+        Action::Recycle { child, .. } => ("machine.recycle", Some(child.uid.clone())),
         Action::CreateForBuffer { .. }
         | Action::AddFinalizer
         | Action::Close
@@ -134,9 +135,9 @@ fn whose(s: &Observed, action: &Action) -> Option<Machine> {
         | Action::CreateChild { agent_machine, .. }
         | Action::Reassign { agent_machine, .. } => Some(Machine::asked_for(agent_machine)),
         Action::Prepare { patch, .. } | Action::Fence { patch, .. } => on_agent(&patch.uid),
-        Action::Release { child, .. } | Action::MoveToBuffer { child } => {
-            Some(Machine::made(s, child))
-        }
+        Action::Release { child, .. }
+        | Action::MoveToBuffer { child }
+        | Action::Recycle { child, .. } => Some(Machine::made(s, child)),
         // Its trace begins with the VsphereAgent.
         Action::CreateForBuffer { .. }
         | Action::AddFinalizer

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::domain::names::ObjectKey;
 
 /// Every operation that [`Instruments::vm_operation`] counts.
-pub const VM_OPERATIONS: [&str; 8] = [
+pub const VM_OPERATIONS: [&str; 9] = [
     "create",
     "power_on",
     "power_off",
@@ -15,8 +15,11 @@ pub const VM_OPERATIONS: [&str; 8] = [
     "destroy_orphan",
     "eject",
     "give_up",
+    "renew",
     "replace",
 ];
+/// How a VM's way into another life may end, for [`Instruments::recycled`].
+pub const RECYCLED: [&str; 2] = ["back", "given_up"];
 /// Every operation that [`Instruments::iso_operation`] counts.
 pub const ISO_OPERATIONS: [&str; 4] = ["upload", "reuse", "compare", "prune"];
 
@@ -78,6 +81,8 @@ pub trait Instruments: Send + Sync {
     fn milestone(&self, _pool: &ObjectKey, _event: &str, _seconds: f64) {}
     /// A VM of that pool is proven absent, that many seconds after the request to delete it.
     fn destroyed(&self, _pool: &ObjectKey, _seconds: f64) {}
+    /// The way of a VM into another life ended like that ([`RECYCLED`]), that many seconds after it was recorded.
+    fn recycled(&self, _result: &'static str, _seconds: f64) {}
     /// A task was sent to that vCenter.
     fn task_began(&self, _server: &str, _task: &'static str) {}
     /// That task is over, or no actor waits for it any more, after that many seconds.

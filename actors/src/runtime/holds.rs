@@ -121,9 +121,12 @@ pub fn by_pause(pause: &Pause) -> Hold {
 const fn check(kind: EffectKind) -> Option<Check> {
     use EffectKind as E;
     match kind {
-        E::DeleteChild | E::PowerOff | E::Destroy | E::DeleteAgent | E::RemoveChildFinalizer => {
-            Some(Check::Delete)
-        }
+        E::DeleteChild
+        | E::PowerOff
+        | E::Destroy
+        | E::Renew
+        | E::DeleteAgent
+        | E::RemoveChildFinalizer => Some(Check::Delete),
         E::PowerOn => Some(Check::PowerOn),
         _ => None,
     }

@@ -59,8 +59,10 @@ const ABSENT: &str = "Absent";
 const UNFINISHED: &str = "InstallAbandoned";
 /// The operator makes another VM for the same request.
 const REPLACED: &str = "Replaced";
+/// The VM began another life.
+const RECYCLED: &str = Milestone::RECYCLED;
 /// These entries are always recorded, even in a full timeline: only its entry shows that a VM has served.
-const KEPT_A_ROW: [&str; 4] = [BOUND, UNFINISHED, DELETING, ABSENT];
+const KEPT_A_ROW: [&str; 5] = [BOUND, UNFINISHED, RECYCLED, DELETING, ABSENT];
 
 /// What is known of a machine, with times if there are any.
 #[derive(Clone, Copy, Debug, Default)]
@@ -121,6 +123,10 @@ impl Moments<'_> {
             "Prepared" => self.agent.is_some() && self.prepared,
             BOUND => self.agent.is_some_and(Agent::is_claimed_or_bound),
             REPLACED => attempt(self.vm) > 1,
+            RECYCLED => recorded(|v| {
+                let way = v.recycle.as_ref();
+                way.is_some_and(|way| v.generation.is_some_and(|g| g >= way.generation))
+            }),
             _ => false,
         };
         seen.then_some(self.now)
@@ -169,6 +175,7 @@ pub fn extend(recorded: &[Milestone], m: &Moments<'_>) -> Vec<Milestone> {
     for (event, _) in CHART.iter().skip(2) {
         note(event, attempt, m.at(event));
     }
+    note(RECYCLED, attempt, m.at(RECYCLED));
     if m.installing && recorded.last().is_some_and(|e| e.event == BOUND) {
         note(UNFINISHED, attempt, m.deleting);
     }

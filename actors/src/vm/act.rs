@@ -7,6 +7,7 @@ mod give_up;
 mod intent;
 mod look;
 mod power;
+mod recycle;
 mod release;
 mod task;
 mod turn;
@@ -126,6 +127,13 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
             let kind = EffectKind::RecordObservation;
             Ok(StepOutcome::Object(executor.save(kind, vm, memory).await?))
         }
+        Step::RecordRecycle => executor.record_recycle(memory).await,
+        Step::Renew(life) => match executor.last_look(memory, &step).await? {
+            Err(otherwise) => Ok(otherwise),
+            Ok(looked) => executor.renew(memory, life, looked).await,
+        },
+        Step::BeginLife(life) => executor.begin_life(memory, life).await,
+        Step::RecordBack => executor.record_back(memory).await,
         Step::NameVcenter => executor.name_vcenter(memory).await,
         Step::AttachTags => executor.attach_tags(memory).await,
         Step::EjectIso => executor.eject(memory).await,

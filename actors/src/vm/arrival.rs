@@ -90,6 +90,8 @@ pub enum Sight {
     Lost(Lost, Duration),
     /// No Machine can have the VM, and its pool wants other hardware.
     Outdated,
+    /// The VM began another life, and its Agent has not come back yet.
+    NotBack,
 }
 
 /// Reads the arrival from the record. `agent`: what the cache shows of the Agent. `allowed`: the attempt whose
@@ -120,6 +122,7 @@ pub fn arrival(
     let cause = match agent {
         Sight::Lost(lost, Duration::ZERO) => Some(Cause::Lost(lost)),
         Sight::Outdated => Some(Cause::TemplateChanged),
+        Sight::NotBack if over => Some(Cause::NotRegistered),
         // A VM that had an Agent once may be a node, even if the Agent is gone.
         Sight::Unseen if over && vm.agent_ref.is_none() => Some(Cause::NotRegistered),
         _ => allowed.then_some(Cause::Asked),

@@ -404,6 +404,20 @@ impl Memory {
         self.slot.take_if(|slot| !serves(slot));
     }
 
+    /// Forgets what it remembers of the guest, because the VM begins another life.
+    pub fn forget_guest(&mut self) {
+        self.powered_on = false;
+        self.switched_on_at = None;
+        self.agent_seen = false;
+        self.discovery = None;
+        self.guest_may_be_node = false;
+        self.lost_since = None;
+        self.looked_late = false;
+        self.stuck_since = None;
+        self.off_seen = None;
+        self.installing = None;
+    }
+
     /// Forgets everything about a VM, because another attempt begins.
     pub fn forget_vm(&mut self) {
         self.announcer.keep(|topic| *topic == Topic::Vcenter);

@@ -11,7 +11,7 @@ use agent_forge_crds::{
     agent::{HardwareDifference, VmStatus, VsphereAgent, VsphereAgentStatus},
     external::{agent::Agent, agent_machine::AgentMachine},
     names::REPLACE_ANNOTATION,
-    pool::{CleanupPolicy, VsphereAgentPool},
+    pool::{CleanupPolicy, ReleaseSpec, ReleasedDisk, VsphereAgentPool},
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -22,6 +22,8 @@ use super::{
     drift::{Outdated, Progress},
     lost::{self, Lost},
     memory::Memory,
+    ownership::Ownership,
+    step::RecycleState,
 };
 use crate::{
     context::Context,
@@ -32,13 +34,17 @@ use crate::{
         machine_state::MachineState,
         managed_vm::ManagedVm,
         names::ObjectKey,
+        recycle::{self, Says, Stage},
         upstream::{self, MachineFacts},
         vanished::{Vanished, vanished},
     },
     iso::infra_env_guards::{self, Guard},
     lifecycle::Policy,
     placement::request,
-    ports::cluster::{AgentPatch, Regarding, View},
+    ports::{
+        cluster::{AgentPatch, Regarding, View},
+        vcenter::PowerState,
+    },
     runtime::holds,
 };
 
@@ -333,6 +339,7 @@ impl Observed {
         let object = &self.child.object;
         let failure = object.status.as_ref().and_then(|s| s.last_failure.as_ref());
         let sight = match self.lost(memory) {
+            _ if self.child.recycling() == Stage::Begun => Sight::NotBack,
             Some(lost) => Sight::Lost(lost, self.lost_left(context, vm, memory)),
             None if self.outdated(context, memory).is_replaced() => Sight::Outdated,
             None if self.possible.is_empty() => Sight::Unseen,
@@ -358,6 +365,39 @@ impl Observed {
             may_be_node: self.guest_may_be_node(memory),
             is_kept: self.lifecycle().leaves_to_people(),
             progress,
+        }
+    }
+
+    /// How far the VM is on its way into another life.
+    fn recycle(&self, context: &Context, memory: &Memory) -> RecycleState {
+        let off = matches!(&memory.seen, Ownership::Ours(vm) if vm.power == PowerState::Off);
+        let record = self.vm().and_then(|vm| vm.recycle.as_ref());
+        let now = context.clock.wall();
+        let says = match recycle::says(self.candidate(), off) {
+            Says::Returns(patience) => Says::Returns(recycle::left(record, patience, now)),
+            _ if self.bound => Says::Serves,
+            other => other,
+        };
+        let release = self.pool.as_ref().and_then(|p| p.spec.release.as_ref());
+        let recycles = release.is_some_and(ReleaseSpec::recycles);
+        RecycleState {
+            stage: self.child.recycling(),
+            says,
+            back: record
+                .zip(self.agent.as_deref())
+                .is_some_and(|(record, agent)| recycle::is_back(record, agent)),
+            keeps_disk: release.and_then(|r| r.disk) == Some(ReleasedDisk::Keep),
+            frees_hook: recycles
+                && !self.lifecycle().leaves_to_people()
+                && self.template_changes.is_empty()
+                && !self.child.adopted
+                && self
+                    .vm()
+                    .is_some_and(|vm| vm.attempt.is_some() && vm.vm_path.is_some())
+                && self
+                    .agent
+                    .as_ref()
+                    .is_some_and(|a| a.state() == "unbinding"),
         }
     }
 

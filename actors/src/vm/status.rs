@@ -117,6 +117,9 @@ pub fn prepared(agent: &Agent, child: &ManagedVm) -> bool {
 fn phase(known: &Known<'_>, vm: &VmStatus) -> (Phase, Reason) {
     let bound = known.agent.is_some_and(Agent::is_claimed_or_bound);
     let was_bound = lost::was_bound(vm);
+    if vm.recycle.is_some() && !bound && known.machine_state.wants_host() && !known.child.deleting {
+        return (Phase::Provisioning, Reason::Recycling);
+    }
     if *known.machine_state == MachineState::Leaving && known.agent.is_some() {
         return (Phase::Released, Reason::MachineDeleting);
     }

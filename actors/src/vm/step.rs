@@ -5,6 +5,7 @@
 //! ```text
 //! wanted:   finalizer -> [ISO] -> identity and place -> create -> (task) -> boot order -> tags -> power on -> settled
 //! replaced: given up -> Agent fenced -> power off -> destroy -> proven absent -> rest -> identity and place
+//! recycled: Agent free, Machine gone -> Agent fenced -> power off -> disk and ISO renewed -> power on -> settled
 //! removed:  Agent free, Machine gone -> Agent fenced -> power off -> destroy -> proven absent -> Agent deleted -> finalizer off
 //! ```
 //!
@@ -20,6 +21,7 @@ mod build;
 mod checks;
 mod facts;
 mod owned;
+mod recycle;
 mod remove;
 mod replace;
 mod steps;
@@ -34,11 +36,12 @@ pub use self::{
     build::boots_disk_first,
     facts::{
         AgentState, CreateState, Facts, Loss, ObjectState, OwnerState, PlacementCheck, PoolState,
-        Record, Resting, VmState,
+        Record, RecycleState, Resting, VmState,
     },
     steps::Step,
 };
 use crate::{
+    domain::recycle::Stage,
     ports::{effect::EffectKind, vcenter::VmObservation},
     vm::{arrival::Arrival, ownership::Ownership},
 };
@@ -80,7 +83,7 @@ fn unmet(f: &Facts<'_>) -> Met {
     checks::pool_exists(f)?;
     checks::finalizer_is_on(f)?;
     checks::cluster_is_the_recorded_one(f)?;
-    if f.owner.stuck_on_guest {
+    if f.owner.stuck_on_guest && f.recycle.stage == Stage::No {
         return remove::release_hook(f);
     }
     checks::vm_is_not_adopted(f)?;
@@ -88,6 +91,7 @@ fn unmet(f: &Facts<'_>) -> Met {
     checks::left_bound_is_recorded(f)?;
     checks::machine_let_go_of_its_agent(f)?;
     checks::drive_is_closed(f)?;
+    recycle::go_on(f)?;
     checks::machine_wants_a_host(f)?;
     if f.arrival == Arrival::GivenUp {
         return replace::replace(f);
@@ -104,7 +108,7 @@ fn unmet(f: &Facts<'_>) -> Met {
 fn adds_a_host(f: &Facts<'_>, step: &Step) -> bool {
     match step {
         Step::RecordIdentity => f.record.loss == Loss::None,
-        Step::PlaceAgain | Step::Create | Step::PowerOn => true,
+        Step::PlaceAgain | Step::Create | Step::PowerOn | Step::Renew(_) => true,
         _ => false,
     }
 }

@@ -13,6 +13,7 @@ mod leaving;
 mod look;
 mod lost;
 mod power;
+mod recycle;
 mod service;
 mod silent;
 mod source;

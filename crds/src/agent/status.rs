@@ -234,8 +234,8 @@ pub struct VmStatus {
     /// When the VM is replaced if its Agent has not registered by then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discovery_deadline: Option<Time>,
-    /// True once an Agent of this VM was bound; nothing takes that back for as long as the VM lives. Nothing but a Machine
-    /// that is proven gone, or a person, ends such a VM.
+    /// True once an Agent of this VM was bound in its present life; nothing takes that back for as long as that life lasts.
+    /// Nothing but a Machine that is proven gone, or a person, ends it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub served: Option<bool>,
     /// True once VMware Tools reported a name and an address of a guest that the operator did not switch on in that life.
@@ -282,6 +282,38 @@ pub struct VmStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, extend("maxItems" = MAX_DIFFERENCES))]
     pub hardware_drift: Vec<HardwareDifference>,
+    /// Number of the VM's present life: how many Machines it served, or is to serve. Absent in its first life.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 2))]
+    pub generation: Option<i32>,
+    /// When that life began. Absent in its first life.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation_since: Option<Time>,
+    /// The VM is being made ready for another life. It ends when its Agent is back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recycle: Option<RecycleStatus>,
+}
+
+/// How a VM comes to its next life. It is recorded before anything is done to the VM.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct RecycleStatus {
+    /// Number of the life that begins.
+    #[schemars(range(min = 2))]
+    pub generation: i32,
+    /// When this was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// Why, in one word: `MachineGone`, or `GuestDead` where a deletion hook waits for the guest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// `status.debugInfo.state` of its Agent when the VM was made ready and had not been switched on yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_before: Option<String>,
+    /// `status.inventory.reportTime` of its Agent at that time. An Agent with this time, or an earlier one, is not back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report_before: Option<Time>,
 }
 
 /// More than a VM has fields that are compared.

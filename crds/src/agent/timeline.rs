@@ -14,7 +14,7 @@ pub const MAX_TIMELINE_ROWS: usize = 64;
 pub struct Milestone {
     /// What happened. `Demanded`: the AgentMachine was created. `Accepted`: the VsphereAgent was created. `ISOReady`,
     /// `Placed`, `Created`, `PoweredOn`. `Discovered`: its Agent registered. `Prepared`, `Bound`. `Replaced`: another VM is
-    /// made. `InstallAbandoned`: the deletion came before the Agent was installed. `Deleting`. `Absent`: its VM is gone.
+    /// made. `Recycled`: the VM began another life. `InstallAbandoned`: the deletion came before the Agent was installed. `Deleting`. `Absent`: its VM is gone.
     pub event: String,
     /// To which VM in a row for this request.
     #[schemars(range(min = 1))]
@@ -28,4 +28,6 @@ pub struct Milestone {
 impl Milestone {
     /// `event`: its Agent was bound.
     pub const BOUND: &'static str = "Bound";
+    /// `event`: the VM began another life. What was before it says nothing of that life.
+    pub const RECYCLED: &'static str = "Recycled";
 }

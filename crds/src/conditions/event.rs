@@ -18,6 +18,8 @@ pub const AGENT_DELETE_DEFERRED: &str = "AgentDeleteDeferred";
 pub const INFRA_ENV_UNAVAILABLE: &str = "InfraEnvUnavailable";
 /// A VM was given up before it served. The note says why.
 pub const VM_GIVEN_UP: &str = "VMGivenUp";
+/// A VM whose Machine is gone begins another life.
+pub const VM_RECYCLED: &str = "VMRecycled";
 /// A VM has our mark, but no VsphereAgent records it.
 pub const ORPHAN_VM: &str = "OrphanVM";
 /// Such a VM was destroyed. It was never powered on.
@@ -38,7 +40,7 @@ pub const VM_SWITCHED_ON: &str = "VMSwitchedOn";
 pub const PREDECESSOR_ACTS: &str = "PredecessorActs";
 
 /// All reasons.
-pub const ALL: [&str; 18] = [
+pub const ALL: [&str; 19] = [
     PLAN_APPLIED,
     APPLY_PLAN_FAILED,
     ISO_UPLOADED,
@@ -48,6 +50,7 @@ pub const ALL: [&str; 18] = [
     AGENT_DELETE_DEFERRED,
     INFRA_ENV_UNAVAILABLE,
     VM_GIVEN_UP,
+    VM_RECYCLED,
     ORPHAN_VM,
     ORPHAN_VM_DESTROYED,
     POOL_NOT_FOUND,

@@ -185,6 +185,8 @@ words! {
         MachineRemains = "MachineRemains",
         /// The Agent's deletion hook waits for the guest, and the VM runs.
         WaitingForGuest = "WaitingForGuest",
+        /// The VM is made ready for another life: its guest is to boot the discovery ISO again.
+        Recycling = "Recycling",
         /// The Agent changed between plan and release: it could be claimed again.
         AgentNotFenced = "AgentNotFenced",
         /// The Agent changed between plan and ejection: its host is not installed.

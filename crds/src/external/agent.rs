@@ -3,6 +3,7 @@
 use super::NamespacedName;
 use super::condition::{ForeignCondition, find};
 use super::kind::foreign_kind;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
@@ -116,6 +117,12 @@ pub struct Inventory {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub interfaces: Vec<Interface>,
+    /// When the host reported this, by its own clock.
+    #[serde(
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub report_time: Option<Time>,
 }
 
 /// Manufacturer of the machine.

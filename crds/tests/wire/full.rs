@@ -91,6 +91,7 @@ pub fn agent() -> Agent {
                     name: Some("ens192".into()),
                     mac_address: Some("00:0c:29:31:62:66".into()),
                 }],
+                report_time: Some(time()),
             }),
             debug_info: Some(DebugInfo {
                 state: Some("known-unbound".into()),

@@ -77,6 +77,10 @@ fn words(action: &Action) -> (String, String) {
             ),
             "no AgentMachine needs it, and the buffer lacks a host".to_owned(),
         ),
+        Action::Recycle { child, .. } => (
+            format!("keep VM {} for the next AgentMachine", child.vm_name),
+            "its Machine is gone, and the pool recycles".to_owned(),
+        ),
         Action::Reassign {
             child,
             agent_machine,

@@ -287,6 +287,8 @@ reasons! {
             "Give the operator what it could not read, or see restore a hub (docs/how-to/restore-a-hub.md).";
         MachineVanishedPaused => Hub, "The Machine is gone and its Agent is still bound (paused or not), or went without being seen unbound. The VM may be a node of another hub. It is not touched.",
             "To keep the VM: set cleanupPolicy: Retain in the pool and delete the VsphereAgent. To destroy it: force the deletion.";
+        Recycling => Nobody, "The VM is made ready for another life: its guest is to boot the discovery ISO again.",
+            "None. If its Agent does not come back within the discovery timeout, the VM is replaced.";
         WaitingForGuest => Hub, "The Agent's deletion hook waits for the guest, and the VM runs.",
             "None while the node leaves. If the guest is dead, switch the VM off.";
         Retained => PoolOwner, "cleanupPolicy: Retain keeps VM and Agent although the Machine is gone.",

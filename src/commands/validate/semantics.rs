@@ -40,7 +40,8 @@ pub fn problems(object: &Value) -> Vec<String> {
         ));
     }
     let scaling = pool.spec.scaling.clone().unwrap_or_default();
-    found.extend(Size::read(&scaling, Timestamp::now()).1);
+    let release = pool.spec.release.clone().unwrap_or_default();
+    found.extend(Size::read(&scaling, release.recycles(), Timestamp::now()).1);
     let own = pool.metadata.name.as_deref().unwrap_or_default();
     if own.len() > 63 {
         found.push(format!(

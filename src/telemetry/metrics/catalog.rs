@@ -104,6 +104,10 @@ catalog! {
         "From an AgentMachine's creation to each moment of its timeline; until=destroyed: from the deletion on.";
     VM_OPERATIONS = "agent_forge_vsphere_vm_operations_total", Kind::Counter, &["operation", "result"],
         "Operations on VMs in vSphere by result.";
+    RECYCLED = "agent_forge_recycle_total", Kind::Counter, &["result"],
+        "VMs on their way into another life, by result: back, or given_up.";
+    RECYCLE_SECONDS = "agent_forge_recycle_duration_seconds", Kind::Histogram(MACHINE_SECONDS), &[],
+        "From the record that a VM is to begin another life until its Agent is back.";
     ISO_OPERATIONS = "agent_forge_iso_operations_total", Kind::Counter, &["operation", "result"],
         "Operations on discovery ISOs by result.";
     ISO_TRANSFER = "agent_forge_iso_transfer_bytes", Kind::Gauge, &["datastore", "state"],

@@ -15,7 +15,7 @@ use agent_forge_actors::{
     domain::names::ObjectKey,
     ports::{
         effect::EffectKind,
-        instruments::{ISO_OPERATIONS, Instruments, PoolGauges, PoolView, VM_OPERATIONS},
+        instruments::{ISO_OPERATIONS, Instruments, PoolGauges, PoolView, RECYCLED, VM_OPERATIONS},
     },
     supervisor::routing::ActorKey,
 };
@@ -36,6 +36,8 @@ pub struct Metrics {
     leader: IntGaugeVec,
     barred: IntGaugeVec,
     vm_operations: IntCounterVec,
+    recycled: IntCounterVec,
+    recycle_seconds: HistogramVec,
     iso_operations: IntCounterVec,
     iso_transfer: IntGaugeVec,
     iso_transfer_seconds: HistogramVec,
@@ -216,6 +218,8 @@ impl Metrics {
             leader: r.gauge(&catalog::LEADER)?,
             barred: r.gauge(&catalog::BARRED)?,
             vm_operations: r.counter(&catalog::VM_OPERATIONS)?,
+            recycled: r.counter(&catalog::RECYCLED)?,
+            recycle_seconds: r.histogram(&catalog::RECYCLE_SECONDS)?,
             iso_operations: r.counter(&catalog::ISO_OPERATIONS)?,
             iso_transfer: r.gauge(&catalog::ISO_TRANSFER)?,
             iso_transfer_seconds: r.histogram(&catalog::ISO_TRANSFER_SECONDS)?,
@@ -271,6 +275,9 @@ impl Metrics {
             for operation in ISO_OPERATIONS {
                 self.iso_operations.with_label_values(&[operation, result]);
             }
+        }
+        for result in RECYCLED {
+            self.recycled.with_label_values(&[result]);
         }
         for effect in EffectKind::ALL {
             for outcome in OUTCOMES {
@@ -458,6 +465,17 @@ impl Instruments for Metrics {
         self.vm_operations
             .with_label_values(&[operation, result(success)])
             .inc();
+    }
+
+    fn recycled(&self, result: &'static str, seconds: f64) {
+        debug_assert!(RECYCLED.contains(&result), "{result}");
+        self.recycled.with_label_values(&[result]).inc();
+        if result == "back" {
+            let none: [&str; 0] = [];
+            self.recycle_seconds
+                .with_label_values(&none)
+                .observe(seconds);
+        }
     }
 
     fn iso_operation(&self, operation: &'static str, success: bool) {

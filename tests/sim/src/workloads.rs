@@ -579,6 +579,14 @@ pub const ALL: &[Workload] = &[
         instances: 1,
         run: controls::host_of_the_buffer_claimed,
     },
+    Workload {
+        code: "S45",
+        name: "host_recycled",
+        text: "the Machine of a host goes, and its VM waits for the next one, serves it and comes back with the same disk; then nothing is recycled any more",
+        exact: false,
+        instances: 1,
+        run: controls::host_recycled,
+    },
 ];
 
 impl fmt::Display for Workload {

@@ -22,7 +22,7 @@ fn the_size_is_the_base_the_open_window_or_the_larger_limit() {
         ..ScalingSpec::default()
     };
     let read = |spec: &ScalingSpec| {
-        let (size, wrong) = Size::read(spec, at(0));
+        let (size, wrong) = Size::read(spec, false, at(0));
         (
             size.wanted,
             size.most,
@@ -61,9 +61,9 @@ fn names_differ_by_place_and_pool_and_fit_everywhere() {
     let name = name(&long, 3);
     assert!(name.len() <= LONGEST && !name.contains("-."), "{name}");
     assert!(selector::is_label_value(&name), "{name}");
-    assert_eq!(hostname("workers-0a"), "workers-0a-1");
-    assert_eq!(hostname("a.b"), "a-b-1");
-    let cut = hostname(&format!("{}-bc", "a".repeat(60)));
+    assert_eq!(named("workers-0a", 1), "workers-0a-1");
+    assert_eq!(named("a.b", 12), "a-b-12");
+    let cut = named(&format!("{}-bc", "a".repeat(60)), 1);
     assert_eq!(cut, format!("{}-1", "a".repeat(60)));
 }
 

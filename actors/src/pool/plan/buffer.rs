@@ -2,7 +2,8 @@
 //!
 //! Guarantees
 //! - AgentMachines that wait come first: the limits of the pool leave to the buffer what they do not need.
-//! - A host that serves, may serve or has served is not of the buffer, whatever its record says.
+//! - A host that serves, may serve or has served is not of the buffer, whatever its record says. A host on its way into
+//!   another life is.
 //! - Hosts that are outdated or old are replaced one at a time, and only while no other one is missing.
 
 use std::{collections::BTreeSet, time::Duration};
@@ -16,7 +17,7 @@ use crate::{
         buffer::{self, Size},
         prepare,
     },
-    domain::{identity::BootSource, managed_vm::ManagedVm, names::ObjectKey, upstream},
+    domain::{identity::BootSource, managed_vm::ManagedVm, names::ObjectKey, recycle::Stage},
     iso::infra_env_guards,
     placement::request,
     pool::observed::Observed,
@@ -35,20 +36,22 @@ pub(super) fn hosts<'a>(
         .children
         .iter()
         .filter(|c| c.in_buffer && !c.deleting && !taken.contains(&c.key))
-        .filter(|c| !c.has_served(&[]))
+        .filter(|c| !c.has_served(&[]) || c.recycling() != Stage::No)
         .filter(|c| serving_agent(s, c).is_none())
         .collect();
-    all.sort_by_cached_key(|c| (is_outdated(s, c), created(c), c.uid.clone()));
+    all.sort_by_cached_key(|c| (is_outdated(s, c), since(c), c.uid.clone()));
     all.into_iter().partition(|c| is_ready(s, c))
 }
 
-fn created(child: &ManagedVm) -> Option<Timestamp> {
+/// Since when it is a new host: since its life began, or it was made.
+fn since(child: &ManagedVm) -> Option<Timestamp> {
+    let life = child.vm().and_then(|vm| vm.generation_since.as_ref());
     let created = child.object.metadata.creation_timestamp.as_ref();
-    created.map(|t| t.0)
+    life.or(created).map(|t| t.0)
 }
 
 /// The pool wants other hardware, or its InfraEnv is another one.
-fn is_outdated(s: &Observed, child: &ManagedVm) -> bool {
+pub(super) fn is_outdated(s: &Observed, child: &ManagedVm) -> bool {
     let changes = |vm| !request::template_changes(&s.pool, vm).is_empty();
     let booted = child.identity.as_ref().and_then(|i| i.infra_env.as_ref());
     let source = s.infra_env.as_deref().map(BootSource::of);
@@ -59,7 +62,8 @@ fn is_outdated(s: &Observed, child: &ManagedVm) -> bool {
 }
 
 fn is_ready(s: &Observed, child: &ManagedVm) -> bool {
-    let agent = s.agent_on(child).filter(|_| !child.given_up);
+    let settled = !child.given_up && child.recycling() == Stage::No;
+    let agent = s.agent_on(child).filter(|_| settled);
     agent.is_some_and(|agent| {
         buffer::is_ready(&s.pool, child, agent) && s.lineup(child).approvable().is_some()
     })
@@ -68,7 +72,8 @@ fn is_ready(s: &Observed, child: &ManagedVm) -> bool {
 /// Plans which hosts stay in the buffer, and which come. The others are surplus.
 pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Plan) {
     let scaling = s.pool.spec.scaling.clone().unwrap_or_default();
-    let (size, wrong) = Size::read(&scaling, s.wall);
+    let release = s.pool.spec.release.clone().unwrap_or_default();
+    let (size, wrong) = Size::read(&scaling, release.recycles(), s.wall);
     for wrong in wrong {
         let message = format!("{wrong}. Until that is corrected, the field has no effect");
         plan.wait(SUBJECT, Reason::InvalidSpec, message);
@@ -86,6 +91,9 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
     if making.is_empty() && s.made_for_buffer.is_empty() && missing == 0 {
         replace_one(s, &mut all, &size, plan);
     }
+    plan.buffer_room = size
+        .most
+        .saturating_sub(all.len() + s.made_for_buffer.len() + moved);
     plan.buffered = all.iter().map(|c| c.uid.clone()).collect();
     let made = create(s, missing - moved, plan);
     let stays = |c: &&&ManagedVm| plan.buffered.contains(&c.uid);
@@ -117,7 +125,7 @@ fn move_spare(
 
 /// Leaves that many hosts in `all`, sorted by age.
 fn remove_surplus(all: &mut Vec<&ManagedVm>, most: usize, policy: DeletePolicy) {
-    all.sort_by_key(|c| created(c));
+    all.sort_by_key(|c| since(c));
     let surplus = all.len().saturating_sub(most);
     match policy {
         DeletePolicy::Oldest => drop(all.drain(..surplus)),
@@ -137,7 +145,10 @@ fn replace_one(s: &Observed, all: &mut Vec<&ManagedVm>, size: &Size, plan: &mut 
     let (Some(limit), Some(oldest)) = (size.max_age, all.first()) else {
         return;
     };
-    let left = limit.saturating_sub(upstream::age(oldest.object.as_ref(), s.wall));
+    let age = since(oldest).map_or(Duration::ZERO, |t| {
+        Duration::try_from(s.wall.duration_since(t)).unwrap_or_default()
+    });
+    let left = limit.saturating_sub(age);
     if left.is_zero() {
         all.remove(0);
     } else {
@@ -186,7 +197,7 @@ fn create(s: &Observed, missing: usize, plan: &mut Plan) -> usize {
 
 /// Plans what an Agent in the buffer lacks, or has too much.
 pub(super) fn prepare(s: &Observed, child: &ManagedVm, agent: &Agent, plan: &mut Plan) {
-    if child.given_up {
+    if child.given_up || child.recycling() != Stage::No {
         return;
     }
     let approved = infra_env_guards::approves(s.infra_env.as_deref(), agent);

@@ -3,9 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
+    agent::VmStatus,
     conditions::Reason,
+    duration,
     external::{agent::Agent, agent_machine::AgentMachine},
+    pool::ReleaseSpec,
 };
+use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{Action, Plan, Records, buffer, demand, served_by_child, serving_agent};
@@ -19,6 +23,7 @@ use crate::{
         machine_state::MachineState,
         managed_vm::ManagedVm,
         names::ObjectKey,
+        recycle::{self, Says, Stage},
         upstream::{self, WaitingSign},
         vanished::{STAYS, Vanished, vanished},
     },
@@ -247,11 +252,49 @@ impl Host<'_> {
                 Reason::Retained,
                 "cleanupPolicy Retain keeps VM and Agent; the Agent is fenced",
             ),
+            Fate::End(End::Remove) if self.recycles(why, plan.buffer_room) => {
+                plan.buffer_room -= 1;
+                let vm = self.child.vm().filter(|_| self.child.has_served(&[]));
+                plan.actions.push(Action::Recycle {
+                    child: self.child.clone(),
+                    request: vm.map(recycle::request),
+                });
+            }
             Fate::End(_) => plan.actions.push(Action::Release {
                 child: self.child.clone(),
                 why,
             }),
         }
+    }
+
+    /// Its VM is kept for the next AgentMachine. `room`: how many more hosts may stay in the buffer.
+    fn recycles(&self, why: ReleaseReason, room: usize) -> bool {
+        let (s, child) = (self.s, self.child);
+        let Some(release) = s.pool.spec.release.as_ref().filter(|r| r.recycles()) else {
+            return false;
+        };
+        let Some(vm) = child
+            .vm()
+            .filter(|vm| vm.attempt.is_some() && vm.vm_path.is_some())
+        else {
+            return false;
+        };
+        let admitted = why == ReleaseReason::MachineGone
+            && !self.pool_deleting
+            && room > 0
+            && s.guard().is_none()
+            && s.refused_source().is_none();
+        let as_made = !buffer::is_outdated(s, child) && vm.hardware_drift.is_empty();
+        let usable = if child.has_served(&[]) {
+            self.agent().is_some_and(|agent| {
+                !agent.is_bare_metal_host()
+                    && recycle::says(Some(agent), false) != Says::Serves
+                    && !is_doubtful(s, child, agent)
+            })
+        } else {
+            !child.given_up
+        };
+        admitted && as_made && usable && !is_worn_out(release, child, vm, s.wall)
     }
 
     /// Reports why it stays for now.
@@ -294,6 +337,18 @@ impl Host<'_> {
             }
         }
     }
+}
+
+/// The VM has served as many Machines, or is as old, as the pool admits.
+fn is_worn_out(release: &ReleaseSpec, child: &ManagedVm, vm: &VmStatus, now: Timestamp) -> bool {
+    let uses = i32::try_from(recycle::generation(vm)).unwrap_or(i32::MAX);
+    let used_up = child.has_served(&[]) && release.max_uses.is_some_and(|most| uses >= most);
+    let limit = release.max_age.as_deref().filter(|text| !text.is_empty());
+    // A text that is no duration is refused by the schema, and has no effect.
+    let limit = limit
+        .and_then(|text| duration::parse(text).ok())
+        .filter(|age| !age.is_zero());
+    used_up || limit.is_some_and(|limit| upstream::age(child.object.as_ref(), now) >= limit)
 }
 
 /// It is unknown whether its Machine exists: nothing is decided until that is known.
@@ -393,7 +448,8 @@ fn prepare_agent(
     plan: &mut Plan,
 ) {
     // The VM was given up, and its Agent comes late. The VM actor fences the Agent and removes the VM.
-    if child.given_up {
+    // Or it is on its way into another life, and what its Agent shows is out of date.
+    if child.given_up || child.recycling() != Stage::No {
         return;
     }
     let Some(demand) = demand.filter(|c| c.state == DemandState::InFlight) else {
@@ -417,7 +473,7 @@ fn prepare_agent(
     };
     // A host of the buffer has its hostname already: then the claim changes labels only.
     let name = if child.is_of_buffer() {
-        waiting::hostname(&child.vm_name)
+        waiting::hostname(child)
     } else {
         am.name_any()
     };

@@ -13,7 +13,12 @@ use super::{
 };
 use crate::{
     demand::agents_home,
-    domain::{failure::ReconcileError, identity::agent_runs_on, names::ObjectKey},
+    domain::{
+        failure::ReconcileError,
+        identity::agent_runs_on,
+        names::ObjectKey,
+        recycle::{self, Stage},
+    },
     ports::{cluster::Notice, effect::EffectKind},
     vm::{
         arrival::{self, Arrival, Cause},
@@ -23,6 +28,16 @@ use crate::{
 };
 
 impl Executor<'_> {
+    /// The VM began another life, and that Agent shows only what was before.
+    fn is_not_back(&self, agent: &Agent) -> bool {
+        let child = &self.observed.child;
+        let way = child.vm().and_then(|vm| vm.recycle.as_ref());
+        let way = way.filter(|_| child.recycling() == Stage::Begun);
+        way.is_some_and(|way| !recycle::is_back(way, agent))
+            && !agent.is_claimed_or_bound()
+            && !agent.is_deleting()
+    }
+
     /// Reads live the Agents that run on this VM, or may, in all namespaces where Agents of its pool are.
     pub(super) async fn live_agents_of_vm(&self) -> Result<Vec<Arc<Agent>>, ReconcileError> {
         let child = &self.observed.child;
@@ -61,7 +76,7 @@ impl Executor<'_> {
             let useless = if cause == Cause::TemplateChanged {
                 lost::failing(&agent, self.context.clock.wall()).is_ok()
             } else {
-                is_abandoned(&agent)
+                is_abandoned(&agent) || self.is_not_back(&agent)
             };
             let useless = useless && self.observed.possible.iter().any(is_shown);
             if !allowed && !useless {
@@ -93,6 +108,9 @@ impl Executor<'_> {
             Cause::NotRegistered | Cause::Lost(_) | Cause::Asked => "give_up",
         };
         self.context.instruments.vm_operation(operation, true);
+        if self.observed.child.recycling() == Stage::Begun {
+            self.count_recycle("given_up");
+        }
         self.context.cluster.notify(Notice {
             regarding: self.observed.regarding(),
             warning: true,

@@ -134,7 +134,7 @@ impl Executor<'_> {
         })
     }
 
-    /// The look before `step`, which is a power-off or a destruction.
+    /// The look before `step`, which is a power-off, a destruction or the renewal for another life.
     ///
     /// # Errors
     /// The outer result says what keeps the VM, by what was read. The inner result says what to do instead.
@@ -192,7 +192,9 @@ impl Executor<'_> {
                 message,
             )),
             // Only the VM changed: it is off already, or on again.
-            Step::PowerOff | Step::Destroy => Ok(Err(StepOutcome::Same)),
+            Step::PowerOff | Step::Destroy | Step::Renew(_) | Step::BeginLife(_) => {
+                Ok(Err(StepOutcome::Same))
+            }
             // The watch will show the reason.
             _ => Ok(Err(StepOutcome::Pause(SOON))),
         }
@@ -200,7 +202,7 @@ impl Executor<'_> {
 }
 
 /// How long until the watch shows what a look showed.
-const SOON: Duration = Duration::from_secs(2);
+pub(super) const SOON: Duration = Duration::from_secs(2);
 
 /// The AgentMachines that matter for an Agent that may run on the VM.
 fn wanted_agent_machines(

@@ -15,6 +15,7 @@ use crate::{
     domain::{
         identity::{AgentMatch, BiosUuid, Misfit, agent_runs_on},
         machine_state::MachineState,
+        recycle::Stage,
         upstream,
     },
     iso::of_pool,
@@ -87,6 +88,7 @@ impl Observed {
                     .is_some_and(|t| now.saturating_sub(t) >= STUCK_GRACE),
             },
             arrival: self.arrival(context, memory),
+            recycle: self.recycle(context, memory),
             now,
         }
     }
@@ -265,7 +267,8 @@ impl Observed {
         let Some(agent) = &self.agent else {
             return true;
         };
-        if !self.child.deleting && !self.child.given_up {
+        let recycles = matches!(self.child.recycling(), Stage::Recorded(_));
+        if !self.child.deleting && !self.child.given_up && !recycles {
             return true;
         }
         self.fencing(context, agent).is_none()

@@ -56,7 +56,7 @@ pub(super) fn record_lost() -> Step {
 }
 
 /// There is an ISO to boot a new VM from, and nothing forbids that.
-fn iso_is_ready(f: &Facts<'_>) -> Met {
+pub(super) fn iso_is_ready(f: &Facts<'_>) -> Met {
     if let Some(guard) = f.pool.guard {
         return Err(hold(guard.reason.clone(), guard.message.clone(), None));
     }
@@ -221,7 +221,7 @@ fn switched_off(f: &Facts<'_>) -> Met {
 }
 
 /// The pool does not want its VMs to run before a time.
-fn is_time_to_run(f: &Facts<'_>) -> Met {
+pub(super) fn is_time_to_run(f: &Facts<'_>) -> Met {
     let Some((at, left)) = f.pool.power_on_after else {
         return Ok(());
     };
@@ -241,7 +241,7 @@ fn tags_are_attached(f: &Facts<'_>) -> Met {
 }
 
 /// The record has what `shown` is. Its reference counts: a restored vCenter gives the VM another one.
-fn is_recorded(f: &Facts<'_>, shown: &VmObservation) -> bool {
+pub(super) fn is_recorded(f: &Facts<'_>, shown: &VmObservation) -> bool {
     let reference = f.record.vm.and_then(|vm| vm.moref.as_ref());
     f.runs_by_record()
         && reference == Some(&shown.moref.id)

@@ -6,7 +6,11 @@ use agent_forge_crds::{agent::VmStatus, conditions::Reason};
 use jiff::Timestamp;
 
 use crate::{
-    domain::{machine_state::MachineState, vanished::Vanished},
+    domain::{
+        machine_state::MachineState,
+        recycle::{Says, Stage},
+        vanished::Vanished,
+    },
     iso::infra_env_guards::Guard,
     lifecycle::Policy,
     ports::effect::EffectKind,
@@ -32,6 +36,8 @@ pub struct Facts<'a> {
     pub owner: OwnerState<'a>,
     /// Whether the Agent of the VM is awaited, overdue, or given up.
     pub arrival: Arrival,
+    /// How far the VM is on its way into another life.
+    pub recycle: RecycleState,
     /// Monotonic now.
     pub now: Duration,
 }
@@ -152,6 +158,21 @@ pub struct OwnerState<'a> {
     pub has_another_host: bool,
     /// Its deletion hook has waited for the guest for longer than the grace.
     pub stuck_on_guest: bool,
+}
+
+/// How far the VM is on its way into another life.
+#[derive(Clone, Copy, Debug)]
+pub struct RecycleState {
+    /// How far.
+    pub stage: Stage,
+    /// What its Agent says about touching the VM.
+    pub says: Says,
+    /// Its Agent has reported again in the new life.
+    pub back: bool,
+    /// Its disk stays, so that the VM boots its CD-ROM first until its Agent is back.
+    pub keeps_disk: bool,
+    /// A deletion hook that waits for its dead guest is freed by another life, not by the deletion of the Agent.
+    pub frees_hook: bool,
 }
 
 impl Facts<'_> {

@@ -31,6 +31,8 @@ pub(super) enum Purpose {
     Keep,
     /// To prove a VM of the predecessor.
     TakeOver,
+    /// To give the VM another life.
+    Recycle,
     /// To release a deletion hook that waits for the guest.
     ReleaseHook,
     /// To remove the VM.
@@ -74,7 +76,7 @@ fn look(f: &Facts<'_>, purpose: Purpose) -> Step {
         Purpose::Build | Purpose::Remove | Purpose::LeaveBehind => {
             task.map_or(Step::Lookup, Step::FinishTask)
         }
-        Purpose::Keep | Purpose::ReleaseHook | Purpose::Replace => Step::Lookup,
+        Purpose::Keep | Purpose::Recycle | Purpose::ReleaseHook | Purpose::Replace => Step::Lookup,
         Purpose::TakeOver if f.pool.exists => Step::TakeOver,
         Purpose::TakeOver => hold(
             Reason::OwnershipUnproven,
@@ -131,7 +133,7 @@ fn foreign(f: &Facts<'_>, purpose: Purpose, what: &str, by_name: bool, left: Dur
             ),
             CONFLICT_PROBE,
         ),
-        Purpose::Keep => (
+        Purpose::Keep | Purpose::Recycle => (
             format!("{what} is not the recorded VM; it is left alone"),
             CONFLICT_PROBE,
         ),

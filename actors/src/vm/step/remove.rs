@@ -5,10 +5,12 @@ use agent_forge_crds::conditions::Reason;
 use super::{
     CONFLICT_PROBE, Facts, Loss, MISSING_PROBE, Met, Step, build, checks, hold,
     owned::{OwnedVm, Purpose, resolve_ownership},
+    recycle,
 };
 use crate::{
     domain::{
         machine_state::MachineState,
+        recycle::Stage,
         vanished::{self, Vanished},
     },
     lifecycle::{self, End, Policy, Unneeded},
@@ -97,7 +99,9 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
     if f.owner.vanished == Vanished::Over {
         return Err(Step::RecordUnbound);
     }
-    if !f.may_be_node() || f.pool.policy.leaves_to_people() {
+    // Before a VM is given another life, its Machine is proven gone.
+    let proven = f.recycle.stage != Stage::No && *f.owner.state == MachineState::Buffer;
+    if !f.may_be_node() || proven || f.pool.policy.leaves_to_people() {
         return Ok(());
     }
     if f.owner.vanished == Vanished::Held {
@@ -106,6 +110,7 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
     let why = match f.owner.state {
         // A Machine that the operator does not know had it, and the Agent shows that it has it no more.
         MachineState::Buffer if f.agent.present => return Ok(()),
+        MachineState::Buffer if is_absent(f)? => return Ok(()),
         MachineState::Nobody | MachineState::Buffer => {
             "it does not name the AgentMachine that it served"
         }
@@ -121,6 +126,12 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
         message,
         Some(MISSING_PROBE),
     ))
+}
+
+/// The VM is proven absent: no node runs there.
+fn is_absent(f: &Facts<'_>) -> Result<bool, Step> {
+    let owned = resolve_ownership(f, Purpose::Remove)?;
+    Ok(matches!(owned, OwnedVm::Absent))
 }
 
 /// A lost record is restored: without it the VM would have no owner.
@@ -204,18 +215,26 @@ pub(super) fn take_down(f: &Facts<'_>, shown: &VmObservation) -> Met {
     checks::macs_are_recorded(f, shown)?;
     Err(match shown.power {
         PowerState::Off => Step::Destroy,
-        PowerState::Suspended if f.vm.stays_suspended => hold(
+        PowerState::Suspended | PowerState::On => switch_off(f, shown),
+    })
+}
+
+/// `shown` runs or is suspended: it is switched off.
+pub(super) fn switch_off(f: &Facts<'_>, shown: &VmObservation) -> Step {
+    if shown.power == PowerState::Suspended && f.vm.stays_suspended {
+        return hold(
             Reason::VmSuspended,
             "the VM is suspended, and vCenter refuses to switch it off: power it off in vCenter, or resume it",
             Some(MISSING_PROBE),
-        ),
-        PowerState::Suspended | PowerState::On => Step::PowerOff,
-    })
+        );
+    }
+    Step::PowerOff
 }
 
 /// A deletion hook waits for a guest that does not answer: a dead guest never will.
 pub(super) fn release_hook(f: &Facts<'_>) -> Met {
     match resolve_ownership(f, Purpose::ReleaseHook)? {
+        OwnedVm::There(_) if recycle::frees_hook(f) => Err(Step::RecordRecycle),
         OwnedVm::There(vm) if vm.power == PowerState::On => Err(hold(
             Reason::WaitingForGuest,
             "the deletion hook waits for the guest, and the VM runs",

@@ -50,6 +50,14 @@ pub enum Step {
     RecordLeftBound,
     /// Record that its Agent has been seen unbound since.
     RecordUnbound,
+    /// Record that it is to begin another life.
+    RecordRecycle,
+    /// Make it ready for that life: disk and ISO, after a live check that its Agent is free.
+    Renew(u32),
+    /// It is ready: record that it is in that life.
+    BeginLife(u32),
+    /// Record that its Agent is back in the new life.
+    RecordBack,
     /// Record the instance UUID of the vCenter in a record that has none.
     NameVcenter,
     /// Attach the tags.
@@ -98,6 +106,10 @@ impl Step {
             Self::RecordMarks => "vm.record_marks",
             Self::RecordLeftBound => "vm.record_left_bound",
             Self::RecordUnbound => "vm.record_unbound",
+            Self::RecordRecycle => "vm.record_recycle",
+            Self::Renew(_) => "vm.renew",
+            Self::BeginLife(_) => "vm.begin_life",
+            Self::RecordBack => "vm.record_back",
             Self::NameVcenter => "vm.name_vcenter",
             Self::AttachTags => "vm.attach_tags",
             Self::EjectIso => "vm.eject_iso",
@@ -122,7 +134,7 @@ impl Step {
             Self::SetBootOrder(_) | Self::PowerOn | Self::PowerOnAgain | Self::FinishEjection => {
                 Some(Errand::GoOn)
             }
-            Self::PowerOff | Self::Destroy | Self::Disown => Some(Errand::Remove),
+            Self::PowerOff | Self::Destroy | Self::Disown | Self::Renew(_) => Some(Errand::Remove),
             _ => None,
         }
     }
@@ -130,7 +142,10 @@ impl Step {
     /// Whether a half-made VM keeps its slot during the step: the next task follows at once.
     #[must_use]
     pub const fn keeps_slot(&self) -> bool {
-        matches!(self, Self::FinishTask(_) | Self::AttachTags)
+        matches!(
+            self,
+            Self::FinishTask(_) | Self::AttachTags | Self::BeginLife(_)
+        )
     }
 
     /// What the step changes or begins to change. `None`: it only reads.
@@ -150,6 +165,9 @@ impl Step {
             | Self::RecordMarks
             | Self::RecordLeftBound
             | Self::RecordUnbound
+            | Self::RecordRecycle
+            | Self::BeginLife(_)
+            | Self::RecordBack
             | Self::NameVcenter => Some(EffectKind::RecordObservation),
             _ => self.call(),
         }
@@ -162,6 +180,7 @@ impl Step {
             Self::PowerOn | Self::PowerOnAgain => Some(EffectKind::PowerOn),
             Self::PowerOff => Some(EffectKind::PowerOff),
             Self::Destroy => Some(EffectKind::Destroy),
+            Self::Renew(_) => Some(EffectKind::Renew),
             Self::EjectIso | Self::FinishEjection => Some(EffectKind::EjectIso),
             _ => None,
         }

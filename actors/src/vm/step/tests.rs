@@ -1,6 +1,7 @@
 //! The decision about a VM: single steps as tables, guarantees as property tests.
 
 mod edges;
+mod recycle;
 
 use std::time::Duration;
 
@@ -9,10 +10,15 @@ use proptest::prelude::*;
 
 use super::{
     AgentState, CreateState, Facts, Loss, ObjectState, OwnerState, PlacementCheck, PoolState,
-    Record, Resting, Step, VmState, hold, next,
+    Record, RecycleState, Resting, Step, VmState, hold, next,
 };
 use crate::{
-    domain::{machine_state::MachineState, names::MoRef, vanished::Vanished},
+    domain::{
+        machine_state::MachineState,
+        names::MoRef,
+        recycle::{Says, Stage},
+        vanished::Vanished,
+    },
     lifecycle::Policy,
     ports::{
         effect::EffectKind as E,
@@ -86,6 +92,13 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
             stuck_on_guest: false,
         },
         arrival: Arrival::Awaited,
+        recycle: RecycleState {
+            stage: Stage::No,
+            says: Says::Free,
+            back: false,
+            keeps_disk: false,
+            frees_hook: false,
+        },
         now: Duration::from_secs(100),
     }
 }

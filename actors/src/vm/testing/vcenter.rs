@@ -67,6 +67,8 @@ pub struct Inventory {
     pub marks: Vec<String>,
     /// What VMs were made ready for another life with.
     pub renewals: Vec<Renewal>,
+    /// Somebody changes the VM right before it is made ready for another life.
+    pub changed_before_renewal: bool,
     /// How often a VM was restarted.
     pub resets: usize,
     /// An administrator marks the VM like this before a look at its reference.
@@ -470,7 +472,11 @@ impl Machines for Site {
     }
     async fn renew(&self, e: &Effect, vm: &MoRef, renewal: &Renewal) -> VcResult<TaskRef> {
         let seen = self.with(|i| {
-            let vm = i.vms.iter().find(|v| v.moref == *vm)?;
+            let changed = std::mem::take(&mut i.changed_before_renewal);
+            let vm = i.vms.iter_mut().find(|v| v.moref == *vm)?;
+            if changed {
+                vm.change_version = Some("theirs".to_owned());
+            }
             vm.change_version.clone()
         });
         if seen != renewal.change_version {

@@ -5,7 +5,11 @@ use std::time::Duration;
 use agent_forge_crds::{conditions::Reason, pool::CleanupPolicy};
 
 use crate::{
-    domain::{machine_state::MachineState, vanished::Vanished},
+    domain::{
+        machine_state::MachineState,
+        recycle::{Says, Stage},
+        vanished::Vanished,
+    },
     lifecycle::Policy,
     ports::vcenter::PowerState,
     testing::{child_with_vm, running, shown, with},
@@ -14,7 +18,7 @@ use crate::{
         ownership::Ownership,
         step::{
             self, AgentState, CreateState, Facts, Loss, ObjectState, OwnerState, PlacementCheck,
-            PoolState, Record, Step, VmState,
+            PoolState, Record, RecycleState, Step, VmState,
         },
     },
 };
@@ -89,6 +93,13 @@ fn a_vm_outlives_the_machine_it_served() {
             stuck_on_guest: false,
         },
         arrival: Arrival::Awaited,
+        recycle: RecycleState {
+            stage: Stage::No,
+            says: Says::Free,
+            back: false,
+            keeps_disk: false,
+            frees_hook: false,
+        },
         now: Duration::ZERO,
     };
     assert_eq!(reason(&step::next(&facts)), Some(Reason::AgentBound));

@@ -1,7 +1,8 @@
 //! `lab bench-late-binding`: how long a machine waits for its host, with a host in the buffer and without one.
 //!
 //! Both machines come up in one lab, one after the other. `spec.scaling.maxVMs` keeps the buffer empty after the claim, so
-//! calls and writes of the second machine are those of the claim alone. Then a large buffer is observed at rest.
+//! calls and writes of the second machine are those of the claim alone. Then that machine goes, and its host is recycled.
+//! At last a large buffer is observed at rest.
 
 use std::{collections::BTreeMap, io::Write as _, time::Duration};
 
@@ -86,6 +87,15 @@ pub async fn run(args: Args) -> Result<()> {
     text += &line("buffer", &warm);
     let faster = cold.bound / warm.bound;
     text += &format!("ratio    {faster:.1} times faster to the bound host (goal: {FASTER})\n");
+    eprintln!("a machine goes, and its host comes back");
+    let back = comes_back(&world).await?;
+    text += &format!(
+        "recycle  ready again {:.1} s after its Machine was gone; {} vCenter calls, {} Kubernetes writes until rest; {:.2} of a cold host\n",
+        back.seconds,
+        back.calls,
+        back.writes,
+        back.seconds / cold.bound
+    );
     let rest = match args.resting {
         0 => None,
         hosts => {
@@ -165,6 +175,47 @@ async fn way(world: &World, machines: usize) -> Result<Way> {
             .into_iter()
             .map(|(w, n)| (w.to_string(), n))
             .collect(),
+    })
+}
+
+/// How a host came back.
+struct Back {
+    /// Seconds from the end of its Machine until it waits in the buffer.
+    seconds: f64,
+    calls: u64,
+    writes: usize,
+}
+
+/// One of two machines goes. Its host is recycled.
+async fn comes_back(world: &World) -> Result<Back> {
+    let spec = json!({"spec": {
+        "scaling": {"bufferAgents": 0, "bufferMax": 1},
+        "release": {"policy": "Recycle"},
+    }});
+    change(world, &spec).await?;
+    quiet(world).await?;
+    let mark = world.lab.audited().await?.len();
+    let before = world.vcenter.calls().await?;
+    world.nodes.scale(1);
+    let gone = || world.nodes.machines().len() == 1;
+    world
+        .nodes
+        .wait("the end of a Machine", LIMIT, gone)
+        .await?;
+    let begun = Timestamp::now();
+    let ready = |pool: &VsphereAgentPool| {
+        let buffer = pool.status.as_ref().and_then(|s| s.buffer);
+        buffer.is_some_and(|b| b.ready == 1)
+    };
+    world.until_pool("a host that came back", ready).await?;
+    let seconds = Timestamp::now().duration_since(begun).as_secs_f64();
+    quiet(world).await?;
+    let entries = written_since(world, mark).await?;
+    let calls = difference(&world.vcenter.calls().await?, &before);
+    Ok(Back {
+        seconds,
+        calls: calls.values().sum(),
+        writes: count_writes(&entries, &world.access.user).0.values().sum(),
     })
 }
 

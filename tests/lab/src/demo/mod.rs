@@ -6,6 +6,7 @@
 
 mod chaos;
 mod keep;
+mod late_binding;
 mod promises;
 mod stage;
 mod table;
@@ -40,6 +41,10 @@ pub struct Args {
     /// At the end, leave everything running until Ctrl-C. Prints the address of the web page and commands to try.
     #[arg(long)]
     keep: bool,
+
+    /// Show hosts that wait, are taken within seconds, and come back, instead of scaling up and down.
+    #[arg(long, conflicts_with_all = ["sigkill", "kill_every", "jaeger", "machines", "scale_to"])]
+    late_binding: bool,
 
     /// Set a delay by name; may be repeated. Delays of vCenter: create=3s, power-on=2s, destroy=15s. Delays of the
     /// played upstream: boot=5s, install-stage=1s and others.
@@ -149,6 +154,15 @@ async fn perform(args: &Args, voice: &Voice) -> Result<Played> {
     let mut view = View::new(voice);
     let mut track = Track::default();
     let mut promises = Promises::new(&stage).await?;
+    if args.late_binding {
+        late_binding::play(args, &stage).await?;
+        promises.of_the_operator(&stage).await?;
+        return Ok(Played {
+            promises,
+            _chaos,
+            stage,
+        });
+    }
 
     let (up, down) = (
         usize::from(args.machines),

@@ -110,9 +110,13 @@ impl Stage {
         let nodes = upstream
             .node_pool(&cluster, POOL, Some(agent_selector()))
             .await?;
+        let spec = match args.late_binding {
+            true => super::late_binding::spec(),
+            false => json!({}),
+        };
         let pools: Api<VsphereAgentPool> = Api::namespaced(client.clone(), NAMESPACE);
         pools
-            .create(&PostParams::default(), &pool(&cluster, POOL, &json!({}))?)
+            .create(&PostParams::default(), &pool(&cluster, POOL, &spec)?)
             .await
             .context("create the pool")?;
         let access = lab.kubeconfig_for_operator(OPERATOR_NAMESPACE).await?;
@@ -158,6 +162,13 @@ impl Stage {
         let next = self.lab.operator(&self.options).await?;
         self.dead.push(std::mem::replace(&mut self.operator, next));
         Ok(())
+    }
+
+    /// How many AgentMachines have an Agent.
+    pub(super) fn bound(&self) -> usize {
+        let all = self.nodes.agent_machines();
+        let has = |am: &&Object| am.data["status"]["agentRef"].is_object();
+        all.iter().filter(has).count()
     }
 
     pub(super) async fn look(&self) -> Result<Seen> {

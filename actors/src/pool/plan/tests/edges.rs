@@ -28,6 +28,7 @@ fn done(world: &World) -> Vec<&'static str> {
         Action::CreateChild { .. } => "create",
         Action::CreateForBuffer { .. } => "create for buffer",
         Action::MoveToBuffer { .. } => "move to buffer",
+        Action::Recycle { .. } => "recycle",
         Action::Reassign { .. } => "reassign",
         Action::Prepare { .. } => "prepare",
         Action::Fence { .. } => "fence",

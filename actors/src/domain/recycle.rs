@@ -1,0 +1,181 @@
+//! The way of a VM into its next life: what its Agent has to show before, and after. Pure.
+//!
+//! ```text
+//! asked by the pool, or a hook waits for a dead guest
+//!   -> intent recorded -> Agent fenced and free -> power off -> disk and ISO renewed -> life recorded
+//!   -> boot order -> power on -> Agent back -> in the buffer
+//! ```
+//!
+//! The number of the life stands in the request, in the record and in `extraConfig` of the VM. So each step is decided from
+//! what is seen, and a crash between any two of them repeats none that had an effect.
+//!
+//! Guarantees
+//! - A VM is touched only while its Agent is free of any Machine, by a live read directly before the call.
+//! - The host id stays: it follows from the BIOS UUID. So the same Agent comes back.
+//! - An Agent is back only if its guest has reported again since. `Validated` alone may be out of date.
+//! - A VM whose Agent does not come back by the discovery deadline is removed like one that never came.
+
+use std::time::Duration;
+
+use agent_forge_crds::{
+    agent::{RecycleStatus, VmStatus},
+    external::agent::Agent,
+};
+use jiff::Timestamp;
+
+/// A guest that answers leaves `unbinding` by itself within a minute.
+const UNBINDING: Duration = Duration::from_secs(300);
+/// The service gives a reclaim up after an hour, and looks once a minute.
+const RECLAIMING: Duration = Duration::from_secs(62 * 60);
+/// A reboot from disk into discovery takes a few minutes.
+const REBOOTING: Duration = Duration::from_secs(600);
+
+/// Why a VM begins another life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Its Machine is proven gone.
+    MachineGone,
+    /// The deletion hook of its Machine waits for the guest, which is dead.
+    GuestDead,
+}
+
+impl Why {
+    /// As in the record.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::MachineGone => "MachineGone",
+            Self::GuestDead => "GuestDead",
+        }
+    }
+}
+
+/// How far a VM is on its way into another life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It is not on that way.
+    No,
+    /// The pool asks for that life. Nothing is recorded yet.
+    Asked(u32),
+    /// That life is on record. The VM is in the life before.
+    Recorded(u32),
+    /// The VM is in its new life, and its Agent is not back yet.
+    Begun,
+}
+
+/// The number of the present life.
+#[must_use]
+pub fn generation(vm: &VmStatus) -> u32 {
+    vm.generation
+        .and_then(|n| u32::try_from(n).ok())
+        .unwrap_or(1)
+        .max(1)
+}
+
+/// The request for a life, as the annotation has it.
+#[must_use]
+pub fn request(vm: &VmStatus) -> String {
+    format!("{}/{}", vm.attempt.unwrap_or(1), generation(vm) + 1)
+}
+
+/// The life that a request names, if it is about this VM and a later life.
+fn asked(vm: &VmStatus, request: Option<&str>) -> Option<u32> {
+    let (attempt, life) = request?.split_once('/')?;
+    let attempt: i32 = attempt.parse().ok()?;
+    let life: u32 = life.parse().ok()?;
+    (vm.attempt == Some(attempt) && life > generation(vm)).then_some(life)
+}
+
+/// Reads the stage. `request`: the annotation of the VsphereAgent.
+#[must_use]
+pub fn stage(vm: &VmStatus, request: Option<&str>) -> Stage {
+    if vm.bios_uuid.is_none() || vm.attempt.is_none() {
+        return Stage::No;
+    }
+    let recorded = vm.recycle.as_ref();
+    let recorded = recorded.and_then(|r| u32::try_from(r.generation).ok());
+    match (recorded, asked(vm, request)) {
+        (Some(life), _) if life <= generation(vm) => Stage::Begun,
+        (Some(life), _) => Stage::Recorded(life),
+        (None, Some(life)) => Stage::Asked(life),
+        (None, None) => Stage::No,
+    }
+}
+
+/// What the Agent of a VM says about touching the VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// Nothing stands against it.
+    Free,
+    /// The guest is on its way back by itself. It gets that long, counted from the record.
+    Returns(Duration),
+    /// It serves a Machine, or is about to.
+    Serves,
+}
+
+/// Reads what that Agent says. `off`: its VM is switched off, so that nothing happens by itself.
+#[must_use]
+pub fn says(agent: Option<&Agent>, off: bool) -> Says {
+    let Some(agent) = agent else {
+        return Says::Free;
+    };
+    if agent.is_claimed_or_bound() {
+        return Says::Serves;
+    }
+    match agent.state() {
+        "unbinding" if !off => Says::Returns(UNBINDING),
+        "reclaiming" => Says::Returns(RECLAIMING),
+        "reclaiming-rebooting" => Says::Returns(REBOOTING),
+        // What the service does with a host of a cluster. Its reference to the cluster went a moment ago.
+        "binding"
+        | "known"
+        | "discovering"
+        | "insufficient"
+        | "disconnected"
+        | "pending-for-input"
+        | "preparing-for-installation"
+        | "preparing-successful"
+        | "preparing-failed"
+        | "installing"
+        | "installing-in-progress"
+        | "installing-pending-user-action"
+        | "installed"
+        | "added-to-existing-cluster" => Says::Serves,
+        _ => Says::Free,
+    }
+}
+
+/// How much longer a guest is left alone that returns by itself.
+#[must_use]
+pub fn left(record: Option<&RecycleStatus>, patience: Duration, now: Timestamp) -> Duration {
+    let since = record.and_then(|r| r.started_at.as_ref());
+    let gone_by = since.and_then(|t| Duration::try_from(now.duration_since(t.0)).ok());
+    patience.saturating_sub(gone_by.unwrap_or_default())
+}
+
+/// The states of a host that was discovered and serves nobody.
+const DISCOVERED: [&str; 3] = [
+    "known-unbound",
+    "insufficient-unbound",
+    "pending-for-input-unbound",
+];
+
+/// Whether that Agent shows that its guest has reported again since the VM was made ready.
+#[must_use]
+pub fn is_back(record: &RecycleStatus, agent: &Agent) -> bool {
+    let state = agent.state();
+    if agent.is_claimed_or_bound() || agent.is_deleting() || !DISCOVERED.contains(&state) {
+        return false;
+    }
+    let inventory = agent.status.as_ref().and_then(|s| s.inventory.as_ref());
+    let reported = inventory.and_then(|i| i.report_time.as_ref()).map(|t| t.0);
+    match (reported, record.report_before.as_ref()) {
+        (Some(now), Some(before)) => now > before.0,
+        (Some(_), None) => true,
+        // A service that tells no time: the state must have changed.
+        (None, _) => record.state_before.as_deref() != Some(state),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! Gives a VM another life: the intent, the one change in vCenter, and what is recorded after it.
+
+use std::sync::Arc;
+
+use agent_forge_crds::{
+    agent::{RecycleStatus, VsphereAgent},
+    conditions::event,
+    external::agent::Agent,
+    pool::ReleasedDisk,
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::{Done, Executor, StepOutcome, defect, look::Looked};
+use crate::{
+    domain::{
+        failure::ReconcileError,
+        names::ObjectKey,
+        recycle::{self, Stage, Why},
+    },
+    iso::of_pool,
+    placement::request,
+    ports::{
+        cluster::Notice,
+        effect::EffectKind,
+        vcenter::{Fault, Renewal, RenewedDisk, TaskEnd},
+    },
+    vm::{memory::Memory, observed::Observed, ownership::Ownership},
+};
+
+impl Executor<'_> {
+    fn whole_second(&self) -> Option<Time> {
+        let now = self.context.clock.wall();
+        Timestamp::from_second(now.as_second()).ok().map(Time)
+    }
+
+    /// Records that the VM is to begin another life, before anything is done to it.
+    pub(super) async fn record_recycle(&self, memory: &mut Memory) -> Done {
+        let mut vm = self.vm();
+        let (life, why) = match self.observed.child.recycling() {
+            Stage::Asked(life) => (life, Why::MachineGone),
+            Stage::No => (recycle::generation(&vm) + 1, Why::GuestDead),
+            Stage::Recorded(_) | Stage::Begun => return Ok(StepOutcome::Same),
+        };
+        vm.recycle = Some(RecycleStatus {
+            generation: i32::try_from(life).unwrap_or(i32::MAX),
+            started_at: self.whole_second(),
+            reason: Some(why.as_str().to_owned()),
+            ..RecycleStatus::default()
+        });
+        let kind = EffectKind::RecordObservation;
+        Ok(StepOutcome::Object(self.save(kind, vm, memory).await?))
+    }
+
+    /// Makes the VM ready for that life: one change that vCenter refuses if anybody has changed the VM since `looked`.
+    pub(super) async fn renew(&self, memory: &mut Memory, life: u32, looked: Looked) -> Done {
+        let Looked { session, shown } = looked;
+        let pool = self.pool()?;
+        let iso = of_pool::iso_path(pool).ok_or_else(|| defect("the pool has no ISO"))?;
+        let hardware = request::place_request(pool)?.hardware;
+        let keeps = pool.spec.release.as_ref().and_then(|r| r.disk) == Some(ReleasedDisk::Keep);
+        let renewal = Renewal {
+            change_version: shown.change_version.clone(),
+            generation: life,
+            iso,
+            disk: if keeps {
+                RenewedDisk::Kept
+            } else {
+                RenewedDisk::Replaced {
+                    gib: hardware.disk_gib,
+                    eagerly_scrub: hardware.eagerly_scrub,
+                }
+            },
+        };
+        let kind = EffectKind::Renew;
+        let effect = self.effect(kind);
+        let started = session.renew(&effect, &shown.moref, &renewal);
+        let ended = self.change(memory, session.as_ref(), kind, started).await;
+        self.context
+            .instruments
+            .vm_operation(kind.name(), matches!(ended, Ok(Ok(_))));
+        match ended? {
+            // A look shows what it did.
+            Ok(TaskEnd::Success(_) | TaskEnd::Vanished) => Ok(StepOutcome::Same),
+            Err(e) => match e.fault() {
+                // Somebody was faster: the VM is looked at again.
+                Some(Fault::ConcurrentAccess | Fault::InvalidPowerState { .. }) => {
+                    memory.seen = Ownership::NotAsked;
+                    Ok(StepOutcome::Pause(super::look::SOON))
+                }
+                _ => Err(e.into()),
+            },
+        }
+    }
+
+    /// The VM is ready: from now on nothing that was before says anything about its guest.
+    pub(super) async fn begin_life(&self, memory: &mut Memory, life: u32) -> Done {
+        let before = self.agent_before().await?;
+        let mut record = self.observed.record();
+        let mut vm = self.vm();
+        vm.generation = i32::try_from(life).ok();
+        vm.generation_since = self.whole_second();
+        vm.power_state = match &memory.seen {
+            Ownership::Ours(shown) => Some(shown.power.as_str().to_owned()),
+            _ => return Err(defect("the VM is not proven ours")),
+        };
+        vm.served = None;
+        vm.iso_ejected = None;
+        vm.guest_may_be_node = None;
+        vm.discovery_deadline = None;
+        vm.agent_lost_since = None;
+        vm.phase = None;
+        vm.reason = None;
+        vm.switched_on_again.clear();
+        let iso = self
+            .observed
+            .pool
+            .as_ref()
+            .and_then(|p| p.status.as_ref()?.iso.as_ref());
+        vm.infra_env_ref = iso
+            .and_then(|iso| iso.infra_env_ref.clone())
+            .or(vm.infra_env_ref);
+        if let Some(way) = &mut vm.recycle {
+            way.state_before = before
+                .as_ref()
+                .map(|a| a.state().to_owned())
+                .filter(|s| !s.is_empty());
+            way.report_before =
+                before.and_then(|a| a.status.as_ref()?.inventory.as_ref()?.report_time.clone());
+        }
+        record.vm = Some(vm);
+        memory.forget_guest();
+        let mut after = VsphereAgent::clone(&self.observed.child.object);
+        after.status = Some(record.clone());
+        let observed = Observed::gather(self.context.view.as_ref(), Arc::new(after));
+        let renewed = Executor {
+            context: self.context,
+            observed: &observed,
+            reached: self.reached.clone(),
+        };
+        let kind = EffectKind::RecordObservation;
+        let next = renewed.save_record(kind, record, memory).await?;
+        self.tell(&format!(
+            "VM {} begins life {life}",
+            self.observed.child.vm_name
+        ));
+        Ok(StepOutcome::Object(next))
+    }
+
+    /// The Agent of the VM, live. The VM is off, so what it shows now was before.
+    async fn agent_before(&self) -> Result<Option<Agent>, ReconcileError> {
+        let Some(agent) = self.observed.candidate() else {
+            return Ok(None);
+        };
+        let key = ObjectKey::of(agent);
+        Ok(self.context.cluster.live_agent(&key).await?)
+    }
+
+    /// The Agent is back: the host is as any other that waits.
+    pub(super) async fn record_back(&self, memory: &mut Memory) -> Done {
+        let mut vm = self.vm();
+        vm.recycle = None;
+        let kind = EffectKind::RecordObservation;
+        let next = self.save(kind, vm, memory).await?;
+        self.count_recycle("back");
+        Ok(StepOutcome::Object(next))
+    }
+
+    /// Counts the end of the VM's way into another life.
+    pub(super) fn count_recycle(&self, result: &'static str) {
+        let vm = self.vm();
+        let since = vm.recycle.and_then(|way| way.started_at);
+        let took = since.map_or(0.0, |t| {
+            self.context.clock.wall().duration_since(t.0).as_secs_f64()
+        });
+        self.context.instruments.recycled(result, took.max(0.0));
+    }
+
+    fn tell(&self, what: &str) {
+        let trace = self.observed.child.trace();
+        self.context.cluster.notify(Notice {
+            regarding: self.observed.regarding(),
+            warning: false,
+            reason: event::VM_RECYCLED,
+            action: "RecycleVM",
+            note: format!("{what} (trace {trace})"),
+        });
+    }
+}

@@ -1,0 +1,129 @@
+//! A VM on its way into another life. See [`crate::domain::recycle`] for the whole way.
+
+use std::time::Duration;
+
+use agent_forge_crds::conditions::Reason;
+
+use super::{
+    Facts, MISSING_PROBE, Met, Step, build, checks, hold,
+    owned::{OwnedVm, Purpose, resolve_ownership},
+    remove, replace,
+};
+use crate::{
+    domain::{
+        machine_state::MachineState,
+        recycle::{Says, Stage},
+    },
+    ports::vcenter::{PowerState, VmObservation},
+    vm::{arrival::Arrival, ownership::Ownership},
+};
+
+/// The next step on the way, if the VM is on it.
+pub(super) fn go_on(f: &Facts<'_>) -> Met {
+    match f.recycle.stage {
+        Stage::No => Ok(()),
+        Stage::Asked(_) => Err(Step::RecordRecycle),
+        Stage::Recorded(life) => make_ready(f, life),
+        Stage::Begun => come_back(f),
+    }
+}
+
+/// A deletion hook waits for the guest of `vm`, which is switched off or does not answer, and the pool recycles: the guest
+/// boots the ISO again, which frees the hook and keeps the Agent.
+pub(super) fn frees_hook(f: &Facts<'_>) -> bool {
+    f.recycle.frees_hook && f.recycle.stage == Stage::No
+}
+
+/// The VM is still in its last life: it is switched off, and made ready for that one.
+fn make_ready(f: &Facts<'_>, life: u32) -> Met {
+    let shown = match resolve_ownership(f, Purpose::Recycle)? {
+        OwnedVm::There(shown) => shown,
+        OwnedVm::Absent => return vanished(f),
+    };
+    if shown.generation.is_some_and(|made| made >= life) {
+        return Err(Step::BeginLife(life));
+    }
+    agent_is_free(f)?;
+    remove::agent_is_fenced(f)?;
+    build::iso_is_ready(f)?;
+    Err(match shown.power {
+        PowerState::Off => Step::Renew(life),
+        PowerState::On | PowerState::Suspended => remove::switch_off(f, shown),
+    })
+}
+
+/// The Agent serves nobody, and its guest does not return by itself.
+fn agent_is_free(f: &Facts<'_>) -> Met {
+    match f.recycle.says {
+        Says::Free | Says::Returns(Duration::ZERO) => Ok(()),
+        Says::Returns(left) => Err(hold(
+            Reason::Recycling,
+            "its guest returns into discovery by itself: the VM is left alone meanwhile",
+            Some(left.min(MISSING_PROBE)),
+        )),
+        Says::Serves => Err(hold(
+            Reason::AgentBound,
+            "the VM is to begin another life, and its Agent serves a Machine, or is about to: nothing is done to the VM",
+            Some(MISSING_PROBE),
+        )),
+    }
+}
+
+/// The VM is in its new life: it runs, and its Agent comes back.
+fn come_back(f: &Facts<'_>) -> Met {
+    let runs = f.runs_by_record();
+    let overdue = matches!(f.arrival, Arrival::Overdue { .. });
+    let settled = runs && !overdue && !f.vm.missing_in_scan;
+    if settled && f.recycle.back && !f.recycle.keeps_disk {
+        return Err(Step::RecordBack);
+    }
+    if settled && !f.recycle.back && *f.vm.seen == Ownership::NotAsked {
+        return Err(awaited());
+    }
+    match resolve_ownership(f, Purpose::Recycle)? {
+        OwnedVm::There(shown) if overdue && runs => give_up(f, shown),
+        OwnedVm::There(shown) => run(f, shown),
+        OwnedVm::Absent => vanished(f),
+    }
+}
+
+fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
+    let disk_first = build::boots_disk_first(shown) || shown.disk_keys.is_empty();
+    let order = || Err(Step::SetBootOrder(shown.disk_keys.clone()));
+    match shown.power {
+        PowerState::On if !build::is_recorded(f, shown) => Err(Step::RecordVm),
+        // It booted from its CD-ROM. What is installed later has to boot from the disk.
+        PowerState::On if f.recycle.back && !disk_first => order(),
+        PowerState::On if f.recycle.back => Err(Step::RecordBack),
+        PowerState::On => Err(awaited()),
+        PowerState::Off if !f.recycle.keeps_disk && !disk_first => order(),
+        PowerState::Off | PowerState::Suspended => {
+            build::is_time_to_run(f)?;
+            Err(Step::PowerOn)
+        }
+    }
+}
+
+/// The Agent did not come back in time. A hook that waits for it is released in the other way.
+fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
+    if *f.owner.state == MachineState::Leaving {
+        return Err(Step::ReleaseHook);
+    }
+    replace::give_up(f, shown)
+}
+
+fn awaited() -> Step {
+    hold(
+        Reason::Recycling,
+        "the VM begins another life: its guest boots the discovery ISO, and its Agent is awaited",
+        None,
+    )
+}
+
+/// Somebody has removed the VM meanwhile.
+fn vanished(f: &Facts<'_>) -> Met {
+    remove::agent_is_fenced(f)?;
+    remove::agent_is_deleted(f)?;
+    checks::machine_wants_a_host(f)?;
+    Err(Step::NextAttempt)
+}

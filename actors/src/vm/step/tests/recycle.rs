@@ -1,0 +1,186 @@
+//! The way of a VM into another life, step by step, and what holds it back.
+
+use super::*;
+
+/// A VM that served, in the buffer, with the intent of its second life on record.
+fn recycled<'a>(vm: &'a VmStatus, seen: &'a Ownership) -> Facts<'a> {
+    with(wanted(Some(vm), seen), |f| {
+        f.owner.state = &MachineState::Buffer;
+        f.agent.present = true;
+        f.agent.has_served = true;
+        f.recycle.stage = Stage::Recorded(2);
+    })
+}
+
+fn seen(power: PowerState, life: Option<u32>) -> Ownership {
+    let mut vm = shown(&child("a"), power);
+    vm.generation = life;
+    Ownership::Ours(Box::new(vm))
+}
+
+fn reason(step: &Step) -> Option<Reason> {
+    match step {
+        Step::Hold { reason, .. } => Some(reason.clone()),
+        _ => None,
+    }
+}
+
+#[test]
+fn intent_power_off_renewal_and_life_follow_each_other() {
+    let c = child("a");
+    let vm = running(&c);
+    let asked = with(recycled(&vm, &Ownership::NotAsked), |f| {
+        f.recycle.stage = Stage::Asked(2);
+    });
+    assert_eq!(next(&asked), Step::RecordRecycle);
+    assert_eq!(next(&recycled(&vm, &Ownership::NotAsked)), Step::Lookup);
+    let on = seen(PowerState::On, None);
+    assert_eq!(next(&recycled(&vm, &on)), Step::PowerOff);
+    let suspended = seen(PowerState::Suspended, None);
+    assert_eq!(next(&recycled(&vm, &suspended)), Step::PowerOff);
+    let off = seen(PowerState::Off, None);
+    assert_eq!(next(&recycled(&vm, &off)), Step::Renew(2));
+    // A crash after the change: what vCenter shows says that it was done.
+    let ready = seen(PowerState::Off, Some(2));
+    assert_eq!(next(&recycled(&vm, &ready)), Step::BeginLife(2));
+    // That of an earlier life does not count.
+    let third = with(recycled(&vm, &ready), |f| {
+        f.recycle.stage = Stage::Recorded(3)
+    });
+    assert_eq!(next(&third), Step::Renew(3));
+}
+
+#[test]
+fn nothing_is_done_to_a_vm_whose_agent_serves_or_returns_by_itself() {
+    let c = child("a");
+    let vm = running(&c);
+    let on = seen(PowerState::On, None);
+    let serves = with(recycled(&vm, &on), |f| f.recycle.says = Says::Serves);
+    assert_eq!(reason(&next(&serves)), Some(Reason::AgentBound));
+    let returns = |left| {
+        next(&with(recycled(&vm, &on), |f| {
+            f.recycle.says = Says::Returns(Duration::from_secs(left));
+        }))
+    };
+    assert_eq!(reason(&returns(1)), Some(Reason::Recycling));
+    assert_eq!(returns(0), Step::PowerOff);
+    let open = with(recycled(&vm, &on), |f| f.agent.fenced = false);
+    assert_eq!(next(&open), Step::FenceAgent);
+    let no_iso = with(recycled(&vm, &on), |f| f.pool.iso_ready = false);
+    assert_eq!(reason(&next(&no_iso)), Some(Reason::IsoNotReady));
+    let foreign = Ownership::Foreign {
+        what: "VM x".into(),
+        met: FoundBy::Uuid,
+        at: Duration::ZERO,
+    };
+    let lost = recycled(&vm, &foreign);
+    assert_eq!(reason(&next(&lost)), Some(Reason::OwnershipUnproven));
+}
+
+#[test]
+fn the_new_life_runs_and_waits_for_its_agent() {
+    let c = child("a");
+    let runs = running(&c);
+    let off = VmStatus {
+        power_state: Some("poweredOff".into()),
+        ..runs.clone()
+    };
+    let begun = |vm, seen| {
+        with(recycled(vm, seen), |f| {
+            f.agent.has_served = false;
+            f.recycle.stage = Stage::Begun;
+        })
+    };
+    let mut replaced = shown(&c, PowerState::Off);
+    replaced.disk_keys = vec![2001];
+    let replaced = Ownership::Ours(Box::new(replaced));
+    let facts: Facts<'_> = begun(&off, &replaced);
+    assert_eq!(next(&facts), Step::SetBootOrder(vec![2001]));
+    // A disk that stays has the old system on it: the CD-ROM boots first.
+    let kept = with(facts, |f| f.recycle.keeps_disk = true);
+    assert_eq!(next(&kept), Step::PowerOn);
+    let made = ours(PowerState::Off);
+    assert_eq!(next(&begun(&off, &made)), Step::PowerOn);
+    let on = ours(PowerState::On);
+    assert_eq!(next(&begun(&off, &on)), Step::RecordVm);
+    let waits = begun(&runs, &Ownership::NotAsked);
+    assert_eq!(reason(&next(&waits)), Some(Reason::Recycling));
+    let back = with(waits, |f| f.recycle.back = true);
+    assert_eq!(next(&back), Step::RecordBack);
+    // What is installed later must boot from the disk.
+    let mut cd_first = shown(&c, PowerState::On);
+    cd_first.boot_order.reverse();
+    let cd_first = Ownership::Ours(Box::new(cd_first));
+    let kept = with(begun(&runs, &cd_first), |f| {
+        f.recycle.keeps_disk = true;
+        f.recycle.back = true;
+    });
+    assert!(
+        matches!(next(&kept), Step::SetBootOrder(_)),
+        "{:?}",
+        next(&kept)
+    );
+    let ordered = with(kept, |f| f.vm.seen = &on);
+    assert_eq!(next(&ordered), Step::RecordBack);
+}
+
+#[test]
+fn a_vm_that_does_not_come_back_is_given_up_or_frees_its_hook_otherwise() {
+    let c = child("a");
+    let runs = running(&c);
+    let on = ours(PowerState::On);
+    let late = with(recycled(&runs, &on), |f| {
+        f.agent.has_served = false;
+        f.recycle.stage = Stage::Begun;
+        f.arrival = Arrival::Overdue {
+            cause: Cause::NotRegistered,
+            exhausted: false,
+            allowed: false,
+        };
+        f.vm.powered_on_by_us = true;
+    });
+    assert_eq!(next(&late), Step::GiveUp);
+    let leaving = with(late, |f| f.owner.state = &MachineState::Leaving);
+    assert_eq!(next(&leaving), Step::ReleaseHook);
+}
+
+#[test]
+fn a_dead_guest_frees_its_hook_by_another_life_where_the_pool_recycles() {
+    let c = child("a");
+    let runs = running(&c);
+    let off = ours(PowerState::Off);
+    let stuck = with(wanted(Some(&runs), &off), |f| {
+        f.owner.state = &MachineState::Leaving;
+        f.owner.stuck_on_guest = true;
+        f.agent.present = true;
+        f.agent.has_served = true;
+    });
+    assert_eq!(next(&stuck), Step::ReleaseHook);
+    let recycles = with(stuck, |f| f.recycle.frees_hook = true);
+    assert_eq!(next(&recycles), Step::RecordRecycle);
+    let recorded = with(recycles, |f| f.recycle.stage = Stage::Recorded(2));
+    assert_eq!(next(&recorded), Step::Renew(2));
+}
+
+#[test]
+fn a_vm_that_vanished_on_its_way_is_made_anew() {
+    let c = child("a");
+    let vm = running(&c);
+    let absent = Ownership::Absent { proofs: 2 };
+    let gone = recycled(&vm, &absent);
+    assert_eq!(next(&gone), Step::DeleteAgent);
+    let empty = with(gone, |f| f.agent.present = false);
+    assert_eq!(next(&empty), Step::NextAttempt);
+}
+
+#[test]
+fn a_vm_on_its_way_may_be_removed_although_it_served() {
+    let c = child("a");
+    let vm = running(&c);
+    let on = seen(PowerState::On, None);
+    let removed = with(recycled(&vm, &on), |f| {
+        f.object.deleting = true;
+        f.agent.present = false;
+    });
+    assert_eq!(next(&removed), Step::PowerOff);
+}

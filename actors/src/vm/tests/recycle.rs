@@ -1,0 +1,199 @@
+//! A VM whose Machine is gone begins another life: one VM, one Agent, whatever crashes in between.
+
+use agent_forge_crds::{
+    external::agent::Agent,
+    names::{CREATED_FOR_BUFFER, CREATED_FOR_LABEL, RECYCLE_ANNOTATION},
+    pool::{ReleasePolicy, ReleaseSpec, ReleasedDisk},
+};
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::{
+    silent::{change, state},
+    *,
+};
+use crate::ports::vcenter::{BootDevice, RenewedDisk};
+
+const BEFORE: i64 = 500;
+
+fn reports(agent: &mut Agent, at: i64) {
+    let inventory = agent.status.as_mut().and_then(|s| s.inventory.as_mut());
+    inventory.expect("an inventory").report_time =
+        Some(agent_forge_crds::Time(Timestamp::from_second(at).unwrap()));
+}
+
+/// The VM served. Its Machine is gone, its Agent is free, and the pool has moved it into the buffer.
+async fn released(disk: Option<ReleasedDisk>) -> Bench {
+    let mut bench = on().await;
+    bind_agent(&bench);
+    bench.pass().await;
+    bench.turn(MINUTE);
+    bench.pass().await;
+    assert_eq!(bench.vm().served, Some(true));
+    change(&bench, |a| {
+        a.spec.cluster_deployment_name = None;
+        a.metadata.labels = None;
+        a.metadata.annotations = None;
+        a.spec.approved = false;
+        state(a, "unbinding-pending-user-action", &[]);
+        reports(a, BEFORE);
+    });
+    bench.hub.with(|o| {
+        o.agent_machines.clear();
+        o.machines.clear();
+        let pool = o.pool.as_mut().expect("a pool");
+        pool.spec.release = Some(ReleaseSpec {
+            policy: Some(ReleasePolicy::Recycle),
+            disk,
+            ..ReleaseSpec::default()
+        });
+        let child = o.child.as_mut().expect("it exists");
+        child.metadata.labels = None;
+        child.metadata.annotations = None;
+        let (key, value) = (CREATED_FOR_LABEL, CREATED_FOR_BUFFER);
+        child.labels_mut().insert(key.to_owned(), value.to_owned());
+        let request = (RECYCLE_ANNOTATION.to_owned(), "1/2".to_owned());
+        child.annotations_mut().extend([request]);
+        o.version += 1;
+        child.metadata.resource_version = Some((o.version + 100).to_string());
+    });
+    bench
+}
+
+/// Its guest registers again and reports.
+fn returns(bench: &Bench) {
+    change(bench, |a| {
+        state(a, "known-unbound", &[]);
+        reports(a, BEFORE + 1000);
+    });
+}
+
+#[tokio::test]
+async fn a_released_vm_begins_another_life_with_the_same_identity() {
+    let mut bench = released(None).await;
+    let before = bench.vm();
+    bench
+        .until(|b| b.vm().generation == Some(2) && b.is_on())
+        .await;
+    let vm = bench.vm();
+    assert_eq!(vm.bios_uuid, before.bios_uuid);
+    assert_eq!(vm.moref, before.moref);
+    assert_eq!(vm.attempt, Some(1));
+    assert_eq!((vm.served, vm.iso_ejected), (None, None));
+    assert!(vm.discovery_deadline > before.discovery_deadline, "{vm:?}");
+    let renewals = bench.site.with(|i| i.renewals.clone());
+    assert_eq!(renewals.len(), 1);
+    assert_eq!(renewals[0].generation, 2);
+    assert_eq!(renewals[0].iso.to_string(), "[isos] agent-forge/x.iso");
+    assert_eq!(
+        renewals[0].disk,
+        RenewedDisk::Replaced {
+            gib: 100,
+            eagerly_scrub: false
+        }
+    );
+    // Nobody may claim it yet: what the Agent shows was before.
+    assert_eq!(bench.waits_on(), Some(Reason::Recycling));
+    assert_eq!(vm.reason, Some(Reason::Recycling));
+    returns(&bench);
+    bench.until(|b| b.vm().recycle.is_none()).await;
+    assert_eq!(bench.waits_on(), None);
+    assert_eq!((bench.times(E::PowerOff), bench.times(E::PowerOn)), (1, 2));
+    assert_eq!((bench.times(E::CreateVm), bench.times(E::Destroy)), (1, 0));
+    let order = bench.site.with(|i| i.vms[0].boot_order.clone());
+    assert_eq!(order, [BootDevice::Disk(2001), BootDevice::Cdrom]);
+}
+
+#[tokio::test]
+async fn a_kept_disk_boots_last_until_the_agent_is_back() {
+    let mut bench = released(Some(ReleasedDisk::Keep)).await;
+    bench
+        .until(|b| b.vm().generation == Some(2) && b.is_on())
+        .await;
+    let order = |b: &Bench| b.site.with(|i| i.vms[0].boot_order.clone());
+    assert_eq!(order(&bench)[0], BootDevice::Cdrom);
+    returns(&bench);
+    bench.until(|b| b.vm().recycle.is_none()).await;
+    assert_eq!(order(&bench), [BootDevice::Disk(2000), BootDevice::Cdrom]);
+}
+
+/// A crash after each effect: the next process goes on, and repeats none.
+#[tokio::test]
+async fn a_crash_between_any_two_steps_converges() {
+    for limit in 2..=4 {
+        let mut bench = released(None).await;
+        for _ in 0..80 {
+            let memory = std::mem::take(&mut bench.memory);
+            let key = crate::domain::names::ObjectKey::of(&bench.child());
+            let pass = crate::vm::pass::run_at_most(limit, bench.context.clone(), key, memory);
+            drop(pass.await);
+            // The process dies: nothing is remembered.
+            bench.restart();
+            bench.turn(MINUTE / 10);
+            if bench.is_on() && bench.vm().generation == Some(2) {
+                break;
+            }
+        }
+        assert_eq!(
+            bench.vm().generation,
+            Some(2),
+            "{limit}: {:?}",
+            bench.status()
+        );
+        assert_eq!(bench.site.with(|i| i.renewals.len()), 1, "{limit}");
+        assert_eq!(
+            (bench.times(E::PowerOff), bench.times(E::PowerOn)),
+            (1, 2),
+            "{limit}"
+        );
+        returns(&bench);
+        bench.until(|b| b.vm().recycle.is_none()).await;
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_is_bound_at_the_last_moment_keeps_its_vm() {
+    let mut bench = released(None).await;
+    let bound = bench.hub.with(|o| {
+        let mut agent = o.agents[0].clone();
+        agent.spec.cluster_deployment_name = Some(Default::default());
+        agent
+    });
+    bench.hub.with(|o| o.live_instead = vec![bound]);
+    for _ in 0..5 {
+        bench.pass().await;
+        bench.turn(MINUTE);
+    }
+    assert_eq!(bench.times(E::PowerOff), 0);
+    assert_eq!(bench.site.with(|i| i.renewals.len()), 0);
+}
+
+#[tokio::test]
+async fn somebody_elses_change_at_the_last_moment_is_seen_and_the_vm_looked_at_again() {
+    let mut bench = released(None).await;
+    bench.site.with(|i| i.changed_before_renewal = true);
+    bench.until(|b| b.vm().generation == Some(2)).await;
+    let renewals = bench.site.with(|i| i.renewals.clone());
+    assert_eq!(renewals.len(), 1);
+    assert_eq!(renewals[0].change_version.as_deref(), Some("theirs"));
+}
+
+#[tokio::test]
+async fn a_guest_that_does_not_come_back_is_replaced_with_its_vm() {
+    let mut bench = released(None).await;
+    bench
+        .until(|b| b.vm().generation == Some(2) && b.is_on())
+        .await;
+    bench.turn(31 * MINUTE);
+    bench
+        .until(|b| b.vm().attempt == Some(2) && b.is_on())
+        .await;
+    let vm = bench.vm();
+    assert_eq!((vm.generation, vm.recycle.clone()), (None, None), "{vm:?}");
+    assert_eq!(bench.times(E::Destroy), 1);
+    let failure = bench.status().last_failure.expect("recorded");
+    assert_eq!(failure.attempt, Some(1));
+    // The request was about the VM before.
+    bench.pass().await;
+    assert_eq!(bench.site.with(|i| i.renewals.len()), 1);
+}

@@ -1,0 +1,80 @@
+//! A host whose Machine is gone waits for the next one: the same VM, the same Agent, on the real API server and the
+//! simulated vCenter.
+
+use agent_forge_lab::played::HostedClusterPlay;
+use anyhow::{Context as _, Result, ensure};
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use crate::{
+    witness::Witness,
+    world::{POOL, Setup, World},
+};
+
+fn recycling() -> Setup {
+    Setup {
+        pool_patch: json!({"release": {"policy": "Recycle"}}),
+        ..Setup::default()
+    }
+}
+
+/// The one host waits in the buffer, in that life. Returns the reference of its VM and the uid of its Agent.
+async fn waits(world: &World, life: i32) -> Result<(String, String)> {
+    let is = async || {
+        let pool = world.pools().get(POOL).await?;
+        let ready = pool.status.and_then(|s| s.buffer).map_or(0, |b| b.ready);
+        Ok(ready == 1 && world.all_vms().await?.len() == 1)
+    };
+    world.until(&format!("a host in life {life}"), is).await?;
+    let child = world
+        .all_children()
+        .await?
+        .pop()
+        .context("a VsphereAgent")?;
+    let vm = child.status.and_then(|s| s.vm).context("a record")?;
+    ensure!(vm.generation.unwrap_or(1) == life, "{vm:?}");
+    ensure!(vm.recycle.is_none() && vm.served.is_none(), "{vm:?}");
+    identity(world).await
+}
+
+async fn identity(world: &World) -> Result<(String, String)> {
+    let vm = world.all_vms().await?.pop().context("a VM")?;
+    let agents = world.all_agents().await?;
+    let [agent] = agents.as_slice() else {
+        anyhow::bail!("{} Agents", agents.len());
+    };
+    Ok((vm.moref, agent.uid().context("a uid")?))
+}
+
+async fn one_life(world: &World, nodes: &HostedClusterPlay, life: i32) -> Result<()> {
+    nodes.scale(1);
+    world.running(nodes, 1).await?;
+    let before = identity(world).await?;
+    if life > 1 {
+        let agent = world.all_agents().await?.pop().context("an Agent")?;
+        let hostname = agent.spec.hostname.unwrap_or_default();
+        ensure!(hostname.ends_with(&format!("-{life}")), "{hostname}");
+    }
+    nodes.scale(0);
+    let after = waits(world, life + 1).await?;
+    ensure!(before == after, "{before:?} became {after:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_given_back_serves_again_with_the_same_vm_and_agent() -> Result<()> {
+    let world = World::start(recycling()).await?;
+    let witness = Witness::start(world.sight());
+    let nodes = world.node_pool().await?;
+    one_life(&world, &nodes, 1).await?;
+    one_life(&world, &nodes, 2).await?;
+    // With a limit of uses that is reached, the host goes with its Machine.
+    world
+        .patch_pool(POOL, &json!({"release": {"maxUses": 3}}))
+        .await?;
+    nodes.scale(1);
+    world.running(&nodes, 1).await?;
+    nodes.scale(0);
+    world.settled(0).await?;
+    witness.verdict()
+}
