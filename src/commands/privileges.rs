@@ -49,6 +49,8 @@ pub enum Feature {
     Tags,
     /// `spec.iso.ejectAfterInstall`.
     Eject,
+    /// Released VMs that are made ready for another life.
+    Recycle,
     /// VMs of the predecessor's 1.0.2.
     TakeOver,
 }
@@ -153,6 +155,26 @@ pub const ROLE: &[Privilege] = &[
         Feature::Eject,
         "VirtualMachine.Interact.AnswerQuestion",
         "spec.iso.ejectAfterInstall",
+    ),
+    only(
+        Feature::Recycle,
+        "VirtualMachine.Config.RemoveDisk",
+        "a released VM loses its old disk",
+    ),
+    only(
+        Feature::Recycle,
+        "VirtualMachine.Config.EditDevice",
+        "discovery ISO into the drive of a released VM",
+    ),
+    only(
+        Feature::Recycle,
+        "VirtualMachine.Interact.SetCDMedia",
+        "discovery ISO into the drive of a released VM",
+    ),
+    only(
+        Feature::Recycle,
+        "VirtualMachine.Interact.DeviceConnection",
+        "that drive is connected",
     ),
     only(
         Feature::TakeOver,
@@ -271,9 +293,14 @@ mod tests {
         );
         assert_eq!(plain.split_whitespace().count(), 3 + 14);
         assert!(!plain.contains("Tagging") && tags.contains("InventoryService.Tagging.AttachTag"));
-        let all = shown(&[Feature::Tags, Feature::Eject, Feature::TakeOver], false);
+        let recycle = shown(&[Feature::Recycle], true);
+        assert!(recycle.contains("RemoveDisk") && !recycle.contains("AnswerQuestion"));
+        let all = shown(Feature::value_variants(), false);
         assert_eq!(all.lines().count(), 1 + ROLE.len(), "{all}");
-        let ids: BTreeSet<&str> = ROLE.iter().map(|p| p.id).collect();
-        assert_eq!(ids.len(), ROLE.len(), "each once");
+        let rows: BTreeSet<_> = ROLE.iter().map(|p| (p.id, p.feature)).collect();
+        assert_eq!(rows.len(), ROLE.len(), "each once");
+        // A feature adds only what is not needed anyway.
+        let always = |id: &str| ROLE.iter().any(|p| p.id == id && p.feature.is_none());
+        assert!(!ROLE.iter().any(|p| p.feature.is_some() && always(p.id)));
     }
 }

@@ -19,7 +19,9 @@ use agent_forge_actors::{
     migration::notes::Notes,
     ports::{
         effect::EffectKind,
-        vcenter::{Connector as _, Credentials, FolderSight, TaskEnd, Trust, VCenter},
+        vcenter::{
+            Connector as _, Credentials, FolderSight, Renewal, RenewedDisk, TaskEnd, Trust, VCenter,
+        },
     },
 };
 use agent_forge_lab::parts::vcenter::VCenterOptions;
@@ -186,6 +188,7 @@ fn mask(value: &mut Value) {
             let is_reference = object
                 .get("_typeName")
                 .is_some_and(|t| t == "ManagedObjectReference");
+            let is_backing = object.contains_key("diskMode");
             for (key, value) in object.iter_mut() {
                 match value {
                     Value::String(text) if is_reference && key == "value" => {
@@ -196,6 +199,13 @@ fn mask(value: &mut Value) {
                     }
                     Value::String(text) if key == "token" || key == "switchUuid" => {
                         *text = "masked".to_owned();
+                    }
+                    Value::String(text) if key == "changeVersion" => {
+                        *text = "2026-01-01T00:00:00Z".to_owned();
+                    }
+                    // The disk's. The BIOS uuid of a VM follows from its name.
+                    Value::String(text) if key == "uuid" && is_backing => {
+                        *text = "00000000-0000-0000-0000-000000000000".to_owned();
                     }
                     Value::String(text) if key == "portgroupKey" => *text = masked_id(text),
                     Value::Number(_) if key == "deviceKey" => *value = 2000.into(),
@@ -394,6 +404,27 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
         .await
         .unwrap();
     vc.wait(&task).await.flatten().unwrap();
+    tap.step("renew");
+    for disk in [
+        RenewedDisk::Replaced {
+            gib: 80,
+            eagerly_scrub: false,
+        },
+        RenewedDisk::Kept,
+    ] {
+        let seen = vc.observe(&vm).await.unwrap().unwrap();
+        let renewal = Renewal {
+            change_version: seen.change_version,
+            generation: seen.generation.unwrap_or(1) + 1,
+            iso: iso(),
+            disk,
+        };
+        let task = vc
+            .renew(&effect(EffectKind::Renew), &vm, &renewal)
+            .await
+            .unwrap();
+        vc.wait(&task).await.flatten().unwrap();
+    }
     tap.step("tags");
     let ids = ["one", "two"].map(|t| format!("urn:vmomi:InventoryServiceTag:{t}:GLOBAL"));
     vc.attach_tags(&effect(EffectKind::AttachTags), &vm, &ids)

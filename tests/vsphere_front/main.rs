@@ -6,6 +6,7 @@ mod golden;
 mod life;
 mod news;
 mod places;
+mod renew;
 mod sessions;
 mod silence;
 mod support;

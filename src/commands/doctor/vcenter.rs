@@ -160,7 +160,7 @@ impl<'a> Doctors<'a> {
             .is_some_and(|iso| iso.eject_after_install());
         let used = |feature: Feature| match feature {
             // A tag has rights of its own, which this question does not cover.
-            Feature::Tags | Feature::TakeOver => false,
+            Feature::Tags | Feature::TakeOver | Feature::Recycle => false,
             Feature::Eject => eject,
         };
         let mut missing = Vec::new();

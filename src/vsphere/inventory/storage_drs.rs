@@ -67,7 +67,7 @@ impl Client {
 fn question(pod: &MoRef, folder: &MoRef, pool: &MoRef, hardware: &Hardware) -> RecommendDatastores {
     let disk = PodDiskLocator {
         disk_id: config::DISK_KEY,
-        disk_backing_info: config::disk_backing(hardware),
+        disk_backing_info: config::disk_backing(hardware.eagerly_scrub),
     };
     RecommendDatastores {
         storage_spec: StoragePlacementSpec {

@@ -91,7 +91,7 @@ pub(crate) fn diskful(hardware: &Hardware) -> VirtualMachineConfigSpec {
         controller_key: DISK_CONTROLLER_KEY,
         unit_number: 0,
         capacity_in_kb: hardware.disk_gib.saturating_mul(1 << 20),
-        backing: disk_backing(hardware),
+        backing: disk_backing(hardware.eagerly_scrub),
     });
     VirtualMachineConfigSpec {
         guest_id: Some(hardware.guest_id.clone()),
@@ -109,13 +109,13 @@ pub(crate) fn diskful(hardware: &Hardware) -> VirtualMachineConfigSpec {
     }
 }
 
-/// File of the system disk.
-pub(crate) fn disk_backing(hardware: &Hardware) -> DiskBacking {
+/// File of a new system disk.
+pub(crate) fn disk_backing(eagerly_scrub: bool) -> DiskBacking {
     DiskBacking::VirtualDiskFlatVer2BackingInfo {
         file_name: String::new(),
         disk_mode: "persistent",
-        thin_provisioned: !hardware.eagerly_scrub,
-        eagerly_scrub: hardware.eagerly_scrub.then_some(true),
+        thin_provisioned: !eagerly_scrub,
+        eagerly_scrub: eagerly_scrub.then_some(true),
     }
 }
 

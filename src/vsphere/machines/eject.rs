@@ -18,7 +18,7 @@ use agent_forge_actors::{
 };
 use serde_json::Value;
 
-use super::observation::iso_of;
+use super::observation::{iso_of, key, number_of};
 use crate::vsphere::rpc::{
     call::Call,
     client::Client,
@@ -178,11 +178,10 @@ async fn settled(
 fn emptied(device: &Value, isos: &[String]) -> Option<DeviceChange> {
     let iso = iso_of(device)?;
     isos.iter().find(|i| *i == iso)?;
-    let number = |key: &str| i32::try_from(device.get(key)?.as_i64()?).ok();
     Some(DeviceChange::edit(Device::VirtualCdrom(CdromDrive {
-        key: number("key")?,
-        controller_key: number("controllerKey")?,
-        unit_number: number("unitNumber")?,
+        key: key(device)?,
+        controller_key: number_of(device, "controllerKey")?,
+        unit_number: number_of(device, "unitNumber")?,
         connectable: Connectable::UNPLUGGED,
         backing: CdromBacking::VirtualCdromRemotePassthroughBackingInfo {
             device_name: String::new(),

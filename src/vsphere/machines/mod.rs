@@ -3,13 +3,14 @@
 pub(crate) mod config;
 mod eject;
 pub(crate) mod observation;
+mod renew;
 mod tags;
 
 use agent_forge_actors::{
     domain::{identity::BiosUuid, marker::Mark, names::MoRef},
     ports::{
         effect::Effect,
-        vcenter::{CreateVm, Machines, TaskRef, VcErrorKind, VcResult, VmObservation},
+        vcenter::{CreateVm, Machines, Renewal, TaskRef, VcErrorKind, VcResult, VmObservation},
     },
 };
 use async_trait::async_trait;
@@ -85,6 +86,17 @@ impl Machines for Client {
         annotation: Option<&str>,
     ) -> VcResult<TaskRef> {
         let call = Call::new(vm, "ReconfigVM_Task", &stamp(mark, annotation));
+        self.start(effect, call).await
+    }
+
+    async fn renew(&self, effect: &Effect, vm: &MoRef, renewal: &Renewal) -> VcResult<TaskRef> {
+        let arguments = self.renewal(vm, renewal).await?;
+        self.start(effect, Call::new(vm, "ReconfigVM_Task", &arguments))
+            .await
+    }
+
+    async fn reset(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        let call = Call::new(vm, "ResetVM_Task", &NoArguments {});
         self.start(effect, call).await
     }
 

@@ -7,7 +7,9 @@ use agent_forge_actors::{
         identity::{BiosUuid, MacAddress},
         marker::{MARKER_KEY, Marker},
     },
-    ports::vcenter::{BareVm, BootDevice, Cdrom, MarkedVm, PowerState, VcResult, VmObservation},
+    ports::vcenter::{
+        BareVm, BootDevice, Cdrom, GENERATION_KEY, MarkedVm, PowerState, VcResult, VmObservation,
+    },
 };
 use serde_json::Value;
 
@@ -20,6 +22,7 @@ pub(crate) const PATHS: &[&str] = &[
     "config.uuid",
     "config.instanceUuid",
     "config.annotation",
+    "config.changeVersion",
     "config.extraConfig",
     "config.hardware.device",
     "config.hardware.numCPU",
@@ -136,6 +139,12 @@ pub(super) fn observation(vm: &Properties) -> VcResult<VmObservation> {
             .map(str::to_owned),
         folder: vm.reference("parent"),
         marker: marker(vm.list("config.extraConfig")),
+        generation: extra(vm.list("config.extraConfig"), GENERATION_KEY)
+            .and_then(|number| number.parse().ok()),
+        change_version: vm
+            .text("config.changeVersion")
+            .filter(|t| !t.is_empty())
+            .map(str::to_owned),
         marks: marks(vm.list("config.extraConfig")),
         annotation: vm.text("config.annotation").unwrap_or_default().to_owned(),
         power: power(vm),
@@ -190,9 +199,8 @@ fn hardware(vm: &Properties) -> ShownHardware {
     let disk = first(|d| type_name(d) == "VirtualDisk");
     let card = first(|d| d.get("macAddress").is_some());
     let controller = disk.and_then(|disk| {
-        let of = disk.get("controllerKey")?.as_i64()?;
-        let mut all = devices.iter();
-        all.find(|d| d.get("key").and_then(Value::as_i64) == Some(of))
+        let of = number_of(disk, "controllerKey")?;
+        devices.iter().find(|d| key(d) == Some(of))
     });
     let none = || known.then(|| "none".to_owned());
     let word = |device: &Value, word: Option<&'static str>| {
@@ -224,15 +232,22 @@ fn hardware(vm: &Properties) -> ShownHardware {
     }
 }
 
-fn type_name(value: &Value) -> &str {
+/// The `_typeName` of an object. Empty if it has none.
+pub(super) fn type_name(value: &Value) -> &str {
     value
         .get("_typeName")
         .and_then(Value::as_str)
         .unwrap_or_default()
 }
 
-fn key(device: &Value) -> Option<i32> {
-    device.get("key")?.as_i64()?.try_into().ok()
+/// The key of a device.
+pub(super) fn key(device: &Value) -> Option<i32> {
+    number_of(device, "key")
+}
+
+/// A number of a device.
+pub(super) fn number_of(device: &Value, field: &str) -> Option<i32> {
+    device.get(field)?.as_i64()?.try_into().ok()
 }
 
 /// The value of an `extraConfig` key.
@@ -324,9 +339,11 @@ mod tests {
             "parent": {"_typeName": "ManagedObjectReference", "type": "Folder", "value": "group-v3"},
             "config.uuid": {"_typeName": "string", "_value": "423e36c8-723d-2b24-8590-0eb1d9180aa2"},
             "config.annotation": {"_typeName": "string", "_value": "ask Ann"},
+            "config.changeVersion": {"_typeName": "string", "_value": "2026-03-01T00:00:00.000001Z"},
             "runtime.powerState": {"_typeName": "VirtualMachinePowerState", "_value": "poweredOn"},
             "config.extraConfig": {"_typeName": "ArrayOfOptionValue", "_value": [
                 {"_typeName": "OptionValue", "key": "x", "value": {"_typeName": "string", "_value": "y"}},
+                {"_typeName": "OptionValue", "key": GENERATION_KEY, "value": {"_typeName": "string", "_value": "2"}},
                 {"value": {"_value": owner.to_string(), "_typeName": "string"}, "key": MARKER_KEY}]},
             "config.hardware.device": {"_value": [
                 {"key": 202, "_typeName": "VirtualDisk"},
@@ -343,6 +360,11 @@ mod tests {
         assert_eq!(seen.power, PowerState::On);
         assert_eq!(seen.marker, Some(owner));
         assert_eq!(seen.annotation, "ask Ann");
+        assert_eq!(seen.generation, Some(2));
+        assert_eq!(
+            seen.change_version.as_deref(),
+            Some("2026-03-01T00:00:00.000001Z")
+        );
         assert_eq!(seen.disk_keys, [202]);
         assert_eq!(
             seen.macs,
@@ -357,6 +379,18 @@ mod tests {
                 BootDevice::Other("VirtualMachineBootOptionsBootableEthernetDevice".into())
             ]
         );
+    }
+
+    #[test]
+    fn what_is_no_number_is_no_life() {
+        for text in ["", "second", "-1", "4294967296", "2 "] {
+            let seen = observation(&vm(json!({
+                "config.extraConfig": {"_typeName": "ArrayOfOptionValue", "_value": [
+                    {"_typeName": "OptionValue", "key": GENERATION_KEY, "value": {"_typeName": "string", "_value": text}}
+                ]},
+            })));
+            assert_eq!(seen.expect("observation").generation, None, "{text:?}");
+        }
     }
 
     #[test]

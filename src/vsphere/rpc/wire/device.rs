@@ -1,10 +1,11 @@
-//! Virtual devices, as far as a fresh VM has them.
+//! Virtual devices, as far as a VM of this operator has them.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::Ref;
 
-/// `VirtualDeviceConfigSpec` that adds a device.
+/// `VirtualDeviceConfigSpec` that adds, edits or removes a device.
 #[derive(Clone, Debug, Serialize)]
 #[serde(
     tag = "_typeName",
@@ -12,9 +13,9 @@ use super::Ref;
     rename_all = "camelCase"
 )]
 pub(crate) struct DeviceChange {
-    /// `add`
+    /// `add`, `edit` or `remove`
     pub(crate) operation: &'static str,
-    /// `create` for a disk that gets a new file.
+    /// `create` for a disk that gets a new file, `destroy` for one whose file goes with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) file_operation: Option<&'static str>,
     /// Device.
@@ -46,6 +47,15 @@ impl DeviceChange {
             operation: "add",
             file_operation: Some("create"),
             device,
+        }
+    }
+
+    /// Removes a disk with its file. `disk` is the whole device as vCenter shows it.
+    pub(crate) fn destroy(disk: Value) -> Self {
+        Self {
+            operation: "remove",
+            file_operation: Some("destroy"),
+            device: Device::Shown(disk),
         }
     }
 }
@@ -149,6 +159,9 @@ pub(crate) enum Device {
     VirtualE1000e(Nic),
     /// PCnet32.
     VirtualPCNet32(Nic),
+    /// Any device, as vCenter shows it. Its fields are in order, so `_typeName` is the first.
+    #[serde(untagged)]
+    Shown(Value),
 }
 
 /// `VirtualDeviceConnectInfo`

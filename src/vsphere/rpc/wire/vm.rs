@@ -37,6 +37,9 @@ pub(crate) struct AnswerVm {
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(tag = "_typeName", rename_all = "camelCase")]
 pub(crate) struct VirtualMachineConfigSpec {
+    /// `config.changeVersion` that the VM must still have. Otherwise vCenter refuses with `ConcurrentAccess`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) change_version: Option<String>,
     /// Inventory name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,

@@ -65,6 +65,7 @@ type diskView struct {
 	Key          int32  `json:"key"`
 	GB           int64  `json:"gb"`
 	File         string `json:"file"`
+	UUID         string `json:"uuid"`
 	Thin         bool   `json:"thin"`
 	EagerlyScrub bool   `json:"eagerlyScrub"`
 	Controller   string `json:"controller"`
@@ -207,6 +208,7 @@ func describeDisk(d *types.VirtualDisk, all object.VirtualDeviceList) diskView {
 	}
 	if b, ok := d.Backing.(*types.VirtualDiskFlatVer2BackingInfo); ok {
 		v.Thin = b.ThinProvisioned != nil && *b.ThinProvisioned
+		v.UUID = b.Uuid
 		v.EagerlyScrub = b.EagerlyScrub != nil && *b.EagerlyScrub
 	}
 	if c := all.FindByKey(d.ControllerKey); c != nil {

@@ -194,7 +194,7 @@ func (f *Front) prepareSpec(spec *types.VirtualMachineConfigSpec) {
 	// The simulator duplicates the devices if it has to escape the name.
 	spec.Name = strings.ReplaceAll(spec.Name, "%", "_")
 	for _, change := range spec.DeviceChange {
-		f.assignMAC(change.GetVirtualDeviceConfigSpec())
+		f.complete(change.GetVirtualDeviceConfigSpec())
 	}
 }
 

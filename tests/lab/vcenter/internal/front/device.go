@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/mo"
@@ -162,6 +164,20 @@ func checkMAC(i int, card *types.VirtualEthernetCard) types.BaseMethodFault {
 		return invalidDevice(i, "device.macAddress")
 	}
 	return nil
+}
+
+// complete gives a new device what vCenter chooses: a card its address, a disk
+// its identity. The simulator would derive the latter from the name of the
+// file, which a later disk may have again.
+func (f *Front) complete(spec *types.VirtualDeviceConfigSpec) {
+	f.assignMAC(spec)
+	disk, ok := spec.Device.(*types.VirtualDisk)
+	if !ok || spec.FileOperation != types.VirtualDeviceConfigSpecFileOperationCreate {
+		return
+	}
+	if flat, ok := disk.Backing.(*types.VirtualDiskFlatVer2BackingInfo); ok && flat.Uuid == "" {
+		flat.Uuid = uuid.NewString()
+	}
 }
 
 // assignMAC gives a new card its address, unless the client has set one.

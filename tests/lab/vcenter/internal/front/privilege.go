@@ -83,8 +83,13 @@ func (c *call) configPermitted(dc, on ref, spec *types.VirtualMachineConfigSpec)
 		switch dev := d.Device.(type) {
 		case *types.VirtualDisk:
 			add(fresh, "VirtualMachine.Config.AddNewDisk")
+			add(d.Operation == types.VirtualDeviceConfigSpecOperationRemove, "VirtualMachine.Config.RemoveDisk")
 			if b, ok := dev.Backing.(types.BaseVirtualDeviceFileBackingInfo); ok && fresh {
-				if fault := c.allocatable(dc, b.GetVirtualDeviceFileBackingInfo().FileName); fault != nil {
+				name := b.GetVirtualDeviceFileBackingInfo().FileName
+				if vm, fault := c.f.world.vm(on); name == "" && edit && fault == nil {
+					name = vm.Config.Files.VmPathName // the file comes beside the VM's own
+				}
+				if fault := c.allocatable(dc, name); fault != nil {
 					return fault
 				}
 			}

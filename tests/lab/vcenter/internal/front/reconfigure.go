@@ -115,7 +115,7 @@ func (f *Front) reconfigure(r ref, spec *types.VirtualMachineConfigSpec) types.B
 	keepIdentity(vm, spec)
 	gone := f.world.takeDisks(vm, spec.DeviceChange)
 	for _, change := range spec.DeviceChange {
-		f.assignMAC(change.GetVirtualDeviceConfigSpec())
+		f.complete(change.GetVirtualDeviceConfigSpec())
 	}
 	if _, fault = f.world.run(r, "ReconfigVM_Task", &types.ReconfigVM_Task{This: r, Spec: *spec}); fault != nil {
 		return f.world.datastorePaths(fault)
@@ -141,7 +141,8 @@ func keepIdentity(vm *simulator.VirtualMachine, spec *types.VirtualMachineConfig
 }
 
 // takeDisks changes the removal of a disk with its file into one without, and
-// returns the disks whose files must be deleted.
+// returns the disks whose files must be deleted. A new disk in the place of one
+// of them gets its key, because vCenter derives the key from the place.
 func (w *world) takeDisks(vm *simulator.VirtualMachine, changes []types.BaseVirtualDeviceConfigSpec) []ownDisk {
 	dc, _ := w.datacenterOf(vm.Self)
 	var gone []ownDisk
@@ -155,6 +156,20 @@ func (w *world) takeDisks(vm *simulator.VirtualMachine, changes []types.BaseVirt
 		for _, d := range w.disksOf(vm, dc) {
 			if d.key == disk.Key {
 				gone = append(gone, d)
+			}
+		}
+	}
+	have := object.VirtualDeviceList(vm.Config.Hardware.Device)
+	for _, change := range changes {
+		spec := change.GetVirtualDeviceConfigSpec()
+		disk, ok := spec.Device.(*types.VirtualDisk)
+		if !ok || spec.Operation != types.VirtualDeviceConfigSpecOperationAdd {
+			continue
+		}
+		for _, d := range gone {
+			old := have.FindByKey(d.key).GetVirtualDevice()
+			if old.ControllerKey == disk.ControllerKey && old.UnitNumber != nil && *old.UnitNumber == *disk.UnitNumber {
+				disk.Key = old.Key
 			}
 		}
 	}

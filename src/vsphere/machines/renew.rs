@@ -1,0 +1,247 @@
+//! Makes a switched-off VM ready for another life, in one reconfiguration.
+//!
+//! vCenter carries out the whole request or nothing of it. A removal and an edit need the whole device with its real keys, so
+//! the devices are read first. A device that changes after that read makes the request fail by its `changeVersion`.
+
+use agent_forge_actors::{
+    domain::names::{DatastorePath, MoRef},
+    ports::vcenter::{Fault, GENERATION_KEY, Renewal, RenewedDisk, VcError, VcErrorKind, VcResult},
+};
+use serde_json::Value;
+
+use super::{
+    config::{DISK_KEY, disk_backing},
+    observation::{key, number_of, type_name},
+};
+use crate::vsphere::rpc::{
+    client::Client,
+    properties::Question,
+    wire::{
+        OptionValue,
+        device::{CdromBacking, CdromDrive, Connectable, Device, DeviceChange, Disk},
+        vm::{Bootable, ReconfigVm, VirtualMachineBootOptions, VirtualMachineConfigSpec},
+    },
+};
+
+const DEVICES: &str = "config.hardware.device";
+const POWER: &str = "runtime.powerState";
+const OFF: &str = "poweredOff";
+const METHOD: &str = "ReconfigVM_Task";
+
+impl Client {
+    /// The arguments of the reconfiguration, for the devices that the VM has now.
+    ///
+    /// # Errors
+    /// The VM is not switched off, vCenter does not show the devices, or one that is needed is missing. Then nothing was
+    /// changed.
+    pub(super) async fn renewal(&self, vm: &MoRef, renewal: &Renewal) -> VcResult<ReconfigVm> {
+        let question = Question::about(vm.to_string())
+            .read("VirtualMachine", &[DEVICES, POWER])
+            .from(vm, Vec::new());
+        let refused = |fault: Fault, why: &str| {
+            VcError::new(VcErrorKind::Fault(fault), METHOD, vm.to_string(), why)
+        };
+        let shown = self.retrieve(question).await?.pop();
+        if let Some(shown) = &shown {
+            shown.require_readable(&[DEVICES, POWER])?;
+        }
+        let Some(shown) = shown.filter(|shown| !shown.list(DEVICES).is_empty()) else {
+            let message = "vCenter does not show the devices of this VM";
+            // vCenter itself refuses to change such a VM with this fault.
+            let fault = Fault::Other {
+                type_name: "InvalidState".to_owned(),
+                message: message.to_owned(),
+            };
+            return Err(refused(fault, message));
+        };
+        let existing = shown.text(POWER).unwrap_or_default().to_owned();
+        if existing != OFF {
+            // vCenter would take the disk from a running VM.
+            let why = format!("the VM is {existing}, it must be {OFF}");
+            return Err(refused(Fault::InvalidPowerState { existing }, &why));
+        }
+        let property = "spec.deviceChange".to_owned();
+        let spec = spec(shown.list(DEVICES), renewal)
+            .map_err(|missing| refused(Fault::InvalidArgument { property }, missing))?;
+        Ok(ReconfigVm { spec })
+    }
+}
+
+/// Everything that changes. The error says which device is missing.
+fn spec(devices: &[Value], renewal: &Renewal) -> Result<VirtualMachineConfigSpec, &'static str> {
+    let of = |kind: &str| -> Vec<&Value> {
+        let mut all: Vec<&Value> = devices.iter().filter(|d| type_name(d) == kind).collect();
+        all.sort_by_key(|d| key(d));
+        all
+    };
+    let drive = of("VirtualCdrom");
+    let drive = drive
+        .first()
+        .and_then(|drive| loaded(drive, &renewal.iso))
+        .ok_or(
+            "the VM has no CD-ROM drive for the discovery ISO: delete its VsphereAgent object",
+        )?;
+    let mut device_change = vec![DeviceChange::edit(drive)];
+    let mut boot_options = None;
+    let disks = of("VirtualDisk");
+    match renewal.disk {
+        RenewedDisk::Replaced { gib, eagerly_scrub } => {
+            let first = disks
+                .first()
+                .and_then(|d| empty_disk(d, gib, eagerly_scrub));
+            let new =
+                first.ok_or("the VM has no disk to replace: delete its VsphereAgent object")?;
+            let removed = disks.iter().map(|d| DeviceChange::destroy((*d).clone()));
+            device_change.extend(removed);
+            device_change.push(DeviceChange::create(new));
+        }
+        RenewedDisk::Kept => {
+            let disks = disks.iter().filter_map(|d| key(d));
+            let disks = disks.map(|device_key| Bootable::Disk { device_key });
+            let boot_order = std::iter::once(Bootable::Cdrom {}).chain(disks).collect();
+            boot_options = Some(VirtualMachineBootOptions { boot_order });
+        }
+    }
+    Ok(VirtualMachineConfigSpec {
+        change_version: renewal.change_version.clone(),
+        device_change,
+        extra_config: vec![OptionValue::text(
+            GENERATION_KEY,
+            renewal.generation.to_string(),
+        )],
+        boot_options,
+        ..VirtualMachineConfigSpec::default()
+    })
+}
+
+/// This CD-ROM drive with that ISO, as in a new VM.
+fn loaded(drive: &Value, iso: &DatastorePath) -> Option<Device> {
+    Some(Device::VirtualCdrom(CdromDrive {
+        key: key(drive)?,
+        controller_key: number_of(drive, "controllerKey")?,
+        unit_number: number_of(drive, "unitNumber")?,
+        connectable: Connectable::PLUGGED,
+        backing: CdromBacking::VirtualCdromIsoBackingInfo {
+            file_name: iso.to_string(),
+        },
+    }))
+}
+
+/// A new disk in the place of this one.
+fn empty_disk(old: &Value, gib: u64, eagerly_scrub: bool) -> Option<Device> {
+    Some(Device::VirtualDisk(Disk {
+        key: DISK_KEY,
+        controller_key: number_of(old, "controllerKey")?,
+        unit_number: number_of(old, "unitNumber")?,
+        capacity_in_kb: gib.saturating_mul(1 << 20),
+        backing: disk_backing(eagerly_scrub),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn renewal(disk: RenewedDisk) -> Renewal {
+        Renewal {
+            change_version: Some("v7".to_owned()),
+            generation: 3,
+            iso: DatastorePath::new("isos", "new.iso").expect("a path"),
+            disk,
+        }
+    }
+
+    const REPLACED: RenewedDisk = RenewedDisk::Replaced {
+        gib: 2,
+        eagerly_scrub: true,
+    };
+
+    fn cdrom(key: i32) -> Value {
+        json!({"_typeName": "VirtualCdrom", "key": key, "controllerKey": 15000, "unitNumber": 1})
+    }
+
+    fn disk(key: i32, unit: i32) -> Value {
+        json!({
+            "_typeName": "VirtualDisk", "key": key, "controllerKey": 1000, "unitNumber": unit, "capacityInKB": 5,
+            "backing": {"_typeName": "VirtualDiskFlatVer2BackingInfo", "fileName": "[ds] a/a.vmdk", "diskMode": "persistent"},
+        })
+    }
+
+    fn sent(devices: &[Value], disk: RenewedDisk) -> Value {
+        let spec = spec(devices, &renewal(disk)).expect("a spec");
+        serde_json::to_value(spec).expect("serialises")
+    }
+
+    #[test]
+    fn all_disks_go_and_one_empty_disk_takes_the_place_of_the_first() {
+        let devices = [cdrom(16001), disk(2001, 4), cdrom(16000), disk(2000, 3)];
+        let sent = sent(&devices, REPLACED);
+        assert_eq!(sent["changeVersion"], "v7");
+        assert_eq!(
+            sent["extraConfig"],
+            json!([{"_typeName": "OptionValue", "key": "agent-forge.generation",
+                "value": {"_typeName": "string", "_value": "3"}}])
+        );
+        let operations = sent["deviceChange"].as_array().expect("changes");
+        let shown: Vec<_> = operations
+            .iter()
+            .map(|c| (&c["operation"], &c["fileOperation"], &c["device"]["key"]))
+            .map(|(operation, file, key)| format!("{operation} {file} {key}"))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                r#""edit" null 16000"#,
+                r#""remove" "destroy" 2000"#,
+                r#""remove" "destroy" 2001"#,
+                r#""add" "create" -102"#,
+            ]
+        );
+        assert_eq!(
+            operations[0]["device"]["backing"]["fileName"],
+            "[isos] new.iso"
+        );
+        assert_eq!(operations[0]["device"]["connectable"]["connected"], true);
+        assert_eq!(
+            operations[0]["device"]["connectable"]["startConnected"],
+            true
+        );
+        assert_eq!(
+            operations[1]["device"],
+            disk(2000, 3),
+            "as vCenter shows it"
+        );
+        let new = &operations[3]["device"];
+        assert_eq!(new["controllerKey"], 1000);
+        assert_eq!(new["unitNumber"], 3);
+        assert_eq!(new["capacityInKB"], 2 << 20);
+        assert_eq!(new["backing"]["fileName"], "");
+        assert_eq!(new["backing"]["eagerlyScrub"], true);
+        assert!(sent.get("bootOptions").is_none(), "{sent}");
+    }
+
+    #[test]
+    fn disks_that_stay_are_behind_the_drive_in_the_boot_order() {
+        let sent = sent(&[disk(2000, 0), cdrom(16000)], RenewedDisk::Kept);
+        assert_eq!(sent["deviceChange"].as_array().map(Vec::len), Some(1));
+        let order = &sent["bootOptions"]["bootOrder"];
+        assert_eq!(
+            order,
+            &json!([
+                {"_typeName": "VirtualMachineBootOptionsBootableCdromDevice"},
+                {"_typeName": "VirtualMachineBootOptionsBootableDiskDevice", "deviceKey": 2000},
+            ])
+        );
+        let without = spec(&[cdrom(16000)], &renewal(RenewedDisk::Kept));
+        assert!(without.is_ok(), "a VM without a disk keeps none");
+    }
+
+    #[test]
+    fn the_device_that_is_missing_is_named() {
+        let missing = |devices: &[Value]| spec(devices, &renewal(REPLACED)).expect_err("missing");
+        assert!(missing(&[disk(2000, 0)]).contains("no CD-ROM drive"));
+        assert!(missing(&[cdrom(16000)]).contains("no disk"));
+    }
+}

@@ -1,0 +1,214 @@
+//! VMs are made ready for another life.
+
+use std::time::{Duration, Instant};
+
+use agent_forge_actors::{
+    domain::{
+        marker::Mark,
+        names::{DatastorePath, MoRef},
+    },
+    ports::{
+        effect::{EffectKind, Settled},
+        vcenter::{
+            BootDevice, Fault, Renewal, RenewedDisk, TaskEnd, VCenter, VcErrorKind, VcResult,
+        },
+    },
+};
+use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+const REPLACED: RenewedDisk = RenewedDisk::Replaced {
+    gib: 80,
+    eagerly_scrub: false,
+};
+
+fn other_iso() -> DatastorePath {
+    iso().parent().unwrap().join("b.iso").unwrap()
+}
+
+/// A VM that ran and is switched off.
+async fn spent(world: &World, vc: &dyn VCenter) -> MoRef {
+    upload_iso(vc).await;
+    let datacenter = vc.datacenter("dc1").await.unwrap();
+    put(vc, &datacenter, &other_iso(), b"another")
+        .await
+        .unwrap();
+    let vm = life(vc, "node-1").await.unwrap();
+    let off = effect(EffectKind::PowerOff);
+    let task = vc.power_off(&off, &vm).await.unwrap();
+    vc.wait(&task).await.flatten().unwrap();
+    world.forget_calls().await;
+    vm
+}
+
+/// The renewal of the VM as it is now.
+async fn wanted(vc: &dyn VCenter, vm: &MoRef, disk: RenewedDisk) -> Renewal {
+    let seen = vc.observe(vm).await.unwrap().unwrap();
+    assert!(seen.change_version.is_some());
+    Renewal {
+        change_version: seen.change_version,
+        generation: seen.generation.unwrap_or(1) + 1,
+        iso: other_iso(),
+        disk,
+    }
+}
+
+async fn renew(vc: &dyn VCenter, vm: &MoRef, renewal: &Renewal) -> VcResult<TaskEnd> {
+    let renew = effect(EffectKind::Renew);
+    let task = vc.renew(&renew, vm, renewal).await?;
+    vc.wait(&task).await.flatten()
+}
+
+async fn disks(world: &World) -> Value {
+    find(&world.vms().await, "node-1")["disks"].clone()
+}
+
+async fn reconfigurations(world: &World) -> u64 {
+    let calls = world.calls().await;
+    calls.get("ReconfigVM_Task").copied().unwrap_or(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_gets_a_new_disk_and_the_iso_and_runs_again() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    let vm = spent(&world, &*vc).await;
+    let (before, old) = (vc.observe(&vm).await.unwrap().unwrap(), disks(&world).await);
+    assert_eq!(before.generation, None);
+    let renewal = wanted(&*vc, &vm, REPLACED).await;
+    let end = renew(&*vc, &vm, &renewal).await.unwrap();
+    assert_eq!(end, TaskEnd::Success(None));
+
+    let seen = vc.observe(&vm).await.unwrap().unwrap();
+    assert_eq!(seen.generation, Some(2));
+    assert_ne!(seen.change_version, before.change_version);
+    assert_eq!(seen.marker, before.marker);
+    assert_eq!(seen.boot_order, before.boot_order, "disk first, as before");
+    assert_eq!(seen.hardware.disk_gib, Some(80));
+    assert_eq!(
+        seen.hardware.disk_controller,
+        before.hardware.disk_controller
+    );
+    let drive = &seen.cdroms[0];
+    assert_eq!(drive.iso, Some(other_iso().to_string()));
+    assert!(drive.start_connected);
+    let new = disks(&world).await;
+    assert_eq!(new.as_array().map(Vec::len), Some(1), "{new}");
+    assert_ne!(new[0]["uuid"], old[0]["uuid"]);
+    let files = world.inventory().await["files"].to_string();
+    let file = old[0]["file"].as_str().unwrap();
+    let path = file.split_once("] ").unwrap().1;
+    assert!(!files.contains(&format!("{path:?}")), "{path}: {files}");
+
+    let on = effect(EffectKind::PowerOn);
+    let task = vc.power_on(&on, &vm).await.unwrap();
+    vc.wait(&task).await.flatten().unwrap();
+    let seen = vc.observe(&vm).await.unwrap().unwrap();
+    assert!(seen.cdroms[0].connected);
+    assert_eq!(world.gate.outcomes(EffectKind::Renew), [Settled::Done]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_that_keeps_its_disk_boots_the_iso_first() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    let vm = spent(&world, &*vc).await;
+    let old = disks(&world).await;
+    let renewal = wanted(&*vc, &vm, RenewedDisk::Kept).await;
+    renew(&*vc, &vm, &renewal).await.unwrap();
+    let seen = vc.observe(&vm).await.unwrap().unwrap();
+    let disk = BootDevice::Disk(seen.disk_keys[0]);
+    assert_eq!(seen.boot_order, [BootDevice::Cdrom, disk]);
+    assert_eq!(seen.generation, Some(2));
+    assert_eq!(disks(&world).await, old);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_that_somebody_changed_in_between_is_left_alone() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    let vm = spent(&world, &*vc).await;
+    let renewal = wanted(&*vc, &vm, REPLACED).await;
+    let stamp = effect(EffectKind::Reconfigure);
+    let mark = Mark::Owned(marker("another"));
+    let task = vc.stamp_marker(&stamp, &vm, &mark, None).await.unwrap();
+    vc.wait(&task).await.flatten().unwrap();
+    let (before, old) = (vc.observe(&vm).await.unwrap(), disks(&world).await);
+    let e = renew(&*vc, &vm, &renewal).await.unwrap_err();
+    assert_eq!(e.fault(), Some(&Fault::ConcurrentAccess), "{e}");
+    assert!(!e.outcome_unknown());
+    assert_eq!(vc.observe(&vm).await.unwrap(), before);
+    assert_eq!(disks(&world).await, old);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_that_runs_or_shows_nothing_is_refused_before_anything_is_sent() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    let vm = spent(&world, &*vc).await;
+    let renewal = wanted(&*vc, &vm, REPLACED).await;
+    for (action, refused, says) in [
+        ("power-on", "InvalidPowerState", "poweredOn"),
+        ("suspend", "InvalidPowerState", "suspended"),
+        ("hide", "InvalidState", "does not show the devices"),
+    ] {
+        let act = format!("vms/{}/{action}", vm.id);
+        world.post(&act, json!({})).await;
+        let e = renew(&*vc, &vm, &renewal).await.unwrap_err();
+        assert_eq!(e.fault().map(Fault::name), Some(refused), "{action}: {e}");
+        assert!(e.to_string().contains(says), "{action}: {e}");
+        assert!(!e.outcome_unknown(), "{action}: {e}");
+    }
+    assert_eq!(reconfigurations(&world).await, 0);
+    assert_eq!(world.gate.outcomes(EffectKind::Renew), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_without_a_drive_is_refused_with_what_it_lacks() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let bare = json!({"name": "node-1", "powerOn": false});
+    world.post("vms", bare).await;
+    let id = find(&world.vms().await, "node-1")["moref"].clone();
+    let vm = MoRef::new("VirtualMachine", id.as_str().unwrap());
+    let renewal = wanted(&*vc, &vm, REPLACED).await;
+    let e = renew(&*vc, &vm, &renewal).await.unwrap_err();
+    assert!(e.to_string().contains("no CD-ROM drive"), "{e}");
+    assert_eq!(e.fault().map(Fault::name), Some("InvalidArgument"));
+    let gone = MoRef::new("VirtualMachine", "vm-987654");
+    let e = renew(&*vc, &gone, &renewal).await.unwrap_err();
+    let named = e.fault().map(Fault::name);
+    assert_eq!(named, Some("ManagedObjectNotFound"), "{e}");
+    assert_eq!(reconfigurations(&world).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_reply_leaves_a_renewal_that_can_be_seen() {
+    let options = VCenterOptions {
+        reconfigure_delay: Duration::from_millis(300),
+        ..quick()
+    };
+    let world = world(options).await;
+    let vc = world.connect().await;
+    let vm = spent(&world, &*vc).await;
+    let renewal = wanted(&*vc, &vm, REPLACED).await;
+    let lost = json!({"method": "ReconfigVM_Task", "at": "lostReply", "count": 1});
+    world.fault(lost).await;
+    let e = renew(&*vc, &vm, &renewal).await.unwrap_err();
+    assert_eq!(e.kind, VcErrorKind::NoAnswer, "{e}");
+    assert!(e.outcome_unknown());
+    assert_eq!(world.gate.outcomes(EffectKind::Renew), [Settled::Unknown]);
+    let until = Instant::now() + HANG;
+    while vc.observe(&vm).await.unwrap().unwrap().generation != Some(2) {
+        assert!(Instant::now() < until, "the renewal never came");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // The same request a second time would take the new disk.
+    let new = disks(&world).await;
+    let e = renew(&*vc, &vm, &renewal).await.unwrap_err();
+    assert_eq!(e.fault(), Some(&Fault::ConcurrentAccess), "{e}");
+    assert_eq!(disks(&world).await, new);
+}
