@@ -304,6 +304,7 @@ fn vetoes_hold_what_they_name_and_all_must_go() {
             E::DeleteChild
             | E::PowerOff
             | E::Destroy
+            | E::Renew
             | E::DeleteAgent
             | E::RemoveChildFinalizer => Some(
                 "backup on VsphereAgent demo/a forbids deletion: copy runs; audit on VsphereAgentPool demo/workers forbids \

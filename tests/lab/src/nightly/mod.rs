@@ -61,6 +61,9 @@ pub struct Args {
     /// Write the report to this file, too.
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     out: Option<PathBuf>,
+    /// Begin no part after so many minutes. The next start goes on with the others.
+    #[arg(long, value_name = "N", conflicts_with_all = ["list", "report"])]
+    minutes: Option<u64>,
     /// How often each integration test is repeated. A full run takes 20.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     flake_rounds: u32,
@@ -86,6 +89,8 @@ struct Night {
     checkout: Checkout,
     since: String,
     began: Instant,
+    /// No part begins after that.
+    budget: Duration,
 }
 
 /// Runs what has no result, and prints the report.
@@ -116,6 +121,7 @@ pub async fn run(args: Args) -> Result<()> {
         checkout: checkout.clone(),
         since: args.mutants_since,
         began: Instant::now(),
+        budget: args.minutes.map_or(Duration::MAX, |n| Duration::from_secs(n * 60)),
     };
     if checkout.dirty {
         eprintln!(
@@ -186,6 +192,11 @@ impl Night {
             None
         };
         for (at, part) in due.iter().enumerate() {
+            if self.began.elapsed() >= self.budget {
+                let left = due.len() - at;
+                self.say(&format!("the time is over: {left} parts are left for the next start"));
+                break;
+            }
             let now = Checkout::read(&self.root)?;
             ensure!(
                 now == self.checkout,
