@@ -7,3 +7,4 @@ mod edges;
 mod moves;
 mod promises;
 mod properties;
+mod recycle;

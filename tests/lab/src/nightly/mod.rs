@@ -121,7 +121,9 @@ pub async fn run(args: Args) -> Result<()> {
         checkout: checkout.clone(),
         since: args.mutants_since,
         began: Instant::now(),
-        budget: args.minutes.map_or(Duration::MAX, |n| Duration::from_secs(n * 60)),
+        budget: args
+            .minutes
+            .map_or(Duration::MAX, |n| Duration::from_secs(n * 60)),
     };
     if checkout.dirty {
         eprintln!(
@@ -194,7 +196,9 @@ impl Night {
         for (at, part) in due.iter().enumerate() {
             if self.began.elapsed() >= self.budget {
                 let left = due.len() - at;
-                self.say(&format!("the time is over: {left} parts are left for the next start"));
+                self.say(&format!(
+                    "the time is over: {left} parts are left for the next start"
+                ));
                 break;
             }
             let now = Checkout::read(&self.root)?;

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A pool whose buffer wants `hosts`.
-fn wants(hosts: i32) -> World {
+pub(super) fn wants(hosts: i32) -> World {
     let mut world = World {
         waited: Duration::from_secs(120),
         ..World::default()
@@ -40,7 +40,7 @@ fn scaling(world: &mut World) -> &mut ScalingSpec {
 }
 
 /// A host of the buffer that was made at `second`, whose Agent is not there yet.
-fn making(world: &mut World, name: &str, second: i64) -> VsphereAgent {
+pub(super) fn making(world: &mut World, name: &str, second: i64) -> VsphereAgent {
     let child = with(child_with_vm(name), |c| {
         let labels = c.labels_mut();
         labels.remove(AGENT_MACHINE_LABEL);
@@ -63,12 +63,12 @@ fn ready(world: &mut World, name: &str, second: i64) {
     world.agents.push(agent);
 }
 
-fn asks(world: &mut World, name: &str) {
+pub(super) fn asks(world: &mut World, name: &str) {
     world.agent_machines.push(agent_machine(name));
     world.machines.push(machine(name));
 }
 
-fn vm_of(child: &mut VsphereAgent) -> &mut VmStatus {
+pub(super) fn vm_of(child: &mut VsphereAgent) -> &mut VmStatus {
     let status = child.status.as_mut().expect("a status");
     status.vm.as_mut().expect("a VM")
 }
@@ -80,7 +80,7 @@ fn record_hardware(world: &mut World) {
 }
 
 /// What is done, and with which VsphereAgent.
-fn done(planned: &Plan) -> Vec<(&'static str, String)> {
+pub(super) fn done(planned: &Plan) -> Vec<(&'static str, String)> {
     let name = |action: &Action| match action {
         Action::CreateForBuffer { .. } => Some(("make", String::new())),
         Action::MoveToBuffer { child } => Some(("move", child.key.name.clone())),
@@ -89,16 +89,17 @@ fn done(planned: &Plan) -> Vec<(&'static str, String)> {
         Action::Prepare { child, .. } => Some(("prepare", child.key.name.clone())),
         Action::Fence { child, .. } => Some(("fence", child.key.name.clone())),
         Action::Release { child, .. } => Some(("release", child.key.name.clone())),
+        Action::Recycle { child, .. } => Some(("recycle", child.key.name.clone())),
         _ => None,
     };
     planned.actions.iter().filter_map(name).collect()
 }
 
-fn does(world: &World) -> Vec<(&'static str, String)> {
+pub(super) fn does(world: &World) -> Vec<(&'static str, String)> {
     done(&plan(&world.observed()))
 }
 
-fn of<const N: usize>(all: [(&'static str, &str); N]) -> Vec<(&'static str, String)> {
+pub(super) fn of<const N: usize>(all: [(&'static str, &str); N]) -> Vec<(&'static str, String)> {
     all.map(|(what, name)| (what, name.to_owned())).into()
 }
 

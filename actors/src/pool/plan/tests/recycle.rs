@@ -1,0 +1,179 @@
+//! Hosts whose Machine is gone: which come back, and what they are until they are ready.
+
+use agent_forge_crds::{
+    agent::RecycleStatus,
+    external::agent::BARE_METAL_HOST_LABEL,
+    names::RECYCLE_ANNOTATION,
+    pool::{CleanupPolicy, ReleasePolicy, ReleaseSpec},
+};
+use kube::ResourceExt as _;
+
+use super::buffer::{asks, does, done, making, of, vm_of, wants};
+use crate::{
+    pool::plan::{Action, BufferCount, plan},
+    testing::{World, agent_on, child_with_vm, with},
+};
+
+/// A pool that recycles, and `w-0`, whose Machine is gone. Its Agent is free.
+fn released() -> World {
+    let mut world = wants(0);
+    world.pool.spec.release = Some(ReleaseSpec {
+        policy: Some(ReleasePolicy::Recycle),
+        ..ReleaseSpec::default()
+    });
+    let mut child = child_with_vm("w-0");
+    let vm = vm_of(&mut child);
+    vm.served = Some(true);
+    vm.vm_path = Some("[ds1] w-0/w-0.vmx".to_owned());
+    world.agents.push(agent_on(&child));
+    world.children.push(child);
+    world
+}
+
+fn release(world: &mut World) -> &mut ReleaseSpec {
+    world.pool.spec.release.as_mut().expect("it recycles")
+}
+
+fn requests(world: &World) -> Vec<Option<String>> {
+    let planned = plan(&world.observed());
+    let request = |a: &Action| match a {
+        Action::Recycle { request, .. } => Some(request.clone()),
+        _ => None,
+    };
+    planned.actions.iter().filter_map(request).collect()
+}
+
+#[test]
+fn a_host_whose_machine_is_gone_comes_back() {
+    let mut world = released();
+    assert_eq!(does(&world), of([("recycle", "w-0")]));
+    assert_eq!(requests(&world), [Some("1/2".to_owned())]);
+    vm_of(&mut world.children[0]).generation = Some(4);
+    assert_eq!(requests(&world), [Some("1/5".to_owned())]);
+    // It has come back already, since its guest was dead. It only moves.
+    vm_of(&mut world.children[0]).served = None;
+    assert_eq!(requests(&world), [None]);
+}
+
+#[test]
+fn a_host_that_is_not_as_wanted_is_removed() {
+    type Change = fn(&mut World);
+    let table: [(&str, Change); 11] = [
+        ("no policy", |w| w.pool.spec.release = None),
+        ("delete", |w| {
+            release(w).policy = Some(ReleasePolicy::Delete)
+        }),
+        ("no room", |w| {
+            w.pool.spec.scaling.as_mut().expect("scaling").buffer_max = Some(0);
+        }),
+        ("its Agent is missing", |w| w.agents.clear()),
+        ("bare metal", |w| {
+            let label = (BARE_METAL_HOST_LABEL.to_owned(), "x".to_owned());
+            w.agents[0].labels_mut().extend([label]);
+        }),
+        ("used up", |w| release(w).max_uses = Some(1)),
+        ("too old", |w| release(w).max_age = Some("1s".to_owned())),
+        ("changed in vCenter", |w| {
+            vm_of(&mut w.children[0]).hardware_drift = vec![Default::default()];
+        }),
+        ("the predecessor's", |w| {
+            vm_of(&mut w.children[0]).vm_path = None
+        }),
+        ("its state serves", |w| {
+            let status = w.agents[0].status.get_or_insert_default();
+            status.debug_info.get_or_insert_default().state = Some("installing".to_owned());
+        }),
+        ("the pool goes", |w| {
+            w.pool.metadata.deletion_timestamp = w.children[0].metadata.creation_timestamp.clone();
+            w.pool
+                .finalizers_mut()
+                .push(agent_forge_crds::names::POOL_FINALIZER.to_owned());
+        }),
+    ];
+    for (what, change) in table {
+        let mut world = released();
+        change(&mut world);
+        assert!(
+            does(&world).contains(&("release", "w-0".to_owned())),
+            "{what}: {:?}",
+            does(&world)
+        );
+    }
+    // A use is left, and it is young enough.
+    let mut world = released();
+    release(&mut world).max_uses = Some(2);
+    release(&mut world).max_age = Some("1000h".to_owned());
+    assert_eq!(does(&world), of([("recycle", "w-0")]));
+    world.pool.spec.cleanup_policy = Some(CleanupPolicy::Retain);
+    assert_eq!(does(&world), []);
+}
+
+#[test]
+fn no_more_come_back_than_may_stay() {
+    let mut world = released();
+    let other = with(child_with_vm("w-1"), |c| {
+        let vm = vm_of(c);
+        vm.served = Some(true);
+        vm.vm_path = Some("[ds1] w-1/w-1.vmx".to_owned());
+    });
+    world.agents.push(agent_on(&other));
+    world.children.push(other);
+    assert_eq!(does(&world).len(), 2);
+    assert!(does(&world).iter().all(|(what, _)| *what == "recycle"));
+    world
+        .pool
+        .spec
+        .scaling
+        .as_mut()
+        .expect("scaling")
+        .buffer_max = Some(1);
+    let kinds: Vec<_> = does(&world).into_iter().map(|(what, _)| what).collect();
+    assert_eq!(kinds, ["recycle", "release"]);
+}
+
+/// A host on its way counts, and nobody gets it before it has begun its life.
+#[test]
+fn a_host_on_its_way_is_of_the_buffer_and_left_alone() {
+    let mut world = released();
+    world.children.clear();
+    let mut child = making(&mut world, "w-0", 0);
+    world.children.clear();
+    vm_of(&mut child).served = Some(true);
+    let request = (RECYCLE_ANNOTATION.to_owned(), "1/2".to_owned());
+    child.annotations_mut().extend([request]);
+    world.children.push(child);
+    let making = BufferCount {
+        wanted: 0,
+        ready: 0,
+        making: 1,
+    };
+    let planned = plan(&world.observed());
+    assert_eq!((done(&planned), planned.buffer), (vec![], making));
+    asks(&mut world, "w-1");
+    assert_eq!(does(&world), of([("create", "w-1")]));
+    // The life has begun: who waits may have it, and its Agent is prepared when it is back.
+    let vm = vm_of(&mut world.children[0]);
+    vm.served = None;
+    vm.generation = Some(2);
+    vm.recycle = Some(RecycleStatus {
+        generation: 2,
+        ..RecycleStatus::default()
+    });
+    assert_eq!(does(&world), of([("claim", "w-0")]));
+    vm_of(&mut world.children[0]).recycle = None;
+    world.agent_machines.clear();
+    world.machines.clear();
+    assert_eq!(does(&world), of([("prepare", "w-0")]));
+}
+
+#[test]
+fn with_a_new_policy_what_waits_goes() {
+    let mut world = released();
+    world.children.clear();
+    world.agents.clear();
+    let child = making(&mut world, "w-0", 0);
+    world.agents.push(agent_on(&child));
+    assert_eq!(plan(&world.observed()).buffer.making, 1);
+    release(&mut world).policy = Some(ReleasePolicy::Delete);
+    assert_eq!(does(&world), of([("release", "w-0")]));
+}
