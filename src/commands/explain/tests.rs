@@ -51,6 +51,8 @@ fn shown(uid: &str) -> Live {
             uid: uid.to_owned(),
             attempt: 1,
         }),
+        generation: None,
+        change_version: None,
         marks: Default::default(),
         annotation: String::new(),
         power: PowerState::On,
