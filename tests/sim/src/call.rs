@@ -136,7 +136,7 @@ impl Call {
 }
 
 /// Effects that live reads guard: what they do cannot be undone.
-const GUARDED: [EffectKind; 9] = [
+const GUARDED: [EffectKind; 10] = [
     EffectKind::FenceAgent,
     EffectKind::DeleteAgent,
     EffectKind::DeleteChild,
@@ -146,6 +146,7 @@ const GUARDED: [EffectKind; 9] = [
     EffectKind::PowerOff,
     EffectKind::Destroy,
     EffectKind::DeleteFile,
+    EffectKind::Renew,
 ];
 
 /// How long before a guarded effect its reads are. A pass decides within less.

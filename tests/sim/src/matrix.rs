@@ -36,6 +36,7 @@ fn at_effect(effect: EffectKind, fault: Fault) -> Option<&'static str> {
             | E::DeleteFile
             | E::Reconfigure
             | E::EjectIso
+            | E::Renew
     );
     let without_lease = matches!(
         effect,
@@ -116,7 +117,7 @@ fn between(effect: EffectKind, fault: Fault) -> Option<&'static str> {
     if !call::is_guarded(effect) {
         return Some("no live read guards the effect");
     }
-    let power = matches!(effect, E::PowerOff | E::Destroy);
+    let power = matches!(effect, E::PowerOff | E::Destroy | E::Renew);
     let agent = matches!(effect, E::FenceAgent | E::DeleteAgent);
     match fault {
         Fault::VmSwitched if power => None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::playing::{
-    LIMIT, Scene, Stage, fits_pool, guests, machines, pool_labels, stays, until, wedge,
+    LIMIT, Scene, Stage, fits_pool, guests, lives, machines, pool_labels, stays, until, wedge,
 };
 use agent_forge_lab::{
     LabOptions, MachineVersions, ProviderGeneration,
@@ -117,6 +117,7 @@ async fn current_generation() -> Result<()> {
         machines::remediation(&stage),
         machines::paused_deletion(&stage),
         guests::scenario(&stage),
+        lives::scenario(&stage),
     )?;
     Ok(())
 }

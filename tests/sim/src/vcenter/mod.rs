@@ -9,6 +9,7 @@ pub mod calls;
 pub mod collector;
 pub mod files;
 pub mod model;
+mod reconfigure;
 pub mod restored;
 pub mod service;
 pub mod tasks;
@@ -385,6 +386,7 @@ fn seen_by_guests(inventory: &Inventory, vm: &model::Vm) -> guests::Vm {
                     .and_then(|k| i32::try_from(k).ok())
                     .unwrap_or_default(),
                 gb: d["capacityInKB"].as_u64().unwrap_or_default() >> 20,
+                uuid: d["backing"]["uuid"].as_str().unwrap_or_default().to_owned(),
             })
             .collect(),
         extra_config: vm.extra.clone(),

@@ -139,7 +139,8 @@ pub struct Vm {
 
 impl Vm {
     /// Another text with each change of its configuration.
-    fn version(&self) -> String {
+    #[must_use]
+    pub fn version(&self) -> String {
         let mut hasher = DefaultHasher::new();
         let shown = (&self.name, &self.annotation, &self.extra, &self.path);
         shown.hash(&mut hasher);

@@ -143,7 +143,7 @@ impl Asked {
                 "Login" => &[E::Login],
                 "Logout" => &[E::Logout],
                 "CreateVM_Task" => &[E::CreateVm],
-                "ReconfigVM_Task" => &[E::Reconfigure, E::EjectIso],
+                "ReconfigVM_Task" => &[E::Reconfigure, E::EjectIso, E::Renew],
                 "AnswerVM" => &[E::EjectIso],
                 "PowerOnVM_Task" => &[E::PowerOn],
                 "PowerOffVM_Task" => &[E::PowerOff],

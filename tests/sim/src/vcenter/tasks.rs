@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use agent_forge_actors::domain::marker::MARKER_KEY;
+use agent_forge_actors::{domain::marker::MARKER_KEY, ports::vcenter::GENERATION_KEY};
 use serde_json::{Value, json};
 
 use super::{
     files,
     model::{Fault, Inventory, Ref, Vm},
+    reconfigure,
 };
 use crate::oracles::{RELEASED, RELEASES, STAMPS};
 
@@ -54,6 +55,7 @@ impl Work {
                 RELEASES
             }
             Self::Reconfigure(_, spec) if mark(spec).is_some() => STAMPS,
+            Self::Reconfigure(_, spec) if renews(spec) => "renews",
             Self::Reconfigure(..) => "reconfigures",
             Self::PowerOn(_) => "switches on",
             Self::PowerOff(_) => "switches off",
@@ -109,8 +111,14 @@ fn mark(spec: &Value) -> Option<&str> {
     option["value"]["_value"].as_str().filter(|_| set)
 }
 
+/// Whether a spec begins another life of the VM.
+fn renews(spec: &Value) -> bool {
+    let options = spec["extraConfig"].as_array().into_iter().flatten();
+    options.into_iter().any(|o| o["key"] == GENERATION_KEY)
+}
+
 /// Whether an edit only takes media out of drives.
-fn empties(spec: &Value) -> bool {
+pub(super) fn empties(spec: &Value) -> bool {
     const EMPTY: &str = "VirtualCdromRemotePassthroughBackingInfo";
     let edits = |c: &Value| {
         c["operation"] == "edit"
@@ -239,7 +247,7 @@ impl Inventory {
         let bytes = bytes::Bytes::new();
         self.files
             .insert(file, super::model::File { bytes, modified });
-        let vm = Vm {
+        let mut vm = Vm {
             object: object.clone(),
             name: name.to_owned(),
             folder: folder.clone(),
@@ -264,8 +272,9 @@ impl Inventory {
             node: None,
             formerly: Vec::new(),
         };
+        reconfigure::identify_disks(&mut vm);
+        reconfigure::set_options(&mut vm, config);
         self.vms.insert(object.id.clone(), vm);
-        self.extra(&object, config);
         Ok(object)
     }
 
@@ -316,67 +325,6 @@ impl Inventory {
             out.push(device);
         }
         Ok(out)
-    }
-
-    fn extra(&mut self, vm: &Ref, spec: &Value) {
-        let options = spec["extraConfig"].as_array().cloned().unwrap_or_default();
-        let Some(vm) = self.vms.get_mut(&vm.id) else {
-            return;
-        };
-        for option in options {
-            let key = option["key"].as_str().unwrap_or_default().to_owned();
-            let value = option["value"]["_value"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned();
-            if value.is_empty() {
-                vm.extra.remove(&key);
-            } else {
-                vm.extra.insert(key, value);
-            }
-        }
-    }
-
-    fn reconfigure(&mut self, object: &Ref, spec: &Value) -> Result<(), Fault> {
-        self.extra(object, spec);
-        if let (Some(text), Some(vm)) = (spec["annotation"].as_str(), self.vms.get_mut(&object.id))
-        {
-            vm.annotation = text.to_owned();
-        }
-        let vm = self
-            .vms
-            .get_mut(&object.id)
-            .ok_or_else(|| Fault::not_found(object))?;
-        if vm.tray_locked && empties(spec) {
-            return Err(Fault::new(
-                "GenericVmConfigFault",
-                json!({"reason": "the tray is locked"}),
-            ));
-        }
-        for change in spec["deviceChange"].as_array().into_iter().flatten() {
-            let edited = &change["device"];
-            let device = vm.devices.iter_mut().find(|d| d["key"] == edited["key"]);
-            let device = device.filter(|_| change["operation"] == "edit");
-            *device.ok_or_else(|| Fault::new("InvalidDeviceSpec", json!({"deviceIndex": 0})))? =
-                edited.clone();
-        }
-        if let Some(order) = spec
-            .pointer("/bootOptions/bootOrder")
-            .and_then(Value::as_array)
-        {
-            let unknown = order
-                .iter()
-                .filter_map(|d| d.get("deviceKey"))
-                .any(|key| !vm.devices.iter().any(|d| d["key"] == *key));
-            if unknown {
-                return Err(Fault::new(
-                    "InvalidArgument",
-                    json!({"invalidProperty": "bootOptions.bootOrder"}),
-                ));
-            }
-            vm.boot_order = order.clone();
-        }
-        Ok(())
     }
 
     fn power(&mut self, object: &Ref, on: bool) -> Result<(), Fault> {

@@ -20,8 +20,9 @@ use agent_forge_actors::{
     ports::{
         effect::{Effect, EffectKind, Gate, Hold, Settled, Subject},
         vcenter::{
-            BootDevice, Connector as _, CreateVm, Credentials, Fault, Place, PlaceRequest, TaskEnd,
-            TaskRef, Trust, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
+            BootDevice, Connector as _, CreateVm, Credentials, Fault, Place, PlaceRequest, Renewal,
+            RenewedDisk, TaskEnd, TaskRef, Trust, VCenter, VcError, VcErrorKind, VcResult,
+            VmObservation,
         },
     },
 };
@@ -40,7 +41,7 @@ use fastrand::Rng;
 use futures::{FutureExt as _, future::BoxFuture};
 use serde_json::{Value, json};
 
-const OPERATIONS: usize = 400;
+const OPERATIONS: usize = 430;
 const SEED: u64 = 11;
 const NAMES: [&str; 3] = ["node-0", "node-1", "node-2"];
 const FILES: [&str; 4] = [
@@ -78,6 +79,14 @@ enum Operation {
     PowerOff(&'static str),
     Destroy(&'static str),
     Eject(&'static str, &'static str),
+    Renew {
+        name: &'static str,
+        iso: &'static str,
+        /// Whether it keeps its disk.
+        keeps: bool,
+        /// Whether somebody changed the VM in between.
+        stale: bool,
+    },
     Observe(&'static str),
     FindByUuid(&'static str),
     MarkedVms,
@@ -105,7 +114,7 @@ fn draw(rng: &mut Rng) -> Operation {
     let file = FILES[rng.usize(..FILES.len())];
     let directory = DIRECTORIES[rng.usize(..DIRECTORIES.len())];
     let rarely = |rng: &mut Rng| rng.u8(..6) == 0;
-    match rng.u8(..40) {
+    match rng.u8(..43) {
         0..=4 => O::Create {
             name,
             file_of: if rarely(rng) { NAMES[0] } else { name },
@@ -138,6 +147,12 @@ fn draw(rng: &mut Rng) -> Operation {
         36 => O::StatVm(name),
         37 => O::List(directory),
         38 => O::KillSessions,
+        39..=41 => O::Renew {
+            name,
+            iso: FILES[rng.usize(..2)],
+            keeps: rng.bool(),
+            stale: rarely(rng),
+        },
         _ if rng.bool() => O::Place(if rng.bool() {
             "demo/workers"
         } else {
@@ -150,9 +165,24 @@ fn draw(rng: &mut Rng) -> Operation {
 /// Operations that both sides begin with, so that later ones can be refused.
 fn operations(seed: u64) -> Vec<Operation> {
     let mut rng = Rng::with_seed(seed);
+    let renew = |keeps, stale| Operation::Renew {
+        name: NAMES[0],
+        iso: "isos/a.iso",
+        keeps,
+        stale,
+    };
     let beginning = [
         Operation::MakeDirectory("isos"),
         Operation::Upload("isos/a.iso", "few"),
+        Operation::Create {
+            name: NAMES[0],
+            file_of: NAMES[0],
+            iso: "isos/a.iso",
+        },
+        renew(false, true),
+        renew(false, false),
+        renew(true, false),
+        Operation::Observe(NAMES[0]),
     ];
     let random = (0..OPERATIONS).map(|_| draw(&mut rng));
     beginning.into_iter().chain(random).collect()
@@ -305,6 +335,7 @@ impl Side {
             "vm": self.label(&seen.moref), "name": seen.name, "uuid": seen.bios_uuid.map(|u| u.to_string()),
             "instance": seen.instance_uuid.is_some(), "folder": seen.folder.as_ref().map(|f| self.label(f)),
             "marker": seen.marker.as_ref().map(ToString::to_string), "power": seen.power.as_str(),
+            "gib": seen.hardware.disk_gib, "life": seen.generation, "versioned": seen.change_version.is_some(),
             "connection": seen.connection_state, "macs": seen.macs.len(), "disks": seen.disk_keys.len(),
             "cdroms": cdroms, "order": order, "path": self.path(&seen.vm_path),
         })
@@ -382,6 +413,31 @@ impl Side {
         self.run(started).await.0
     }
 
+    async fn renew(&mut self, name: &str, iso: &str, keeps: bool, stale: bool) -> Value {
+        self.provide(iso).await;
+        let vm = self.vm(name);
+        let shown = self.vc.observe(&vm).await;
+        let shown = shown.ok().flatten();
+        let life = shown.as_ref().and_then(|vm| vm.generation).unwrap_or(1);
+        let version = shown.and_then(|vm| vm.change_version);
+        let renewal = Renewal {
+            change_version: version.map(|seen| if stale { "0".to_owned() } else { seen }),
+            generation: life + 1,
+            iso: file(iso),
+            disk: if keeps {
+                RenewedDisk::Kept
+            } else {
+                RenewedDisk::Replaced {
+                    gib: 80,
+                    eagerly_scrub: false,
+                }
+            },
+        };
+        let renew = effect(EffectKind::Renew);
+        let started = self.vc.renew(&renew, &vm, &renewal).await;
+        self.run(started).await.0
+    }
+
     async fn perform(&mut self, number: usize, operation: &Operation) -> Value {
         use Operation as O;
         let vc = self.vc.clone();
@@ -421,6 +477,12 @@ impl Side {
                 let done = vc.eject_isos(&eject, &self.vm(name), &isos).await;
                 self.told(done, |()| json!("ejected"))
             }
+            O::Renew {
+                name,
+                iso,
+                keeps,
+                stale,
+            } => self.renew(name, iso, *keeps, *stale).await,
             O::Observe(name) => {
                 let seen = vc.observe(&self.vm(name)).await;
                 self.told(seen, |seen| json!(seen.map(|s| self.observed(&s))))
@@ -658,6 +720,7 @@ fn the_played_vcenter_answers_as_the_simulated_one() {
         "FileNotFound",
         "InvalidPowerState",
         "ManagedObjectNotFound",
+        "ConcurrentAccess",
     ] {
         assert!(met.contains_key(kind), "no {kind} among {met:?}");
     }

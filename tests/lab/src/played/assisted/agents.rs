@@ -1,6 +1,12 @@
 //! The Agent controller: copies an Agent's spec to its host, and the host's state to the Agent.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -13,7 +19,7 @@ use super::{
         mirror::{Mirror, Object},
         nature,
         object::{Facts as _, merge_is_idle},
-        options::{Delays, Unbind},
+        options::{Delays, PlayedOptions, Unbind},
     },
     INFRA_ENV_LABEL, conditions,
     host::{Host, Hosts},
@@ -24,6 +30,16 @@ use super::{
 const FINALIZER: &str = "agent.agent-install.openshift.io/ai-deprovision";
 const CLUSTER_NAMESPACE_LABEL: &str = "agent-install.openshift.io/clusterdeployment-namespace";
 const ANNOTATIONS: &str = "agent.agent-install.openshift.io";
+const SKIP_CLEANUP: &str = "agent.agent-install.openshift.io/skip-spoke-cleanup";
+
+/// What goes wrong in the hosted clusters. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Troubles {
+    /// Their kubeconfig is unusable.
+    pub no_kubeconfig: Arc<AtomicBool>,
+    /// No pod that reclaims a host ever reports.
+    pub reclaims_stall: Arc<AtomicBool>,
+}
 
 pub struct Controller {
     pub agents: Mirror,
@@ -31,6 +47,7 @@ pub struct Controller {
     pub hosts: Hosts,
     pub delays: Delays,
     pub unbind: Unbind,
+    pub troubles: Troubles,
 }
 
 impl Player for Controller {
@@ -65,16 +82,21 @@ impl Player for Controller {
             let Some(host) = hosts.get_mut(key) else {
                 return Ok(None);
             };
-            self.take_spec(host, &agent, now);
+            host.reclaim_stalls = self.troubles.reclaims_stall.load(Relaxed);
+            if !self.cleanup_fails(host, &agent) {
+                self.take_spec(host, &agent, now);
+            }
             let due = lifecycle::advance(host, &self.delays, now);
             (host.clone(), due)
         };
-        if lifecycle::is_written(&host) {
-            self.hosts.note_written(key);
+        self.hosts.note_disk(&host);
+        let stuck = self.cleanup_fails(&host, &agent);
+        if !stuck {
+            let agent = self.write_metadata(&agent, &host).await?;
+            self.write_status(&agent, &host).await?;
         }
-        let agent = self.write_metadata(&agent, &host).await?;
-        self.write_status(&agent, &host).await?;
-        let retry = host.refused.is_some().then_some(self.delays.backend_retry);
+        let again = stuck || host.refused.is_some();
+        let retry = again.then_some(self.delays.backend_retry);
         let due = due.map(|due| due.saturating_duration_since(now));
         Ok(retry.into_iter().chain(due).min())
     }
@@ -134,6 +156,17 @@ impl Controller {
         true
     }
 
+    /// Whether the Node of a host that has left its cluster cannot be removed there. The service tries that before it
+    /// writes anything to the Agent, so the Agent goes on showing the state before.
+    fn cleanup_fails(&self, host: &Host, agent: &Object) -> bool {
+        let pending = agent.at("/status/deprovision_info");
+        let pending = pending.is_some_and(|info| !info.is_null());
+        pending
+            && !is_leaving(host.state)
+            && self.troubles.no_kubeconfig.load(Relaxed)
+            && agent.annotation(SKIP_CLEANUP).is_none()
+    }
+
     fn approves(&self, agent: &Object) -> bool {
         let infra_env = agent
             .label(INFRA_ENV_LABEL)
@@ -179,9 +212,9 @@ impl Controller {
         annotate("state", host.state.name().to_owned());
         annotate("role", host.role.clone());
         annotate("current-stage", stage(host).to_owned());
-        if host.shown {
-            labels.extend(inventory::labels(&host.facts));
-            annotate("inventory", inventory::status(&host.facts).to_string());
+        if let Some(shown) = &host.shown {
+            labels.extend(inventory::labels(shown));
+            annotate("inventory", inventory::status(shown).to_string());
             annotate(
                 "validations-info",
                 json!({"hardware": [{"id": "connected", "status": "success"}]}).to_string(),
@@ -211,8 +244,8 @@ impl Controller {
             "kind": if host.cluster.is_some() || host.left.is_some() { "AddToExistingClusterHost" } else { "Host" },
             "deprovision_info": deprovision(host),
         });
-        if host.shown {
-            status["inventory"] = inventory::status(&host.facts);
+        if let Some(shown) = &host.shown {
+            status["inventory"] = inventory::status(shown);
         }
         if merge_is_idle(agent.at("/status").unwrap_or(&Value::Null), &status) {
             return Ok(());
@@ -239,15 +272,19 @@ fn progress(host: &Host) -> Value {
     })
 }
 
+/// Whether a host in this state must still leave its cluster.
+fn is_leaving(state: HostState) -> bool {
+    use HostState as S;
+    matches!(
+        state,
+        S::Unbinding | S::UnbindingPendingUserAction | S::Reclaiming | S::ReclaimingRebooting
+    )
+}
+
 /// The service's record of the cluster that the host leaves, until it has left.
 fn deprovision(host: &Host) -> Value {
-    use HostState as S;
-    let leaving = matches!(
-        host.state,
-        S::Unbinding | S::UnbindingPendingUserAction | S::Reclaiming | S::ReclaimingRebooting
-    );
     match &host.left {
-        Some((namespace, name)) if leaving => json!({
+        Some((namespace, name)) if is_leaving(host.state) => json!({
             "cluster_namespace": namespace, "cluster_name": name, "node_name": host.effective_hostname(),
         }),
         _ => Value::Null,
@@ -268,14 +305,15 @@ pub fn controller(
     agents: Mirror,
     infra_envs: Mirror,
     hosts: Hosts,
-    delays: Delays,
-    unbind: Unbind,
+    options: &PlayedOptions,
+    troubles: Troubles,
 ) -> Arc<Controller> {
     Arc::new(Controller {
         agents,
         infra_envs,
         hosts,
-        delays,
-        unbind,
+        delays: options.delays.clone(),
+        unbind: options.unbind,
+        troubles,
     })
 }

@@ -1,7 +1,7 @@
 //! What the service knows about a host, and where it keeps that.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -48,6 +48,8 @@ pub struct HostFacts {
     pub disk_gib: u64,
     /// Whether disks show their UUID to the guest (`disk.EnableUUID`).
     pub disk_uuid: bool,
+    /// Tells the first disk from all others; empty if nothing does. The guest reports it only if disks show their UUID.
+    pub disk_id: String,
 }
 
 impl HostFacts {
@@ -71,6 +73,7 @@ impl HostFacts {
             memory_mib: 65_536,
             disk_gib: 480,
             disk_uuid: true,
+            disk_id: format!("6000c2900000{number:04x}"),
         }
     }
 
@@ -95,6 +98,15 @@ pub enum NextBoot {
     Disk,
     /// Boot the discovery image again.
     Image,
+}
+
+/// What a disk starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// The system that an install wrote.
+    System,
+    /// Discovery for this InfraEnv, which a reclaim put before the system. It stays until the next install.
+    Discovery(String),
 }
 
 /// How the last validation ended. An unbound host keeps it while it is discovered again.
@@ -127,8 +139,8 @@ pub struct Host {
     pub powered: bool,
     /// Whether it has reported its inventory since it registered.
     pub reported: bool,
-    /// Whether the Agent ever showed an inventory. It keeps the last one.
-    pub shown: bool,
+    /// What the last inventory said. The Agent keeps showing it until there is a new one.
+    pub shown: Option<HostFacts>,
     /// Result of the last validation.
     pub validation: Validation,
     /// Cluster it belongs to, as (namespace, name).
@@ -137,6 +149,10 @@ pub struct Host {
     pub left: Option<(String, String)>,
     /// Stages of its install that have begun.
     pub stage: usize,
+    /// The disk that its install or its reclaim wrote last, and what it starts since then.
+    pub written: Option<(String, Content)>,
+    /// Its reclaim never comes to an end by itself.
+    pub reclaim_stalls: bool,
     /// `spec.hostname` as the service accepted it.
     pub hostname: String,
     /// `spec.role` as the service accepted it.
@@ -166,11 +182,13 @@ impl Host {
             heard: now,
             powered: true,
             reported: false,
-            shown: false,
+            shown: None,
             validation: Validation::Never,
             cluster: None,
             left: None,
             stage: 0,
+            written: None,
+            reclaim_stalls: false,
             hostname: String::new(),
             role: String::new(),
             approved: false,
@@ -218,7 +236,7 @@ impl Host {
 #[derive(Debug, Clone, Default)]
 pub struct Hosts {
     records: Arc<Mutex<BTreeMap<String, Host>>>,
-    written: Arc<Mutex<BTreeSet<String>>>,
+    disks: Arc<Mutex<BTreeMap<String, Content>>>,
 }
 
 impl Hosts {
@@ -227,20 +245,18 @@ impl Hosts {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that an install wrote this machine's disk. Unlike the host's record, this stays when the Agent is gone.
-    pub fn note_written(&self, id: &str) {
-        self.written
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id.to_owned());
+    /// Notes what is on the disk that the host wrote. Unlike the host's record, this stays when the Agent is gone.
+    pub fn note_disk(&self, host: &Host) {
+        if let Some((disk, content)) = &host.written {
+            let mut disks = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
+            disks.insert(disk.clone(), content.clone());
+        }
     }
 
-    /// Whether an install ever wrote this machine's disk.
+    /// What this disk starts; `None` if nothing ever wrote it.
     #[must_use]
-    pub fn is_written(&self, id: &str) -> bool {
-        self.written
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(id)
+    pub fn content(&self, disk: &str) -> Option<Content> {
+        let disks = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
+        disks.get(disk).cloned()
     }
 }

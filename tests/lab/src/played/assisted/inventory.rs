@@ -9,6 +9,8 @@ use super::host::{HostFacts, Interface};
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 const PREFIX: &str = "inventory.agent-install.openshift.io";
+/// How the id of a disk begins that shows its UUID.
+pub const DISK_BY_ID: &str = "/dev/disk/by-id/wwn-0x";
 
 /// `status.inventory`.
 #[must_use]
@@ -52,9 +54,9 @@ fn disks(facts: &HostFacts) -> Value {
         return json!([]);
     }
     let id = if facts.disk_uuid {
-        "/dev/disk/by-id/wwn-0x6000c29000000001"
+        format!("{DISK_BY_ID}{}", facts.disk_id)
     } else {
-        "/dev/disk/by-path/pci-0000:03:00.0"
+        "/dev/disk/by-path/pci-0000:03:00.0".to_owned()
     };
     json!([{
         "id": id, "name": "sda", "path": "/dev/sda", "driveType": "SSD", "bootable": false,

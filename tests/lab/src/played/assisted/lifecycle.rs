@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     super::options::{Delays, Unbind},
-    host::{Host, NextBoot, VMWARE, Validation},
+    host::{Content, Host, NextBoot, VMWARE, Validation},
     state::HostState,
 };
 
@@ -93,10 +93,14 @@ fn next(host: &Host, delays: &Delays) -> Option<(Instant, Step)> {
             delays.agent_poll,
             Step::Rejoin(HostState::DiscoveringUnbound),
         ),
-        HostState::Reclaiming | HostState::ReclaimingRebooting if !host.powered => Some((
-            host.since + delays.reclaim_limit,
-            Step::Enter(HostState::UnbindingPendingUserAction),
-        )),
+        HostState::Reclaiming | HostState::ReclaimingRebooting
+            if !host.powered || host.reclaim_stalls =>
+        {
+            Some((
+                host.since + delays.reclaim_limit,
+                Step::Enter(HostState::UnbindingPendingUserAction),
+            ))
+        }
         HostState::Reclaiming => Some((
             host.since + delays.reclaim,
             Step::Enter(HostState::ReclaimingRebooting),
@@ -136,7 +140,7 @@ fn apply(host: &mut Host, step: Step, now: Instant) {
     match step {
         Step::Report => {
             host.reported = true;
-            host.shown = true;
+            host.shown = Some(host.facts.clone());
         }
         Step::Validate => validate(host, now),
         Step::Silence => {
@@ -154,6 +158,12 @@ fn apply(host: &mut Host, step: Step, now: Instant) {
             host.enter(state, now);
             if state == HostState::Installing {
                 host.stage = 0;
+            }
+            // From now on the disk starts discovery, at each boot.
+            if state == HostState::ReclaimingRebooting
+                && let Some((_, content)) = &mut host.written
+            {
+                *content = Content::Discovery(host.infra_env.clone());
             }
         }
         Step::Rejoin(state) => {
@@ -180,6 +190,7 @@ fn next_stage(host: &mut Host, now: Instant) {
     host.enter(HostState::InstallingInProgress, now);
     if host.stage == REBOOTING {
         host.set_agent(false, now);
+        host.written = Some((host.facts.disk_id.clone(), Content::System));
     }
     if host.stage == STAGES.len() {
         host.enter(HostState::AddedToExistingCluster, now);
@@ -209,12 +220,6 @@ fn validate(host: &mut Host, now: Instant) {
             now,
         );
     }
-}
-
-/// Whether the install has written the host's disk.
-#[must_use]
-pub fn is_written(host: &Host) -> bool {
-    host.stage >= REBOOTING
 }
 
 /// Whether the host has the minimum hardware of a worker and a usable name. In a cluster, VMware disks must also show
@@ -267,7 +272,6 @@ pub fn bind(host: &mut Host, cluster: (String, String), now: Instant) -> Result<
 /// The host's state does not allow it. The service tries again later.
 pub fn unbind(host: &mut Host, way: Unbind, now: Instant) -> Result<(), String> {
     use HostState as S;
-    let installed = host.state == S::AddedToExistingCluster;
     let next = match host.state {
         S::Known | S::Discovering | S::Disconnected | S::Insufficient | S::Binding => S::Unbinding,
         S::AddedToExistingCluster if way == Unbind::Reclaim => S::Reclaiming,
@@ -288,16 +292,14 @@ pub fn unbind(host: &mut Host, way: Unbind, now: Instant) -> Result<(), String> 
         }
     };
     host.left = host.cluster.take();
-    host.role = if installed {
-        "auto-assign".to_owned()
-    } else {
-        host.role.clone()
-    };
+    "auto-assign".clone_into(&mut host.role);
+    host.stage = 0;
     host.enter(next, now);
     Ok(())
 }
 
-/// The agent process in a discovery image registers again. Returns whether that changed anything.
+/// The agent process in a discovery image registers again. Returns whether the service accepts that. If not, the process
+/// tries again.
 pub fn register(host: &mut Host, now: Instant) -> bool {
     use HostState as S;
     host.powered = true;
@@ -318,7 +320,8 @@ pub fn register(host: &mut Host, now: Instant) -> bool {
         }
         // An install fails if its host starts over in the middle.
         S::Installing | S::InstallingInProgress => S::Error,
-        S::InstallingPendingUserAction | S::Error | S::Reclaiming => return false,
+        S::Error => return true,
+        S::InstallingPendingUserAction | S::Reclaiming => return false,
     };
     host.set_agent(true, now);
     host.heard = now;

@@ -18,7 +18,7 @@ mod lifecycle;
 mod restore;
 pub mod state;
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, atomic::Ordering::Relaxed};
 
 use anyhow::{Context as _, Result, bail};
 use jiff::{SignedDuration, Timestamp};
@@ -36,7 +36,8 @@ use super::{
     refusal,
     task::Task,
 };
-use host::{Host, HostFacts, Hosts, NextBoot};
+use agents::Troubles;
+use host::{Content, Host, HostFacts, Hosts, NextBoot};
 use image_server::ImageServer;
 use infra_env::Withheld;
 use state::HostState;
@@ -56,6 +57,7 @@ struct Inner {
     hosts_desk: Desk,
     images_desk: Desk,
     withheld: Withheld,
+    troubles: Troubles,
     _tasks: Vec<Task>,
 }
 
@@ -83,7 +85,7 @@ impl Assisted {
         agents.synced().await?;
         infra_envs.synced().await?;
         let hosts = Hosts::default();
-        let withheld = Withheld::default();
+        let (withheld, troubles) = (Withheld::default(), Troubles::default());
         let (hosts_desk, images_desk) = (Desk::new(), Desk::new());
         let of_infra_env = {
             let agents = agents.clone();
@@ -98,8 +100,8 @@ impl Assisted {
             agents.clone(),
             infra_envs.clone(),
             hosts.clone(),
-            options.delays.clone(),
-            options.unbind,
+            options,
+            troubles.clone(),
         );
         let publisher = infra_env::Controller {
             infra_envs: infra_envs.clone(),
@@ -121,6 +123,7 @@ impl Assisted {
             hosts_desk,
             images_desk,
             withheld,
+            troubles,
             _tasks: tasks,
         })))
     }
@@ -140,7 +143,8 @@ impl Assisted {
     /// Registers the agent process of this machine with the service. Called at each boot of a discovery image.
     ///
     /// # Errors
-    /// There is no such InfraEnv, or the API server refused the Agent.
+    /// There is no such InfraEnv, or the API server refused the Agent. Or the service refuses hosts in this state: the
+    /// process must try again.
     pub async fn register(&self, infra_env: &str, facts: HostFacts) -> Result<()> {
         let id = facts.id.clone();
         let now = Instant::now();
@@ -150,8 +154,11 @@ impl Assisted {
                 if host.leaving_since.is_some() {
                     bail!("host {id} is being deregistered; register again when its Agent is gone");
                 }
+                if !lifecycle::register(host, now) {
+                    let state = host.state.name();
+                    bail!("host {id} cannot register in state {state}; it tries again");
+                }
                 host.facts = facts;
-                lifecycle::register(host, now);
                 drop(hosts);
                 self.0.hosts_desk.wake(&id);
                 return Ok(());
@@ -251,6 +258,7 @@ impl Assisted {
             if let Some(card) = cards.find(|c| c.mac.eq_ignore_ascii_case(old)) {
                 new.to_ascii_lowercase().clone_into(&mut card.mac);
             }
+            host.shown = host.shown.take().map(|_| host.facts.clone());
         });
     }
 
@@ -285,10 +293,32 @@ impl Assisted {
         self.0.hosts.lock().get(id).map(|host| host.state)
     }
 
-    /// Whether an install ever wrote the machine's disk.
+    /// What this disk starts; `None` if no host of the service ever wrote it.
     #[must_use]
-    pub fn is_written(&self, id: &str) -> bool {
-        self.0.hosts.is_written(id)
+    pub fn content(&self, disk: &str) -> Option<Content> {
+        self.0.hosts.content(disk)
+    }
+
+    /// From now on the kubeconfig of the hosted clusters is unusable, or usable again. While it is unusable, the Agent of
+    /// a host that has left its cluster goes on showing the state before, unless it has the annotation
+    /// `agent.agent-install.openshift.io/skip-spoke-cleanup`.
+    pub fn break_kubeconfig(&self, broken: bool) {
+        self.0.troubles.no_kubeconfig.store(broken, Relaxed);
+        self.wake_all();
+    }
+
+    /// From now on no reclaim of a host ends by itself, although its machine runs; or each does again. A reclaim that
+    /// does not end has a time limit. Then the host waits for a user action.
+    pub fn stall_reclaims(&self, stalled: bool) {
+        self.0.troubles.reclaims_stall.store(stalled, Relaxed);
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        let all: Vec<String> = self.0.hosts.lock().keys().cloned().collect();
+        for id in all {
+            self.0.hosts_desk.wake(&id);
+        }
     }
 
     /// Removes the image URL and its condition from an InfraEnv, as if its image did not exist yet; or gives it a new

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::{
     super::object::Facts as _,
-    host::{Host, HostFacts, Interface, Validation},
-    lifecycle,
+    host::{Content, Host, HostFacts, Interface, Validation},
+    inventory, lifecycle,
     state::HostState,
 };
 
@@ -18,8 +18,9 @@ pub fn host(agent: &DynamicObject, infra_env: &str, now: Instant) -> Host {
     let mut host = Host::new(infra_env, facts(agent), now);
     host.has_agent = true;
     host.state = state(agent.text("/status/debugInfo/state"));
-    host.shown = agent.at("/status/inventory/memory").is_some();
-    host.reported = host.shown;
+    let has_inventory = agent.at("/status/inventory/memory").is_some();
+    host.shown = has_inventory.then(|| host.facts.clone());
+    host.reported = has_inventory;
     host.validation = match agent
         .condition("Validated")
         .map(|condition| condition.status)
@@ -50,6 +51,7 @@ pub fn host(agent: &DynamicObject, infra_env: &str, now: Instant) -> Host {
     }
     if host.state == HostState::AddedToExistingCluster {
         host.stage = lifecycle::STAGES.len();
+        host.written = Some((host.facts.disk_id.clone(), Content::System));
         host.agent_runs = false;
     }
     if matches!(
@@ -108,6 +110,8 @@ fn facts(agent: &DynamicObject) -> HostFacts {
         ipv4: shown["ipV4Addresses"][0].as_str().map(str::to_owned),
         carrier: shown["hasCarrier"].as_bool().unwrap_or_default(),
     };
+    let disk = text("/disks/0/id");
+    let disk_id = disk.strip_prefix(inventory::DISK_BY_ID).map(str::to_owned);
     HostFacts {
         id: agent.name().to_owned(),
         serial: text("/systemVendor/serialNumber"),
@@ -118,9 +122,8 @@ fn facts(agent: &DynamicObject) -> HostFacts {
         cpus: u32::try_from(number("/cpu/count")).unwrap_or(u32::MAX),
         memory_mib: number("/memory/physicalBytes") >> 20,
         disk_gib: number("/disks/0/sizeBytes") >> 30,
-        disk_uuid: agent
-            .text("/status/inventory/disks/0/id")
-            .starts_with("/dev/disk/by-id/"),
+        disk_uuid: disk_id.is_some(),
+        disk_id: disk_id.unwrap_or_default(),
     }
 }
 
@@ -128,25 +131,27 @@ fn facts(agent: &DynamicObject) -> HostFacts {
 mod tests {
     use serde_json::json;
 
-    use super::{
-        super::{host::VMWARE, inventory},
-        *,
-    };
+    use super::{super::host::VMWARE, *};
 
     #[test]
     fn facts_survive_the_way_through_an_agent() {
-        let mut facts = HostFacts::bare_metal(7);
-        facts.manufacturer = VMWARE.to_owned();
-        facts.disk_uuid = false;
-        let agent: DynamicObject = serde_json::from_value(json!({
-            "metadata": {"name": facts.id},
-            "spec": {"clusterDeploymentName": {"name": "hc", "namespace": "ns"}},
-            "status": {"inventory": inventory::status(&facts), "debugInfo": {"state": "known"}},
-        }))
-        .unwrap_or_else(|error| panic!("{error}"));
-        let host = host(&agent, "env", Instant::now());
-        assert_eq!(host.facts, facts);
-        assert_eq!(host.state, HostState::Known);
-        assert_eq!(host.cluster, Some(("ns".to_owned(), "hc".to_owned())));
+        for disk_uuid in [true, false] {
+            let mut facts = HostFacts::bare_metal(7);
+            facts.manufacturer = VMWARE.to_owned();
+            facts.disk_uuid = disk_uuid;
+            if !disk_uuid {
+                facts.disk_id.clear();
+            }
+            let agent: DynamicObject = serde_json::from_value(json!({
+                "metadata": {"name": facts.id},
+                "spec": {"clusterDeploymentName": {"name": "hc", "namespace": "ns"}},
+                "status": {"inventory": inventory::status(&facts), "debugInfo": {"state": "known"}},
+            }))
+            .unwrap_or_else(|error| panic!("{error}"));
+            let host = host(&agent, "env", Instant::now());
+            assert_eq!(host.facts, facts);
+            assert_eq!(host.state, HostState::Known);
+            assert_eq!(host.cluster, Some(("ns".to_owned(), "hc".to_owned())));
+        }
     }
 }

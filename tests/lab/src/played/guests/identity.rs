@@ -88,6 +88,7 @@ pub fn facts(vm: &Vm, quirks: &[Quirk]) -> HostFacts {
         memory_mib: vm.memory_mib,
         disk_gib: vm.disks.first().map(|disk| disk.gb).unwrap_or_default(),
         disk_uuid: shows_disks,
+        disk_id: vm.disk_id(),
     }
 }
 

@@ -4,6 +4,9 @@
 //! with a discovery image, its agent process registers with the service of the image's InfraEnv. An install writes the
 //! disk. A VM that is powered off or destroyed stops to answer.
 //!
+//! What is on a disk belongs to the disk, not to the VM: a new disk is empty. After a reclaim a disk starts discovery by
+//! itself, until the next install.
+//!
 //! Guarantees: a guest registers only after it has booted an image that is in the datastore and names an InfraEnv of
 //! this upstream. So several upstreams can share a vCenter. A guest whose Agent is deleted does nothing until its next
 //! boot. Assumptions: a new `poweredOnAt` means a new boot. A resumed VM keeps the value from before its suspension.
@@ -21,7 +24,11 @@ use std::{
 use anyhow::{Context as _, Result};
 
 use super::{
-    assisted::{Assisted, host::NextBoot, image},
+    assisted::{
+        Assisted,
+        host::{Content, NextBoot},
+        image,
+    },
     options::{DefaultBoot, PlayedOptions},
     task::Task,
 };
@@ -61,7 +68,6 @@ struct Guest {
     boot: Option<Task>,
     /// Where its agent process registered: Agent namespace and host id.
     host: Option<(String, String)>,
-    disk_written: bool,
 }
 
 impl World {
@@ -81,6 +87,13 @@ impl World {
     fn service(&self, guest: &Guest) -> Option<(&Assisted, String)> {
         let (namespace, id) = guest.host.as_ref()?;
         Some((self.services.get(namespace)?, id.clone()))
+    }
+
+    /// What is on the VM's first disk, and the Agent namespace whose service knows.
+    fn content(&self, vm: &Vm) -> Option<(String, Content)> {
+        let disk = vm.disk_id();
+        let mut all = self.services.iter();
+        all.find_map(|(namespace, service)| Some((namespace.clone(), service.content(&disk)?)))
     }
 
     /// Updates the guests after a change of the inventory.
@@ -115,7 +128,6 @@ impl World {
                 },
                 boot: None,
                 host: None,
-                disk_written: false,
             });
             let before = std::mem::replace(&mut guest.vm, vm);
             self.update(guest, &before, &moref);
@@ -124,7 +136,6 @@ impl World {
 
     fn update(self: &Arc<Self>, guest: &mut Guest, before: &Vm, moref: &str) {
         if let Some((service, id)) = self.service(guest) {
-            guest.disk_written |= service.is_written(&id);
             let next = match boot::decide(&guest.vm, true, self.default_boot) {
                 Boot::Cd(_) => NextBoot::Image,
                 Boot::Disk | Boot::Nothing => NextBoot::Disk,
@@ -166,24 +177,26 @@ impl World {
         }));
     }
 
-    /// The end of a boot: registers if the VM booted a discovery image.
+    /// Agent namespace and InfraEnv of the discovery image on this medium, if it is one.
+    async fn image_on(&self, vm: &Vm, path: &str) -> Result<Option<(String, String)>> {
+        let medium = self.vcenter.read(path, image::head_length()).await?;
+        let found = medium.as_deref().and_then(image::infra_env);
+        if found.is_none() {
+            tracing::debug!(vm = vm.name, %path, "no discovery image on the CD; the guest does nothing");
+        }
+        Ok(found)
+    }
+
+    /// The end of a boot: registers if the VM booted discovery.
     async fn boot(&self, moref: &str) -> Result<()> {
-        let (vm, written) = {
-            let mut guests = self.guests();
-            let Some(guest) = guests.get_mut(moref) else {
-                return Ok(());
-            };
-            if let Some((service, id)) = self.service(guest) {
-                guest.disk_written |= service.is_written(&id);
-            }
-            (guest.vm.clone(), guest.disk_written)
-        };
+        let known = self.guests().get(moref).map(|guest| guest.vm.clone());
+        let Some(vm) = known else { return Ok(()) };
         let quirks = self.quirks_of(&vm);
-        let booted = boot::decide(&vm, written, self.default_boot);
-        tracing::debug!(vm = vm.name, ?booted, ?quirks, "guest boots");
-        let path = match booted {
-            Boot::Cd(path) if !quirks.contains(&Quirk::DeadOnArrival) => path,
-            Boot::Disk => {
+        let content = self.content(&vm);
+        let booted = boot::decide(&vm, content.is_some(), self.default_boot);
+        tracing::debug!(vm = vm.name, ?booted, ?content, ?quirks, "guest boots");
+        let (namespace, infra_env) = match (booted, content) {
+            (Boot::Disk, Some((_, Content::System))) => {
                 if let Some((service, id)) = self
                     .guests()
                     .get(moref)
@@ -193,12 +206,15 @@ impl World {
                 }
                 return Ok(());
             }
+            _ if quirks.contains(&Quirk::DeadOnArrival) => return Ok(()),
+            (Boot::Disk, Some((namespace, Content::Discovery(infra_env)))) => {
+                (namespace, infra_env)
+            }
+            (Boot::Cd(path), _) => match self.image_on(&vm, &path).await? {
+                Some(found) => found,
+                None => return Ok(()),
+            },
             _ => return Ok(()),
-        };
-        let medium = self.vcenter.read(&path, image::head_length()).await?;
-        let Some((namespace, infra_env)) = medium.as_deref().and_then(image::infra_env) else {
-            tracing::debug!(vm = vm.name, %path, "no discovery image on the CD; the guest does nothing");
-            return Ok(());
         };
         // An image of another upstream on the same vCenter, which has its own guests.
         let Some(service) = self.services.get(&namespace) else {

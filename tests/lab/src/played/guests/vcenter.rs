@@ -122,9 +122,22 @@ pub struct Disk {
     pub key: i32,
     /// Size in GiB.
     pub gb: u64,
+    /// Tells it from every other disk, also from one that was in its place before.
+    #[serde(default)]
+    pub uuid: String,
 }
 
 impl Vm {
+    /// Tells its first disk from all others; empty for none. Its content belongs to the disk and not to the VM.
+    #[must_use]
+    pub fn disk_id(&self) -> String {
+        let id = self.disks.first().map(|disk| match disk.uuid.as_str() {
+            "" => format!("{}{}", self.uuid, disk.key),
+            uuid => uuid.to_owned(),
+        });
+        id.unwrap_or_default().replace('-', "").to_ascii_lowercase()
+    }
+
     /// Whether it is powered on.
     #[must_use]
     pub fn is_on(&self) -> bool {

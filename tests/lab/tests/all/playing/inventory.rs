@@ -90,6 +90,24 @@ impl Inventory {
         });
     }
 
+    /// Puts a new, empty disk in the place of the VM's disk.
+    pub fn replace_disk(&self, moref: &str, uuid: &str) {
+        self.change(|state| {
+            if let Some(vm) = state.vms.get_mut(moref) {
+                vm["disks"][0]["uuid"] = json!(uuid);
+            }
+        });
+    }
+
+    /// Takes the medium out of the VM's drive.
+    pub fn eject(&self, moref: &str) {
+        self.change(|state| {
+            if let Some(vm) = state.vms.get_mut(moref) {
+                vm["cdroms"][0]["path"] = json!("");
+            }
+        });
+    }
+
     /// Powers a VM off.
     pub fn power_off(&self, moref: &str) {
         self.change(|state| {

@@ -2,6 +2,7 @@
 
 pub mod guests;
 pub mod inventory;
+pub mod lives;
 pub mod machines;
 pub mod wedge;
 

@@ -117,6 +117,56 @@ fn a_reclaim_without_power_times_out_and_cannot_be_cut_short() {
 }
 
 #[test]
+fn a_reclaim_that_stalls_times_out_with_power_too() {
+    let mut run = Run::installed();
+    run.host.reclaim_stalls = true;
+    unbind(&mut run.host, Unbind::Reclaim, run.now).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(
+        run.settle(),
+        ["reclaiming", "unbinding-pending-user-action"]
+    );
+    let system = Some((run.host.facts.disk_id.clone(), Content::System));
+    assert_eq!(run.host.written, system, "it got no discovery");
+    assert!(register(&mut run.host, run.now));
+    assert_eq!(run.settle(), ["discovering-unbound", "known-unbound"]);
+}
+
+#[test]
+fn a_reclaim_leaves_discovery_on_the_disk_and_an_install_a_system() {
+    let mut run = Run::installed();
+    let disk = run.host.facts.disk_id.clone();
+    let system = Some((disk.clone(), Content::System));
+    assert_eq!(run.host.written, system);
+    unbind(&mut run.host, Unbind::Reclaim, run.now).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(run.host.stage, 0, "its progress is gone");
+    run.settle();
+    let discovery = Content::Discovery("env".to_owned());
+    assert_eq!(run.host.written, Some((disk, discovery)));
+    bind(&mut run.host, ("a".into(), "b".into()), run.now)
+        .unwrap_or_else(|error| panic!("{error}"));
+    run.settle();
+    assert_eq!(run.host.written, system);
+}
+
+#[test]
+fn a_host_with_a_new_disk_shows_the_old_inventory_until_it_reports() {
+    let mut run = Run::installed();
+    unbind(&mut run.host, Unbind::Plain, run.now).unwrap_or_else(|error| panic!("{error}"));
+    let old = run.host.facts.clone();
+    assert!(register(&mut run.host, run.now));
+    run.host.facts.disk_id = "another".to_owned();
+    assert_eq!(run.host.state.name(), "discovering-unbound");
+    assert_eq!(run.host.validation, Validation::Passing, "a stale one");
+    assert_eq!(run.host.shown, Some(old.clone()));
+    run.settle();
+    assert_eq!(run.host.shown.as_ref(), Some(&run.host.facts));
+    let hosts = super::super::host::Hosts::default();
+    hosts.note_disk(&run.host);
+    assert_eq!(hosts.content(&old.disk_id), Some(Content::System));
+    assert_eq!(hosts.content("another"), None, "it is empty");
+}
+
+#[test]
 fn unbinding_with_a_dead_agent_stays_for_ever() {
     let mut run = Run::new();
     run.settle();
