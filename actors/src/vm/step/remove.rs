@@ -106,6 +106,7 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
     let why = match f.owner.state {
         // A Machine that the operator does not know had it, and the Agent shows that it has it no more.
         MachineState::Buffer if f.agent.present => return Ok(()),
+        MachineState::Buffer if is_absent(f)? => return Ok(()),
         MachineState::Nobody | MachineState::Buffer => {
             "it does not name the AgentMachine that it served"
         }
@@ -121,6 +122,12 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
         message,
         Some(MISSING_PROBE),
     ))
+}
+
+/// The VM is proven absent: no node runs there.
+fn is_absent(f: &Facts<'_>) -> Result<bool, Step> {
+    let owned = resolve_ownership(f, Purpose::Remove)?;
+    Ok(matches!(owned, OwnedVm::Absent))
 }
 
 /// A lost record is restored: without it the VM would have no owner.
