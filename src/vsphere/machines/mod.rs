@@ -9,7 +9,9 @@ use agent_forge_actors::{
     domain::{identity::BiosUuid, marker::Mark, names::MoRef},
     ports::{
         effect::Effect,
-        vcenter::{CreateVm, Machines, TaskRef, VcErrorKind, VcResult, VmObservation},
+        vcenter::{
+            CreateVm, Machines, Renewal, TaskRef, VcErrorKind, VcResult, VmObservation,
+        },
     },
 };
 use async_trait::async_trait;
@@ -86,6 +88,11 @@ impl Machines for Client {
     ) -> VcResult<TaskRef> {
         let call = Call::new(vm, "ReconfigVM_Task", &stamp(mark, annotation));
         self.start(effect, call).await
+    }
+
+    async fn renew(&self, _: &Effect, vm: &MoRef, _: &Renewal) -> VcResult<TaskRef> {
+        let call = Call::new(vm, "ReconfigVM_Task", &NoArguments {});
+        Err(call.failure(VcErrorKind::Undecodable, "renew is not implemented here"))
     }
 
     async fn power_on(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {

@@ -135,6 +135,8 @@ pub(super) fn observation(vm: &Properties) -> VcResult<VmObservation> {
             .filter(|t| !t.is_empty())
             .map(str::to_owned),
         folder: vm.reference("parent"),
+        generation: None,
+        change_version: None,
         marker: marker(vm.list("config.extraConfig")),
         marks: marks(vm.list("config.extraConfig")),
         annotation: vm.text("config.annotation").unwrap_or_default().to_owned(),
