@@ -34,11 +34,13 @@ pub const VSPHERE_TROUBLE: &str = "VsphereTrouble";
 pub const HARDWARE_DRIFT: &str = "HardwareDrift";
 /// A VM that somebody had switched off was switched on (`spec.power: EnsureOn`).
 pub const VM_SWITCHED_ON: &str = "VMSwitchedOn";
+/// A VM whose guest booted the discovery ISO instead of its disk was reset.
+pub const VM_RESET: &str = "VMReset";
 /// Another process holds the predecessor's Lease, so the operator does not act.
 pub const PREDECESSOR_ACTS: &str = "PredecessorActs";
 
 /// All reasons.
-pub const ALL: [&str; 18] = [
+pub const ALL: [&str; 19] = [
     PLAN_APPLIED,
     APPLY_PLAN_FAILED,
     ISO_UPLOADED,
@@ -56,6 +58,7 @@ pub const ALL: [&str; 18] = [
     VSPHERE_TROUBLE,
     HARDWARE_DRIFT,
     VM_SWITCHED_ON,
+    VM_RESET,
     PREDECESSOR_ACTS,
 ];
 

@@ -9,9 +9,7 @@ use agent_forge_actors::{
     domain::{identity::BiosUuid, marker::Mark, names::MoRef},
     ports::{
         effect::Effect,
-        vcenter::{
-            CreateVm, Machines, Renewal, TaskRef, VcErrorKind, VcResult, VmObservation,
-        },
+        vcenter::{CreateVm, Machines, Renewal, TaskRef, VcErrorKind, VcResult, VmObservation},
     },
 };
 use async_trait::async_trait;
@@ -102,6 +100,11 @@ impl Machines for Client {
 
     async fn power_off(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
         let call = Call::new(vm, "PowerOffVM_Task", &NoArguments {});
+        self.start(effect, call).await
+    }
+
+    async fn reset(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        let call = Call::new(vm, "ResetVM_Task", &NoArguments {});
         self.start(effect, call).await
     }
 

@@ -136,7 +136,7 @@ impl Call {
 }
 
 /// Effects that live reads guard: what they do cannot be undone.
-const GUARDED: [EffectKind; 9] = [
+const GUARDED: [EffectKind; 10] = [
     EffectKind::FenceAgent,
     EffectKind::DeleteAgent,
     EffectKind::DeleteChild,
@@ -144,6 +144,7 @@ const GUARDED: [EffectKind; 9] = [
     EffectKind::RemovePoolFinalizer,
     EffectKind::ReleaseSecret,
     EffectKind::PowerOff,
+    EffectKind::Reset,
     EffectKind::Destroy,
     EffectKind::DeleteFile,
 ];

@@ -579,6 +579,14 @@ pub const ALL: &[Workload] = &[
         instances: 1,
         run: controls::host_of_the_buffer_claimed,
     },
+    Workload {
+        code: "S45",
+        name: "boot_order_broken",
+        text: "somebody changes the boot order of a VM before its installation; its guest boots the ISO again, and the VM is reset",
+        exact: true,
+        instances: 1,
+        run: guests::boot_order_broken,
+    },
 ];
 
 impl fmt::Display for Workload {

@@ -67,8 +67,10 @@ pub struct Inventory {
     pub marks: Vec<String>,
     /// What VMs were made ready for another life with.
     pub renewals: Vec<Renewal>,
-    /// How often a VM was restarted.
+    /// How often a restart of a VM was asked for.
     pub resets: usize,
+    /// How the next one fails.
+    pub reset_fails: Option<VcErrorKind>,
     /// An administrator marks the VM like this before a look at its reference.
     pub marks_at_observe: Option<crate::domain::holds::VmMarks>,
     pub scan_fails: bool,
@@ -496,8 +498,14 @@ impl Machines for Site {
         })
     }
     async fn reset(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
-        self.with(|i| i.resets += 1);
-        self.change(e, vm, |_| {})
+        let fails = self.with(|i| {
+            i.resets += 1;
+            i.reset_fails.take()
+        });
+        match fails {
+            Some(kind) => Err(fault(kind)),
+            None => self.change(e, vm, |_| {}),
+        }
     }
     async fn set_boot_order(&self, e: &Effect, vm: &MoRef, keys: &[i32]) -> VcResult<TaskRef> {
         let order = keys.iter().map(|k| BootDevice::Disk(*k));

@@ -66,7 +66,11 @@ impl Player for Controller {
                 return Ok(None);
             };
             self.take_spec(host, &agent, now);
+            let stage = host.stage;
             let due = lifecycle::advance(host, &self.delays, now);
+            if host.stage != stage {
+                host.stage_at = Some(nature::now());
+            }
             (host.clone(), due)
         };
         if lifecycle::is_written(&host) {
@@ -203,7 +207,10 @@ impl Controller {
             "conditions": condition::render(&conditions::of(host), before, Shape::Metav1, nature::now()),
             "debugInfo": {
                 "state": host.state.name(),
-                "stateInfo": format!("Host is {}", host.state.name()),
+                "stateInfo": match host.info {
+                    Some(info) => info.to_owned(),
+                    None => format!("Host is {}", host.state.name()),
+                },
             },
             "progress": progress(host),
             "role": if host.role.is_empty() { "auto-assign" } else { &host.role },
@@ -230,9 +237,12 @@ fn stage(host: &Host) -> &'static str {
 
 fn progress(host: &Host) -> Value {
     if host.stage == 0 {
-        return json!({"currentStage": null, "installationPercentage": null, "progressStages": null});
+        return json!({
+            "currentStage": null, "installationPercentage": null, "progressStages": null, "stageUpdateTime": null,
+        });
     }
     json!({
+        "stageUpdateTime": host.stage_at.map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
         "currentStage": stage(host),
         "installationPercentage": host.stage * 100 / lifecycle::STAGES.len(),
         "progressStages": lifecycle::STAGES,
