@@ -6,7 +6,6 @@
 
 mod arrival;
 mod away;
-mod boot_order;
 mod credentials;
 mod events;
 mod generations;

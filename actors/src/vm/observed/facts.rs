@@ -153,7 +153,7 @@ impl Observed {
             powered_on_by_us: memory.powered_on && agent_is_awaited,
             // What has failed in this pass is tried again in the next one.
             tagged: self.is_tagged(memory) || memory.tried.contains(Step::AttachTags.name()),
-            eject: self.is_to_eject(memory),
+            eject: self.is_to_eject(context, memory),
             again: self.again(context, memory),
             repair: self.repair(context, memory),
             resting: memory.busy.as_ref().and_then(|busy| busy.rests(now)),
@@ -161,19 +161,17 @@ impl Observed {
     }
 
     /// The ISO is to be taken out of the drive, and that has not failed in this pass.
-    fn is_to_eject(&self, memory: &Memory) -> bool {
+    fn is_to_eject(&self, context: &Context, memory: &Memory) -> bool {
         let pool = self.pool.as_deref();
         let agent = self.agent.as_deref();
         let installed = drive::is_to_be_emptied(pool, self.child.adopted, self.vm(), agent);
-        let booted = || {
-            let seen = match &memory.seen {
-                Ownership::Ours(shown) => shown.cdroms.as_slice(),
-                _ => &[],
-            };
-            let inserted = pool.is_some_and(|pool| !drive::isos_of(pool, seen).is_empty());
-            inserted && self.boots_image().is_some()
+        let inserted = || match (&memory.seen, pool) {
+            (Ownership::Ours(shown), Some(pool)) => !drive::isos_of(pool, &shown.cdroms).is_empty(),
+            _ => false,
         };
-        !memory.tried.contains(Step::EjectIso.name()) && (installed || booted())
+        let resets = || matches!(self.repair(context, memory), Repair::Due | Repair::Recorded);
+        let failed = memory.tried.contains(Step::EjectIso.name());
+        !failed && (installed || inserted() && resets())
     }
 
     /// The Agent of the VM says that its guest booted the discovery ISO instead of its disk.

@@ -27,22 +27,26 @@ fn say(agent: &mut Agent, state: &str, info: &str, stage: &str, minute: i64) {
     });
 }
 
+/// A drive with the pool's ISO.
+fn disc() -> Cdrom {
+    let digest = "a".repeat(64);
+    Cdrom {
+        key: 16000,
+        iso: Some(format!(
+            "[isos] agent-forge/{NAMESPACE}/{POOL}/{digest}.iso"
+        )),
+        connected: true,
+        start_connected: true,
+    }
+}
+
 /// A host in its installation. Somebody has broken the boot order of its VM.
 async fn installing() -> Bench {
     let mut bench = on().await;
     bind_agent(&bench);
-    let stored = format!(
-        "[isos] agent-forge/{NAMESPACE}/{POOL}/{}.iso",
-        "a".repeat(64)
-    );
     bench.site.with(|i| {
         i.vms[0].boot_order = vec![BootDevice::Cdrom];
-        i.vms[0].cdroms = vec![Cdrom {
-            key: 16000,
-            iso: Some(stored),
-            connected: true,
-            start_connected: true,
-        }];
+        i.vms[0].cdroms = vec![disc()];
     });
     silent::change(&bench, |a| {
         say(a, "installing-in-progress", "Rebooting", "Rebooting", 1);
@@ -137,6 +141,10 @@ async fn two_resets_are_all_also_for_the_next_process() {
         assert_eq!(resets(&bench), 2);
         assert_eq!(bench.vm().boot_repair.map(|r| r.count), Some(MOST));
         assert_eq!(bench.waits_on(), Some(Reason::BootOrderWrong));
+        let ejected = bench.times(E::EjectIso);
+        bench.site.with(|i| i.vms[0].cdroms = vec![disc()]);
+        minutes(&mut bench, 5).await;
+        assert_eq!(bench.times(E::EjectIso), ejected, "it is left to people");
         let said = told(&bench, event::HOST_TROUBLE);
         let said = said.iter().find(|n| n.starts_with("BootOrderWrong: "));
         assert!(
