@@ -387,6 +387,7 @@ pub fn foreign_agent(name: &str) -> Agent {
     agent.status = Some(AgentStatus {
         debug_info: Some(DebugInfo {
             state: Some("known-unbound".to_owned()),
+            state_info: None,
         }),
         conditions: vec![
             condition(BOUND, "False", "Unbound"),

@@ -5,7 +5,9 @@ mod status;
 mod timeline;
 
 pub use hardware::{HardwareDifference, VmTemplate};
-pub use status::{Failure, IsoEjection, Placement, RecycleStatus, VmStatus, VsphereAgentStatus};
+pub use status::{
+    BootRepair, Failure, IsoEjection, Placement, RecycleStatus, VmStatus, VsphereAgentStatus,
+};
 pub use timeline::{MAX_TIMELINE_ROWS, Milestone};
 
 use crate::lenient::absent_is_default;

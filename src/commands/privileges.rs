@@ -103,6 +103,11 @@ pub const ROLE: &[Privilege] = &[
         "power off before destroy",
     ),
     always(
+        "VirtualMachine.Interact.Reset",
+        On::Folder,
+        "restart a host that booted the ISO instead of its disk",
+    ),
+    always(
         "VirtualMachine.Config.AddNewDisk",
         On::Folder,
         "system disk",

@@ -7,6 +7,7 @@
     reason = "tests play people and upstream controllers: they write as those do"
 )]
 
+mod boot_order;
 mod buffer;
 mod commands;
 mod crash;

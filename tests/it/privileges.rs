@@ -34,10 +34,12 @@ enum Missed {
     Installed,
     /// The same, but the guest has locked the drive, so that vCenter asks a question.
     Asked,
+    /// When its guest has booted the ISO instead of its disk.
+    Astray,
     /// When the VM must be destroyed.
     End,
 }
-use Missed::{Asked, End, First, Installed, Made, Runs};
+use Missed::{Asked, Astray, End, First, Installed, Made, Runs};
 
 /// Name of the site, privilege, the object in the condition's message, and when the privilege is missed.
 const CASES: &[(&str, &str, &str, Missed)] = &[
@@ -56,6 +58,12 @@ const CASES: &[(&str, &str, &str, Missed)] = &[
     ),
     ("on", "VirtualMachine.Interact.PowerOn", "(\"on-", Made),
     ("off", "VirtualMachine.Interact.PowerOff", "(\"off-", End),
+    (
+        "reset",
+        "VirtualMachine.Interact.Reset",
+        "(\"reset-",
+        Astray,
+    ),
     (
         "disk",
         "VirtualMachine.Config.AddNewDisk",
@@ -179,10 +187,24 @@ async fn missed(
         let vm = site.explained(world, made).await?;
         site.admin.act(&vm, VmAction::LockTray).await?;
     }
+    if when == Astray {
+        let runs = |i: &Inventory| {
+            i.vms
+                .iter()
+                .find(|vm| vm.is_on())
+                .map(|vm| vm.moref.clone())
+        };
+        let on = site
+            .admin
+            .until("a VM that runs", crate::world::LIMIT, runs)
+            .await;
+        let vm = site.explained(world, on).await?;
+        site.admin.act(&vm, VmAction::BootFromCd).await?;
+    }
     let reason = match when {
         Runs => Reason::TaggingFailed,
         Installed | Asked => Reason::EjectFailed,
-        First | Made | End => Reason::NoPermission,
+        First | Made | Astray | End => Reason::NoPermission,
     };
     let said = site.until_trouble(world, reason.as_str()).await?;
     ensure!(
@@ -198,6 +220,7 @@ async fn missed(
         (Made, [vm]) => ensure!(!vm.is_on(), "{vm:?}"),
         (Runs, [vm]) => ensure!(vm.is_on() && vm.tags.is_empty(), "{vm:?}"),
         (Installed | Asked, [vm]) => ensure!(vm.is_on() && loaded(vm), "{vm:?}"),
+        (Astray, [vm]) => ensure!(vm.is_on() && !loaded(vm), "{vm:?}"),
         (End, [_]) => {}
         (_, vms) => anyhow::bail!("{when:?}: {vms:?}"),
     }

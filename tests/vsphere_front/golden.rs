@@ -399,6 +399,8 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
         .await
         .unwrap();
     tap.step("power");
+    let task = vc.reset(&effect(EffectKind::Reset), &vm).await.unwrap();
+    vc.wait(&task).await.flatten().unwrap();
     let task = vc
         .power_off(&effect(EffectKind::PowerOff), &vm)
         .await

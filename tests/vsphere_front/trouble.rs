@@ -250,12 +250,13 @@ async fn who_asks_late_for_a_task_that_ended_hears_of_its_end() {
 }
 
 /// Calls that hang and return an error to their callers.
-pub const HUNG: [&str; 12] = [
+pub const HUNG: [&str; 13] = [
     "FindAllByUuid",
     "RetrievePropertiesEx",
     "CreateVM_Task",
     "PowerOnVM_Task",
     "PowerOffVM_Task",
+    "ResetVM_Task",
     "ReconfigVM_Task",
     "Destroy_Task",
     "MakeDirectory",
@@ -294,6 +295,7 @@ async fn a_call_that_never_answers_ends_in_time_for_every_method() {
                 .err(),
             "PowerOnVM_Task" => vc.power_on(&effect(EffectKind::PowerOn), &vm).await.err(),
             "PowerOffVM_Task" => vc.power_off(&effect(EffectKind::PowerOff), &vm).await.err(),
+            "ResetVM_Task" => vc.reset(&effect(EffectKind::Reset), &vm).await.err(),
             "ReconfigVM_Task" => vc
                 .set_boot_order(&effect(EffectKind::Reconfigure), &vm, &[])
                 .await

@@ -7,10 +7,11 @@ use jiff::Timestamp;
 use crate::domain::names::ObjectKey;
 
 /// Every operation that [`Instruments::vm_operation`] counts.
-pub const VM_OPERATIONS: [&str; 9] = [
+pub const VM_OPERATIONS: [&str; 10] = [
     "create",
     "power_on",
     "power_off",
+    "reset",
     "destroy",
     "destroy_orphan",
     "eject",

@@ -9,6 +9,7 @@ mod look;
 mod power;
 mod recycle;
 mod release;
+mod reset;
 mod task;
 mod turn;
 
@@ -137,6 +138,11 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
         Step::NameVcenter => executor.name_vcenter(memory).await,
         Step::AttachTags => executor.attach_tags(memory).await,
         Step::EjectIso => executor.eject(memory).await,
+        Step::RecordBootRepair => executor.record_boot_repair(memory).await,
+        Step::ResetVm => match executor.last_look(memory, &step).await? {
+            Err(otherwise) => Ok(otherwise),
+            Ok(looked) => executor.reset(memory, looked).await,
+        },
         Step::FinishEjection => executor.finish_ejection(memory).await,
         Step::Disown => executor.disown(memory).await,
         Step::FenceAgent => executor.fence().await,

@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use super::{
+    boot_repair,
     lost::{self, BINDING, Lost},
     memory::subject,
     status::{Known, Obstacle},
@@ -20,10 +21,12 @@ use super::{
 use crate::domain::identity::{AgentMatch, Misfit, agent_runs_on, lineup};
 
 /// Concerns that are sent as an Event on the VsphereAgent. If an AgentMachine waits, it gets the Event as well.
-pub const TOLD: [Reason; 8] = [
+pub const TOLD: [Reason; 10] = [
     Reason::MacDiffers,
     Reason::AgentMissing,
     Reason::AgentStuck,
+    Reason::BootOrderWrong,
+    Reason::HostRestarted,
     Reason::AgentDisconnected,
     Reason::AgentValidationsFailing,
     Reason::ReplaceRefused,
@@ -58,6 +61,16 @@ pub fn concern(known: &Known<'_>, vm: &VmStatus) -> Option<Obstacle> {
         );
     }
     match known.candidate {
+        // The steps of the VM say what is done about it.
+        Some(agent) if boot_repair::is_needed(known.child, agent) => None,
+        Some(agent) if boot_repair::is_restarted(agent) => said(
+            Reason::HostRestarted,
+            format!(
+                "Agent {}: the guest restarted in the middle of the installation, which failed by that. Its Machine has to be \
+                 replaced: a MachineHealthCheck does that, or delete the Machine",
+                agent.name_any()
+            ),
+        ),
         Some(agent) if agent.is_claimed_or_bound() => {
             if let Ok(why) = stuck(agent, known.now) {
                 return said(Reason::AgentStuck, why);
@@ -188,7 +201,7 @@ fn stuck(agent: &Agent, now: Timestamp) -> Result<String, Option<SignedDuration>
     let state = agent.state();
     let detail = match state {
         "error" | "cancelled" | "installing-pending-user-action" | "pending-for-input" => {
-            String::new()
+            lost::first_line(agent.state_info())
         }
         "insufficient" => lost::failing(agent, now)?,
         "binding" => {

@@ -138,9 +138,14 @@ pub fn failing(agent: &Agent, now: Timestamp) -> Result<String, Option<SignedDur
     if lasted < FAILING {
         return Err(Some(FAILING - lasted));
     }
-    let message = condition.message.as_deref().unwrap_or_default();
+    Ok(first_line(condition.message.as_deref().unwrap_or_default()))
+}
+
+/// The first line of a foreign message, not too long.
+#[must_use]
+pub fn first_line(message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
-    Ok(first.chars().take(LONGEST).collect())
+    first.chars().take(LONGEST).collect()
 }
 
 #[cfg(test)]

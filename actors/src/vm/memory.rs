@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{
-    arrival,
+    arrival, boot_repair,
     ownership::Ownership,
     power_policy::OffSeen,
     reached::Reached,
@@ -110,6 +110,8 @@ pub struct Memory {
     pub folder_deleted: bool,
     /// Looks in a row that showed the VM switched off.
     pub off_seen: Option<OffSeen>,
+    /// The reset that this actor recorded last.
+    pub reset: Option<boot_repair::Recorded>,
     /// Steps that failed and stop nothing else, with a sentence. They stay until they succeed, or are not wanted any more.
     pub failed_steps: BTreeMap<&'static str, String>,
     /// Which of them were tried in this pass.

@@ -8,6 +8,7 @@
 
 pub mod act;
 pub mod arrival;
+pub mod boot_repair;
 pub mod concern;
 pub mod drift;
 mod drive;

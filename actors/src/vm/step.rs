@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! wanted:   finalizer -> [ISO] -> identity and place -> create -> (task) -> boot order -> tags -> power on -> settled
+//! booted:   its Agent says that it booted the ISO again -> ISO out -> boot order -> recorded -> reset -> settled
 //! replaced: given up -> Agent fenced -> power off -> destroy -> proven absent -> rest -> identity and place
 //! recycled: Agent free, Machine gone -> Agent fenced -> power off -> disk and ISO renewed -> power on -> settled
 //! removed:  Agent free, Machine gone -> Agent fenced -> power off -> destroy -> proven absent -> Agent deleted -> finalizer off

@@ -2,6 +2,7 @@
 //! step it is.
 
 mod away;
+mod boot;
 mod card;
 mod clock;
 mod disaster;

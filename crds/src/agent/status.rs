@@ -263,6 +263,9 @@ pub struct VmStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub switched_on_again: Vec<Time>,
+    /// The last reset of the VM after its guest booted the discovery ISO although it should boot its disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boot_repair: Option<BootRepair>,
     /// Since when the Agent, which registered and serves nobody, is disconnected or gone. The VM is replaced when that
     /// has lasted for the discovery timeout.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -318,6 +321,22 @@ pub struct RecycleStatus {
 
 /// More than a VM has fields that are compared.
 const MAX_DIFFERENCES: usize = 16;
+
+/// A reset of a VM so that its guest boots from its disk. It is recorded before vCenter is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct BootRepair {
+    /// How many resets were recorded for this VM, this one included. There are two at most.
+    #[schemars(range(min = 0))]
+    pub count: i32,
+    /// When it was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Time>,
+    /// `status.progress.stageUpdateTime` of the Agent then. It tells one occurrence from the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_updated_at: Option<Time>,
+}
 
 /// Where a VM stands in vCenter: names for people, managed object ids (`…Ref`) for calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

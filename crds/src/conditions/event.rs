@@ -36,6 +36,8 @@ pub const VSPHERE_TROUBLE: &str = "VsphereTrouble";
 pub const HARDWARE_DRIFT: &str = "HardwareDrift";
 /// A VM that somebody had switched off was switched on (`spec.power: EnsureOn`).
 pub const VM_SWITCHED_ON: &str = "VMSwitchedOn";
+/// A VM whose guest booted the discovery ISO instead of its disk was reset.
+pub const VM_RESET: &str = "VMReset";
 /// Another process holds the predecessor's Lease, so the operator does not act.
 pub const PREDECESSOR_ACTS: &str = "PredecessorActs";
 
@@ -59,6 +61,7 @@ pub const ALL: [&str; 19] = [
     VSPHERE_TROUBLE,
     HARDWARE_DRIFT,
     VM_SWITCHED_ON,
+    VM_RESET,
     PREDECESSOR_ACTS,
 ];
 

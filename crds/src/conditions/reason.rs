@@ -205,6 +205,12 @@ words! {
         VmPoweredOff = "VMPoweredOff",
         /// `spec.power: EnsureOn` has switched the VM on three times within an hour, and somebody has switched it off again.
         PowerOnLimited = "PowerOnLimited",
+        /// The guest booted the discovery ISO instead of its disk: the VM was reset, and may still come up from its disk.
+        BootOrderRepaired = "BootOrderRepaired",
+        /// The guest boots the discovery ISO instead of its disk, also after two resets, or the VM has no disk.
+        BootOrderWrong = "BootOrderWrong",
+        /// The guest restarted in the middle of the installation, which failed by that.
+        HostRestarted = "HostRestarted",
         /// The VM is made, and is switched on at `spec.powerOnAfter` of the pool.
         PowerOnScheduled = "PowerOnScheduled",
         /// vCenter shows no MAC address of the running VM yet.

@@ -177,6 +177,12 @@ pub struct DebugInfo {
         skip_serializing_if = "Option::is_none"
     )]
     pub state: Option<String>,
+    /// The service's sentence about that state.
+    #[serde(
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub state_info: Option<String>,
 }
 
 /// Progress of the installation.
@@ -189,6 +195,12 @@ pub struct Progress {
         skip_serializing_if = "Option::is_none"
     )]
     pub current_stage: Option<String>,
+    /// When that stage was last reported.
+    #[serde(
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub stage_update_time: Option<Time>,
 }
 
 impl Agent {
@@ -277,6 +289,14 @@ impl Agent {
             .unwrap_or_default()
     }
 
+    /// The service's sentence about that state; empty if there is none.
+    pub fn state_info(&self) -> &str {
+        self.status
+            .as_ref()
+            .and_then(|status| status.debug_info.as_ref()?.state_info.as_deref())
+            .unwrap_or_default()
+    }
+
     /// Hardware, once the host has reported it.
     pub fn inventory(&self) -> Option<&Inventory> {
         self.status.as_ref()?.inventory.as_ref()
@@ -290,6 +310,12 @@ impl Agent {
             .as_ref()?
             .current_stage
             .as_deref()
+    }
+
+    /// When the stage of the installation was last reported. A boot of the discovery image reports none.
+    pub fn stage_update_time(&self) -> Option<&Time> {
+        let progress = self.status.as_ref()?.progress.as_ref()?;
+        progress.stage_update_time.as_ref()
     }
 
     /// Whether it is being deleted.

@@ -95,9 +95,11 @@ pub fn agent() -> Agent {
             }),
             debug_info: Some(DebugInfo {
                 state: Some("known-unbound".into()),
+                state_info: Some("Host is ready".into()),
             }),
             progress: Some(Progress {
                 current_stage: Some("Done".into()),
+                stage_update_time: Some(time()),
             }),
             conditions: vec![condition(None)],
         }),

@@ -70,6 +70,7 @@ const ADDED_TO_AGENT: &[&str] = &[
     "status.vm.agentMachinePaused",
     "status.vm.agentMachineRef",
     "status.vm.attempt",
+    "status.vm.bootRepair",
     "status.vm.credentialsRef",
     "status.vm.discoveryDeadline",
     "status.vm.firstPoweredOn",

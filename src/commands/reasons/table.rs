@@ -157,7 +157,7 @@ reasons! {
             "Use a proper address. --iso-allow-local-source is for labs.";
         IsoCacheRestarting | IsoCacheUnavailable => Nobody, "The actor of that datastore restarts.",
             "None. If it stays, see the alert AgentForgeRestartStorm.";
-        EjectFailed => Vcenter, "spec.iso.ejectAfterInstall: the drive of an installed host could not be emptied. The host serves.",
+        EjectFailed => Vcenter, "The discovery ISO could not be taken out of the drive of an installed host. Nothing waits for that.",
             "The message names the missing privilege or the open question.";
     }
     Access {
@@ -217,6 +217,10 @@ reasons! {
             "Switch it on, or delete its Machine. With spec.power: EnsureOn it is switched on after a second look (docs/how-to/power.md).";
         PowerOnLimited => Vcenter, "spec.power: EnsureOn has switched the VM on three times within an hour, and it is off again.",
             "Find out who switches it off. Pause the VM if that is right.";
+        BootOrderRepaired => Nobody, "The guest booted the discovery ISO although its disk is installed. The VM was reset, and its host is to come up from its disk.",
+            "None for 40 minutes. See boot order (docs/how-to/boot-order.md).";
+        BootOrderWrong => Vcenter, "The guest boots the discovery ISO instead of its disk, also after two resets. Or the VM has no disk. The message has its devices.",
+            "Let the VM boot its disk and restart it, or delete its Machine. See boot order (docs/how-to/boot-order.md).";
         PowerOnScheduled => Nobody, "The VM is made, and is switched on at spec.powerOnAfter of the pool.",
             "None. To switch it on now, remove spec.powerOnAfter.";
         VmSuspended => Vcenter, "Somebody suspended the VM. One that has not served is resumed. One that served is left alone.",
@@ -257,6 +261,8 @@ reasons! {
             "Correct the cause in status.lastFailure, then ask for another VM (docs/how-to/replace-or-force-a-vm.md).";
         ReplaceRefused => PoolOwner, "You asked for a replacement, but the Agent serves or served, or cleanupPolicy: Retain keeps the VM.",
             "Delete the Machine, or remove the annotation.";
+        HostRestarted => PoolOwner, "The guest restarted in the middle of the installation, which failed by that. The VM is left alone.",
+            "A MachineHealthCheck replaces the Machine. Without one, delete the Machine.";
         AgentDisconnected => Network, "The guest has been silent for three minutes, so no AgentMachine can claim its Agent. It is replaced after the discovery timeout, unless it served.",
             "Look at the VM's console and network.";
         AgentValidationsFailing => Hub, "Validations of a free Agent have failed for five minutes. Another VM would fail too, so it is not replaced unless spec.template changes.",

@@ -95,11 +95,6 @@ impl Machines for Client {
             .await
     }
 
-    async fn reset(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
-        let call = Call::new(vm, "ResetVM_Task", &NoArguments {});
-        self.start(effect, call).await
-    }
-
     async fn power_on(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
         let call = Call::new(vm, "PowerOnVM_Task", &NoArguments {});
         self.start(effect, call).await
@@ -107,6 +102,11 @@ impl Machines for Client {
 
     async fn power_off(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
         let call = Call::new(vm, "PowerOffVM_Task", &NoArguments {});
+        self.start(effect, call).await
+    }
+
+    async fn reset(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        let call = Call::new(vm, "ResetVM_Task", &NoArguments {});
         self.start(effect, call).await
     }
 

@@ -194,6 +194,7 @@ fn bare(name: &str) -> Agent {
         status: Some(AgentStatus {
             debug_info: Some(DebugInfo {
                 state: Some("known-unbound".to_owned()),
+                state_info: None,
             }),
             conditions: free(),
             ..AgentStatus::default()

@@ -122,6 +122,7 @@ cases! {
     NoLimits [] "limits_of_a_pool" => ConvergesInTime;
     BufferIsSurplus [] "host_of_the_buffer_claimed" => ConvergesInTime;
     BufferIsAsked [] "host_of_the_buffer_claimed" => ConvergesInTime;
+    StrayStays [] "boot_order_broken" => ConvergesInTime;
 }
 
 /// The rows without a mutant, and why.

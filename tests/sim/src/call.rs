@@ -144,6 +144,7 @@ const GUARDED: [EffectKind; 10] = [
     EffectKind::RemovePoolFinalizer,
     EffectKind::ReleaseSecret,
     EffectKind::PowerOff,
+    EffectKind::Reset,
     EffectKind::Destroy,
     EffectKind::DeleteFile,
     EffectKind::Renew,

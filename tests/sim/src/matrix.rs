@@ -31,6 +31,7 @@ fn at_effect(effect: EffectKind, fault: Fault) -> Option<&'static str> {
         E::CreateVm
             | E::PowerOn
             | E::PowerOff
+            | E::Reset
             | E::Destroy
             | E::Publish
             | E::DeleteFile
@@ -46,6 +47,7 @@ fn at_effect(effect: EffectKind, fault: Fault) -> Option<&'static str> {
             | E::DeleteFile
             | E::Logout
             | E::EjectIso
+            | E::Reset
     );
     match fault {
         Fault::TaskFails | Fault::TaskHangs10m if !task => Some("the effect is no task"),
@@ -121,8 +123,13 @@ fn between(effect: EffectKind, fault: Fault) -> Option<&'static str> {
     let agent = matches!(effect, E::FenceAgent | E::DeleteAgent);
     match fault {
         Fault::VmSwitched if power => None,
+        Fault::VmSwitched if effect == E::Reset => {
+            Some("serving_vm_switched_off has a VM that somebody switches off")
+        }
         Fault::VmSwitched => Some("the effect changes no VM"),
-        _ if power || effect == E::DeleteFile => Some("vCenter takes no precondition there"),
+        _ if power || matches!(effect, E::Reset | E::DeleteFile) => {
+            Some("vCenter takes no precondition there")
+        }
         Fault::ObjectReplaced if !agent && effect != E::RemoveChildFinalizer => {
             Some("workloads with restored hubs replace the object")
         }

@@ -194,6 +194,18 @@ fn no_leak(store: &Store, inventory: &Inventory, broken: &mut Vec<Failure>) {
 /// The two requests of the effect `eject_iso`. They are the only ones that a VM may get while it serves.
 const EJECTS: [&str; 2] = ["empties a drive of", "answers a question of"];
 
+/// The request that restarts a VM.
+pub const RESETS: &str = "resets";
+/// How many of them a VM may get.
+const MOST_RESETS: u64 = 2;
+
+/// Whether the Agent shows that its guest booted the discovery ISO instead of its disk.
+fn booted_image(agent: &Value) -> bool {
+    text(agent, "/status/debugInfo/state") == "installing-pending-user-action"
+        && text(agent, "/status/debugInfo/stateInfo").starts_with("Expected the host to boot")
+        && serves(agent)
+}
+
 /// The only request that a VM of the predecessor may get: it writes the marker and changes nothing else.
 pub const STAMPS: &str = "stamps";
 
@@ -309,7 +321,8 @@ fn may_eject(store: &Store, agent: Option<&Value>, child: Option<&Value>) -> boo
 }
 
 /// Checks `foreign_and_serving_untouched`: no request changes a foreign VM or one that serves. The ISO of an installed
-/// host may be ejected ([`EJECTS`]).
+/// host may be ejected ([`EJECTS`]). A host that booted the ISO instead of its disk may lose it, get another boot order, and
+/// be reset twice.
 fn untouchable(
     store: &Store,
     inventory: &Inventory,
@@ -359,8 +372,19 @@ fn untouchable(
         }
         return;
     }
+    let astray = agent.is_some_and(booted_image);
+    if what == RESETS {
+        let resets = vm.resets;
+        if !astray || resets >= MOST_RESETS {
+            broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+                "reset: somebody {what} {} after {resets} resets, and its Agent says that it booted the ISO: {astray}",
+                vm.name
+            )));
+        }
+        return;
+    }
     if EJECTS.contains(&what) {
-        if !may_eject(store, agent, child.as_deref()) {
+        if !astray && !may_eject(store, agent, child.as_deref()) {
             broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
                 "drive: somebody {what} {} although its pool does not want that, or it is not installed",
                 vm.name
@@ -371,7 +395,8 @@ fn untouchable(
     // A request to switch on a VM that is on changes nothing.
     let nothing = what == "switches on" && vm.on;
     let again = what == "switches on" && may_switch_on(store, child.as_deref());
-    if agent.is_some_and(serves) && !nothing && !again {
+    let ordered = what == "reconfigures" && astray;
+    if agent.is_some_and(serves) && !nothing && !again && !ordered {
         broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
             "serving: somebody {what} {} whose Agent {host} serves",
             vm.name

@@ -581,6 +581,14 @@ pub const ALL: &[Workload] = &[
     },
     Workload {
         code: "S45",
+        name: "boot_order_broken",
+        text: "somebody changes the boot order of a VM before its installation; its guest boots the ISO again, and the VM is reset",
+        exact: true,
+        instances: 1,
+        run: guests::boot_order_broken,
+    },
+    Workload {
+        code: "S46",
         name: "host_recycled",
         text: "the Machine of a host goes, and its VM waits for the next one, serves it and comes back with the same disk; then nothing is recycled any more",
         exact: false,

@@ -1,8 +1,9 @@
-//! Empties the CD-ROM drive of an installed host. A VM that serves gets only one other write: the mark of a take-over.
+//! Empties the CD-ROM drive of an installed host, or of one that booted the ISO instead of its disk.
 
 use agent_forge_crds::{
     Time,
     conditions::{self, ConditionStatus, ConditionUpdate, Reason, set_condition},
+    external::agent::Agent,
 };
 use jiff::Timestamp;
 
@@ -18,14 +19,15 @@ use crate::{
         vcenter::{Fault, TASK_PATIENCE, VCenter, VmObservation},
     },
     vm::{
-        drive,
+        boot_repair, drive,
         memory::{Busy, Memory},
         ownership::Ownership,
     },
 };
 
 impl Executor<'_> {
-    /// Takes the ISO out, after a live check of the Agent. During the installation the guest still reads from the ISO.
+    /// Takes the ISO out, after a live check of the Agent. During the installation the guest still reads from the ISO,
+    /// unless it booted that instead of its disk.
     pub(super) async fn eject(&self, memory: &mut Memory) -> Done {
         let shown = self.shown(memory)?;
         let agent = self.observed.agent.as_ref();
@@ -33,7 +35,9 @@ impl Executor<'_> {
         let key = key.ok_or_else(|| defect("no Agent runs on the VM"))?;
         let session = self.session().await?;
         let live = self.context.cluster.live_agent(&key).await?;
-        if !live.is_some_and(|a| a.is_installed()) {
+        let child = &self.observed.child;
+        let may_go = |a: &Agent| a.is_installed() || boot_repair::is_needed(child, a);
+        if !live.as_ref().is_some_and(may_go) {
             let message =
                 format!("Agent {key} is not installed any more; its CD-ROM drive is left as it is");
             return Err(ReconcileError::transient(
@@ -121,7 +125,7 @@ impl Executor<'_> {
             side: ErrorSource::Vsphere,
             reason: Reason::EjectFailed,
             message: format!(
-                "spec.iso.ejectAfterInstall: {why}; the host is not touched otherwise"
+                "the discovery ISO could not be taken out of its drive: {why}; the host keeps it"
             ),
             class,
         });
@@ -130,6 +134,12 @@ impl Executor<'_> {
             let now = self.context.clock.monotonic();
             Busy::for_long(effect.kind, Reason::EjectFailed, t.message.clone(), now)
         });
-        ended
+        ended?;
+        let mut shown = shown.clone();
+        for drive in &mut shown.cdroms {
+            drive.iso.take_if(|iso| isos.contains(iso));
+        }
+        memory.seen = Ownership::Ours(Box::new(shown));
+        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The last look before a VM is switched off or destroyed. The actor reads everything that the decision depends on
+//! The last look before a VM is switched off, reset or destroyed. The actor reads everything that the decision depends on
 //! live, and the VM itself. It then makes the pure decision once more from that, and sends the call.
 //!
 //! Guarantee: the actor holds the slot by then, and awaits nothing between the look at the VM and the call.
@@ -134,7 +134,8 @@ impl Executor<'_> {
         })
     }
 
-    /// The look before `step`, which is a power-off, a destruction or the renewal for another life.
+    /// The look before `step`: a power-off, a reset, a destruction, or the renewal for another life. Only a reset may hit a
+    /// bound host.
     ///
     /// # Errors
     /// The outer result says what keeps the VM, by what was read. The inner result says what to do instead.
@@ -155,12 +156,13 @@ impl Executor<'_> {
             return Ok(Err(StepOutcome::Pause(SOON)));
         };
         let child = ManagedVm::read(Arc::new(child));
-        let live = if child.forced {
+        let stays = *step == Step::ResetVm;
+        let live = if child.forced && !stays {
             None
         } else {
             Some(self.read_live().await?)
         };
-        if let Some(live) = &live {
+        if let Some(live) = live.as_ref().filter(|_| !stays) {
             self.unbound(live, Goes::Vm)?;
         }
         let shown = session.observe(&before.moref).await?;

@@ -112,6 +112,7 @@ impl Executor<'_> {
         vm.phase = None;
         vm.reason = None;
         vm.switched_on_again.clear();
+        vm.boot_repair = None;
         let iso = self
             .observed
             .pool

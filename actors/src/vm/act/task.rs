@@ -89,6 +89,7 @@ const fn method(kind: EffectKind) -> &'static str {
         EffectKind::PowerOn => "PowerOnVM_Task",
         EffectKind::PowerOff => "PowerOffVM_Task",
         EffectKind::Destroy => "Destroy_Task",
+        EffectKind::Reset => "ResetVM_Task",
         _ => "ReconfigVM_Task",
     }
 }

@@ -22,6 +22,7 @@ use crate::{
     placement::request,
     sessions::secret_ref,
     vm::{
+        boot_repair::{self, Repair},
         drive,
         memory::Memory,
         ownership::Ownership,
@@ -154,16 +155,43 @@ impl Observed {
             powered_on_by_us: memory.powered_on && agent_is_awaited,
             // What has failed in this pass is tried again in the next one.
             tagged: self.is_tagged(memory) || memory.tried.contains(Step::AttachTags.name()),
-            eject: !memory.tried.contains(Step::EjectIso.name())
-                && drive::is_to_be_emptied(
-                    self.pool.as_deref(),
-                    self.child.adopted,
-                    self.vm(),
-                    self.agent.as_deref(),
-                ),
+            eject: self.is_to_eject(context, memory),
             again: self.again(context, memory),
+            repair: self.repair(context, memory),
             resting: memory.busy.as_ref().and_then(|busy| busy.rests(now)),
         }
+    }
+
+    /// The ISO is to be taken out of the drive, and that has not failed in this pass.
+    fn is_to_eject(&self, context: &Context, memory: &Memory) -> bool {
+        let pool = self.pool.as_deref();
+        let agent = self.agent.as_deref();
+        let installed = drive::is_to_be_emptied(pool, self.child.adopted, self.vm(), agent);
+        let inserted = || match (&memory.seen, pool) {
+            (Ownership::Ours(shown), Some(pool)) => !drive::isos_of(pool, &shown.cdroms).is_empty(),
+            _ => false,
+        };
+        let resets = || matches!(self.repair(context, memory), Repair::Due | Repair::Recorded);
+        let failed = memory.tried.contains(Step::EjectIso.name());
+        !failed && (installed || inserted() && resets())
+    }
+
+    /// The Agent of the VM says that its guest booted the discovery ISO instead of its disk.
+    fn boots_image(&self) -> Option<&Agent> {
+        let wanted = self.machine_state == MachineState::Alive && !self.child.adopted;
+        let agent = self.agent.as_deref().filter(|_| wanted)?;
+        boot_repair::is_needed(&self.child, agent).then_some(agent)
+    }
+
+    /// What is to be done because the guest booted the discovery ISO instead of its disk.
+    fn repair(&self, context: &Context, memory: &Memory) -> Repair {
+        let before = self.vm().and_then(|vm| vm.boot_repair.as_ref());
+        let clock = context.clock.as_ref();
+        self.boots_image().map_or(Repair::NotNeeded, |agent| {
+            let occurrence = agent.stage_update_time();
+            let now = (clock.wall(), clock.monotonic());
+            boot_repair::repair(before, occurrence, memory.reset.as_ref(), now)
+        })
     }
 
     /// What becomes of the VM if somebody has switched it off.

@@ -1,5 +1,7 @@
 //! A VM that a Machine needs: identity, create, power on, and then left alone.
 
+use std::time::Duration;
+
 use agent_forge_crds::conditions::Reason;
 
 use super::{
@@ -12,6 +14,7 @@ use crate::{
     ports::vcenter::{BootDevice, PowerState, VmObservation},
     vm::{
         arrival::{Arrival, Cause},
+        boot_repair::{self, Repair},
         ownership::Ownership,
         power_policy::{self, Again},
     },
@@ -133,7 +136,9 @@ fn keep_unseen(f: &Facts<'_>) -> Met {
     let unnamed = vm.is_some_and(|vm| vm.server_instance_uuid.is_none());
     if !f.vm.tagged {
         Err(Step::AttachTags)
-    } else if f.vm.eject {
+    } else if let Repair::Waits(left) = f.vm.repair {
+        Err(waits_for_disk(left))
+    } else if f.vm.eject || f.vm.repair != Repair::NotNeeded {
         Err(Step::Lookup)
     } else if unnamed && f.record.vcenter.is_none() {
         Err(Step::NameVcenter)
@@ -148,7 +153,7 @@ fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
         PowerState::On if !is_recorded(f, shown) => Err(Step::RecordVm),
         PowerState::On if !f.vm.tagged => Err(Step::AttachTags),
         PowerState::On if f.vm.eject => Err(Step::EjectIso),
-        PowerState::On => Ok(()),
+        PowerState::On => boots_its_disk(f, shown),
         PowerState::Suspended if f.serves() => Err(hold(
             Reason::VmSuspended,
             "the VM is suspended although its Agent is bound, or was; it is left as it is: resume it in vCenter",
@@ -163,6 +168,34 @@ fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
         PowerState::Off if f.serves() || f.agent.guest_may_be_node => switched_off(f),
         PowerState::Off => power_on(f, shown),
     }
+}
+
+/// The guest of an installed host boots its disk. The boot order acts at the next boot.
+fn boots_its_disk(f: &Facts<'_>, shown: &VmObservation) -> Met {
+    let wrong = || {
+        hold(
+            Reason::BootOrderWrong,
+            boot_repair::explain_wrong(shown),
+            Some(MISSING_PROBE),
+        )
+    };
+    match f.vm.repair {
+        Repair::NotNeeded => Ok(()),
+        Repair::Waits(left) => Err(waits_for_disk(left)),
+        Repair::Exhausted => Err(wrong()),
+        _ if shown.disk_keys.is_empty() => Err(wrong()),
+        _ if !boots_disk_first(shown) => Err(Step::SetBootOrder(shown.disk_keys.clone())),
+        Repair::Due => Err(Step::RecordBootRepair),
+        Repair::Recorded => Err(Step::ResetVm),
+    }
+}
+
+fn waits_for_disk(left: Duration) -> Step {
+    hold(
+        Reason::BootOrderRepaired,
+        boot_repair::WAITS.to_owned(),
+        Some(left),
+    )
 }
 
 fn power_on(f: &Facts<'_>, shown: &VmObservation) -> Met {

@@ -14,7 +14,7 @@ use crate::{
     iso::infra_env_guards::Guard,
     lifecycle::Policy,
     ports::effect::EffectKind,
-    vm::{arrival::Arrival, ownership::Ownership, power_policy::Again},
+    vm::{arrival::Arrival, boot_repair::Repair, ownership::Ownership, power_policy::Again},
 };
 
 /// All facts of one decision.
@@ -107,10 +107,13 @@ pub struct VmState<'a> {
     pub powered_on_by_us: bool,
     /// Nothing is to be done for its tags: they are attached, there are none, or its host serves.
     pub tagged: bool,
-    /// The ISO is to be taken out of its drive: the pool wants that, and its Agent is installed.
+    /// The ISO is to be taken out of its drive: the pool wants that and its Agent is installed, or its guest booted it
+    /// again.
     pub eject: bool,
     /// What becomes of it if somebody has switched it off.
     pub again: Again,
+    /// What is to be done because its guest booted the discovery ISO instead of its disk.
+    pub repair: Repair,
     /// A call that is not tried now, since the VM was busy.
     pub resting: Option<Resting<'a>>,
 }

@@ -64,6 +64,10 @@ pub enum Step {
     AttachTags,
     /// Take the ISO out of its drive, after a live check that its Agent is installed.
     EjectIso,
+    /// Record that it is about to be reset, so that its guest boots from its disk.
+    RecordBootRepair,
+    /// Reset it as recorded, after a live check of its Agent.
+    ResetVm,
     /// Finish what the predecessor began: take the ISO on record out of its drive.
     FinishEjection,
     /// Write into its mark that it is left to people.
@@ -113,6 +117,8 @@ impl Step {
             Self::NameVcenter => "vm.name_vcenter",
             Self::AttachTags => "vm.attach_tags",
             Self::EjectIso => "vm.eject_iso",
+            Self::RecordBootRepair => "vm.record_boot_repair",
+            Self::ResetVm => "vm.reset",
             Self::FinishEjection => "vm.finish_ejection",
             Self::Disown => "vm.release_mark",
             Self::FenceAgent => "agent.fence",
@@ -130,7 +136,7 @@ impl Step {
     pub const fn errand(&self) -> Option<Errand> {
         match self {
             Self::Create => Some(Errand::Create),
-            Self::TakeOver | Self::EjectIso => Some(Errand::Begin),
+            Self::TakeOver | Self::EjectIso | Self::ResetVm => Some(Errand::Begin),
             Self::SetBootOrder(_) | Self::PowerOn | Self::PowerOnAgain | Self::FinishEjection => {
                 Some(Errand::GoOn)
             }
@@ -157,6 +163,8 @@ impl Step {
             Self::FenceAgent => Some(EffectKind::FenceAgent),
             // It promises that the VM goes.
             Self::GiveUp => Some(EffectKind::Destroy),
+            // It counts a reset.
+            Self::RecordBootRepair => Some(EffectKind::Reset),
             Self::DeleteAgent | Self::ReleaseHook => Some(EffectKind::DeleteAgent),
             Self::RemoveFinalizer => Some(EffectKind::RemoveChildFinalizer),
             Self::RecordIdentity | Self::NextAttempt => Some(EffectKind::RecordIdentity),
@@ -179,6 +187,7 @@ impl Step {
             Self::TakeOver | Self::SetBootOrder(_) | Self::Disown => Some(EffectKind::Reconfigure),
             Self::PowerOn | Self::PowerOnAgain => Some(EffectKind::PowerOn),
             Self::PowerOff => Some(EffectKind::PowerOff),
+            Self::ResetVm => Some(EffectKind::Reset),
             Self::Destroy => Some(EffectKind::Destroy),
             Self::Renew(_) => Some(EffectKind::Renew),
             Self::EjectIso | Self::FinishEjection => Some(EffectKind::EjectIso),

@@ -1,5 +1,6 @@
 //! The decision about a VM: single steps as tables, guarantees as property tests.
 
+mod boot;
 mod edges;
 mod recycle;
 
@@ -27,6 +28,7 @@ use crate::{
     testing::{child, intent, running, shown, with},
     vm::{
         arrival::{Arrival, Cause},
+        boot_repair::Repair,
         lost::Lost,
         ownership::{FoundBy, Ownership},
         power_policy::Again,
@@ -68,6 +70,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
             tagged: true,
             eject: false,
             again: Again::Report,
+            repair: Repair::NotNeeded,
             resting: None,
         },
         create: CreateState {

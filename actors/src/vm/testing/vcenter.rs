@@ -69,8 +69,10 @@ pub struct Inventory {
     pub renewals: Vec<Renewal>,
     /// Somebody changes the VM right before it is made ready for another life.
     pub changed_before_renewal: bool,
-    /// How often a VM was restarted.
+    /// How often a restart of a VM was asked for.
     pub resets: usize,
+    /// How the next one fails.
+    pub reset_fails: Option<VcErrorKind>,
     /// An administrator marks the VM like this before a look at its reference.
     pub marks_at_observe: Option<crate::domain::holds::VmMarks>,
     pub scan_fails: bool,
@@ -502,8 +504,14 @@ impl Machines for Site {
         })
     }
     async fn reset(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
-        self.with(|i| i.resets += 1);
-        self.change(e, vm, |_| {})
+        let fails = self.with(|i| {
+            i.resets += 1;
+            i.reset_fails.take()
+        });
+        match fails {
+            Some(kind) => Err(fault(kind)),
+            None => self.change(e, vm, |_| {}),
+        }
     }
     async fn set_boot_order(&self, e: &Effect, vm: &MoRef, keys: &[i32]) -> VcResult<TaskRef> {
         let order = keys.iter().map(|k| BootDevice::Disk(*k));

@@ -68,6 +68,7 @@ fn a_vm_outlives_the_machine_it_served() {
             missing_in_scan: false,
             tagged: true,
             eject: true,
+            repair: crate::vm::boot_repair::Repair::NotNeeded,
             again: crate::vm::power_policy::Again::Report,
             resting: None,
         },

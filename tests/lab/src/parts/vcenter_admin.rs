@@ -324,6 +324,7 @@ impl VCenterAdmin {
             VmAction::Eject => ("eject", json!({})),
             VmAction::LockTray => ("lock-tray", json!({})),
             VmAction::BootFromDisk => ("boot-from-disk", json!({})),
+            VmAction::BootFromCd => ("boot-from-cd", json!({})),
             VmAction::SetOption(key, value) => {
                 ("set-option", json!({ "key": key, "value": value }))
             }

@@ -157,6 +157,8 @@ pub enum VmAction<'a> {
     LockTray,
     /// Put the disks first in its boot order.
     BootFromDisk,
+    /// Put its CD-ROM alone in its boot order.
+    BootFromCd,
     /// Set this key of its extra configuration to this value; an empty value removes the key.
     SetOption(&'a str, &'a str),
     /// Give it that many processors.

@@ -202,6 +202,7 @@ impl VCenter {
             }
             "PowerOnVM_Task" => task(Work::PowerOn(target.clone())),
             "PowerOffVM_Task" => task(Work::PowerOff(target.clone())),
+            "ResetVM_Task" => task(Work::Reset(target.clone())),
             "Destroy_Task" => task(Work::Destroy(target.clone())),
             "SearchDatastore_Task" => {
                 let patterns = arguments["searchSpec"]["matchPattern"]

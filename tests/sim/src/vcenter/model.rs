@@ -116,8 +116,10 @@ pub struct Vm {
     pub suspended: bool,
     /// Whether it refuses to be switched off while it is suspended.
     pub stiff: bool,
-    /// How often it was switched on.
+    /// How often it was switched on or reset.
     pub boots: u64,
+    /// How often it was reset.
+    pub resets: u64,
     /// Whether a task works on it.
     pub busy: bool,
     /// Whether its guest has mounted the medium in the drive.
@@ -168,6 +170,7 @@ impl Vm {
             suspended: false,
             stiff: false,
             boots: 1,
+            resets: 0,
             busy: false,
             annotation: String::new(),
             tray_locked: false,

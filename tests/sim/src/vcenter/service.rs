@@ -147,6 +147,7 @@ impl Asked {
                 "AnswerVM" => &[E::EjectIso],
                 "PowerOnVM_Task" => &[E::PowerOn],
                 "PowerOffVM_Task" => &[E::PowerOff],
+                "ResetVM_Task" => &[E::Reset],
                 "Destroy_Task" => &[E::Destroy],
                 "MakeDirectory" => &[E::MakeDirectory],
                 "MoveDatastoreFile_Task" => &[E::Publish],

@@ -10,7 +10,7 @@ use super::{
     model::{Fault, Inventory, Ref, Vm},
     reconfigure,
 };
-use crate::oracles::{RELEASED, RELEASES, STAMPS};
+use crate::oracles::{RELEASED, RELEASES, RESETS, STAMPS};
 
 /// The work of a task.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub enum Work {
     PowerOn(Ref),
     /// Switch the VM off.
     PowerOff(Ref),
+    /// Restart the VM.
+    Reset(Ref),
     /// Destroy the VM.
     Destroy(Ref),
     /// Search this directory for these names.
@@ -41,6 +43,7 @@ impl Work {
             Self::Reconfigure(vm, _)
             | Self::PowerOn(vm)
             | Self::PowerOff(vm)
+            | Self::Reset(vm)
             | Self::Destroy(vm) => Some(vm),
             _ => None,
         }
@@ -59,6 +62,7 @@ impl Work {
             Self::Reconfigure(..) => "reconfigures",
             Self::PowerOn(_) => "switches on",
             Self::PowerOff(_) => "switches off",
+            Self::Reset(_) => RESETS,
             Self::Destroy(_) => "destroys",
             _ => "",
         }
@@ -90,7 +94,7 @@ impl Work {
         match self {
             Self::Create(..) => 900,
             Self::PowerOn(_) => 400,
-            Self::Destroy(_) | Self::PowerOff(_) => 300,
+            Self::Destroy(_) | Self::PowerOff(_) | Self::Reset(_) => 300,
             Self::Reconfigure(..) => 200,
             Self::Search(..) => 20,
             Self::Move(..) | Self::Delete(_) => 50,
@@ -197,6 +201,7 @@ impl Inventory {
             Work::Reconfigure(vm, spec) => self.reconfigure(vm, spec).map(|()| None),
             Work::PowerOn(vm) => self.power(vm, true).map(|()| None),
             Work::PowerOff(vm) => self.power(vm, false).map(|()| None),
+            Work::Reset(vm) => self.reset(vm).map(|()| None),
             Work::Destroy(vm) => self.destroy(vm).map(|()| None),
             Work::Search(directory, patterns) => self
                 .browse(directory, patterns)
@@ -262,6 +267,7 @@ impl Inventory {
             suspended: false,
             stiff: false,
             boots: 0,
+            resets: 0,
             busy: false,
             annotation: text("/annotation").to_owned(),
             tray_locked: false,
@@ -353,6 +359,21 @@ impl Inventory {
             let plugged = drive["connectable"]["startConnected"] == true;
             drive["connectable"]["connected"] = json!(on && plugged && !is_gone);
         }
+        Ok(())
+    }
+
+    /// The guest starts anew, with the drives as they are.
+    fn reset(&mut self, object: &Ref) -> Result<(), Fault> {
+        let vm = self.vms.get_mut(&object.id);
+        let vm = vm.ok_or_else(|| Fault::not_found(object))?;
+        if !vm.on {
+            return Err(Fault::new(
+                "InvalidPowerState",
+                json!({"requestedState": "poweredOn", "existingState": vm.power()}),
+            ));
+        }
+        vm.boots += 1;
+        vm.resets += 1;
         Ok(())
     }
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use agent_forge_actors::vm::boot_repair;
 use agent_forge_crds::names::REPLACE_ANNOTATION;
 use agent_forge_lab::played::guests::identity;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
@@ -110,6 +111,28 @@ pub(super) fn agent_deleted_before_serving(run: &mut Run) -> BoxFuture<'_, Resul
         run.approves(true)?;
         run.patience += DEADLINE;
         run.rest_with("one up", &[("w", 1)]).await
+    })
+}
+
+/// Somebody puts the CD-ROM first in the boot order of our only VM.
+fn boot_cdrom_first(world: &World) -> Result<()> {
+    ours(world, |vm| {
+        vm.boot_order = vec![json!({"_typeName": "VirtualMachineBootOptionsBootableCdromDevice"})];
+    })
+}
+
+pub(super) fn boot_order_broken(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.registered(&json!({})).await?;
+        boot_cdrom_first(&run.world)?;
+        run.approves(true)?;
+        // A reset that was lost is repeated after that time.
+        run.patience += boot_repair::GRACE;
+        run.rest_with("its disk boots", &[("w", 1)]).await?;
+        let (resets, order) = ours(&run.world, |vm| (vm.resets, vm.boot_order.len()))?;
+        ensure!(resets > 0 && order == 2, "{resets} resets, {order} devices");
+        run.world.play("w")?.scale(0);
+        run.rest_with("down", &[("w", 0)]).await
     })
 }
 

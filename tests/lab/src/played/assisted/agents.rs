@@ -86,7 +86,11 @@ impl Player for Controller {
             if !self.cleanup_fails(host, &agent) {
                 self.take_spec(host, &agent, now);
             }
+            let stage = host.stage;
             let due = lifecycle::advance(host, &self.delays, now);
+            if host.stage != stage {
+                host.stage_at = Some(nature::now());
+            }
             (host.clone(), due)
         };
         self.hosts.note_disk(&host);
@@ -236,7 +240,10 @@ impl Controller {
             "conditions": condition::render(&conditions::of(host), before, Shape::Metav1, nature::now()),
             "debugInfo": {
                 "state": host.state.name(),
-                "stateInfo": format!("Host is {}", host.state.name()),
+                "stateInfo": match host.info {
+                    Some(info) => info.to_owned(),
+                    None => format!("Host is {}", host.state.name()),
+                },
             },
             "progress": progress(host),
             "role": if host.role.is_empty() { "auto-assign" } else { &host.role },
@@ -263,9 +270,12 @@ fn stage(host: &Host) -> &'static str {
 
 fn progress(host: &Host) -> Value {
     if host.stage == 0 {
-        return json!({"currentStage": null, "installationPercentage": null, "progressStages": null});
+        return json!({
+            "currentStage": null, "installationPercentage": null, "progressStages": null, "stageUpdateTime": null,
+        });
     }
     json!({
+        "stageUpdateTime": host.stage_at.map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
         "currentStage": stage(host),
         "installationPercentage": host.stage * 100 / lifecycle::STAGES.len(),
         "progressStages": lifecycle::STAGES,

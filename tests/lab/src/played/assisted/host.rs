@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::state::HostState;
@@ -131,6 +132,8 @@ pub struct Host {
     pub state: HostState,
     /// When it entered that state.
     pub since: Instant,
+    /// The service's sentence about that state, where it has one.
+    pub info: Option<&'static str>,
     /// Whether its agent process answers.
     pub agent_runs: bool,
     /// When the agent process started or stopped to answer.
@@ -153,6 +156,8 @@ pub struct Host {
     pub written: Option<(String, Content)>,
     /// Its reclaim never comes to an end by itself.
     pub reclaim_stalls: bool,
+    /// When the last of them began, as a wall clock shows it.
+    pub stage_at: Option<Timestamp>,
     /// `spec.hostname` as the service accepted it.
     pub hostname: String,
     /// `spec.role` as the service accepted it.
@@ -161,6 +166,10 @@ pub struct Host {
     pub approved: bool,
     /// What the firmware will do after the install.
     pub next_boot: NextBoot,
+    /// The guest takes longer to fetch its configuration than the service waits for.
+    pub pulls_slowly: bool,
+    /// Since when the guest runs from its disk, while the service waits for somebody to boot that.
+    pub on_disk: Option<Instant>,
     /// Why the last bind or unbind was refused.
     pub refused: Option<String>,
     /// Whether its Agent was created. Until then a missing Agent means nothing.
@@ -178,6 +187,7 @@ impl Host {
             facts,
             state: HostState::DiscoveringUnbound,
             since: now,
+            info: None,
             agent_runs: true,
             heard: now,
             powered: true,
@@ -189,10 +199,13 @@ impl Host {
             stage: 0,
             written: None,
             reclaim_stalls: false,
+            stage_at: None,
             hostname: String::new(),
             role: String::new(),
             approved: false,
             next_boot: NextBoot::Disk,
+            pulls_slowly: false,
+            on_disk: None,
             refused: None,
             has_agent: false,
             leaving_since: None,
@@ -210,7 +223,15 @@ impl Host {
             );
             self.state = state;
             self.since = now;
+            self.info = None;
+            self.on_disk = None;
         }
+    }
+
+    /// Moves the host to another state, of which the service says that.
+    pub fn enter_as(&mut self, state: HostState, info: &'static str, now: Instant) {
+        self.enter(state, now);
+        self.info = Some(info);
     }
 
     /// Records whether the agent process answers.

@@ -20,6 +20,14 @@ pub const STAGES: [&str; 7] = [
     "Joined",
     "Done",
 ];
+/// What the service says of a host that booted its image where it expected the disk.
+pub const BOOTED_IMAGE: &str = "Expected the host to boot from disk, but it booted the installation image - please reboot and fix boot \
+                                order to boot from disk Virtual_disk (sda, /dev/disk/by-path/pci-0000:03:00.0-scsi-0:0:0:0)";
+/// What it says of a host that does not fetch its configuration in time.
+pub const PULL_TIMED_OUT: &str = "Host timed out when pulling the configuration files. Verify in the host console that it boots from the \
+                                  installation disk and has access to the cluster API";
+/// What it says of a host that starts over in the middle of its install.
+pub const RESTARTED: &str = "The host unexpectedly restarted during the installation";
 /// Number of the stage (from 1) in which the host reboots from its disk.
 const REBOOTING: usize = 4;
 
@@ -44,6 +52,7 @@ enum Step {
     Rejoin(HostState),
     Stage,
     FirstBoot,
+    Join,
 }
 
 fn next(host: &Host, delays: &Delays) -> Option<(Instant, Step)> {
@@ -114,8 +123,12 @@ fn next(host: &Host, delays: &Delays) -> Option<(Instant, Step)> {
             delays.agent_poll,
             Step::Enter(HostState::DiscoveringUnbound),
         ),
+        // Nothing but a boot from the disk ends this. Then the service finds the Node in the cluster.
+        HostState::InstallingPendingUserAction => {
+            let booted = host.on_disk.filter(|_| host.powered)?;
+            Some((booted + delays.install_stage, Step::Join))
+        }
         HostState::Disconnected
-        | HostState::InstallingPendingUserAction
         | HostState::AddedToExistingCluster
         | HostState::Error
         | HostState::UnbindingPendingUserAction => None,
@@ -175,12 +188,19 @@ fn apply(host: &mut Host, step: Step, now: Instant) {
         }
         Step::Stage => next_stage(host, now),
         Step::FirstBoot => match host.next_boot {
+            NextBoot::Disk if host.pulls_slowly => {
+                host.enter_as(HostState::InstallingPendingUserAction, PULL_TIMED_OUT, now);
+            }
             NextBoot::Disk => next_stage(host, now),
             NextBoot::Image => {
                 host.set_agent(true, now);
-                host.enter(HostState::InstallingPendingUserAction, now);
+                host.enter_as(HostState::InstallingPendingUserAction, BOOTED_IMAGE, now);
             }
         },
+        Step::Join => {
+            host.stage = STAGES.len();
+            host.enter(HostState::AddedToExistingCluster, now);
+        }
     }
 }
 
@@ -298,11 +318,21 @@ pub fn unbind(host: &mut Host, way: Unbind, now: Instant) -> Result<(), String> 
     Ok(())
 }
 
+/// The machine booted its installed disk: it runs without an agent process.
+pub fn boot_disk(host: &mut Host, now: Instant) {
+    host.powered = true;
+    if host.state == HostState::InstallingPendingUserAction {
+        host.set_agent(false, now);
+        host.on_disk = Some(now);
+    }
+}
+
 /// The agent process in a discovery image registers again. Returns whether the service accepts that. If not, the process
 /// tries again.
 pub fn register(host: &mut Host, now: Instant) -> bool {
     use HostState as S;
     host.powered = true;
+    host.on_disk = None;
     let next = match host.state {
         S::DiscoveringUnbound
         | S::DisconnectedUnbound
@@ -327,7 +357,11 @@ pub fn register(host: &mut Host, now: Instant) -> bool {
     host.heard = now;
     host.since = now;
     host.reported = false;
-    host.enter(next, now);
+    match next {
+        S::InstallingPendingUserAction => host.enter_as(next, BOOTED_IMAGE, now),
+        S::Error => host.enter_as(next, RESTARTED, now),
+        _ => host.enter(next, now),
+    }
     true
 }
 

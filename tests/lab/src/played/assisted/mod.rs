@@ -238,6 +238,7 @@ impl Assisted {
         self.change(id, |host| {
             host.powered = on;
             if !on {
+                host.on_disk = None;
                 host.set_agent(false, Instant::now());
             }
         });
@@ -264,7 +265,12 @@ impl Assisted {
 
     /// The machine booted its installed disk: it runs without an agent process.
     pub fn booted_disk(&self, id: &str) {
-        self.change(id, |host| host.powered = true);
+        self.change(id, |host| lifecycle::boot_disk(host, Instant::now()));
+    }
+
+    /// The guest will take longer to fetch its configuration than the service waits for.
+    pub fn pull_slowly(&self, id: &str) {
+        self.change(id, |host| host.pulls_slowly = true);
     }
 
     /// The host's agent process stops to answer although the machine runs.

@@ -54,6 +54,15 @@ pub fn host(agent: &DynamicObject, infra_env: &str, now: Instant) -> Host {
         host.written = Some((host.facts.disk_id.clone(), Content::System));
         host.agent_runs = false;
     }
+    if host.state == HostState::InstallingPendingUserAction {
+        let texts = [lifecycle::BOOTED_IMAGE, lifecycle::PULL_TIMED_OUT];
+        let said = agent.text("/status/debugInfo/stateInfo");
+        host.info = texts.into_iter().find(|text| *text == said);
+        let stage = agent.text("/status/progress/currentStage");
+        let number = lifecycle::STAGES.iter().position(|s| *s == stage);
+        host.stage = number.map_or(0, |number| number + 1);
+        host.stage_at = agent.text("/status/progress/stageUpdateTime").parse().ok();
+    }
     if matches!(
         host.state,
         HostState::DisconnectedUnbound | HostState::Disconnected

@@ -172,6 +172,10 @@ func TestForeignMachines(t *testing.T) {
 		t.Errorf("both have the uuid: %v", both)
 	}
 	worker := l.made("node-1", "ds-0")
+	l.admin("POST", "vms/"+worker.Value+"/boot-from-cd", obj{}, nil)
+	if w := l.vm("node-1"); strings.Join(w.BootOrder, ",") != "cdrom" {
+		t.Errorf("boots from its CD-ROM: %v", w.BootOrder)
+	}
 	l.admin("POST", "vms/"+worker.Value+"/boot-from-disk", obj{}, nil)
 	l.admin("POST", "vms/"+worker.Value+"/eject", obj{}, nil)
 	if w := l.vm("node-1"); w.Cdroms[0].Path != "" || w.BootOrder[0] != fmt.Sprintf("disk:%d", w.Disks[0].Key) {

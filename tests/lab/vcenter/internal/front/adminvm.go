@@ -175,6 +175,8 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 		f.lockTray(vm.Self)
 	case "boot-from-disk":
 		bootFromDisk(vm)
+	case "boot-from-cd":
+		bootFromCD(vm)
 	case "set-option":
 		setOption(vm, n.Key, n.Value)
 	case "set-cpus":
@@ -186,7 +188,7 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 			moref = made.(ref).Value
 		}
 	default:
-		adminError(w, http.StatusNotFound, "unknown action: use power-on, power-off, suspend, destroy, clone, eject, lock-tray, boot-from-disk, set-option, set-cpus, hide or show")
+		adminError(w, http.StatusNotFound, "unknown action: use power-on, power-off, suspend, destroy, clone, eject, lock-tray, boot-from-disk, boot-from-cd, set-option, set-cpus, hide or show")
 		return
 	}
 	f.world.sweep()
@@ -293,4 +295,12 @@ func bootFromDisk(vm *simulator.VirtualMachine) {
 	}
 	order = append(order, &types.VirtualMachineBootOptionsBootableCdromDevice{})
 	vm.Config.BootOptions = &types.VirtualMachineBootOptions{BootOrder: order}
+}
+
+// bootFromCD puts the CD-ROM alone in the boot order. The firmware tries the disks after it.
+func bootFromCD(vm *simulator.VirtualMachine) {
+	vm.Config.BootOptions = &types.VirtualMachineBootOptions{
+		BootOrder: []types.BaseVirtualMachineBootOptionsBootableDevice{&types.VirtualMachineBootOptionsBootableCdromDevice{}},
+	}
+	changed(vm)
 }

@@ -79,9 +79,43 @@ fn wrong_boot_order_ends_in_a_user_action() {
     bind(&mut run.host, ("a".into(), "b".into()), run.now)
         .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(run.settle().last(), Some(&"installing-pending-user-action"));
+    assert_eq!(run.host.info, Some(BOOTED_IMAGE));
     let mut run = Run::installed();
     assert!(register(&mut run.host, run.now));
     assert_eq!(run.host.state.name(), "installing-pending-user-action");
+    assert_eq!(run.host.info, Some(BOOTED_IMAGE));
+    assert!(!register(&mut run.host, run.now), "a second one is refused");
+    assert_eq!(run.settle(), ["installing-pending-user-action"]);
+    boot_disk(&mut run.host, run.now);
+    assert_eq!(run.settle().last(), Some(&"added-to-existing-cluster"));
+    assert_eq!(run.host.info, None);
+}
+
+#[test]
+fn a_slow_guest_waits_for_a_user_too_and_for_another_reason() {
+    let mut run = Run::new();
+    run.host.pulls_slowly = true;
+    run.host.approved = true;
+    run.settle();
+    bind(&mut run.host, ("a".into(), "b".into()), run.now)
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(run.settle().last(), Some(&"installing-pending-user-action"));
+    assert_eq!(run.host.info, Some(PULL_TIMED_OUT));
+}
+
+#[test]
+fn an_install_that_starts_over_fails() {
+    let mut run = Run::new();
+    run.settle();
+    run.host.approved = true;
+    bind(&mut run.host, ("a".into(), "b".into()), run.now)
+        .unwrap_or_else(|error| panic!("{error}"));
+    while !run.host.state.installs() {
+        run.now = advance(&mut run.host, &run.delays, run.now).unwrap_or_else(|| panic!("stuck"));
+    }
+    assert!(register(&mut run.host, run.now));
+    assert_eq!(run.settle(), ["error"]);
+    assert_eq!(run.host.info, Some(RESTARTED));
 }
 
 #[test]

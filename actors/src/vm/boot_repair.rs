@@ -1,0 +1,152 @@
+//! A host whose disk is installed, and whose guest booted the discovery ISO instead: when its VM is reset. Pure.
+//!
+//! Facts:
+//! - The service puts such a host into `installing-pending-user-action`, and never lets it leave by time.
+//! - A second registration there is refused, so a wrong boot after a reset changes nothing in the Agent.
+//! - The boot order of a VM acts at its next boot.
+//! - The service has the same state for a host that takes long to fetch its configuration. Its guest may run.
+//!
+//! Guarantees: at most [`MOST`] resets for one VM, each recorded before vCenter is asked. A reset that is on record and
+//! was not sent by this actor counts as sent. If it was lost, the next one follows after [`GRACE`].
+
+use std::time::Duration;
+
+use agent_forge_crds::{Time, agent::BootRepair, external::agent::Agent};
+use jiff::Timestamp;
+
+use super::lost;
+use crate::{
+    domain::managed_vm::ManagedVm,
+    ports::vcenter::{BootDevice, VmObservation},
+};
+
+/// How many resets a VM gets.
+pub const MOST: i32 = 2;
+/// How long a VM may take after a reset until its host leaves the state. The service gives a reboot as long.
+pub const GRACE: Duration = Duration::from_secs(40 * 60);
+/// What people read meanwhile.
+pub const WAITS: &str = "the guest booted the discovery ISO although its disk is installed. The operator has set the boot order, taken \
+                         the ISO out and reset the VM (status.vm.bootRepair): the host is to come up from its disk now";
+/// State of a host that waits for a person.
+const PENDING: &str = "installing-pending-user-action";
+/// How the service begins its sentence about a host that booted the image.
+const BOOTED_IMAGE: &str = "Expected the host to boot from disk";
+/// How it begins the sentence about a host that restarted in the middle of the installation.
+const RESTARTED: &str = "The host unexpectedly restarted during the installation";
+
+/// The last reset that this actor recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// As it is on record.
+    pub repair: BootRepair,
+    /// When (monotonic) it was recorded.
+    pub at: Duration,
+    /// vCenter was asked, and may have done it.
+    pub sent: bool,
+}
+
+/// What is to be done for a VM whose guest booted the discovery ISO instead of its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// Its guest did not do that, as far as the service says.
+    NotNeeded,
+    /// A reset is to be recorded.
+    Due,
+    /// This actor has recorded a reset, and not sent it.
+    Recorded,
+    /// It was reset, or is taken to be. It may take that long until its host leaves the state.
+    Waits(Duration),
+    /// It had all its resets.
+    Exhausted,
+}
+
+/// The Agent serves the Machine of that VM, and its guest booted the discovery ISO instead of its disk.
+#[must_use]
+pub fn is_needed(child: &ManagedVm, agent: &Agent) -> bool {
+    agent.state() == PENDING
+        && agent.state_info().starts_with(BOOTED_IMAGE)
+        && child.is_bound_to(agent)
+}
+
+/// The guest restarted in the middle of the installation. Only another Machine helps.
+#[must_use]
+pub fn is_restarted(agent: &Agent) -> bool {
+    agent.state() == "error" && agent.state_info().starts_with(RESTARTED)
+}
+
+/// Decides. `before`: the last reset on record. `occurrence`: when the Agent's stage was last reported. `own`: the last
+/// reset that this actor recorded. `now`: wall clock and monotonic.
+#[must_use]
+pub fn repair(
+    before: Option<&BootRepair>,
+    occurrence: Option<&Time>,
+    own: Option<&Recorded>,
+    now: (Timestamp, Duration),
+) -> Repair {
+    let Some(before) = before else {
+        return Repair::Due;
+    };
+    let own = own.filter(|own| own.repair == *before);
+    let same = before.state_updated_at.as_ref() == occurrence;
+    if same && own.is_some_and(|own| !own.sent) {
+        return Repair::Recorded;
+    }
+    let by_record = before
+        .at
+        .as_ref()
+        .map_or(Duration::ZERO, |at| lost::left(at.0, GRACE, now.0));
+    // A wall clock that was set ahead does not shorten the grace of a reset that this actor recorded.
+    let by_own = own.map_or(Duration::ZERO, |own| {
+        GRACE.saturating_sub(now.1.saturating_sub(own.at))
+    });
+    let left = by_record.max(by_own);
+    if same && !left.is_zero() {
+        Repair::Waits(left)
+    } else if before.count >= MOST {
+        Repair::Exhausted
+    } else {
+        Repair::Due
+    }
+}
+
+/// What people read when the operator has done all that it may.
+#[must_use]
+pub fn explain_wrong(shown: &VmObservation) -> String {
+    let first = if shown.disk_keys.is_empty() {
+        "the guest booted the discovery ISO, and the VM has no disk to boot".to_owned()
+    } else {
+        format!(
+            "the guest boots the discovery ISO instead of its disk, and {MOST} resets did not change that"
+        )
+    };
+    format!(
+        "{first}. Boot order: {}. Disks: {}. CD-ROM drives: {}. In vCenter, look at the console and the boot options (firmware, boot \
+         order), let the VM boot its disk and restart it, or delete its Machine. The operator does not reset it again",
+        devices(&shown.boot_order, |device| match device {
+            BootDevice::Disk(key) => format!("disk {key}"),
+            BootDevice::Cdrom => "CD-ROM".to_owned(),
+            BootDevice::Other(name) => name.clone(),
+        }),
+        devices(&shown.disk_keys, ToString::to_string),
+        devices(&shown.cdroms, |drive| {
+            let iso = drive.iso.as_deref().unwrap_or("empty");
+            let state = if drive.connected {
+                ""
+            } else {
+                ", not connected"
+            };
+            format!("{} ({iso}{state})", drive.key)
+        }),
+    )
+}
+
+fn devices<T>(all: &[T], name: impl Fn(&T) -> String) -> String {
+    if all.is_empty() {
+        return "none".to_owned();
+    }
+    let names: Vec<String> = all.iter().map(name).collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests;
