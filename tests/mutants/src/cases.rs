@@ -123,6 +123,8 @@ cases! {
     BufferIsSurplus [] "host_of_the_buffer_claimed" => ConvergesInTime;
     BufferIsAsked [] "host_of_the_buffer_claimed" => ConvergesInTime;
     StrayStays [] "boot_order_broken" => ConvergesInTime;
+    ReleasedGoes [] "host_recycled" => ConvergesInTime;
+    LifeUnread [] "host_recycled" => ConvergesInTime;
 }
 
 /// The rows without a mutant, and why.
