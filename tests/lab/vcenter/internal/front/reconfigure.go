@@ -141,8 +141,7 @@ func keepIdentity(vm *simulator.VirtualMachine, spec *types.VirtualMachineConfig
 }
 
 // takeDisks changes the removal of a disk with its file into one without, and
-// returns the disks whose files must be deleted. A new disk in the place of one
-// of them gets its key, because vCenter derives the key from the place.
+// returns the disks whose files must be deleted.
 func (w *world) takeDisks(vm *simulator.VirtualMachine, changes []types.BaseVirtualDeviceConfigSpec) []ownDisk {
 	dc, _ := w.datacenterOf(vm.Self)
 	var gone []ownDisk
@@ -156,20 +155,6 @@ func (w *world) takeDisks(vm *simulator.VirtualMachine, changes []types.BaseVirt
 		for _, d := range w.disksOf(vm, dc) {
 			if d.key == disk.Key {
 				gone = append(gone, d)
-			}
-		}
-	}
-	have := object.VirtualDeviceList(vm.Config.Hardware.Device)
-	for _, change := range changes {
-		spec := change.GetVirtualDeviceConfigSpec()
-		disk, ok := spec.Device.(*types.VirtualDisk)
-		if !ok || spec.Operation != types.VirtualDeviceConfigSpecOperationAdd {
-			continue
-		}
-		for _, d := range gone {
-			old := have.FindByKey(d.key).GetVirtualDevice()
-			if old.ControllerKey == disk.ControllerKey && old.UnitNumber != nil && *old.UnitNumber == *disk.UnitNumber {
-				disk.Key = old.Key
 			}
 		}
 	}
