@@ -27,7 +27,12 @@ use crate::{commands::Command, vsphere::UPLOAD_LIMIT};
 )]
 pub struct Args {
     /// Kubeconfig to use instead of KUBECONFIG or the Pod's ServiceAccount.
-    #[arg(long, env = "AGENT_FORGE_KUBECONFIG", value_name = "FILE")]
+    #[arg(
+        long,
+        env = "AGENT_FORGE_KUBECONFIG",
+        value_name = "FILE",
+        global = true
+    )]
     pub kubeconfig: Option<PathBuf>,
 
     /// Address of /metrics; `0` turns it off.
@@ -82,7 +87,7 @@ pub struct Args {
     pub scaling: ScalingArgs,
 
     /// Accept discovery ISO URLs at loopback or link-local addresses (labs only).
-    #[arg(long, env = "AGENT_FORGE_ISO_ALLOW_LOCAL_SOURCE", num_args = 0..=1, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "AGENT_FORGE_ISO_ALLOW_LOCAL_SOURCE", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub iso_allow_local_source: bool,
 
     /// Largest discovery ISO that is fetched, in bytes.
@@ -102,11 +107,11 @@ pub struct Args {
     pub iso_ca_file: Option<PathBuf>,
 
     /// Accept http:// vCenter servers (labs only). Credentials travel unencrypted.
-    #[arg(long, env = "AGENT_FORGE_VSPHERE_ALLOW_HTTP", num_args = 0..=1, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "AGENT_FORGE_VSPHERE_ALLOW_HTTP", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub vsphere_allow_http: bool,
 
     /// Accept vCenter servers at loopback or link-local addresses (labs only).
-    #[arg(long, env = "AGENT_FORGE_VSPHERE_ALLOW_LOCAL_SERVER", num_args = 0..=1, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "AGENT_FORGE_VSPHERE_ALLOW_LOCAL_SERVER", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub vsphere_allow_local_server: bool,
 
     /// The only hosts that credentials Secrets may name as vCenter: names, addresses, `*.domain`. Empty: any host.
@@ -135,6 +140,7 @@ pub struct Args {
         long,
         env = "AGENT_FORGE_NAMESPACES",
         value_delimiter = ',',
+        global = true,
         value_name = "NAMESPACES"
     )]
     pub namespaces: Vec<String>,
@@ -146,7 +152,7 @@ pub struct Args {
 
     /// Change nothing: plan in earnest, and write only status, Events and the own Lease. While the predecessor holds its
     /// Lease, write no status either: the log has the plan.
-    #[arg(long, env = "AGENT_FORGE_DRY_RUN", num_args = 0..=1, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "AGENT_FORGE_DRY_RUN", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub dry_run: bool,
 
     /// Log format.
@@ -199,7 +205,7 @@ const LEGACY: &str = "Accepted for the predecessor's manifests";
 #[derive(Clone, Debug, Parser)]
 pub struct Legacy {
     /// `true`: metrics over HTTPS. HTTPS is not offered. With `true`, metrics are served on a loopback address only.
-    #[arg(long, env = "AGENT_FORGE_METRICS_SECURE", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
+    #[arg(long, env = "AGENT_FORGE_METRICS_SECURE", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
     pub metrics_secure: Option<bool>,
 
     /// Directory of the certificate for metrics over HTTPS.
@@ -227,11 +233,11 @@ pub struct Legacy {
     pub webhook_cert_key: Option<String>,
 
     /// `true`: HTTP/2 for metrics and webhooks. The servers speak HTTP/1.1.
-    #[arg(long, env = "AGENT_FORGE_ENABLE_HTTP2", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
+    #[arg(long, env = "AGENT_FORGE_ENABLE_HTTP2", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
     pub enable_http2: Option<bool>,
 
     /// Development defaults of the predecessor's logger. RUST_LOG sets levels.
-    #[arg(long, env = "AGENT_FORGE_ZAP_DEVEL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
+    #[arg(long, env = "AGENT_FORGE_ZAP_DEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
     pub zap_devel: Option<bool>,
 
     /// Format of the predecessor's logger. Use --log-format.
@@ -490,6 +496,44 @@ mod tests {
             "--allowed-vcenters=vc.example,*",
         ] {
             assert!(Args::try_parse_from(["agent-forge", bad]).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_boolean_flag_leaves_the_next_word_alone() {
+        for flag in [
+            "--leader-elect",
+            "--dry-run",
+            "--iso-allow-local-source",
+            "--vsphere-allow-http",
+            "--vsphere-allow-local-server",
+            "--metrics-secure",
+            "--enable-http2",
+            "--zap-devel",
+        ] {
+            let args = Args::try_parse_from(["agent-forge", flag, "doctor"]);
+            let args = args.unwrap_or_else(|e| panic!("{flag}: {e}"));
+            assert!(matches!(args.command, Some(Command::Doctor(_))), "{flag}");
+            let off = format!("{flag}=false");
+            assert!(Args::try_parse_from(["agent-forge", &off]).is_ok(), "{off}");
+        }
+    }
+
+    #[test]
+    fn the_cluster_may_be_named_after_the_command() {
+        let asked = |line: &str| {
+            let words = line.split(' ');
+            let args = Args::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}"));
+            let kubeconfig = args.kubeconfig.map(|path| path.display().to_string());
+            (kubeconfig, args.namespaces)
+        };
+        for line in [
+            "agent-forge --kubeconfig /k --namespaces a,b doctor",
+            "agent-forge doctor --kubeconfig /k --namespaces a,b",
+            "agent-forge explain va/x --namespaces=a,b -n a --kubeconfig=/k",
+        ] {
+            let wanted = (Some("/k".to_owned()), vec!["a".to_owned(), "b".to_owned()]);
+            assert_eq!(asked(line), wanted, "{line}");
         }
     }
 

@@ -4,7 +4,10 @@ use std::process::ExitCode;
 
 use agent_forge::{
     args::Args,
-    commands::{self, cli, report::Verdict},
+    commands::{
+        self, cli,
+        report::{self, Verdict},
+    },
     run,
     telemetry::logging,
 };
@@ -25,7 +28,8 @@ async fn stop_signal() {
 
 /// A command could not find out.
 fn cannot_tell(error: anyhow::Error) -> ExitCode {
-    eprintln!("agent-forge: {error:#}");
+    let said = report::visible(&format!("{error:#}"));
+    eprintln!("agent-forge: {said}");
     Verdict::Unknown.into()
 }
 

@@ -108,7 +108,8 @@ impl Web {
                 "waiting for the first complete lists; see the log\n",
             ),
             "/topology.json" => {
-                let shown = topology::topology(&self.caches, &reach, self.notes());
+                let shown =
+                    topology::topology(&self.caches, &reach, self.notes(), Timestamp::now());
                 json(asked, &shown)
             }
             "/events" => {

@@ -217,6 +217,24 @@ fn plain(cell: &str) -> String {
 }
 
 /// `agent-forge explain` says what the page says.
+/// Whoever is called at night begins with what explains itself.
+#[test]
+fn each_runbook_begins_its_check_with_a_command_of_ours() {
+    let runbooks = files("docs/runbooks", &["md"]);
+    assert!(runbooks.len() > 15, "{runbooks:?}");
+    for path in runbooks {
+        let page = read(&path);
+        let (_, check) = page.split_once("## Check\n").expect("a check");
+        let block = check.trim_start().strip_prefix("```\n");
+        let block = block.unwrap_or_else(|| panic!("{}: no commands first", path.display()));
+        let mut lines = block.lines().filter(|line| !line.starts_with("NS="));
+        let first = lines.next().unwrap_or_default();
+        let ours = ["explain va/", "doctor", "orphans"];
+        let begins = |word: &&str| first.starts_with(&format!("agent-forge {word}"));
+        assert!(ours.iter().any(begins), "{}: {first}", path.display());
+    }
+}
+
 #[test]
 fn the_page_and_the_table_of_reasons_agree() {
     let page = read(Path::new("docs/reference/reasons.md"));

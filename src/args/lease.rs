@@ -14,7 +14,7 @@ use super::duration;
 #[derive(Clone, Debug, Parser)]
 pub struct LeaseArgs {
     /// Act only while holding the Lease `agent-forge`. Needed wherever two instances can run at the same time.
-    #[arg(long, env = "AGENT_FORGE_LEADER_ELECT", num_args = 0..=1, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "AGENT_FORGE_LEADER_ELECT", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub leader_elect: bool,
 
     /// Namespace of the Lease. Default: the Pod's namespace, or that of the kubeconfig.

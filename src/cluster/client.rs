@@ -24,6 +24,8 @@ pub struct Clients {
     pub watch: Client,
     /// For single requests.
     pub request: Client,
+    /// Address of the API server, without anything secret.
+    pub server: String,
 }
 
 /// Connects with the given kubeconfig; else with `KUBECONFIG` or `~/.kube/config`; else with the Pod's ServiceAccount.
@@ -53,12 +55,26 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
     config = silent_at_most(REQUEST_TIMEOUT, config);
     config.write_timeout = Some(REQUEST_TIMEOUT);
     let called = Called::at(&config.cluster_url);
+    let server = shown(&config.cluster_url);
     let request = ClientBuilder::try_from(config)
         .context("building the request client")?
         .with_layer(&called)
         .with_layer(&signed::layer())
         .build();
-    Ok(Clients { watch, request })
+    Ok(Clients {
+        watch,
+        request,
+        server,
+    })
+}
+
+/// Scheme, host, port and path of the API server.
+fn shown(url: &http::Uri) -> String {
+    let scheme = url.scheme_str().unwrap_or("https");
+    let host = url.host().unwrap_or("?");
+    let port = url.port_u16().map(|port| format!(":{port}"));
+    let path = url.path().trim_end_matches('/');
+    format!("{scheme}://{host}{}{path}", port.unwrap_or_default())
 }
 
 /// The error as logs may show it. The parser's own text quotes lines of the file, and they may have a token.
@@ -69,7 +85,8 @@ fn without_content(error: impl std::error::Error + Send + Sync + 'static) -> any
         _ => None,
     });
     let Some(parser) = parser else {
-        return error;
+        // Its text has that of its causes.
+        return anyhow::anyhow!("{error}");
     };
     match parser.location() {
         Some(at) => anyhow::anyhow!(
@@ -116,6 +133,27 @@ mod tests {
             let error = connect(Some(&path)).await.err().expect("no kubeconfig");
             let said = format!("{error:#} {error:?}");
             assert!(said.contains("line ") && !said.contains("S3CRET"), "{said}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_missing_is_told_once() {
+        let missing = Path::new("/nowhere/kubeconfig");
+        let error = connect(Some(missing)).await.err().expect("no kubeconfig");
+        let said = format!("{error:#}");
+        assert_eq!(said.matches("No such file").count(), 1, "{said}");
+    }
+
+    #[test]
+    fn the_address_is_shown_without_a_user() {
+        for (url, text) in [
+            ("https://api.example:6443/", "https://api.example:6443"),
+            (
+                "https://me:S3CRET@api.example/k8s/c",
+                "https://api.example/k8s/c",
+            ),
+        ] {
+            assert_eq!(shown(&url.parse().expect("a URI")), text);
         }
     }
 

@@ -7,7 +7,7 @@ use agent_forge_actors::domain::{
     upstream::{MachineFacts, Pausable, PausableKind},
 };
 use anyhow::Context as _;
-use futures::future::{join_all, try_join_all};
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource,
@@ -26,14 +26,26 @@ use super::{
     watches::PAGE,
 };
 
-/// Fills the caches, except for the cluster's identity.
-///
-/// # Errors
-/// The API server does not answer, does not serve a kind, or refuses a list. The message names the kind.
-pub async fn fill(client: &Client, caches: &Caches) -> anyhow::Result<()> {
+/// Fills the caches, except for the cluster's identity. Returns why a list could not be had: the API server does not
+/// answer, does not serve the kind, or refuses. The message names the kind, and what could not be listed is empty.
+pub async fn fill(client: &Client, caches: &Caches) -> Vec<anyhow::Error> {
     let parts = caches.scope.parts();
-    try_join_all(parts.iter().map(|part| fill_part(client, part, caches))).await?;
-    let grants = if caches.scope.is_all() {
+    let all = parts.iter().map(|part| fill_part(client, part, caches));
+    let all = join_all(all).await.into_iter().flatten();
+    let mut refused: Vec<anyhow::Error> = all.filter_map(Result::err).collect();
+    match namespaces(client, caches).await {
+        Ok(grants) => {
+            let key = |n: &NamespaceGrant| NamespaceGrant::key(&n.name);
+            show(&caches.namespaces, &None, grants, key);
+        }
+        Err(e) => refused.push(e),
+    }
+    caches.warm();
+    refused
+}
+
+async fn namespaces(client: &Client, caches: &Caches) -> anyhow::Result<Vec<NamespaceGrant>> {
+    Ok(if caches.scope.is_all() {
         let api: Api<Namespace> = Api::all(client.clone());
         let listed = paged(async |params| api.list_metadata(&params).await).await;
         let listed = listed.with_context(|| about("Namespaces"))?;
@@ -43,25 +55,30 @@ pub async fn fill(client: &Client, caches: &Caches) -> anyhow::Result<()> {
         let read = caches.scope.names().map(|name| grants::read(&api, name));
         let found = join_all(read).await.into_iter().flatten();
         found.filter_map(|(_, grant)| grant).collect()
-    };
-    let key = |n: &NamespaceGrant| NamespaceGrant::key(&n.name);
-    show(&caches.namespaces, &None, grants, key);
-    caches.warm();
-    Ok(())
+    })
 }
 
-async fn fill_part(client: &Client, part: &Part, caches: &Caches) -> anyhow::Result<()> {
+async fn fill_part(client: &Client, part: &Part, caches: &Caches) -> Vec<anyhow::Result<()>> {
     let of = (client, part);
-    tokio::try_join!(
+    let pauses = caches.pausables.iter().map(|(kind, c)| pause(of, *kind, c));
+    let (pools, children, agent_machines, agents, infra_envs, machines, mut all) = tokio::join!(
         list(of, &caches.pools, trim::managed_fields),
         list(of, &caches.children, trim::managed_fields),
         list(of, &caches.agent_machines, trim::managed_fields),
         list(of, &caches.agents, trim::agent),
         list(of, &caches.infra_envs, trim::managed_fields),
         list_machines(of, &caches.machines),
-        try_join_all(caches.pausables.iter().map(|(kind, c)| pause(of, *kind, c))),
-    )?;
-    Ok(())
+        join_all(pauses),
+    );
+    all.extend([
+        pools,
+        children,
+        agent_machines,
+        agents,
+        infra_envs,
+        machines,
+    ]);
+    all
 }
 
 fn about(kind: &str) -> String {

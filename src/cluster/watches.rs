@@ -598,6 +598,7 @@ mod tests {
         let clients = Clients {
             watch: client.clone(),
             request: client,
+            server: String::new(),
         };
         let caches = Arc::new(Caches::of(&super::scope::Scope::of(&[])));
         *caches.cluster_id.write().expect("nobody panics with it") = "id".to_owned();

@@ -22,14 +22,12 @@ use serde::Serialize;
 use super::{
     AskVcenter, Asked,
     report::{self, Report, Verdict},
+    sight,
     vcenters::Vcenters,
 };
 use crate::{
     args::Args,
-    cluster::{
-        client,
-        scope::{self, Scope},
-    },
+    cluster::scope::{self, Scope},
 };
 
 /// A Secret, and the namespace of the pools that use it.
@@ -81,14 +79,14 @@ struct Version {
 /// # Errors
 /// The API server does not answer, or refuses the list of pools. A vCenter that does not answer is a note in the table.
 pub async fn run(args: &Args, asked: &IsoArgs) -> anyhow::Result<Verdict> {
-    let clients = client::connect(args.kubeconfig.as_deref()).await?;
+    let client = sight::connect(args).await?;
     let parts = match &asked.asked.namespace {
         Some(namespace) => vec![Some(namespace.clone())],
         None => Scope::of(&args.namespaces).parts(),
     };
     let mut pools = Vec::new();
     for part in &parts {
-        let api: Api<VsphereAgentPool> = scope::api(&clients.request, part);
+        let api: Api<VsphereAgentPool> = scope::api(&client, part);
         let listed = api.list(&ListParams::default()).await;
         pools.extend(listed.context("listing VsphereAgentPools")?.items);
     }
@@ -96,7 +94,7 @@ pub async fn run(args: &Args, asked: &IsoArgs) -> anyhow::Result<Verdict> {
     if !asked.vcenter.offline {
         let bound = args.secret_bound();
         let secrets: BTreeSet<User> = pools.iter().filter_map(|p| secret_of(p, bound)).collect();
-        let vcenters = Vcenters::new(args, &clients.request);
+        let vcenters = Vcenters::new(args, &client);
         for user in secrets {
             let found = in_drives(&vcenters, &user).await;
             mounted.insert(user, found.map_err(|e| format!("{e:#}")));
@@ -160,7 +158,11 @@ impl Report for Isos {
         let mut text = report::table(&header, self.versions.iter().map(row));
         if !self.unknown.is_empty() {
             text += "\nNot known which VMs have them mounted:\n";
-            text.extend(self.unknown.iter().map(|line| format!("{line}\n")));
+            text.extend(
+                self.unknown
+                    .iter()
+                    .map(|line| report::one_line(line) + "\n"),
+            );
         }
         text
     }

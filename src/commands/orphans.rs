@@ -21,7 +21,7 @@ use serde::Serialize;
 use super::{
     Asked,
     report::{self, Report, Verdict},
-    sight::Sight,
+    sight::{self, Sight},
     vcenters::Vcenters,
 };
 use crate::{args::Args, cluster::view::Caches};
@@ -75,7 +75,8 @@ struct Seen {
 /// # Errors
 /// The cluster cannot be read.
 pub async fn run(args: &Args, asked: &OrphansArgs) -> anyhow::Result<Verdict> {
-    let before = Sight::read(args).await?;
+    let client = sight::connect(args).await?;
+    let before = Sight::with(args, &client).await?;
     let vcenters = Vcenters::new(args, &before.client);
     let mut unknown = BTreeSet::new();
     let mut seen: BTreeMap<String, Seen> = BTreeMap::new();
@@ -94,7 +95,7 @@ pub async fn run(args: &Args, asked: &OrphansArgs) -> anyhow::Result<Verdict> {
     }
     vcenters.close().await;
     // The record of a VM is older than the VM. So a list from after the survey has the record of each VM in it.
-    let after = Sight::read(args).await?;
+    let after = Sight::with(args, &client).await?;
     let report = judge(
         &after.caches,
         &seen,
@@ -199,10 +200,13 @@ impl Report for Orphans {
             );
         }
         for vm in &self.bare {
-            text += &format!("not known whose it is, vCenter shows no configuration: {vm}\n");
+            text += &format!(
+                "not known whose it is, vCenter shows no configuration: {}\n",
+                report::one_line(vm)
+            );
         }
         for why in &self.unknown {
-            text += &format!("could not ask: {why}\n");
+            text += &format!("could not ask: {}\n", report::one_line(why));
         }
         text
     }

@@ -11,7 +11,7 @@ mod tests;
 use std::{path::PathBuf, sync::Arc};
 
 use agent_forge_actors::{
-    domain::{holds::Holds, names::ObjectKey},
+    domain::names::ObjectKey,
     pool::{observed::Observed, plan::Plan},
     ports::cluster::View as _,
 };
@@ -26,7 +26,7 @@ use serde::Serialize;
 use self::{actions::Step, cost::Costs, diff::Change};
 use super::{
     Asked, decide,
-    explain::waits::{Wait, by_people},
+    explain::waits::{Wait, by_people, failed_steps, invalid_pause, next_effects_of_pool},
     manifest_file::{self, Document},
     report::{self, Report, Verdict},
     sight::Sight,
@@ -182,7 +182,7 @@ fn plan(
         pool: key.to_string(),
         exists: present.is_some(),
         changes,
-        waits: waits(present.as_ref(), &observed, &plan, &observed.holds, now),
+        waits: waits(present.as_ref(), &observed, &plan, now),
         costs: cost::costs(&observed, &plan, present.as_deref()),
         actions,
         seen: now,
@@ -194,11 +194,18 @@ fn waits(
     present: Option<&Arc<VsphereAgentPool>>,
     observed: &Observed,
     plan: &Plan,
-    held: &Holds,
     now: Timestamp,
 ) -> Vec<Wait> {
-    let mut all = by_people(held, now);
+    let held = &observed.holds;
+    let mut all = by_people(held, &next_effects_of_pool(observed, plan), now);
     all.dedup();
+    all.extend(invalid_pause(held));
+    all.extend(
+        observed
+            .children
+            .iter()
+            .filter_map(|c| failed_steps(&c.object)),
+    );
     let row = |w: &agent_forge_actors::pool::plan::Waiting| {
         Wait::of(&w.subject, &w.reason, &w.message, None)
     };
@@ -271,7 +278,7 @@ impl Report for Planned {
         for step in &self.actions {
             text += &format!("  {}: {}\n", step.does, step.why);
             if let Some(held) = &step.held {
-                text += &format!("      but it is held back: {held}\n");
+                text += &format!("      but it is held back: {}\n", report::one_line(held));
             }
         }
         if !self.waits.is_empty() {
@@ -286,7 +293,7 @@ impl Report for Planned {
                 wait.reason,
                 wait.subject,
                 since.unwrap_or_default(),
-                wait.message,
+                report::one_line(&wait.message),
                 wait.who.words(),
                 wait.page
             );

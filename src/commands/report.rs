@@ -54,7 +54,7 @@ pub trait Report: Serialize {
 /// Standard output is closed.
 pub fn print(report: &impl Report, output: Output) -> anyhow::Result<Verdict> {
     let text = match output {
-        Output::Table => report.text(),
+        Output::Table => visible(&report.text()),
         Output::Json => serde_json::to_string_pretty(report).context("printing JSON")? + "\n",
         Output::Yaml => serde_yaml_ng::to_string(report).context("printing YAML")?,
     };
@@ -71,10 +71,34 @@ pub fn write(text: &str) -> anyhow::Result<()> {
     out.write_all(text.as_bytes()).context("printing")
 }
 
+/// The text without what would steer a terminal. Names and messages are of others: a control character, or one that
+/// changes the direction of writing, becomes a replacement character. Lines and tabs stay.
+#[must_use]
+pub fn visible(text: &str) -> String {
+    let steers = |c: char| {
+        let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        turns || c.is_control() && !['\n', '\t'].contains(&c)
+    };
+    text.replace(steers, "\u{fffd}")
+}
+
+/// A sentence of others on one line: each piece of white space is a blank.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Rows below a header. Each column is as wide as its widest cell.
 #[must_use]
 pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let header = header.iter().map(|cell| (*cell).to_owned()).collect();
+    let fold = |cell: String| match cell.contains(['\n', '\r', '\t']) {
+        true => one_line(&cell),
+        false => cell,
+    };
+    let rows = rows
+        .into_iter()
+        .map(|row| row.into_iter().map(fold).collect());
     let rows: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -118,6 +142,19 @@ mod tests {
         let rows = [["a", ""], ["longer", "x"]].map(|row| row.map(str::to_owned).to_vec());
         let text = table(&["N", "WHAT"], rows);
         assert_eq!(text, "N       WHAT\na\nlonger  x\n");
+    }
+
+    /// Whoever may annotate an object must not be able to write a line of the report, or to steer the terminal.
+    #[test]
+    fn texts_of_others_neither_steer_the_terminal_nor_make_lines() {
+        let text = "a \u{1b}[2J\u{7}b\u{202e}c\n\td\r";
+        assert_eq!(
+            visible(text),
+            "a \u{fffd}[2J\u{fffd}b\u{fffd}c\n\td\u{fffd}"
+        );
+        assert_eq!(one_line("not\n ready\r\n"), "not ready");
+        let row = ["a\nb", "c"].map(str::to_owned).to_vec();
+        assert_eq!(table(&["N", "WHAT"], [row]), "N    WHAT\na b  c\n");
     }
 
     #[test]

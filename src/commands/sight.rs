@@ -20,26 +20,53 @@ pub struct Sight {
     pub client: Client,
 }
 
+/// Connects, and says on standard error to which API server.
+///
+/// # Errors
+/// No configuration can be found or used.
+pub async fn connect(args: &Args) -> anyhow::Result<Client> {
+    let clients = client::connect(args.kubeconfig.as_deref()).await?;
+    eprintln!("API server: {}", clients.server);
+    Ok(clients.request)
+}
+
 impl Sight {
     /// Connects and lists everything once.
     ///
     /// # Errors
     /// The API server cannot be reached, or refuses a list.
     pub async fn read(args: &Args) -> anyhow::Result<Self> {
-        let client = client::connect(args.kubeconfig.as_deref()).await?.request;
+        Self::with(args, &connect(args).await?).await
+    }
+
+    /// Lists everything once.
+    ///
+    /// # Errors
+    /// The API server cannot be reached, or refuses a list.
+    pub async fn with(args: &Args, client: &Client) -> anyhow::Result<Self> {
+        let (sight, refused) = Self::of_what_is_listed(args, client).await;
+        match refused.into_iter().next() {
+            Some(error) => Err(error),
+            None => Ok(sight),
+        }
+    }
+
+    /// Lists everything once. What could not be listed is empty, and the errors say why.
+    pub async fn of_what_is_listed(args: &Args, client: &Client) -> (Self, Vec<anyhow::Error>) {
         let caches = Caches::of(&Scope::of(&args.namespaces));
-        lists::fill(&client, &caches).await?;
+        let refused = lists::fill(client, &caches).await;
         let id = match &args.cluster_id {
             Some(id) => id.clone(),
             None => match recorded_id(&caches) {
                 Some(id) => id,
-                None => uid_of_kube_system(&client).await.unwrap_or_default(),
+                None => uid_of_kube_system(client).await.unwrap_or_default(),
             },
         };
         if let Ok(mut slot) = caches.cluster_id.write() {
             *slot = id;
         }
-        Ok(Self { caches, client })
+        let client = client.clone();
+        (Self { caches, client }, refused)
     }
 }
 

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use agent_forge_actors::domain::{identity::BiosUuid, names::ObjectKey, upstream::MachineFacts};
+use agent_forge_actors::domain::{
+    identity::BiosUuid,
+    names::ObjectKey,
+    upstream::{MachineFacts, Pausable, PausableKind},
+};
 use agent_forge_crds::{
     VsphereAgent, VsphereAgentPool,
     external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
@@ -199,4 +203,21 @@ fn fill<K: Resource<DynamicType = ()> + DeserializeOwned + Clone>(
         one => vec![serde_json::from_value(one.clone()).expect("an object")],
     };
     show(cache, &None, objects, ObjectKey::of);
+}
+
+/// NodePool `demo/workers` of the world, with that `spec.pausedUntil`.
+pub fn pause_until(caches: &Caches, text: &str) {
+    let object = Pausable {
+        key: ObjectKey::new("demo", "workers"),
+        cluster: Some("demo".to_owned()),
+        annotated: false,
+        paused: false,
+        paused_until: Some(text.to_owned()),
+    };
+    let cache = caches
+        .pausables
+        .iter()
+        .find(|(kind, _)| *kind == PausableKind::NodePool);
+    let (_, cache) = cache.expect("a cache");
+    show(cache, &None, vec![object], |p| p.key.clone());
 }

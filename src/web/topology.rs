@@ -9,13 +9,7 @@ pub(super) mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use agent_forge_actors::{
-    demand::classify,
-    domain::{
-        names::ObjectKey,
-        upstream::{Pausable, PausableKind},
-    },
-    ports::cluster::View as _,
-    runtime::holds,
+    demand::classify, domain::names::ObjectKey, ports::cluster::View as _, runtime::holds,
 };
 use agent_forge_crds::{
     VsphereAgentPool,
@@ -78,8 +72,6 @@ pub struct Scale {
 pub struct ClusterNode {
     /// Namespace and name; the name alone if the namespace is not known.
     pub name: String,
-    /// Its pause, as a sentence.
-    pub paused: Option<String>,
     /// NodePools, by name.
     pub node_pools: Vec<NodePoolNode>,
 }
@@ -90,8 +82,6 @@ pub struct ClusterNode {
 pub struct NodePoolNode {
     /// Name.
     pub name: String,
-    /// Its pause, as a sentence.
-    pub paused: Option<String>,
     /// The pools that serve it.
     pub pools: Vec<PoolNode>,
 }
@@ -102,6 +92,8 @@ pub struct NodePoolNode {
 pub struct PoolNode {
     /// Namespace and name.
     pub name: String,
+    /// The pause that holds it now, as a sentence. It is the pool's own, or that of something above it.
+    pub paused: Option<String>,
     /// Status of its condition `Ready`; `null`: not known.
     pub ready: Option<bool>,
     /// Reason of that condition.
@@ -149,7 +141,7 @@ pub struct MachineNode {
 
 /// Builds what a viewer with this reach may see.
 #[must_use]
-pub fn topology(caches: &Caches, reach: &Reach, notes: Vec<String>) -> Topology {
+pub fn topology(caches: &Caches, reach: &Reach, notes: Vec<String>, now: Timestamp) -> Topology {
     let join = Join::new(caches);
     let all = join.children().iter().cloned();
     let all: Vec<Found> = all.map(|child| join.of_child(child)).collect();
@@ -170,7 +162,10 @@ pub fn topology(caches: &Caches, reach: &Reach, notes: Vec<String>) -> Topology 
             continue;
         }
         let machines = of_pool.remove(&key).unwrap_or_default();
-        let node = pool_node(caches, &join, &pool, &machines);
+        let node = PoolNode {
+            paused: rows::paused(caches, &key, now),
+            ..pool_node(caches, &join, &pool, &machines)
+        };
         let cluster = tree.entry(ClusterKey::of(&pool)).or_default();
         let node_pool = pool.spec.node_pool_ref.name.clone();
         cluster.entry(node_pool).or_default().push(node);
@@ -191,7 +186,7 @@ pub fn topology(caches: &Caches, reach: &Reach, notes: Vec<String>) -> Topology 
             autoscaler_seconds: AUTOSCALER_SECONDS,
             health_check_seconds: HEALTH_CHECK_SECONDS,
         },
-        clusters: tree.into_iter().map(|(k, n)| k.node(caches, n)).collect(),
+        clusters: tree.into_iter().map(|(k, n)| k.node(n)).collect(),
         foreign: foreign::hosts(caches, reach, &own),
     }
 }
@@ -219,36 +214,16 @@ impl ClusterKey {
         }
     }
 
-    fn node(self, caches: &Caches, pools: BTreeMap<String, Vec<PoolNode>>) -> ClusterNode {
-        let pause = |kind, name: &str| {
-            let namespace = self.namespace.as_deref()?;
-            let all = caches.pausables(kind, namespace);
-            let found = all.iter().find(|p| {
-                let is_of_cluster = p.cluster.as_ref().is_none_or(|c| *c == self.name);
-                p.key.name == name && is_of_cluster
-            });
-            paused(found?)
-        };
-        let node_pools = pools.into_iter().map(|(name, pools)| NodePoolNode {
-            paused: pause(PausableKind::NodePool, &name),
-            name,
-            pools,
-        });
-        let node_pools = node_pools.collect();
+    fn node(self, pools: BTreeMap<String, Vec<PoolNode>>) -> ClusterNode {
+        let node_pool = |(name, pools)| NodePoolNode { name, pools };
         ClusterNode {
-            paused: pause(PausableKind::HostedCluster, &self.name),
+            node_pools: pools.into_iter().map(node_pool).collect(),
             name: match &self.namespace {
                 Some(namespace) => format!("{namespace}/{}", self.name),
-                None => self.name.clone(),
+                None => self.name,
             },
-            node_pools,
         }
     }
-}
-
-fn paused(object: &Pausable) -> Option<String> {
-    let until = object.paused_until.as_ref()?;
-    Some(format!("spec.pausedUntil: {until}"))
 }
 
 fn pool_node(
@@ -302,6 +277,7 @@ fn of_machines(mut machines: Vec<MachineNode>) -> PoolNode {
     let took: Vec<i64> = machines.iter().filter_map(|m| m.took_seconds).collect();
     PoolNode {
         name: String::new(),
+        paused: None,
         ready: None,
         reason: String::new(),
         message: String::new(),

@@ -350,3 +350,40 @@ async fn top_prints_once_and_an_archive_has_everything_except_secrets() -> Resul
     );
     Ok(())
 }
+
+/// Who may list some kinds gets those, and reads what is missing.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_has_what_could_be_listed_and_says_what_could_not() -> Result<()> {
+    let world = World::start(Setup::default()).await?;
+    let namespace = crate::world::NAMESPACE;
+    let rules = json!([{"apiGroups": ["agent-forge.containeroo.ch"], "resources": ["vsphereagentpools"],
+        "verbs": ["list"]}]);
+    let narrow = world
+        .lab
+        .kubeconfig_with(namespace, "narrow", &rules)
+        .await?;
+    let kubeconfig = narrow.kubeconfig.to_str().context("a path")?;
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().to_str().context("a path")?;
+    let user = ["--kubeconfig", kubeconfig, "--namespaces", namespace];
+    let made = [&["collect", "--directory", path][..], &user].concat();
+    let made = command(&world, &made).await?;
+    ensure!(
+        made.code == 1 && made.text.contains("see errors.txt"),
+        "{}{}",
+        made.text,
+        made.errors
+    );
+    let file = |name: &str| std::fs::read_to_string(directory.path().join(name));
+    file(&format!("objects/VsphereAgentPool/{namespace}/{POOL}.yaml"))?;
+    let errors = file("errors.txt")?;
+    for kind in ["vsphereagents", "agentmachines", "infraenvs", "NodePool"] {
+        let said = format!("listing {kind}");
+        ensure!(errors.contains(&said), "{said}: {errors}");
+    }
+    ensure!(!errors.contains("listing vsphereagentpools"), "{errors}");
+    let refused = [&["explain", "va/none"][..], &user].concat();
+    let refused = command(&world, &refused).await?;
+    ensure!(refused.code == 2, "{}{}", refused.text, refused.errors);
+    Ok(())
+}

@@ -95,6 +95,18 @@ fn plants() -> Vec<(Plant, &'static str, &'static str, &'static str)> {
             "red",
             "NoDiskSpace",
         ),
+        (
+            Pool(json!({"iso": {"caBundleRef": {"name": "nowhere"}}})),
+            "image",
+            "red",
+            "ISOCABundleMissing",
+        ),
+        (
+            Flag("--min-free-datastore-gib=1000000"),
+            "space",
+            "red",
+            "NoDiskSpace",
+        ),
         (secret("nowhere"), "secret", "red", "SecretNotFound"),
         (
             Pool(
@@ -239,6 +251,7 @@ async fn examined(world: &World, at: usize, plant: &Plant) -> Result<Shown> {
         patch = change.clone();
     }
     world.create_pool(&name, &patch).await?;
+    node_pool(world, &name, json!({})).await?;
     if let Privilege(id) = plant {
         world.vcenter.deny(&[(id, "")]).await?;
     }
@@ -250,6 +263,23 @@ async fn examined(world: &World, at: usize, plant: &Plant) -> Result<Shown> {
     world.vcenter.deny(&[]).await?;
     world.pools().delete(&name, &Default::default()).await?;
     shown
+}
+
+/// A NodePool for the pool of the same name.
+async fn node_pool(world: &World, name: &str, management: Value) -> Result<()> {
+    let mut spec = json!({
+        "clusterName": "demo", "replicas": 0, "release": {"image": "registry.example.com/release:4.20"},
+        "platform": {"type": "Agent", "agent": {}}, "management": {"upgradeType": "Replace"},
+    });
+    for (key, value) in management.as_object().into_iter().flatten() {
+        spec["management"][key] = value.clone();
+    }
+    let object = json!({
+        "apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool",
+        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
+    });
+    apply(&world.client, &object).await?;
+    Ok(())
 }
 
 /// An InfraEnv that no played service fills.
@@ -278,7 +308,21 @@ async fn each_planted_misconfiguration_is_found_and_a_healthy_lab_has_none() -> 
     let mut early = pull_secret.clone();
     early["clusterRef"] = json!({"name": "demo", "namespace": NAMESPACE});
     infra_env(&world, "early", early).await?;
+    let alone = findings(&command(&world, &["doctor", "-o", "json"]).await?)?;
+    ensure!(
+        matches!(&alone[..], [one] if one[0] == "timelimits" && one[1] == "yellow"),
+        "a pool without a NodePool: {alone:?}"
+    );
+    node_pool(&world, "healthy", json!({"autoRepair": true})).await?;
+    let hasty = findings(&command(&world, &["doctor", "-o", "json"]).await?)?;
+    ensure!(
+        matches!(&hasty[..], [one] if one[0] == "timelimits" && one[2].contains("MachineHealthCheck")),
+        "a health check of 20 minutes: {hasty:?}"
+    );
+    node_pool(&world, "healthy", json!({"autoRepair": false})).await?;
     let healthy = command(&world, &["doctor", "-o", "json"]).await?;
+    let server = healthy.errors.contains("API server: https://");
+    ensure!(server, "{}", healthy.errors);
     ensure!(
         findings(&healthy)? == Vec::<[String; 3]>::new() && healthy.code == 0,
         "{}",
@@ -297,6 +341,19 @@ async fn each_planted_misconfiguration_is_found_and_a_healthy_lab_has_none() -> 
         }
     }
     ensure!(missed.is_empty(), "{}", missed.join("\n"));
+    let typo = command(&world, &["doctor", "-n", "nowhere"]).await?;
+    ensure!(
+        typo.code == 2 && typo.errors.contains("no namespace nowhere"),
+        "{}{}",
+        typo.text,
+        typo.errors
+    );
+    let empty = command(&world, &["doctor", "-n", OPERATOR_NAMESPACE, "-o", "json"]).await?;
+    let empty = findings(&empty)?;
+    ensure!(
+        matches!(&empty[..], [one] if one[0] == "pools" && one[1] == "yellow"),
+        "a namespace without a pool: {empty:?}"
+    );
     acting_predecessor(&world).await?;
     let unknown = command(&world, &["doctor", "none"]).await?;
     ensure!(

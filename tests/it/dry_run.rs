@@ -36,7 +36,12 @@ async fn a_pool_in_a_dry_run_changes_nothing_and_converges_afterwards() -> Resul
     let nodes = world.node_pool().await?;
     nodes.scale(1);
     let changes = Changes::mark(&world).await?;
-    world.create_pool(POOL, &json!({"dryRun": true})).await?;
+    let tags = world.vcenter.inventory().await?.tags;
+    let [first, second, ..] = &tags[..] else {
+        anyhow::bail!("two tags");
+    };
+    let tagged = |dry_run: bool, id: &str| json!({"dryRun": dry_run, "vsphere": {"vmTags": [id]}});
+    world.create_pool(POOL, &tagged(true, &first.id)).await?;
     let new = [
         "DemandDeficit",
         "ChangeFinalizer",
@@ -55,8 +60,8 @@ async fn a_pool_in_a_dry_run_changes_nothing_and_converges_afterwards() -> Resul
     world.running(&nodes, 1).await?;
     ensure!(world.condition(POOL, DRY_RUN).await?.is_none());
 
-    // The Machine goes, and so do VsphereAgent and pool: all of that waits.
-    world.patch_pool(POOL, &json!({"dryRun": true})).await?;
+    // Another tag, the Machine goes, and so do VsphereAgent and pool: all of that waits.
+    world.patch_pool(POOL, &tagged(true, &second.id)).await?;
     world.until_true(POOL, DRY_RUN).await?;
     let changes = Changes::mark(&world).await?;
     let children = world.all_children().await?;

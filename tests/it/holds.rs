@@ -44,7 +44,35 @@ impl Thing {
     fn api(&self, client: &Client) -> Api<DynamicObject> {
         let gvk = GroupVersionKind::gvk(self.group, self.version, self.kind);
         let kind = ApiResource::from_gvk(&gvk);
-        Api::namespaced_with(client.clone(), &self.namespace, &kind)
+        match self.kind {
+            "Namespace" => Api::all_with(client.clone(), &kind),
+            _ => Api::namespaced_with(client.clone(), &self.namespace, &kind),
+        }
+    }
+
+    /// Makes it with these annotations, or asks whether that is accepted.
+    async fn create(
+        &self,
+        client: &Client,
+        annotations: &Value,
+        spec: &Value,
+        dry_run: bool,
+    ) -> Result<()> {
+        let mut object = json!({
+            "apiVersion": format!("{}/{}", self.group, self.version).trim_start_matches('/'),
+            "kind": self.kind,
+            "metadata": {"name": self.name, "namespace": self.namespace, "annotations": annotations},
+        });
+        if !spec.is_null() {
+            object["spec"] = spec.clone();
+        }
+        let params = PostParams {
+            dry_run,
+            ..PostParams::default()
+        };
+        let object = serde_json::from_value(object)?;
+        self.api(client).create(&params, &object).await?;
+        Ok(())
     }
 
     async fn merge(&self, client: &Client, patch: Value) -> Result<()> {
@@ -383,22 +411,35 @@ async fn only_who_may_changes_vetoes_and_grants() -> Result<()> {
         apply(admin, &object).await?;
     }
     let edit = json!({"apiGroups": ["agent-forge.containeroo.ch"],
-        "resources": ["vsphereagentpools"], "verbs": ["get", "patch"]});
-    let secrets = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "patch"]});
+        "resources": ["vsphereagentpools", "vsphereagents"], "verbs": ["get", "create", "patch"]});
+    let secrets = json!({"apiGroups": [""], "resources": ["secrets", "namespaces"],
+        "verbs": ["get", "create", "patch"]});
     let vetoes = json!({"apiGroups": ["agent-forge.containeroo.ch"],
         "resources": ["vsphereagents/vetoes"], "verbs": ["update"]});
-    let grants =
-        json!({"apiGroups": [""], "resources": ["secrets/allow-pools"], "verbs": ["update"]});
+    let grants = json!({"apiGroups": [""], "verbs": ["update"],
+        "resources": ["secrets/allow-pools", "namespaces/allow-pools"]});
     let editor = client_of(&world, "editor", json!([edit, secrets])).await?;
     let holder = client_of(&world, "holder", json!([edit, secrets, vetoes, grants])).await?;
     let secret = Thing {
         name: agent_forge_lab::lab::manifest::CREDENTIALS.to_owned(),
         ..thing("", "v1", "Secret")
     };
-    let veto = format!("{DELETE_CHECK_PREFIX}audit");
+    let namespace = Thing {
+        name: NAMESPACE.to_owned(),
+        ..thing("", "v1", "Namespace")
+    };
+    // One of no pool: the operator leaves it alone.
+    let agent = vsphere_agent("guarded");
+    let spec = json!({"poolRef": {"name": "none"}});
+    agent.create(admin, &json!({}), &spec, false).await?;
+    let delete = format!("{DELETE_CHECK_PREFIX}audit");
+    let power_on = format!("{POWER_ON_CHECK_PREFIX}audit");
     let guarded = [
-        (pool(), veto.as_str()),
+        (pool(), delete.as_str()),
+        (pool(), power_on.as_str()),
+        (agent, delete.as_str()),
         (secret, ALLOW_POOLS_FROM_ANNOTATION),
+        (namespace, ALLOW_POOLS_FROM_ANNOTATION),
     ];
     for (object, key) in &guarded {
         // The policy takes effect a moment after it is accepted. A write that changes nothing is never refused.
@@ -421,6 +462,26 @@ async fn only_who_may_changes_vetoes_and_grants() -> Result<()> {
         // Everything else stays open.
         object.annotate(&editor, "example.com/note", "mine").await?;
         object.annotate(&holder, key, Value::Null).await?;
+    }
+    // Neither is there an object that has it from its beginning.
+    let made = vsphere_agent("made");
+    for (client, key, may) in [
+        (&editor, delete.as_str(), false),
+        (&editor, power_on.as_str(), false),
+        (&editor, "example.com/note", true),
+        (&holder, delete.as_str(), true),
+    ] {
+        let done = made.create(client, &json!({key: "why"}), &spec, true).await;
+        ensure!(done.is_ok() == may, "{key}: {done:?}");
+    }
+    let grant = json!({ALLOW_POOLS_FROM_ANNOTATION: "*"});
+    let open = Thing {
+        name: "open".to_owned(),
+        ..thing("", "v1", "Secret")
+    };
+    for (client, may) in [(&editor, false), (&holder, true)] {
+        let done = open.create(client, &grant, &Value::Null, true).await;
+        ensure!(done.is_ok() == may, "a Secret: {done:?}");
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use self::turns::{Errand, Kind, Limits, Request, Turns};
+use self::turns::{Cap, Errand, Kind, Limits, Request, Turns};
 use crate::domain::names::ObjectKey;
 
 pub mod turns;
@@ -84,6 +84,15 @@ impl Ticket {
     #[must_use]
     pub fn fetch(&self) -> Option<Slot> {
         locked(&self.desk.slot).take()
+    }
+
+    /// The limit that a create waits for now. `None`: it does not wait, or is no create.
+    #[must_use]
+    pub fn cap(&self) -> Option<Cap> {
+        let office = self.slots.office();
+        let request = &office.waiting.get(&self.number)?.request;
+        let is_create = request.errand == Errand::Create;
+        is_create.then(|| office.turns.cap(&request.datastore))
     }
 
     /// Waits for the slot. A cancelled wait keeps its place in the line.

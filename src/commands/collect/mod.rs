@@ -23,7 +23,7 @@ use super::{
     explain::{self, subject::Kind},
     plan,
     report::{self, Verdict},
-    sight::Sight,
+    sight::{self, Sight},
 };
 use crate::args::Args;
 
@@ -51,18 +51,25 @@ pub struct CollectArgs {
 /// One file of the archive.
 type Entry = (String, Vec<u8>);
 
-/// Writes the archive, and prints its name.
+/// Writes the archive, and prints its name. What could not be read is in `errors.txt`.
 ///
 /// # Errors
-/// The cluster cannot be read, or the file cannot be written.
+/// Nothing can be read, or the file cannot be written.
 pub async fn run(args: &Args, asked: &CollectArgs) -> anyhow::Result<Verdict> {
     let now = Timestamp::now();
-    let sight = Sight::read(args).await?;
+    let client = sight::connect(args).await?;
+    let (sight, mut refused) = Sight::of_what_is_listed(args, &client).await;
     let namespace = asked.namespace.as_deref();
     let mut entries = objects(&sight, namespace)?;
-    entries.extend(answers(args, &sight, namespace, now)?);
+    let (answers, failed) = answers(args, &sight, namespace, now)?;
+    refused.extend(failed);
+    entries.extend(answers);
     entries.extend(events(&sight.client, &sight, namespace).await?);
+    if let (true, Some(error)) = (entries.is_empty(), refused.pop()) {
+        return Err(error);
+    }
     entries.push(("README.txt".to_owned(), readme(&sight, now).into_bytes()));
+    entries.extend(errors(&refused));
     let place = match &asked.directory {
         Some(directory) => {
             files(directory, &entries)?;
@@ -76,7 +83,20 @@ pub async fn run(args: &Args, asked: &CollectArgs) -> anyhow::Result<Verdict> {
         }
     };
     report::write(&format!("{} files in {}\n", entries.len(), place.display()))?;
-    Ok(Verdict::Nothing)
+    if refused.is_empty() {
+        return Ok(Verdict::Nothing);
+    }
+    let count = refused.len();
+    report::write(&format!(
+        "{count} things could not be read: see errors.txt in it\n"
+    ))?;
+    Ok(Verdict::Findings)
+}
+
+/// Why something is missing in the archive, if something is.
+fn errors(refused: &[anyhow::Error]) -> Option<Entry> {
+    let lines: String = refused.iter().map(|e| format!("{e:#}\n")).collect();
+    (!refused.is_empty()).then(|| ("errors.txt".to_owned(), lines.into_bytes()))
 }
 
 fn file(redactor: &Redactor, path: String, object: &impl Serialize) -> anyhow::Result<Entry> {
@@ -161,29 +181,33 @@ fn answers(
     sight: &Sight,
     namespace: Option<&str>,
     now: Timestamp,
-) -> anyhow::Result<Vec<Entry>> {
+) -> anyhow::Result<(Vec<Entry>, Vec<anyhow::Error>)> {
     let redactor = Redactor::new()?;
+    let mut failed = Vec::new();
     let own = |key: &ObjectKey| namespace.is_none_or(|wanted| wanted == key.namespace);
     let bound = args.secret_bound();
     let mut all = Vec::new();
     for child in sight.caches.all_children() {
         let key = ObjectKey::of(child.as_ref());
         if own(&key) {
-            let explained =
-                explain::of_object(&sight.caches, Kind::VsphereAgent, &key, bound, now)?;
             let path = format!("answers/explain/{}/{}.yaml", key.namespace, key.name);
-            all.push(file(&redactor, path, &explained)?);
+            match explain::of_object(&sight.caches, Kind::VsphereAgent, &key, bound, now) {
+                Ok(explained) => all.push(file(&redactor, path, &explained)?),
+                Err(e) => failed.push(e.context(path)),
+            }
         }
     }
     for pool in sight.caches.pools() {
         let key = ObjectKey::of(pool.as_ref());
         if own(&key) {
-            let planned = plan::of_pool(&sight.caches, &key, bound, now)?;
             let path = format!("answers/plan/{}/{}.yaml", key.namespace, key.name);
-            all.push(file(&redactor, path, &planned)?);
+            match plan::of_pool(&sight.caches, &key, bound, now) {
+                Ok(planned) => all.push(file(&redactor, path, &planned)?),
+                Err(e) => failed.push(e.context(path)),
+            }
         }
     }
-    Ok(all)
+    Ok((all, failed))
 }
 
 /// The operator's Events, one file for each namespace. A namespace whose Events may not be listed has a note instead.
@@ -232,7 +256,8 @@ fn readme(sight: &Sight, now: Timestamp) -> String {
          Cluster id: {}\n\n\
          objects/  what the operator reads. Of foreign kinds only the fields that it reads.\n\
          answers/  what `agent-forge explain` and `agent-forge plan` say now, without vCenter.\n\
-         events/   the operator's Events.\n\n\
+         events/   the operator's Events.\n\
+         errors.txt  what could not be read, and why. It is missing if everything could.\n\n\
          No Secret was read. URLs are without tokens and queries. Look through it before you send it.\n\n\
          Logs are not in here. Add them yourself:\n\
          kubectl logs -n agent-forge-system deployment/agent-forge --all-containers --tail=-1\n\

@@ -9,9 +9,9 @@ mod pool;
 mod rights;
 mod vcenter;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use agent_forge_actors::{domain::names::ObjectKey, ports::cluster::View as _};
+use agent_forge_actors::{domain::names::ObjectKey, ports::cluster::View as _, sessions::users};
 use agent_forge_crds::conditions::Reason;
 use clap::Args as ClapArgs;
 use jiff::Timestamp;
@@ -20,9 +20,9 @@ use serde::Serialize;
 use super::{
     AskVcenter, Asked, reasons,
     report::{self, Report, Verdict},
-    sight::Sight,
+    sight::{self, Sight},
 };
-use crate::{args::Args, cluster::client};
+use crate::{args::Args, cluster::view::NamespaceGrant};
 
 /// What `agent-forge doctor` checks.
 #[derive(Clone, Debug, ClapArgs)]
@@ -126,21 +126,43 @@ pub struct Diagnosis {
 /// # Errors
 /// The API server cannot be reached, or there is no such pool.
 pub async fn run(args: &Args, asked: &DoctorArgs) -> anyhow::Result<Verdict> {
-    let client = client::connect(args.kubeconfig.as_deref()).await?.request;
+    let client = sight::connect(args).await?;
     let mut checks = cluster::checks(args, &client).await;
-    checks.extend(rights::checks(args, &client).await);
-    match Sight::read(args).await {
+    match Sight::with(args, &client).await {
         Ok(sight) => {
+            let secrets = namespaces_of_secrets(args, &sight);
+            checks.extend(rights::checks(args, &client, &secrets).await);
             checks.push(Check::green("lists", "cluster", "all kinds can be listed"));
             checks.extend(of_pools(args, asked, &sight).await?);
         }
         Err(e) => {
+            checks.extend(rights::checks(args, &client, &BTreeSet::new()).await);
             let todo = "Install the CRDs, and give this user the rights in config/rbac.";
             let page = "docs/how-to/install-on-kubernetes.md";
             checks.push(Check::red("lists", "cluster", format!("{e:#}")).todo(todo, page));
         }
     }
     report::print(&Diagnosis::of(checks), asked.asked.output)
+}
+
+/// The namespaces of the Secrets that pools and VMs name.
+fn namespaces_of_secrets(args: &Args, sight: &Sight) -> BTreeSet<String> {
+    let all = users::all(&sight.caches, args.secret_bound()).into_iter();
+    all.map(|user| user.secret.namespace).collect()
+}
+
+/// A namespace that was named, and has no pool.
+fn empty(sight: &Sight, namespace: &str) -> anyhow::Result<Check> {
+    let known = sight.caches.namespaces.get(&NamespaceGrant::key(namespace));
+    anyhow::ensure!(
+        known.is_some(),
+        "there is no namespace {namespace}, or it is not among --namespaces"
+    );
+    let says = "there is no VsphereAgentPool in it, so nothing of it was checked";
+    let todo = "Name another namespace, or none to check all pools.";
+    let page = "docs/how-to/find-out-what-is-wrong.md";
+    let about = format!("namespace {namespace}");
+    Ok(Check::yellow("pools", &about, says).todo(todo, page))
 }
 
 async fn of_pools(args: &Args, asked: &DoctorArgs, sight: &Sight) -> anyhow::Result<Vec<Check>> {
@@ -159,6 +181,9 @@ async fn of_pools(args: &Args, asked: &DoctorArgs, sight: &Sight) -> anyhow::Res
         anyhow::bail!("there is no VsphereAgentPool {name}");
     }
     let mut checks = Vec::new();
+    if let (true, Some(namespace)) = (keys.is_empty(), namespace) {
+        checks.push(empty(sight, namespace)?);
+    }
     let vcenters = vcenter::Doctors::new(args, sight);
     for key in keys {
         let about = format!("pool {key}");
@@ -168,8 +193,8 @@ async fn of_pools(args: &Args, asked: &DoctorArgs, sight: &Sight) -> anyhow::Res
             continue;
         };
         checks.extend(pool::checks(&about, &observed, &plan));
-        checks.extend(pool::time_limits(args, &sight.client, &about, &observed.pool).await);
-        checks.extend(iso::checks(args, &about, &observed).await);
+        checks.push(pool::time_limits(args, &sight.client, &about, &observed.pool).await);
+        checks.extend(iso::checks(args, &sight.client, &about, &observed).await);
         if !asked.vcenter.offline {
             checks.extend(vcenters.checks(args, &about, &observed.pool).await);
         }
@@ -201,7 +226,9 @@ impl Report for Diagnosis {
             };
             text += &format!(
                 "{word}  {} ({}): {}\n",
-                check.check, check.about, check.says
+                check.check,
+                check.about,
+                report::one_line(&check.says)
             );
             if check.color != Color::Green {
                 text += &format!(

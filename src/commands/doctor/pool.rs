@@ -1,11 +1,12 @@
 //! What the cluster says about a pool: its spec, its neighbours, its InfraEnv, and the time limits around it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use agent_forge_actors::{
     demand::prepare,
     placement::request,
     pool::{observed::Observed, plan::Plan},
+    runtime::holds::home_of_hosted_cluster,
 };
 use agent_forge_crds::{VsphereAgentPool, conditions::Reason, duration};
 use kube::{
@@ -18,7 +19,9 @@ use super::Check;
 use crate::{
     args::Args,
     commands::{
-        explain::waits::by_people,
+        explain::waits::{
+            Wait, by_people, failed_steps, invalid_pause, next_effects_of_pool, standing,
+        },
         reasons::{self, Who},
     },
 };
@@ -46,12 +49,8 @@ pub fn checks(about: &str, s: &Observed, plan: &Plan) -> Vec<Check> {
             message,
         ));
     }
-    for held in by_people(&s.holds, s.wall) {
-        let check = Check::yellow("holds", about, held.message).todo(held.remedy, held.page);
-        if !all.contains(&check) {
-            all.push(check);
-        }
-    }
+    all.extend(holds(about, s, plan));
+    all.extend(steps(about, s));
     for wait in &plan.waiting {
         let known = reasons::about(&wait.reason);
         let told = all.iter().any(|c| c.says.starts_with(wait.reason.as_str()));
@@ -61,6 +60,45 @@ pub fn checks(about: &str, s: &Observed, plan: &Plan) -> Vec<Check> {
         }
     }
     all
+}
+
+/// Pauses and vetoes, and what was meant as a pause.
+fn holds(about: &str, s: &Observed, plan: &Plan) -> Vec<Check> {
+    let check = "holds";
+    let next = next_effects_of_pool(s, plan);
+    let mut all: Vec<Check> = Vec::new();
+    for wait in by_people(&s.holds, &next, s.wall)
+        .into_iter()
+        .chain(invalid_pause(&s.holds))
+    {
+        let found = Check::yellow(check, about, wait.message).todo(wait.remedy, wait.page);
+        if !all.contains(&found) {
+            all.push(found);
+        }
+    }
+    for veto in standing(&s.holds, &next) {
+        let says = format!("nothing waits for it now: {veto}");
+        all.push(Check::green(check, about, says));
+    }
+    all
+}
+
+/// Steps that failed on VsphereAgents and stop nothing else: one check for each reason.
+fn steps(about: &str, s: &Observed) -> Vec<Check> {
+    let mut all: BTreeMap<String, Vec<Wait>> = BTreeMap::new();
+    for wait in s.children.iter().filter_map(|c| failed_steps(&c.object)) {
+        all.entry(wait.reason.to_string()).or_default().push(wait);
+    }
+    let check = |(reason, waits): (String, Vec<Wait>)| {
+        let first = waits.first()?;
+        let more = match waits.len() - 1 {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        let says = format!("{reason}: {}: {}{more}", first.subject, first.message);
+        Some(Check::yellow("steps", about, says).todo(first.remedy, first.page))
+    };
+    all.into_iter().filter_map(check).collect()
 }
 
 fn spec(about: &str, pool: &VsphereAgentPool) -> Check {
@@ -131,25 +169,40 @@ pub async fn time_limits(
     client: &Client,
     about: &str,
     pool: &VsphereAgentPool,
-) -> Option<Check> {
+) -> Check {
+    let name = &pool.spec.node_pool_ref.name;
+    let unknown = |why: String| {
+        let todo = format!("Compare the time limits of NodePool {name} by hand.");
+        let page = "docs/how-to/replace-or-force-a-vm.md";
+        Check::yellow("timelimits", about, why).todo(todo, page)
+    };
+    let Some(namespace) = home_of_hosted_cluster(pool) else {
+        return unknown(format!(
+            "spec.controlPlaneNamespace does not tell the namespace of HostedCluster {}",
+            pool.spec.hosted_cluster_ref.name
+        ));
+    };
     let gvk = GroupVersionKind::gvk("hypershift.openshift.io", "v1beta1", "NodePool");
     let resource = ApiResource::from_gvk_with_plural(&gvk, "nodepools");
-    let namespace = pool.namespace()?;
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace, &resource);
     // `get` is no right of the operator, and `list` is.
-    let listed = api.list(&Default::default()).await.ok()?;
-    let name = &pool.spec.node_pool_ref.name;
-    let node_pool = listed.items.into_iter().find(|n| n.name_any() == *name)?;
-    let own = pool
-        .spec
-        .agent
-        .discovery_timeout
-        .as_deref()
-        .and_then(|t| duration::parse(t).ok());
-    let own = own
-        .filter(|d| !d.is_zero())
-        .unwrap_or(args.agent_discovery_timeout);
-    Some(judge_limits(about, &node_pool.data["spec"], own))
+    let listed = match api.list(&Default::default()).await {
+        Ok(listed) => listed,
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            let says = "no NodePools are served here, so none gives a machine up";
+            return Check::green("timelimits", about, says);
+        }
+        Err(e) => return unknown(format!("NodePools of {namespace} cannot be listed: {e}")),
+    };
+    let mut found = listed.items.into_iter().filter(|n| n.name_any() == *name);
+    let Some(node_pool) = found.next() else {
+        return unknown(format!("there is no NodePool {namespace}/{name}"));
+    };
+    let own = pool.spec.agent.discovery_timeout.as_deref();
+    let own = own.and_then(|t| duration::parse(t).ok());
+    let own = own.filter(|d| !d.is_zero());
+    let own = own.unwrap_or(args.agent_discovery_timeout);
+    judge_limits(about, &node_pool.data["spec"], own)
 }
 
 fn judge_limits(about: &str, node_pool: &Value, discovery: Duration) -> Check {

@@ -1,19 +1,21 @@
 //! Whether this user has the rights of the operator: each rule of config/rbac, asked by SelfSubjectAccessReview.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
-    rbac::v1::{ClusterRole, PolicyRule},
+    rbac::v1::PolicyRule,
 };
 use kube::{Api, Client, api::PostParams};
+use serde::Deserialize;
 
 use super::Check;
 use crate::{args::Args, cluster::scope::Scope};
 
 const MANAGER: &str = include_str!("../../../config/rbac/manager_role.yaml");
 const CREDENTIALS: &str = include_str!("../../../config/rbac/credentials_role.yaml");
+const LEADER: &str = include_str!("../../../config/rbac/leader_election_role.yaml");
 
 /// Reviews at the same time.
 const AT_ONCE: usize = 8;
@@ -27,19 +29,49 @@ pub struct Right {
     verb: String,
 }
 
-/// All rights in the operator's roles.
+impl Right {
+    /// Whether it is about that resource.
+    #[cfg(test)]
+    pub fn is_on(&self, group: &str, resource: &str) -> bool {
+        self.group == group && self.resource == resource
+    }
+}
+
+/// Rights, and the namespace where they are needed. `None`: in all namespaces.
+type Asked = (Option<String>, Right);
+
+/// All rights in the operator's roles, where it needs them. Those on Secrets: in the namespaces of the Secrets that pools
+/// and VMs name. Those on Leases: in its own namespace.
 #[must_use]
-pub fn wanted() -> Vec<Right> {
-    let roles = [MANAGER, CREDENTIALS]
-        .iter()
-        .filter_map(|text| serde_yaml_ng::from_str::<ClusterRole>(text).ok());
-    let mut all: Vec<Right> = roles
-        .flat_map(|role| role.rules.unwrap_or_default())
-        .flat_map(of_rule)
-        .collect();
-    all.sort();
-    all.dedup();
+pub fn wanted(args: &Args, own: &str, secrets: &BTreeSet<String>) -> Vec<Asked> {
+    let parts = Scope::of(&args.namespaces).parts();
+    let mut all = Vec::new();
+    let mut add = |role: &str, places: &[Option<String>]| {
+        for right in of_role(role) {
+            // Namespaces belong to no namespace. With --namespaces the operator does not need them.
+            let places = places
+                .iter()
+                .filter(|p| p.is_none() || right.resource != "namespaces");
+            all.extend(places.map(|place| (place.clone(), right.clone())));
+        }
+    };
+    add(MANAGER, &parts);
+    let secrets: Vec<_> = secrets.iter().cloned().map(Some).collect();
+    add(CREDENTIALS, &secrets);
+    let lease = args.lease.leader_election_namespace.as_deref();
+    add(LEADER, &[Some(lease.unwrap_or(own).to_owned())]);
     all
+}
+
+fn of_role(text: &str) -> BTreeSet<Right> {
+    /// A Role or a ClusterRole.
+    #[derive(Deserialize)]
+    struct Role {
+        rules: Vec<PolicyRule>,
+    }
+    let role = serde_yaml_ng::from_str::<Role>(text).ok();
+    let rules = role.into_iter().flat_map(|role| role.rules);
+    rules.flat_map(of_rule).collect()
 }
 
 fn of_rule(rule: PolicyRule) -> Vec<Right> {
@@ -65,33 +97,28 @@ fn of_rule(rule: PolicyRule) -> Vec<Right> {
     all
 }
 
-/// One check for all rights.
-pub async fn checks(args: &Args, client: &Client) -> Vec<Check> {
+/// One check for all rights. `secrets`: the namespaces of the Secrets that pools and VMs name.
+pub async fn checks(args: &Args, client: &Client, secrets: &BTreeSet<String>) -> Vec<Check> {
     let about = "cluster";
-    let parts = Scope::of(&args.namespaces).parts();
-    let asked = parts
-        .iter()
-        .flat_map(|part| wanted().into_iter().map(move |right| (part.clone(), right)));
-    // Namespaces belong to no namespace. With --namespaces the operator does not need them.
-    let asked = asked.filter(|(part, right)| part.is_none() || right.resource != "namespaces");
+    let asked = wanted(args, client.default_namespace(), secrets);
     let answers: Vec<_> = stream::iter(asked)
         .map(|(part, right)| async move {
             let answer = allowed(client, part.as_deref(), &right).await;
-            (right, answer)
+            (part, right, answer)
         })
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;
     let mut missing: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (right, answer) in answers {
+    for (part, right, answer) in answers {
         match answer {
             Ok(true) => {}
             Ok(false) => {
                 let object = format!("{}.{}", right.resource, right.group);
-                missing
-                    .entry(object.trim_end_matches('.').to_owned())
-                    .or_default()
-                    .push(right.verb);
+                let object = object.trim_end_matches('.');
+                let place = part.map(|namespace| format!(" in namespace {namespace}"));
+                let object = format!("{object}{}", place.unwrap_or_default());
+                missing.entry(object).or_default().push(right.verb);
             }
             Err(e) => {
                 let says = format!("rights could not be asked: {e}");

@@ -1,14 +1,16 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::commands::testing::World;
+use crate::{cluster::view::Caches, commands::testing::World};
 
 fn found(world: &World) -> Vec<Check> {
-    let caches = world.caches();
+    found_in(&world.caches())
+}
+
+fn found_in(caches: &Caches) -> Vec<Check> {
     let key = ObjectKey::new("demo", "workers");
     let now = "2026-01-01T01:00:00Z".parse().expect("a time");
-    let (observed, plan) =
-        crate::commands::decide::decide(&caches, &key, &[], now).expect("a pool");
+    let (observed, plan) = crate::commands::decide::decide(caches, &key, &[], now).expect("a pool");
     pool::checks("pool demo/workers", &observed, &plan)
 }
 
@@ -84,6 +86,39 @@ fn a_healthy_pool_is_green_and_each_plant_is_named() {
 }
 
 #[test]
+fn failed_steps_and_an_invalid_pause_are_yellow_and_a_standing_veto_is_green() {
+    let mut world = World::serving();
+    world.pool["metadata"]["annotations"] =
+        json!({"delete.check.agent-forge.containeroo.ch/backup": "always"});
+    let color = |all: &[Check], check: &str, word: &str| {
+        let one = all
+            .iter()
+            .find(|c| c.check == check && c.says.contains(word));
+        one.map(|c| c.color)
+    };
+    assert_eq!(color(&found(&world), "holds", "backup"), Some(Color::Green));
+    world.child["status"]["conditions"] = json!([{
+        "type": "StepsFailed", "status": "True", "reason": "TaggingFailed", "message": "AttachTags: no such tag",
+        "lastTransitionTime": "2026-01-01T00:30:00Z",
+    }]);
+    world.child["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:50:00Z");
+    let caches = world.caches();
+    crate::commands::testing::pause_until(&caches, "tomorrow");
+    let all = found_in(&caches);
+    for (check, word) in [
+        ("holds", "backup"),
+        ("holds", "tomorrow"),
+        ("steps", "no such tag"),
+    ] {
+        assert_eq!(
+            color(&all, check, word),
+            Some(Color::Yellow),
+            "{word}: {all:#?}"
+        );
+    }
+}
+
+#[test]
 fn two_pools_of_one_node_pool_are_red_for_both() {
     let mut world = World::waiting();
     let mut twin = world.pool.clone();
@@ -120,7 +155,43 @@ fn the_worst_color_decides_and_what_to_do_is_printed() {
 }
 
 #[test]
-fn each_rule_of_the_roles_is_asked_for() {
-    let all = rights::wanted();
-    assert!(all.len() > 30, "{}", all.len());
+fn each_rule_of_the_roles_is_asked_for_where_it_is_needed() {
+    let args = |flags: &[&str]| {
+        let line = [&["agent-forge"], flags].concat();
+        <Args as clap::Parser>::try_parse_from(line).expect("accepted")
+    };
+    let secrets = BTreeSet::from(["demo".to_owned(), "shared".to_owned()]);
+    let places = |flags: &[&str], group: &str, resource: &str| {
+        let all = rights::wanted(&args(flags), "own", &secrets).into_iter();
+        let found = all.filter(|(_, right)| right.is_on(group, resource));
+        let found: BTreeSet<Option<String>> = found.map(|(place, _)| place).collect();
+        found
+    };
+    let named = |names: &[&str]| -> BTreeSet<Option<String>> {
+        names.iter().map(|n| Some((*n).to_owned())).collect()
+    };
+    let everywhere = BTreeSet::from([None]);
+    let agents = ("agent-install.openshift.io", "agents");
+    let leases = ("coordination.k8s.io", "leases");
+    for (flags, (group, resource), wanted) in [
+        (&[][..], agents, everywhere.clone()),
+        (&["--namespaces=a,b"], agents, named(&["a", "b"])),
+        (&[], ("", "namespaces"), everywhere),
+        (&["--namespaces=a,b"], ("", "namespaces"), named(&[])),
+        (&[], ("", "secrets"), named(&["demo", "shared"])),
+        (
+            &["--namespaces=a,b"],
+            ("", "secrets"),
+            named(&["demo", "shared"]),
+        ),
+        (&[], leases, named(&["own"])),
+        (&["--leader-election-namespace=x"], leases, named(&["x"])),
+    ] {
+        assert_eq!(
+            places(flags, group, resource),
+            wanted,
+            "{flags:?} {resource}"
+        );
+    }
+    assert!(rights::wanted(&args(&[]), "own", &secrets).len() > 30);
 }

@@ -115,7 +115,12 @@ impl<'a> Doctors<'a> {
             )),
             Err(none) => all.push(*because("place", none.error(&place).into())),
         }
-        all.extend(room(about, &found, place.bytes));
+        all.extend(room(
+            about,
+            &found,
+            place.bytes,
+            args.scaling.min_free_bytes(),
+        ));
         self.rights(about, (pool, &credentials), session.as_ref(), &found, all)
             .await;
         Ok(())
@@ -273,8 +278,8 @@ async fn reach(credentials: &Credentials, about: &str) -> Result<Vec<Check>, Box
     Ok(all)
 }
 
-/// Whether the datastores have room for more VMs.
-fn room(about: &str, found: &PlaceCandidates, bytes: u64) -> Option<Check> {
+/// Whether the datastores have room for more VMs, beside the `floor` bytes that stay free.
+fn room(about: &str, found: &PlaceCandidates, bytes: u64, floor: u64) -> Option<Check> {
     let usable = found
         .datastores
         .iter()
@@ -282,14 +287,16 @@ fn room(about: &str, found: &PlaceCandidates, bytes: u64) -> Option<Check> {
     let best = usable.max_by_key(|d| d.free)?;
     let gib = |bytes: u64| bytes >> 30;
     let says = format!(
-        "datastore {:?} has {} GiB free; a VM needs {} GiB",
+        "datastore {:?} has {} GiB free; a VM needs {} GiB, and {} GiB stay free (--min-free-datastore-gib)",
         best.name,
         gib(best.free),
-        gib(bytes)
+        gib(bytes),
+        gib(floor)
     );
-    Some(if best.free < bytes {
+    let usable = best.free.saturating_sub(floor);
+    Some(if usable < bytes {
         Check::because("space", about, &Reason::NoDiskSpace, says)
-    } else if best.free < bytes.saturating_mul(ROOM) {
+    } else if usable < bytes.saturating_mul(ROOM) {
         Check::yellow("space", about, says).todo(
             "Free space before the next VMs.",
             "docs/reference/reasons.md#specvsphere-and-resources",

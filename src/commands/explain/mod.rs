@@ -2,6 +2,7 @@
 
 pub mod chain;
 pub mod join;
+mod progress;
 pub mod subject;
 #[cfg(test)]
 mod tests;
@@ -73,6 +74,8 @@ pub struct Explanation {
     waits: Vec<Wait>,
     /// What else people should know.
     notes: Vec<String>,
+    /// Vetoes that stand, and that nothing waits for now.
+    standing: Vec<String>,
     /// What happened, and when.
     timeline: Vec<Moment>,
     /// The trace.
@@ -208,7 +211,8 @@ fn explain(
         chain: chain::members(found, live),
         proofs: chain::proofs(found, live),
         waits: waits::waits(found, plan, &held, now),
-        notes: waits::notes(found, now),
+        notes: waits::notes(found, &held, now),
+        standing: waits::standing(&held, &waits::next_effects(found)),
         timeline: timeline(found),
         trace: trace(found, trace_url),
         seen: now,
@@ -216,9 +220,7 @@ fn explain(
 }
 
 fn timeline(found: &Found) -> Vec<Moment> {
-    let status = found.child.as_ref().and_then(|c| c.object.status.as_ref());
     let mut before: Option<Timestamp> = None;
-    let entries = status.iter().flat_map(|s| &s.timeline);
     let moment = |entry: &agent_forge_crds::agent::Milestone| {
         let at = entry.at.as_ref().map(|t| t.0);
         let after = at
@@ -232,7 +234,7 @@ fn timeline(found: &Found) -> Vec<Moment> {
             after_seconds: after,
         }
     };
-    entries.map(moment).collect()
+    found.timeline().iter().map(moment).collect()
 }
 
 /// The trace on record, else the one that the operator gives to the machine.

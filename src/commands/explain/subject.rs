@@ -8,6 +8,8 @@ use agent_forge_actors::{
 };
 use agent_forge_crds::{
     VsphereAgentPool,
+    agent::Milestone,
+    conditions::Phase,
     external::{agent::Agent, agent_machine::AgentMachine},
 };
 use kube::ResourceExt;
@@ -94,6 +96,28 @@ pub struct Found {
     pub agent: Option<Arc<Agent>>,
     /// The pool of the VsphereAgent; without one, the pool that serves the AgentMachine.
     pub pool: Option<Arc<VsphereAgentPool>>,
+}
+
+impl Found {
+    /// Whether its VM is being removed, or its Machine goes.
+    #[must_use]
+    pub fn leaves(&self) -> bool {
+        let goes = |child: &ManagedVm| {
+            let phase = child.vm().and_then(|vm| vm.phase.as_ref());
+            child.deleting || child.given_up || phase == Some(&Phase::Released)
+        };
+        let am = self.agent_machine.as_ref();
+        self.child.as_ref().is_some_and(goes)
+            || am.is_some_and(|am| am.is_deleting())
+            || self.machine.as_ref().is_some_and(|m| m.deleting)
+    }
+
+    /// What happened to its VM, and when.
+    #[must_use]
+    pub fn timeline(&self) -> &[Milestone] {
+        let status = self.child.as_ref().and_then(|c| c.object.status.as_ref());
+        status.map(|s| s.timeline.as_slice()).unwrap_or_default()
+    }
 }
 
 /// The name of the host that an Agent is: it becomes the name of the Node.

@@ -1,3 +1,5 @@
+mod next;
+
 use agent_forge_actors::{
     domain::marker::Marker,
     ports::vcenter::{PowerState, VmObservation},
@@ -286,6 +288,7 @@ fn holds_and_failures_are_told() {
     let mut world = World::serving();
     world.child["metadata"]["annotations"]["delete.check.agent-forge.containeroo.ch/backup"] =
         json!("runs");
+    world.child["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:50:00Z");
     world.child["status"]["lastFailure"] = json!({"attempt": 1, "class": "NoGuest", "count": 2});
     let e = explained(&world, "va/w-1", &Live::NotAsked);
     let text = e.text();

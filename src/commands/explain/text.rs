@@ -1,7 +1,7 @@
 //! An explanation for people.
 
 use super::Explanation;
-use crate::commands::report;
+use crate::commands::report::{self, one_line};
 
 /// The whole text.
 pub(super) fn text(e: &Explanation) -> String {
@@ -20,7 +20,7 @@ pub(super) fn text(e: &Explanation) -> String {
             None => "?  ",
         };
         let [one, other] = proof.between;
-        text += &format!("  {mark}  {one} - {other}: {}\n", proof.fact);
+        text += &format!("  {mark}  {one} - {other}: {}\n", one_line(&proof.fact));
     }
     if e.proofs.is_empty() {
         text += "  there is only one object\n";
@@ -38,15 +38,18 @@ pub(super) fn text(e: &Explanation) -> String {
             wait.reason,
             wait.subject,
             since.unwrap_or_default(),
-            wait.message,
+            one_line(&wait.message),
             wait.meaning,
             wait.who.words(),
             wait.remedy,
             wait.page
         );
     }
+    for veto in &e.standing {
+        text += &format!("\nNothing waits for it now: {}\n", one_line(veto));
+    }
     for note in &e.notes {
-        text += &format!("\nNote: {note}\n");
+        text += &format!("\nNote: {}\n", one_line(note));
     }
     if !e.timeline.is_empty() {
         text += "\nTimeline\n";

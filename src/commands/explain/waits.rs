@@ -7,22 +7,29 @@ use agent_forge_actors::{
     ports::effect::EffectKind,
 };
 use agent_forge_actors::{
-    domain::{holds::Holds, upstream},
-    pool::plan::Plan,
+    domain::{
+        holds::{Check, Holds},
+        managed_vm::ManagedVm,
+        upstream,
+    },
+    pool::{
+        observed::Observed,
+        plan::{Action, Plan},
+    },
     runtime::holds,
 };
 use agent_forge_crds::{
-    WaitingOn,
+    VsphereAgent, WaitingOn,
     conditions::{
-        CONFIG_SYNCED, INFRA_ENV_AVAILABLE, ISO_READY, Phase, READY, Reason, VSPHERE_READY,
-        find_condition,
+        CONFIG_SYNCED, INFRA_ENV_AVAILABLE, ISO_READY, Phase, READY, Reason, STEPS_FAILED,
+        VSPHERE_READY, find_condition,
     },
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;
 
-use super::subject::Found;
+use super::{progress, subject::Found};
 use crate::commands::reasons::{self, Who};
 
 /// One thing that does not happen now.
@@ -77,7 +84,7 @@ fn recorded(row: &WaitingOn) -> Wait {
 }
 
 /// Everything that the machine waits for. Each reason once: the status of the machine comes first, then that of its pool, then
-/// what the operator would decide now.
+/// what the operator would decide now. If nothing holds it, what comes next.
 #[must_use]
 pub fn waits(found: &Found, plan: Option<&Plan>, held: &Holds, now: Timestamp) -> Vec<Wait> {
     let mut all: Vec<Wait> = Vec::new();
@@ -92,7 +99,7 @@ pub fn waits(found: &Found, plan: Option<&Plan>, held: &Holds, now: Timestamp) -
     let of_pool = found.pool.as_ref().and_then(|p| p.status.as_ref());
     let rows = of_pool.iter().flat_map(|s| &s.waiting_on);
     all.extend(rows.filter(|row| is_about(&row.subject)).map(recorded));
-    all.extend(by_people(held, now));
+    all.extend(by_people(held, &next_effects(found), now));
     if let Some(plan) = plan {
         let rows = plan.waiting.iter().filter(|w| is_about(&w.subject));
         all.extend(rows.map(|w| Wait::of(&w.subject, &w.reason, &w.message, None)));
@@ -105,6 +112,9 @@ pub fn waits(found: &Found, plan: Option<&Plan>, held: &Holds, now: Timestamp) -
     all.extend(not_ready(found));
     let mut seen = BTreeSet::new();
     all.retain(|wait| seen.insert(wait.reason.clone()));
+    if all.is_empty() {
+        all.extend(progress::next(found));
+    }
     all
 }
 
@@ -124,19 +134,73 @@ fn has_agent(found: &Found) -> bool {
     )
 }
 
-/// Pauses and vetoes that hold the effects on this machine.
+/// The effects that come next for the machine. A veto on another effect stands, and nothing waits for it.
 #[must_use]
-pub fn by_people(held: &Holds, now: Timestamp) -> Vec<Wait> {
-    let ask = |kind| holds::who_holds(kind, held, now);
-    let all = [
-        EffectKind::CreateVm,
-        EffectKind::PowerOn,
-        EffectKind::Destroy,
-    ];
+pub fn next_effects(found: &Found) -> Vec<EffectKind> {
+    if found.leaves() {
+        return vec![EffectKind::Destroy];
+    }
+    match &found.child {
+        Some(child) if is_on(child) => vec![EffectKind::CreateVm],
+        _ => vec![EffectKind::CreateVm, EffectKind::PowerOn],
+    }
+}
+
+/// The same for a pool: what it does now, and what it would do for the next AgentMachine.
+#[must_use]
+pub fn next_effects_of_pool(s: &Observed, plan: &Plan) -> Vec<EffectKind> {
+    let goes = |c: &ManagedVm| c.deleting || c.given_up;
+    let releases = |action: &Action| matches!(action, Action::Release { .. });
+    let mut all = vec![EffectKind::CreateVm, EffectKind::PowerOn];
+    if s.children.iter().any(goes) || plan.actions.iter().any(releases) {
+        all.push(EffectKind::Destroy);
+    }
+    all
+}
+
+fn is_on(child: &ManagedVm) -> bool {
+    let state = child.vm().and_then(|vm| vm.power_state.as_deref());
+    state == Some("poweredOn")
+}
+
+/// Pauses and vetoes that hold these effects.
+#[must_use]
+pub fn by_people(held: &Holds, effects: &[EffectKind], now: Timestamp) -> Vec<Wait> {
+    let ask = |kind: &EffectKind| holds::who_holds(*kind, held, now);
     let row = |hold: agent_forge_actors::ports::effect::Hold| {
         Wait::of(hold.holder.clone(), &hold.reason, hold.why, None)
     };
-    all.into_iter().filter_map(ask).map(row).collect()
+    effects.iter().filter_map(ask).map(row).collect()
+}
+
+/// Vetoes on none of these effects, in sentences: they stand, and nothing waits for them.
+#[must_use]
+pub fn standing(held: &Holds, effects: &[EffectKind]) -> Vec<String> {
+    let waits = |check| match check {
+        Check::Delete => effects.contains(&EffectKind::Destroy),
+        Check::PowerOn => effects.contains(&EffectKind::PowerOn),
+    };
+    let idle = held.vetoes.iter().filter(|veto| !waits(veto.check));
+    idle.map(ToString::to_string).collect()
+}
+
+/// A `spec.pausedUntil` that means nothing. Its author believes that it pauses.
+#[must_use]
+pub fn invalid_pause(held: &Holds) -> Option<Wait> {
+    let said = held.invalid.join("; ");
+    let told = !held.invalid.is_empty();
+    told.then(|| Wait::of("spec.pausedUntil", &Reason::PausedUntilInvalid, said, None))
+}
+
+/// Steps of the VsphereAgent that failed and stop nothing else.
+#[must_use]
+pub fn failed_steps(child: &VsphereAgent) -> Option<Wait> {
+    let conditions = &child.status.as_ref()?.conditions;
+    let failed = find_condition(conditions, STEPS_FAILED).filter(|c| c.status == "True")?;
+    let reason = Reason::from(failed.reason.as_str());
+    let since = Some(failed.last_transition_time.0);
+    let subject = format!("VsphereAgent/{}", child.name_any());
+    Some(Wait::of(subject, &reason, &failed.message, since))
 }
 
 /// Why the AgentMachine asks for no host, or gets none.
@@ -202,8 +266,13 @@ fn not_ready(found: &Found) -> Option<Wait> {
 
 /// What people should look at although nothing waits.
 #[must_use]
-pub fn notes(found: &Found, now: Timestamp) -> Vec<String> {
+pub fn notes(found: &Found, held: &Holds, now: Timestamp) -> Vec<String> {
     let mut all = Vec::new();
+    let failed = found.child.as_ref().and_then(|c| failed_steps(&c.object));
+    for wait in invalid_pause(held).into_iter().chain(failed) {
+        let (reason, message) = (wait.reason, wait.message);
+        all.push(format!("{reason}: {message}. {}", wait.remedy));
+    }
     if let (Some(am), None, None) = (&found.agent_machine, &found.pool, &found.child) {
         let pool = am
             .node_pool()

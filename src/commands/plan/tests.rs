@@ -49,6 +49,24 @@ fn a_machine_that_waits_costs_one_vm_of_the_template() {
     );
 }
 
+/// A person reads the cause, although it is no wait of the pool itself.
+#[test]
+fn an_invalid_pause_and_failed_steps_are_told_and_a_standing_veto_is_not() {
+    let mut world = World::serving();
+    world.pool["metadata"]["annotations"] =
+        json!({"delete.check.agent-forge.containeroo.ch/backup": "always"});
+    assert_eq!(planned(&world).waits, []);
+    world.child["status"]["conditions"] = json!([{
+        "type": "StepsFailed", "status": "True", "reason": "EjectFailed", "message": "EjectIso: locked",
+        "lastTransitionTime": "2026-01-01T00:30:00Z",
+    }]);
+    let caches = world.caches();
+    crate::commands::testing::pause_until(&caches, "tomorrow");
+    let planned = plan(&caches, &key(), None, &[], now()).expect("a plan");
+    let told: Vec<_> = planned.waits.iter().map(|w| w.reason.as_str()).collect();
+    assert_eq!(told, ["PausedUntilInvalid", "EjectFailed"]);
+}
+
 #[test]
 fn a_pool_that_serves_has_nothing_to_do() {
     let planned = planned(&World::serving());

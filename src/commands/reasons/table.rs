@@ -57,8 +57,8 @@ reasons! {
             "None.";
     }
     Demand {
-        CreateCapReached => PoolOwner, "A limit of the pool is reached. The message has the limit, the present number, and the place in line.",
-            "Raise spec.scaling, or wait until VMs go. Limit how many VMs there are (docs/how-to/limit-vms.md) says what counts.";
+        CreateCapReached => PoolOwner, "A limit is reached. At an AgentMachine: one of the pool. At a VsphereAgent: the one on creates at once in its vCenter. The message has the limit.",
+            "At an AgentMachine: raise spec.scaling, or wait until VMs go. At a VsphereAgent: wait, or raise the flag in the message. Limit how many VMs there are (docs/how-to/limit-vms.md) says what counts.";
         PoolConflict => PoolOwner, "Two pools claim the same AgentMachine. Neither acts.",
             "Change spec.nodePoolRef of one pool.";
         NamespaceNotAllowed => Hub, "A namespace does not admit the pool, or is not among --namespaces. The message names it.",

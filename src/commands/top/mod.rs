@@ -9,11 +9,12 @@ use std::{io::IsTerminal as _, time::Duration};
 
 use clap::Args as ClapArgs;
 use jiff::Timestamp;
+use kube::Client;
 
 use self::rows::{MachineRow, Overview, PoolRow};
 use super::{
     report::{self, Output, Report, Verdict},
-    sight::Sight,
+    sight::{self, Sight},
 };
 use crate::args::Args;
 
@@ -44,17 +45,18 @@ pub struct TopArgs {
 /// # Errors
 /// The cluster cannot be read at the start, or the terminal cannot be used.
 pub async fn run(args: &Args, asked: &TopArgs) -> anyhow::Result<Verdict> {
-    let first = read(args, asked).await?;
+    let client = sight::connect(args).await?;
+    let first = read(args, asked, &client).await?;
     if asked.output.is_none() && std::io::stdout().is_terminal() {
         let every = Duration::from_secs(asked.interval);
-        screen::live(first, every, async || read(args, asked).await).await?;
+        screen::live(first, every, async || read(args, asked, &client).await).await?;
         return Ok(Verdict::Nothing);
     }
     report::print(&first, asked.output.unwrap_or_default())
 }
 
-async fn read(args: &Args, asked: &TopArgs) -> anyhow::Result<Overview> {
-    let sight = Sight::read(args).await?;
+async fn read(args: &Args, asked: &TopArgs, client: &Client) -> anyhow::Result<Overview> {
+    let sight = Sight::with(args, client).await?;
     Ok(rows::overview(
         &sight.caches,
         asked.namespace.as_deref(),
@@ -84,7 +86,10 @@ fn pool_cells(pool: &PoolRow) -> Vec<String> {
         .collect();
     vec![
         pool.pool.clone(),
-        pool.ready.clone(),
+        match &pool.paused {
+            Some(_) => "Paused".to_owned(),
+            None => pool.ready.clone(),
+        },
         if phases.is_empty() {
             "0".to_owned()
         } else {

@@ -1,10 +1,15 @@
 //! The rows of `agent-forge top`: each machine with its phase, age, expected time and last failure, and sums per pool. Pure.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use agent_forge_actors::{domain::managed_vm::ManagedVm, ports::cluster::View as _};
+use agent_forge_actors::{
+    domain::{managed_vm::ManagedVm, names::ObjectKey},
+    ports::cluster::View as _,
+    runtime::holds,
+};
 use agent_forge_crds::{
-    VsphereAgent, agent::Milestone, conditions::Phase, external::agent_machine::AgentMachine,
+    VsphereAgent, VsphereAgentPool, agent::Milestone, conditions::Phase,
+    external::agent_machine::AgentMachine,
 };
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -30,6 +35,8 @@ pub struct PoolRow {
     pub pool: String,
     /// Condition `Ready`: its reason if it is False.
     pub ready: String,
+    /// The pause that holds now, as a sentence.
+    pub paused: Option<String>,
     /// Machines by phase.
     pub phases: BTreeMap<String, usize>,
     /// Median of the seconds from the demand to the bound Agent, of the machines that got there.
@@ -55,7 +62,7 @@ pub struct MachineRow {
     /// Seconds until it is usually bound; negative: it is late. `null`: it is bound, it waits in the buffer, or nothing
     /// is known.
     pub expected_seconds: Option<i64>,
-    /// The first reason in `status.waitingOn`.
+    /// The first reason in `status.waitingOn`; without one, that of the pool about this machine.
     pub waiting: Option<String>,
     /// How far the last VM that was given up came, and how many in a row.
     pub last_failure: Option<String>,
@@ -72,12 +79,14 @@ pub fn overview(caches: &Caches, namespace: Option<&str>, now: Timestamp) -> Ove
             continue;
         }
         let name = format!("{own}/{}", pool.name_any());
-        let is_own = |c: &&std::sync::Arc<VsphereAgent>| {
+        let is_own = |c: &&Arc<VsphereAgent>| {
             c.spec.pool_ref.name == pool.name_any() && c.namespace().as_deref() == Some(&own)
         };
         let of_pool: Vec<_> = children.iter().filter(is_own).cloned().collect();
         let usual = median(of_pool.iter().filter_map(|c| took(timeline(c))).collect());
-        let mut rows: Vec<MachineRow> = of_pool.iter().map(|c| row(&name, c, usual, now)).collect();
+        let said = Said::by(&pool);
+        let row = |c: &Arc<VsphereAgent>| row((&name, &said), c, usual, now);
+        let mut rows: Vec<MachineRow> = of_pool.iter().map(row).collect();
         let managed: Vec<ManagedVm> = of_pool.iter().map(|c| ManagedVm::read(c.clone())).collect();
         let waiting = caches
             .agent_machines(&pool.spec.control_plane_namespace)
@@ -91,7 +100,7 @@ pub fn overview(caches: &Caches, namespace: Option<&str>, now: Timestamp) -> Ove
                 });
                 belongs && !has_one && am.agent_ref().is_none()
             });
-        rows.extend(waiting.map(|am| unanswered(&name, &am, usual, now)));
+        rows.extend(waiting.map(|am| unanswered((&name, &said), &am, usual, now)));
         let mut phases = BTreeMap::new();
         for row in &rows {
             *phases.entry(row.phase.clone()).or_default() += 1;
@@ -117,6 +126,7 @@ pub fn overview(caches: &Caches, namespace: Option<&str>, now: Timestamp) -> Ove
         shown.pools.push(PoolRow {
             pool: name,
             ready: ready.to_owned(),
+            paused: paused(caches, &ObjectKey::of(pool.as_ref()), now),
             usual_seconds: usual,
             late: rows.iter().filter(is_late).count(),
             phases,
@@ -132,6 +142,13 @@ pub fn overview(caches: &Caches, namespace: Option<&str>, now: Timestamp) -> Ove
         )
     });
     shown
+}
+
+/// The pause that holds a pool now, and who set it.
+#[must_use]
+pub fn paused(caches: &Caches, pool: &ObjectKey, now: Timestamp) -> Option<String> {
+    let held = holds::of_pool(caches, pool);
+    held.pause(now).map(|pause| holds::by_pause(pause).why)
 }
 
 /// The timeline on record.
@@ -159,7 +176,31 @@ pub fn median(mut all: Vec<i64>) -> Option<i64> {
     all.get(all.len().checked_sub(1)? / 2).copied()
 }
 
-fn row(pool: &str, child: &VsphereAgent, usual: Option<i64>, now: Timestamp) -> MachineRow {
+/// What the status of a pool says about its machines: the first reason of each, by name.
+struct Said(BTreeMap<String, String>);
+
+impl Said {
+    fn by(pool: &VsphereAgentPool) -> Self {
+        let mut all = BTreeMap::new();
+        for row in pool.status.iter().flat_map(|s| &s.waiting_on) {
+            let name = row.subject.rsplit('/').next().unwrap_or_default();
+            all.entry(name.to_owned())
+                .or_insert_with(|| row.reason.to_string());
+        }
+        Self(all)
+    }
+
+    fn about(&self, machine: &str) -> Option<String> {
+        self.0.get(machine).cloned()
+    }
+}
+
+fn row(
+    (pool, said): (&str, &Said),
+    child: &VsphereAgent,
+    usual: Option<i64>,
+    now: Timestamp,
+) -> MachineRow {
     let status = child.status.as_ref();
     let timeline = timeline(child);
     let since = |t: Timestamp| now.duration_since(t).as_secs().max(0);
@@ -186,7 +227,9 @@ fn row(pool: &str, child: &VsphereAgent, usual: Option<i64>, now: Timestamp) -> 
             .last()
             .and_then(|e| Some((e.event.clone(), since(e.at.as_ref()?.0)))),
         expected_seconds: usual.filter(|_| coming).map(|usual| usual - age),
-        waiting: status.and_then(|s| Some(s.waiting_on.first()?.reason.to_string())),
+        waiting: status
+            .and_then(|s| Some(s.waiting_on.first()?.reason.to_string()))
+            .or_else(|| said.about(&child.name_any())),
         last_failure: failure.map(|f| {
             let class = f.class.as_deref().unwrap_or("?");
             format!("{class} x{}", f.count.unwrap_or(1))
@@ -195,7 +238,12 @@ fn row(pool: &str, child: &VsphereAgent, usual: Option<i64>, now: Timestamp) -> 
 }
 
 /// An AgentMachine without a VsphereAgent.
-fn unanswered(pool: &str, am: &AgentMachine, usual: Option<i64>, now: Timestamp) -> MachineRow {
+fn unanswered(
+    (pool, said): (&str, &Said),
+    am: &AgentMachine,
+    usual: Option<i64>,
+    now: Timestamp,
+) -> MachineRow {
     let created = am.metadata.creation_timestamp.as_ref();
     let age = created.map_or(0, |t| now.duration_since(t.0).as_secs().max(0));
     let reason = am.reserved_condition().and_then(|c| c.reason.clone());
@@ -205,7 +253,7 @@ fn unanswered(pool: &str, am: &AgentMachine, usual: Option<i64>, now: Timestamp)
         phase: "Waiting".to_owned(),
         age_seconds: age,
         expected_seconds: usual.map(|usual| usual - age),
-        waiting: reason,
+        waiting: said.about(&am.name_any()).or(reason),
         ..MachineRow::default()
     }
 }

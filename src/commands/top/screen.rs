@@ -1,14 +1,20 @@
 //! The live table in a terminal.
 
-use std::time::{Duration, Instant};
+use std::{pin::pin, time::Duration};
 
 use ratatui::{
-    Frame,
+    Frame, Terminal,
+    backend::Backend,
     crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers},
     layout::{Constraint, Layout},
     style::{Modifier, Style},
     text::Line,
     widgets::{Block, Row, Table},
+};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+    time::sleep,
 };
 
 use super::{MACHINES, POOLS, machine_cells, pool_cells, rows::Overview};
@@ -26,7 +32,7 @@ pub(super) struct View {
     pub first: usize,
 }
 
-/// Shows the table until the user ends it.
+/// Shows the table until the user or a signal ends it. The terminal is restored in each case.
 ///
 /// # Errors
 /// The terminal cannot be used.
@@ -35,35 +41,87 @@ pub(super) async fn live(
     every: Duration,
     read: impl AsyncFn() -> anyhow::Result<Overview>,
 ) -> anyhow::Result<()> {
-    let mut view = View {
+    let view = View {
         shown: first,
         trouble: None,
         first: 0,
     };
+    let stop = stop()?;
     let mut terminal = ratatui::try_init()?;
-    let mut due = Instant::now() + every;
-    let ended = loop {
-        if let Err(e) = terminal.draw(|frame| draw(frame, &view)) {
-            break Err(e.into());
-        }
-        // Keys are read in a thread that may wait.
-        let key = tokio::task::spawn_blocking(key).await;
-        match key {
-            Ok(Ok(Some(key))) if !press(&mut view, key) => break Ok(()),
-            Ok(Ok(_)) => {}
-            Ok(Err(e)) => break Err(e.into()),
-            Err(e) => break Err(e.into()),
-        }
-        if Instant::now() >= due {
-            match read().await {
-                Ok(shown) => (view.shown, view.trouble) = (shown, None),
-                Err(e) => view.trouble = Some(format!("{e:#}")),
-            }
-            due = Instant::now() + every;
-        }
-    };
+    let (tell, mut keys) = mpsc::channel(16);
+    // Keys are read in a thread that may wait. It ends with the table.
+    std::thread::spawn(move || listen(&tell));
+    let ended = show(&mut terminal, view, every, (read, &mut keys, stop)).await;
     ratatui::restore();
     ended
+}
+
+/// The signals that end the table.
+fn stop() -> std::io::Result<impl Future<Output = ()>> {
+    let kinds = [
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+        SignalKind::interrupt(),
+    ];
+    let signals = kinds.map(signal).into_iter();
+    let mut signals = signals.collect::<std::io::Result<Vec<_>>>()?;
+    Ok(async move {
+        let all = signals.iter_mut().map(|s| Box::pin(s.recv()));
+        futures::future::select_all(all).await;
+    })
+}
+
+/// Shows the table, reads it again, and obeys keys and signals meanwhile.
+///
+/// # Errors
+/// The terminal cannot be used.
+pub(super) async fn show<B: Backend<Error: Send + Sync + 'static>>(
+    terminal: &mut Terminal<B>,
+    mut view: View,
+    every: Duration,
+    (read, keys, stop): (
+        impl AsyncFn() -> anyhow::Result<Overview>,
+        &mut mpsc::Receiver<std::io::Result<Key>>,
+        impl Future<Output = ()>,
+    ),
+) -> anyhow::Result<()> {
+    let mut stop = pin!(stop);
+    loop {
+        let mut next = pin!(async {
+            sleep(every).await;
+            read().await
+        });
+        let got = loop {
+            terminal.draw(|frame| draw(frame, &view))?;
+            tokio::select! {
+                () = &mut stop => return Ok(()),
+                key = keys.recv() => match key {
+                    Some(Ok(key)) if press(&mut view, key) => {}
+                    Some(Ok(_)) | None => return Ok(()),
+                    Some(Err(e)) => return Err(e.into()),
+                },
+                got = &mut next => break got,
+            }
+        };
+        match got {
+            Ok(shown) => (view.shown, view.trouble) = (shown, None),
+            Err(e) => view.trouble = Some(format!("{e:#}")),
+        }
+    }
+}
+
+/// Tells each key until nobody listens.
+fn listen(tell: &mpsc::Sender<std::io::Result<Key>>) {
+    while !tell.is_closed() {
+        let told = match key() {
+            Ok(None) => Ok(()),
+            Ok(Some(key)) => tell.blocking_send(Ok(key)),
+            Err(e) => tell.blocking_send(Err(e)),
+        };
+        if told.is_err() {
+            return;
+        }
+    }
 }
 
 /// What a key does.
@@ -72,14 +130,18 @@ pub(super) enum Key {
     End,
     Up,
     Down,
+    /// The terminal has another size: it is drawn again.
+    Resize,
 }
 
 fn key() -> std::io::Result<Option<Key>> {
     if !event::poll(KEY)? {
         return Ok(None);
     }
-    let Event::Key(key) = event::read()? else {
-        return Ok(None);
+    let key = match event::read()? {
+        Event::Key(key) => key,
+        Event::Resize(..) => return Ok(Some(Key::Resize)),
+        _ => return Ok(None),
     };
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     Ok(match key.code {
@@ -99,6 +161,7 @@ pub(super) fn press(view: &mut View, key: Key) -> bool {
         Key::End => return false,
         Key::Up => view.first = view.first.saturating_sub(1),
         Key::Down => view.first = (view.first + 1).min(last),
+        Key::Resize => {}
     }
     true
 }

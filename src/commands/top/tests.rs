@@ -2,7 +2,7 @@ use ratatui::{Terminal, backend::TestBackend};
 use serde_json::json;
 
 use super::{
-    screen::{Key, View, draw, press},
+    screen::{Key, View, draw, press, show},
     *,
 };
 use crate::commands::testing::World;
@@ -93,6 +93,14 @@ fn an_agent_machine_without_a_record_waits_and_what_is_much_too_late_is_counted(
     assert_eq!(cells[..3], ["w-1", "demo/workers", "Waiting"]);
     assert_eq!(cells[6], "NoSuitableAgents");
     assert_eq!(shown.verdict(), Verdict::Nothing);
+    // The pool has decided why it gets none.
+    let mut waits = World::waiting();
+    waits.pool["status"]["waitingOn"] =
+        json!([{"subject": "AgentMachine/demo-demo/w-1", "reason": "CreateCapReached"}]);
+    assert_eq!(
+        machine_cells(&overview(&waits).machines[0])[6],
+        "CreateCapReached"
+    );
     let mut world = World::serving();
     bound(&mut world);
     let mut late = second(&world, false);
@@ -132,4 +140,46 @@ fn the_screen_shows_both_tables_scrolls_and_tells_trouble() {
     view.trouble = Some("no answer".to_owned());
     assert!(drawn(&view).contains("not up to date: no answer"));
     assert!(!press(&mut view, Key::End));
+}
+
+/// A reading that never ends delays neither a key nor a signal.
+#[tokio::test(start_paused = true)]
+async fn keys_and_signals_are_heard_while_a_slow_cluster_is_read() {
+    let first = overview(&World::serving());
+    for by_key in [true, false] {
+        let mut terminal = Terminal::new(TestBackend::new(160, 16)).expect("a terminal");
+        let view = View {
+            shown: first.clone(),
+            trouble: None,
+            first: 0,
+        };
+        let (asked, mut was_asked) = tokio::sync::mpsc::channel(1);
+        let (tell, mut keys) = tokio::sync::mpsc::channel(1);
+        let (signal, heard) = tokio::sync::oneshot::channel::<()>();
+        let read = async || {
+            asked.send(()).await.expect("heard");
+            std::future::pending().await
+        };
+        let stop = async {
+            let _ = heard.await;
+        };
+        let every = Duration::from_secs(5);
+        let table = show(&mut terminal, view, every, (read, &mut keys, stop));
+        let user = async {
+            was_asked.recv().await.expect("it is read");
+            if by_key {
+                tell.send(Ok(Key::End)).await.expect("heard");
+                let () = std::future::pending().await;
+            }
+            signal.send(()).expect("heard");
+            let () = std::future::pending().await;
+        };
+        let limit = tokio::time::timeout(Duration::from_secs(60), async {
+            tokio::select! {
+                ended = table => ended.expect("an end"),
+                () = user => {}
+            }
+        });
+        limit.await.unwrap_or_else(|_| panic!("by key: {by_key}"));
+    }
 }

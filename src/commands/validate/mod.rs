@@ -166,7 +166,12 @@ impl Report for Validation {
                 Look::Rule => "the API server refuses it (rule)",
                 Look::Meaning => "the operator cannot use it",
             };
-            text += &format!("{}: {}\n    {}\n", problem.object, by, problem.message);
+            text += &format!(
+                "{}: {}\n    {}\n",
+                problem.object,
+                by,
+                report::one_line(&problem.message)
+            );
         }
         for rule in &self.unchecked {
             text += &format!("not checked here, the API server does: {rule}\n");

@@ -54,6 +54,7 @@ function machineView(e) {
     e.pool ? make("p", { class: "detail" }, `Pool ${e.pool}`) : null,
     make("section", {}, make("h3", {}, "Objects"), make("ol", { class: "chain" }, ...members)),
     e.waits.length ? list("What it waits for", e.waits.map(waitItem)) : make("section", {}, make("h3", {}, "What it waits for"), make("p", {}, "Nothing.")),
+    list("Vetoes that nothing waits for", e.standing.map((veto) => make("li", {}, veto))),
     list("Notes", e.notes.map((n) => make("li", {}, n))),
     timeline(e.timeline),
     list("How we know that they belong together", e.proofs.map(proofItem)),

@@ -82,9 +82,9 @@ function count(pool) {
 function poolSection(pool, before) {
   const section = before || make("details", { open: true, class: "pool" });
   if (!before) {
-    section.append(make("summary"), make("p", { class: "message" }), grid(`Machines of pool ${pool.name}`, COLUMNS));
+    section.append(make("summary"), make("p", { class: "paused" }), make("p", { class: "message" }), grid(`Machines of pool ${pool.name}`, COLUMNS));
   }
-  const [summary, message, table] = section.children;
+  const [summary, paused, message, table] = section.children;
   const ready = pool.ready === null ? "not checked yet" : pool.ready ? "ready" : `not ready: ${pool.reason}`;
   const usual = pool.usualSeconds === null ? "" : `; usually bound after ${span(pool.usualSeconds)}`;
   summary.replaceChildren(
@@ -92,6 +92,8 @@ function poolSection(pool, before) {
     make("span", { class: pool.ready === false ? "verdict bad" : "verdict" }, ready),
     make("span", { class: "detail" }, `${count(pool)}${usual}`),
   );
+  paused.textContent = pool.paused ? `Paused: ${pool.paused}.` : "";
+  paused.hidden = !pool.paused;
   message.textContent = pool.ready === false ? pool.message : "";
   message.hidden = message.textContent === "";
   const shown = pool.machines.filter((m) => isShown(m, pool));
@@ -102,11 +104,9 @@ function poolSection(pool, before) {
 
 function level(kind, heading, inner) {
   return (node, before) => {
-    const section = before || make("section", { class: kind }, make(heading), make("p", { class: "paused" }), make("div"));
-    const [title, paused, below] = section.children;
+    const section = before || make("section", { class: kind }, make(heading), make("div"));
+    const [title, below] = section.children;
     title.textContent = `${kind} ${node.name}`;
-    paused.textContent = node.paused ? `Paused. ${node.paused}` : "";
-    paused.hidden = !node.paused;
     inner(below, node);
     return section;
   };

@@ -86,6 +86,13 @@ pub fn of_child(found: &Found, child: &ManagedVm) -> Judged {
     let own = status.iter().flat_map(|s| &s.waiting_on);
     let of_pool = found.pool.as_deref().into_iter();
     let waits = worst(own.chain(of_pool.flat_map(|p| about(p, &child.key.name))));
+    // It has a VM to come: it waits in the line of creates, which moves by itself.
+    let waits = waits.map(
+        |waits| match waits.reason == Reason::CreateCapReached.as_str() {
+            true => Judged::new(State::Waiting, waits.reason, waits.message),
+            false => waits,
+        },
+    );
     if let Some(stuck) = waits.as_ref().filter(|w| w.state == State::Stuck) {
         return Judged::new(State::Stuck, &stuck.reason, &stuck.message);
     }

@@ -3,10 +3,16 @@ pub mod crowd;
 use serde_json::{Value, json};
 
 use super::*;
+use agent_forge_actors::domain::upstream::{Pausable, PausableKind};
+
 use crate::commands::testing::World;
 
+fn now() -> Timestamp {
+    "2026-01-01T01:00:00Z".parse().expect("a time")
+}
+
 fn shown(world: &World) -> Topology {
-    topology(&world.caches(), &Reach::All, Vec::new())
+    topology(&world.caches(), &Reach::All, Vec::new(), now())
 }
 
 /// The machines of all pools.
@@ -233,6 +239,12 @@ fn an_agent_machine_without_a_vm_waits_or_has_a_foreign_host() {
         (machine.state, machine.reason.as_str()),
         (State::Stuck, "CreateCapReached")
     );
+    // One that has a VsphereAgent waits in the line of creates.
+    let mut queued = World::serving();
+    queued.child["status"]["vm"]["phase"] = json!("Provisioning");
+    waiting_on(&mut queued.child, "w-1", "CreateCapReached");
+    let queued = shown(&queued);
+    assert_eq!(machines(&queued)[0].state, State::Waiting);
     // A bare-metal host serves it: the pool's rows do not matter then.
     let host = World::serving();
     world.agent_machine = host.agent_machine;
@@ -287,7 +299,7 @@ fn a_viewer_sees_the_pools_of_its_namespaces_only() {
     pool["metadata"]["uid"] = json!("u-other");
     world.pool = json!([world.pool, pool]);
     let pools = |reach: &Reach| {
-        let shown = topology(&world.caches(), reach, Vec::new());
+        let shown = topology(&world.caches(), reach, Vec::new(), now());
         let names = shown.clusters.into_iter().flat_map(|c| c.node_pools);
         let names = names.flat_map(|n| n.pools).map(|p| p.name);
         (names.collect::<Vec<_>>(), shown.foreign.hosts.len())
@@ -303,7 +315,7 @@ fn a_viewer_sees_the_pools_of_its_namespaces_only() {
     foreign["metadata"]["name"] = json!("metal");
     world.agent = json!([world.agent, foreign]);
     let pools = |reach: &Reach| {
-        topology(&world.caches(), reach, Vec::new())
+        topology(&world.caches(), reach, Vec::new(), now())
             .foreign
             .hosts
             .len()
@@ -312,39 +324,62 @@ fn a_viewer_sees_the_pools_of_its_namespaces_only() {
     assert_eq!(pools(&of("other")), 0);
     // A VsphereAgent whose pool is gone is not shown to others either.
     world.pool = Value::Null;
-    let gone = |reach: &Reach| topology(&world.caches(), reach, Vec::new());
+    let gone = |reach: &Reach| topology(&world.caches(), reach, Vec::new(), now());
     assert_eq!(machines(&gone(&of("demo"))).len(), 1);
     assert_eq!(machines(&gone(&of("other"))).len(), 0);
 }
 
 #[test]
-fn a_paused_node_pool_says_so() {
-    let world = World::serving();
-    let caches = world.caches();
-    let paused = |kind: PausableKind, name: &str, cluster: Option<&str>| {
-        let object = Pausable {
-            key: ObjectKey::new("demo", name),
-            cluster: cluster.map(str::to_owned),
+fn a_pool_says_that_it_is_paused_while_it_is() {
+    let shown = |world: &World, kind: PausableKind, change: &dyn Fn(&mut Pausable)| {
+        let caches = world.caches();
+        let (namespace, name, cluster) = match kind {
+            PausableKind::Cluster => ("demo-demo", "demo", None),
+            PausableKind::HostedCluster => ("demo", "demo", None),
+            PausableKind::NodePool => ("demo", "workers", Some("demo".to_owned())),
+        };
+        let mut object = Pausable {
+            key: ObjectKey::new(namespace, name),
+            cluster,
             annotated: false,
             paused: false,
-            paused_until: Some("true".to_owned()),
+            paused_until: None,
         };
-        let (_, cache) = caches
-            .pausables
-            .iter()
-            .find(|(k, _)| *k == kind)
-            .expect("a cache");
+        change(&mut object);
+        let found = caches.pausables.iter().find(|(k, _)| *k == kind);
+        let (_, cache) = found.expect("a cache");
         crate::cluster::lists::show(cache, &None, vec![object], |p| p.key.clone());
+        let all = topology(&caches, &Reach::All, Vec::new(), now());
+        let page = all.clusters[0].node_pools[0].pools[0].paused.clone();
+        let top = rows::overview(&caches, None, now()).pools[0].paused.clone();
+        assert_eq!(page, top);
+        page
     };
-    paused(PausableKind::NodePool, "workers", Some("another"));
-    let of_other = topology(&caches, &Reach::All, Vec::new());
-    assert_eq!(of_other.clusters[0].node_pools[0].paused, None);
-    paused(PausableKind::NodePool, "workers", Some("demo"));
-    paused(PausableKind::HostedCluster, "demo", None);
-    let own = topology(&caches, &Reach::All, Vec::new());
-    let says = Some("spec.pausedUntil: true".to_owned());
-    assert_eq!(own.clusters[0].node_pools[0].paused, says);
-    assert_eq!(own.clusters[0].paused, says);
+    let until = |text: &'static str| move |p: &mut Pausable| p.paused_until = Some(text.to_owned());
+    let world = World::serving();
+    for kind in [PausableKind::NodePool, PausableKind::HostedCluster] {
+        for (text, paused) in [
+            ("true", true),
+            ("2026-01-01T02:00:00Z", true),
+            ("2026-01-01T00:30:00Z", false),
+            ("false", false),
+            ("tomorrow", false),
+        ] {
+            let said = shown(&world, kind, &until(text));
+            assert_eq!(said.is_some(), paused, "{kind:?} {text}: {said:?}");
+        }
+    }
+    let of_other = shown(&world, PausableKind::NodePool, &|p| {
+        p.paused_until = Some("true".to_owned());
+        p.cluster = Some("another".to_owned());
+    });
+    assert_eq!(of_other, None);
+    let said = shown(&world, PausableKind::Cluster, &|p| p.paused = true);
+    assert!(said.is_some_and(|s| s.contains("spec.paused of Cluster demo-demo/demo")));
+    let mut world = World::serving();
+    world.pool["metadata"]["annotations"] = json!({"agent-forge.containeroo.ch/paused": "true"});
+    let said = shown(&world, PausableKind::Cluster, &|_| {});
+    assert!(said.is_some_and(|s| s.contains("VsphereAgentPool demo/workers")));
 }
 
 #[test]

@@ -59,8 +59,11 @@ pub async fn bundle(
     bundle
 }
 
-/// The certificates in a ConfigMap's data. Pure.
-fn chosen(
+/// The certificates in the data of a ConfigMap. `None`: it does not exist. Pure.
+///
+/// # Errors
+/// There are none under the key `entry`. The message says what to correct.
+pub fn chosen(
     key: &ObjectKey,
     entry: &str,
     data: Option<&BTreeMap<String, String>>,

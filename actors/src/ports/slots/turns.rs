@@ -58,6 +58,17 @@ impl Limits {
     }
 }
 
+/// The limit that a create waits for, with its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cap {
+    /// Creates in the vCenter.
+    Creates(usize),
+    /// Creates on the VM's datastore.
+    Datastore(usize),
+    /// All tasks in the vCenter.
+    Tasks(usize),
+}
+
 /// Which slot it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -142,6 +153,22 @@ impl Turns {
         request.errand != Errand::Create
             || all < self.limits.creates
                 && there.unwrap_or_default() < self.limits.creates_per_datastore
+    }
+
+    /// The limit that a create on that datastore waits for now. No number in it changes while it waits.
+    #[must_use]
+    pub fn cap(&self, datastore: &str) -> Cap {
+        let limits = self.limits;
+        let all: usize = self.creates.values().sum();
+        let there = self.creates.get(datastore).copied().unwrap_or_default();
+        let narrow = limits.creates_per_datastore < limits.creates;
+        if narrow && there >= limits.creates_per_datastore {
+            Cap::Datastore(limits.creates_per_datastore)
+        } else if all < limits.creates && self.free() == 0 {
+            Cap::Tasks(limits.tasks)
+        } else {
+            Cap::Creates(limits.creates)
+        }
     }
 
     fn longest_ago<'a>(&self, lines: impl Iterator<Item = (usize, &'a Request)>) -> Option<usize> {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::Executor;
 use crate::{
     domain::{failure::ReconcileError, names::ObjectKey},
-    ports::slots::turns::Errand,
+    ports::slots::turns::{Cap, Errand},
     vm::memory::Memory,
 };
 
@@ -13,14 +13,14 @@ use crate::{
 pub const LOOK_UP: Duration = Duration::from_secs(30);
 
 /// The answer to a request for a task slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The slot is free, and there was no wait.
     Now,
     /// The slot is free after a wait. The step is decided again, because the state may have changed.
     Come,
-    /// Others are still ahead.
-    Ahead,
+    /// Others are still ahead. A create has a sentence about the limit that it waits for.
+    Ahead(Option<String>),
 }
 
 impl Executor<'_> {
@@ -62,9 +62,27 @@ impl Executor<'_> {
                 Turn::Come
             }
             Err(_) => {
+                let cap = ticket.cap();
                 memory.ticket = Some(ticket);
-                Turn::Ahead
+                Turn::Ahead(cap.map(|cap| self.explain(cap)))
             }
         })
+    }
+
+    /// The limit in words. Who is ahead is left out: each change of that number would be written to the status.
+    fn explain(&self, cap: Cap) -> String {
+        let vm = self.vm();
+        let server = vm.server.as_deref().unwrap_or("?");
+        let (limit, what, flag) = match cap {
+            Cap::Creates(n) => (n, "creates".to_owned(), "--max-concurrent-creates"),
+            Cap::Datastore(n) => {
+                let place = vm.placement.as_ref();
+                let name = place.and_then(|p| p.datastore.as_deref()).unwrap_or("?");
+                let what = format!("creates on datastore {name}");
+                (n, what, "--max-concurrent-creates-per-datastore")
+            }
+            Cap::Tasks(n) => (n, "tasks".to_owned(), "--max-concurrent-vcenter-tasks"),
+        };
+        format!("vCenter {server} may run {limit} {what} at once ({flag}), and others are ahead")
     }
 }

@@ -4,7 +4,10 @@ use agent_forge_crds::conditions::Reason;
 
 use super::*;
 use crate::{
-    ports::slots::{Slots, turns::Limits},
+    ports::slots::{
+        Slots,
+        turns::{Errand, Limits},
+    },
     vm::{
         step::boots_disk_first,
         testing::vcenter::{SLOTS, Site},
@@ -226,6 +229,56 @@ async fn a_machine_that_went_during_the_wait_for_a_slot_gets_no_vm() {
     assert_eq!(bench.times(E::CreateVm), 0);
     assert_eq!(bench.waits_on(), Some(Reason::MachineDeleting));
     assert_eq!(slots.free(), 1, "others have it");
+}
+
+/// Id of the datastore of each VM here.
+const STORE: &str = "id-ds1";
+
+/// The sentence has the limit, and stays the same while others come and go.
+#[tokio::test(start_paused = true)]
+async fn a_create_that_waits_for_others_says_for_which_limit() {
+    let limits = |tasks, creates, creates_per_datastore| Limits {
+        tasks,
+        creates,
+        creates_per_datastore,
+    };
+    for (limits, others, words) in [
+        (
+            limits(4, 1, 1),
+            1,
+            "may run 1 creates at once (--max-concurrent-creates)",
+        ),
+        (
+            limits(4, 3, 1),
+            1,
+            "at once (--max-concurrent-creates-per-datastore)",
+        ),
+        (
+            limits(2, 2, 2),
+            0,
+            "may run 2 tasks at once (--max-concurrent-vcenter-tasks)",
+        ),
+    ] {
+        let mut bench = Bench::new();
+        let slots = Slots::new(limits);
+        let pool = ObjectKey::new("demo", "another");
+        let work: Vec<_> = match others {
+            0 => (0..2).map(|_| slots.ask(Errand::Begin, &pool)).collect(),
+            _ => Vec::new(),
+        };
+        let _creates: Vec<_> = (0..others).map(|_| slots.count(STORE)).collect();
+        bench.site.with(|i| i.slots = Some(slots.clone()));
+        bench.pass().await;
+        let said = bench.status().waiting_on;
+        assert_eq!(bench.waits_on(), Some(Reason::CreateCapReached), "{words}");
+        assert!(said[0].message.contains(words), "{words}: {said:?}");
+        let _more: Vec<_> = (0..3).map(|_| slots.ask_create(&pool, STORE)).collect();
+        let version = |b: &Bench| b.hub.with(|o| o.child.as_ref()?.resource_version());
+        let before = version(&bench);
+        bench.pass().await;
+        assert_eq!(version(&bench), before, "nothing is written again");
+        drop(work);
+    }
 }
 
 #[tokio::test(start_paused = true)]

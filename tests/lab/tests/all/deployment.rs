@@ -134,11 +134,11 @@ async fn who_may_edit_a_namespace_may_edit_pools_in_it_where_an_overlay_says_so(
     Ok(())
 }
 
-/// The Pod of the Deployment in these objects.
+/// The Pod of the Deployment or the Job in these objects.
 fn pod_of(objects: &[Value]) -> Result<Value> {
     let mut all = objects.iter();
-    let deployment = all.find(|object| object["kind"] == "Deployment");
-    let mut pod = deployment.context("a Deployment")?["spec"]["template"].clone();
+    let made = all.find(|o| o["kind"] == "Deployment" || o["kind"] == "Job");
+    let mut pod = made.context("a Deployment or a Job")?["spec"]["template"].clone();
     pod["metadata"]["name"] = "shipped".into();
     Ok(pod)
 }
@@ -158,6 +158,7 @@ async fn what_readme_applies_is_taken_and_its_pod_runs_where_only_restricted_one
         "overlays/openshift",
         "overlays/aggregate-edit",
         "overlays/web",
+        "doctor",
     ] {
         let pod = serde_json::from_value(pod_of(&rendered(folder).await?)?)?;
         let dry = PostParams {
@@ -166,6 +167,9 @@ async fn what_readme_applies_is_taken_and_its_pod_runs_where_only_restricted_one
         };
         let taken = pods.create(&dry, &pod).await;
         taken.with_context(|| format!("the Pod of config/{folder}"))?;
+    }
+    for job in rendered("doctor").await? {
+        apply(&lab.admin(), &job).await?;
     }
     let namespace = lab.namespace("samples").await?;
     for mut sample in rendered("samples").await? {
