@@ -7,7 +7,6 @@
     reason = "tests play people and upstream controllers: they write as those do"
 )]
 
-mod boot_order;
 mod buffer;
 mod commands;
 mod crash;

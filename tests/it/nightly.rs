@@ -6,6 +6,7 @@
 
 mod arrival;
 mod away;
+mod boot_order;
 mod credentials;
 mod events;
 mod generations;

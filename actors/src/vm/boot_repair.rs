@@ -68,13 +68,20 @@ pub fn is_needed(child: &ManagedVm, agent: &Agent) -> bool {
         && child.is_bound_to(agent)
 }
 
+/// What tells one occurrence from the next: when the Agent's stage was last reported, in whole seconds as a status has it.
+#[must_use]
+pub fn occurrence(agent: &Agent) -> Option<Time> {
+    let at = agent.stage_update_time()?.0;
+    Some(Time(Timestamp::from_second(at.as_second()).unwrap_or(at)))
+}
+
 /// The guest restarted in the middle of the installation. Only another Machine helps.
 #[must_use]
 pub fn is_restarted(agent: &Agent) -> bool {
     agent.state() == "error" && agent.state_info().starts_with(RESTARTED)
 }
 
-/// Decides. `before`: the last reset on record. `occurrence`: when the Agent's stage was last reported. `own`: the last
+/// Decides. `before`: the last reset on record. `occurrence`: see [`occurrence`]. `own`: the last
 /// reset that this actor recorded. `now`: wall clock and monotonic.
 #[must_use]
 pub fn repair(

@@ -44,7 +44,7 @@ pub use self::{
 use crate::{
     domain::recycle::Stage,
     ports::{effect::EffectKind, vcenter::VmObservation},
-    vm::{arrival::Arrival, ownership::Ownership},
+    vm::{arrival::Arrival, boot_repair::Repair, ownership::Ownership},
 };
 
 /// How often a foreign VM under our name is looked at again.
@@ -116,7 +116,9 @@ fn adds_a_host(f: &Facts<'_>, step: &Step) -> bool {
 
 /// The call is not tried yet. The VM is looked at meanwhile, since the task that blocks the call may end.
 fn rests(f: &Facts<'_>, call: EffectKind) -> Option<Step> {
-    let resting = f.vm.resting.filter(|resting| resting.call == call)?;
+    // A host that is brought back to its disk needs several calls: a VM that is busy gets none of them.
+    let any = f.vm.repair != Repair::NotNeeded;
+    let resting = f.vm.resting.filter(|resting| any || resting.call == call)?;
     let is_empty = |shown: &VmObservation| shown.cdroms.iter().all(|drive| drive.iso.is_none());
     // The blocking task has emptied the drive itself: the step sends nothing.
     if call == EffectKind::EjectIso && matches!(f.vm.seen, Ownership::Ours(vm) if is_empty(vm)) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_forge_actors::ports::effect::EffectKind;
+use agent_forge_actors::{ports::effect::EffectKind, vm::boot_repair};
 
 use crate::{
     call::{Call, Read},
@@ -40,6 +40,11 @@ pub const ALL: &[Tolerance] = &[
         Oracle::ForeignAndServingUntouched,
         "the ISO of an installed host is ejected where its pool wants that",
         "the host does not need it any more",
+    ),
+    row(
+        Oracle::ForeignAndServingUntouched,
+        "a host that booted the ISO instead of its disk loses the ISO, gets its boot order, and is reset twice at most",
+        "it does not become a Node otherwise",
     ),
     row(
         Oracle::SameFinalState,
@@ -138,6 +143,11 @@ pub const ALL: &[Tolerance] = &[
     ),
     row(
         Oracle::ConvergesInTime,
+        "in boot_order_broken: 51 min",
+        "a reset that may have been lost is repeated after 40 minutes, and a busy VM rests for five",
+    ),
+    row(
+        Oracle::ConvergesInTime,
         "with secret_wrong_2m: 10 min",
         "each refused login doubles the pause, so that vCenter does not lock the account",
     ),
@@ -208,6 +218,7 @@ pub fn recovery(plan: &Plan) -> Duration {
             "new_discovery_image" | "iso_ejected_after_install" | "iso_datastore_changed" => 660,
             "etcd_rollback_during_create" => 1800,
             "vm_suspended" => 360,
+            "boot_order_broken" => boot_repair::GRACE.as_secs() + 660,
             _ if matches!(
                 call,
                 Call::Effect(EffectKind::Upload | EffectKind::EjectIso)

@@ -27,7 +27,7 @@ impl Executor<'_> {
         let repair = BootRepair {
             count: before.saturating_add(1),
             at: Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now))),
-            state_updated_at: agent.stage_update_time().cloned(),
+            state_updated_at: boot_repair::occurrence(agent),
         };
         vm.boot_repair = Some(repair.clone());
         // Noted before the write: its reply may be lost.

@@ -188,9 +188,9 @@ impl Observed {
         let before = self.vm().and_then(|vm| vm.boot_repair.as_ref());
         let clock = context.clock.as_ref();
         self.boots_image().map_or(Repair::NotNeeded, |agent| {
-            let occurrence = agent.stage_update_time();
+            let occurrence = boot_repair::occurrence(agent);
             let now = (clock.wall(), clock.monotonic());
-            boot_repair::repair(before, occurrence, memory.reset.as_ref(), now)
+            boot_repair::repair(before, occurrence.as_ref(), memory.reset.as_ref(), now)
         })
     }
 

@@ -123,7 +123,9 @@ fn boot_cdrom_first(world: &World) -> Result<()> {
 
 pub(super) fn boot_order_broken(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
-        run.registered(&json!({})).await?;
+        // If the ISO could not be taken out before the reset, it is taken out after the installation.
+        let eject = json!({"iso": {"ejectAfterInstall": true}});
+        run.registered(&eject).await?;
         boot_cdrom_first(&run.world)?;
         run.approves(true)?;
         // A reset that was lost is repeated after that time.

@@ -92,6 +92,21 @@ fn it_is_reported_while_it_boots_and_when_the_operator_may_do_no_more() {
     }
 }
 
+/// Otherwise each of them would be refused again and again.
+#[test]
+fn a_busy_vm_gets_none_of_the_calls() {
+    let vm = running(&child("a"));
+    let disordered = ours_with(|vm| vm.boot_order = vec![BootDevice::Cdrom]);
+    let ordered = ours(PowerState::On);
+    for (seen, repair) in [(&disordered, Repair::Due), (&ordered, Repair::Recorded)] {
+        let busy = with(astray(&vm, seen, repair), |f| {
+            f.vm.resting = Some(resting(E::EjectIso, &Reason::EjectFailed, 7));
+        });
+        let again = Some(Duration::from_secs(7));
+        assert_eq!(reason(next(&busy)), Some((Reason::EjectFailed, again)));
+    }
+}
+
 #[test]
 fn only_a_running_vm_of_ours_whose_machine_lives_is_reset() {
     let vm = running(&child("a"));
