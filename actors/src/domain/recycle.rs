@@ -12,7 +12,8 @@
 //! Guarantees
 //! - A VM is touched only while its Agent is free of any Machine, by a live read directly before the call.
 //! - The host id stays: it follows from the BIOS UUID. So the same Agent comes back.
-//! - An Agent is back only if its guest has reported again since. `Validated` alone may be out of date.
+//! - An Agent is back only if its guest has started anew since. `Validated` alone may be out of date. The service may tell
+//!   no time, so that its state must have been another one since; that is recorded, as the next process cannot see it.
 //! - A VM whose Agent does not come back by the discovery deadline is removed like one that never came.
 
 use std::time::Duration;
@@ -160,6 +161,9 @@ const DISCOVERED: [&str; 3] = [
     "pending-for-input-unbound",
 ];
 
+/// The states of a host whose guest registers again, or was silent meanwhile.
+const RESTARTED: [&str; 2] = ["discovering-unbound", "disconnected-unbound"];
+
 /// Whether that Agent shows that its guest has reported again since the VM was made ready.
 #[must_use]
 pub fn is_back(record: &RecycleStatus, agent: &Agent) -> bool {
@@ -168,13 +172,21 @@ pub fn is_back(record: &RecycleStatus, agent: &Agent) -> bool {
         return false;
     }
     let inventory = agent.status.as_ref().and_then(|s| s.inventory.as_ref());
-    let reported = inventory.and_then(|i| i.report_time.as_ref()).map(|t| t.0);
-    match (reported, record.report_before.as_ref()) {
-        (Some(now), Some(before)) => now > before.0,
-        (Some(_), None) => true,
-        // A service that tells no time: the state must have changed.
-        (None, _) => record.state_before.as_deref() != Some(state),
-    }
+    let reported = inventory
+        .and_then(|i| i.report_time.as_ref())
+        .zip(record.report_before.as_ref());
+    reported.is_some_and(|(now, before)| now.0 > before.0)
+        || record.restarted == Some(true)
+        || record.state_before.as_deref() != Some(state)
+}
+
+/// Whether that Agent shows that its guest started anew, and the record does not say so yet. The state is a passing one.
+#[must_use]
+pub fn has_restarted(record: &RecycleStatus, agent: &Agent) -> bool {
+    let state = agent.state();
+    record.restarted != Some(true)
+        && RESTARTED.contains(&state)
+        && record.state_before.as_deref() != Some(state)
 }
 
 #[cfg(test)]

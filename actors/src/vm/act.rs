@@ -138,6 +138,7 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
             Ok(looked) => executor.renew(memory, life, looked).await,
         },
         Step::BeginLife(life) => executor.begin_life(memory, life).await,
+        Step::RecordRestart => executor.record_restart(memory).await,
         Step::RecordBack => executor.record_back(memory).await,
         Step::NameVcenter => executor.name_vcenter(memory).await,
         Step::AttachTags => executor.attach_tags(memory).await,

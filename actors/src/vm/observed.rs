@@ -386,6 +386,9 @@ impl Observed {
             back: record
                 .zip(self.agent.as_deref())
                 .is_some_and(|(record, agent)| recycle::is_back(record, agent)),
+            restarted: record
+                .zip(self.agent.as_deref())
+                .is_some_and(|(record, agent)| recycle::has_restarted(record, agent)),
             keeps_disk: release.and_then(|r| r.disk) == Some(ReleasedDisk::Keep),
             frees_hook: recycles
                 && !self.lifecycle().leaves_to_people()

@@ -314,6 +314,9 @@ pub struct RecycleStatus {
     /// `status.debugInfo.state` of its Agent when the VM was made ready and had not been switched on yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_before: Option<String>,
+    /// True once its Agent has shown since then that its guest started anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarted: Option<bool>,
     /// `status.inventory.reportTime` of its Agent at that time. An Agent with this time, or an earlier one, is not back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report_before: Option<Time>,

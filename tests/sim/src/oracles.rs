@@ -546,7 +546,10 @@ pub fn lost(world: &World) -> Vec<Failure> {
             };
             let attempt = |o: &Value| o.pointer("/status/vm/attempt").and_then(Value::as_i64);
             let name = text(now, "/metadata/name");
+            let life = |o: &Value| o.pointer("/status/vm/generation").and_then(Value::as_i64);
             match (attempt(before), attempt(now)) {
+                // Another life of the same VM begins. What was before says nothing of it.
+                (a, b) if a == b && life(now) > life(before) => continue,
                 (Some(a), Some(b)) if b > a => continue,
                 // The operator gave the attempt up. Its record ends before the next attempt begins.
                 (Some(a), _) if given_up(now).is_some_and(|failed| failed >= a) => continue,

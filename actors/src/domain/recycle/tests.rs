@@ -130,26 +130,30 @@ fn an_agent_is_back_when_its_guest_has_reported_again() {
     let before = record("unbinding-pending-user-action", Some(100));
     assert!(back(&before, &agent("known-unbound", Some(101))));
     assert!(back(&before, &agent("insufficient-unbound", Some(101))));
-    // The inventory is that of the life before, or the state is not settled yet.
-    assert!(!back(&before, &agent("known-unbound", Some(100))));
+    // The state is not settled yet.
     assert!(!back(&before, &agent("discovering-unbound", Some(101))));
     assert!(!back(
         &before,
         &agent("unbinding-pending-user-action", Some(101))
     ));
-    assert!(back(
-        &record("unbinding", None),
-        &agent("known-unbound", Some(5))
+    // After a reclaim the state is the same as after the next start.
+    let known = record("known-unbound", Some(100));
+    assert!(!back(&known, &agent("known-unbound", Some(100))));
+    assert!(back(&known, &agent("known-unbound", Some(101))));
+    let mut silent = record("known-unbound", None);
+    assert!(!back(&silent, &agent("known-unbound", None)));
+    assert!(has_restarted(&silent, &agent("discovering-unbound", None)));
+    assert!(!has_restarted(&silent, &agent("known-unbound", None)));
+    assert!(!has_restarted(
+        &silent,
+        &agent("reclaiming-rebooting", None)
     ));
-    // A service that tells no time.
-    assert!(back(
-        &record("unbinding", None),
-        &agent("known-unbound", None)
-    ));
-    assert!(!back(
-        &record("known-unbound", None),
-        &agent("known-unbound", None)
-    ));
+    silent.restarted = Some(true);
+    assert!(!has_restarted(&silent, &agent("discovering-unbound", None)));
+    assert!(back(&silent, &agent("known-unbound", None)));
+    let early = record("discovering-unbound", None);
+    assert!(!has_restarted(&early, &agent("discovering-unbound", None)));
+    assert!(back(&early, &agent("known-unbound", None)));
     let mut claimed = agent("known-unbound", Some(101));
     claimed.spec.cluster_deployment_name = Some(Default::default());
     assert!(!back(&before, &claimed));

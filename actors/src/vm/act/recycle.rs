@@ -157,6 +157,16 @@ impl Executor<'_> {
         Ok(self.context.cluster.live_agent(&key).await?)
     }
 
+    /// The guest has started anew. Its Agent may show the same state afterwards as before.
+    pub(super) async fn record_restart(&self, memory: &mut Memory) -> Done {
+        let mut vm = self.vm();
+        if let Some(way) = &mut vm.recycle {
+            way.restarted = Some(true);
+        }
+        let kind = EffectKind::RecordObservation;
+        Ok(StepOutcome::Object(self.save(kind, vm, memory).await?))
+    }
+
     /// The Agent is back: the host is as any other that waits.
     pub(super) async fn record_back(&self, memory: &mut Memory) -> Done {
         let mut vm = self.vm();

@@ -172,6 +172,8 @@ pub struct RecycleState {
     pub says: Says,
     /// Its Agent has reported again in the new life.
     pub back: bool,
+    /// Its Agent shows that its guest has started anew. The record does not say so yet.
+    pub restarted: bool,
     /// Its disk stays, so that the VM boots its CD-ROM first until its Agent is back.
     pub keeps_disk: bool,
     /// A deletion hook that waits for its dead guest is freed by another life, not by the deletion of the Agent.

@@ -74,6 +74,9 @@ fn come_back(f: &Facts<'_>) -> Met {
     let runs = f.runs_by_record();
     let overdue = matches!(f.arrival, Arrival::Overdue { .. });
     let settled = runs && !overdue && !f.vm.missing_in_scan;
+    if runs && f.recycle.restarted {
+        return Err(Step::RecordRestart);
+    }
     if settled && f.recycle.back && !f.recycle.keeps_disk {
         return Err(Step::RecordBack);
     }

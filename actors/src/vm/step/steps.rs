@@ -56,6 +56,8 @@ pub enum Step {
     Renew(u32),
     /// It is ready: record that it is in that life.
     BeginLife(u32),
+    /// Record that its guest has started anew in the new life.
+    RecordRestart,
     /// Record that its Agent is back in the new life.
     RecordBack,
     /// Record the instance UUID of the vCenter in a record that has none.
@@ -113,6 +115,7 @@ impl Step {
             Self::RecordRecycle => "vm.record_recycle",
             Self::Renew(_) => "vm.renew",
             Self::BeginLife(_) => "vm.begin_life",
+            Self::RecordRestart => "vm.record_restart",
             Self::RecordBack => "vm.record_back",
             Self::NameVcenter => "vm.name_vcenter",
             Self::AttachTags => "vm.attach_tags",
@@ -175,6 +178,7 @@ impl Step {
             | Self::RecordUnbound
             | Self::RecordRecycle
             | Self::BeginLife(_)
+            | Self::RecordRestart
             | Self::RecordBack
             | Self::NameVcenter => Some(EffectKind::RecordObservation),
             _ => self.call(),

@@ -99,6 +99,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
             stage: Stage::No,
             says: Says::Free,
             back: false,
+            restarted: false,
             keeps_disk: false,
             frees_hook: false,
         },

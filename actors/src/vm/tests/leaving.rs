@@ -98,6 +98,7 @@ fn a_vm_outlives_the_machine_it_served() {
             stage: Stage::No,
             says: Says::Free,
             back: false,
+            restarted: false,
             keeps_disk: false,
             frees_hook: false,
         },

@@ -117,6 +117,32 @@ async fn a_kept_disk_boots_last_until_the_agent_is_back() {
     assert_eq!(order(&bench), [BootDevice::Disk(2000), BootDevice::Cdrom]);
 }
 
+/// After a reclaim the Agent shows the same state as after the next start. The state in between is recorded.
+#[tokio::test]
+async fn an_agent_that_was_discovered_before_must_be_so_again() {
+    let mut bench = released(None).await;
+    let clean = |a: &mut Agent| {
+        let inventory = a.status.as_mut().and_then(|s| s.inventory.as_mut());
+        inventory.expect("an inventory").report_time = None;
+    };
+    change(&bench, |a| {
+        state(a, "known-unbound", &[]);
+        clean(a);
+    });
+    bench
+        .until(|b| b.vm().generation == Some(2) && b.is_on())
+        .await;
+    bench.turn(MINUTE);
+    bench.pass().await;
+    assert_eq!(bench.waits_on(), Some(Reason::Recycling));
+    change(&bench, |a| state(a, "discovering-unbound", &[]));
+    bench.pass().await;
+    // The next process did not see that.
+    bench.restart();
+    change(&bench, |a| state(a, "known-unbound", &[]));
+    bench.until(|b| b.vm().recycle.is_none()).await;
+}
+
 /// A crash after each effect: the next process goes on, and repeats none.
 #[tokio::test]
 async fn a_crash_between_any_two_steps_converges() {

@@ -105,6 +105,8 @@ fn the_new_life_runs_and_waits_for_its_agent() {
     assert_eq!(next(&begun(&off, &on)), Step::RecordVm);
     let waits = begun(&runs, &Ownership::NotAsked);
     assert_eq!(reason(&next(&waits)), Some(Reason::Recycling));
+    let anew = with(waits, |f| f.recycle.restarted = true);
+    assert_eq!(next(&anew), Step::RecordRestart);
     let back = with(waits, |f| f.recycle.back = true);
     assert_eq!(next(&back), Step::RecordBack);
     // What is installed later must boot from the disk.
