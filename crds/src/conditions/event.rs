@@ -42,7 +42,7 @@ pub const VM_RESET: &str = "VMReset";
 pub const PREDECESSOR_ACTS: &str = "PredecessorActs";
 
 /// All reasons.
-pub const ALL: [&str; 19] = [
+pub const ALL: [&str; 20] = [
     PLAN_APPLIED,
     APPLY_PLAN_FAILED,
     ISO_UPLOADED,

@@ -163,9 +163,11 @@ impl<'a> Doctors<'a> {
             .iso
             .as_ref()
             .is_some_and(|iso| iso.eject_after_install());
+        let recycles = pool.spec.release.as_ref().is_some_and(|r| r.recycles());
         let used = |feature: Feature| match feature {
             // A tag has rights of its own, which this question does not cover.
-            Feature::Tags | Feature::TakeOver | Feature::Recycle => false,
+            Feature::Tags | Feature::TakeOver => false,
+            Feature::Recycle => recycles,
             Feature::Eject => eject,
         };
         let mut missing = Vec::new();

@@ -46,8 +46,6 @@ fn shown(uid: &str) -> Live {
         bios_uuid: Some(uuid()),
         instance_uuid: None,
         folder: None,
-        generation: None,
-        change_version: None,
         marker: Some(Marker {
             cluster_id: CLUSTER.to_owned(),
             namespace: "demo".to_owned(),

@@ -138,8 +138,6 @@ pub(super) fn observation(vm: &Properties) -> VcResult<VmObservation> {
             .filter(|t| !t.is_empty())
             .map(str::to_owned),
         folder: vm.reference("parent"),
-        generation: None,
-        change_version: None,
         marker: marker(vm.list("config.extraConfig")),
         generation: extra(vm.list("config.extraConfig"), GENERATION_KEY)
             .and_then(|number| number.parse().ok()),

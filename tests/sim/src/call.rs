@@ -136,7 +136,7 @@ impl Call {
 }
 
 /// Effects that live reads guard: what they do cannot be undone.
-const GUARDED: [EffectKind; 10] = [
+const GUARDED: [EffectKind; 11] = [
     EffectKind::FenceAgent,
     EffectKind::DeleteAgent,
     EffectKind::DeleteChild,

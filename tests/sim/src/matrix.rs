@@ -47,6 +47,7 @@ fn at_effect(effect: EffectKind, fault: Fault) -> Option<&'static str> {
             | E::DeleteFile
             | E::Logout
             | E::EjectIso
+            | E::Renew
             | E::Reset
     );
     match fault {

@@ -147,6 +147,7 @@ impl Process {
             clients: Clients {
                 watch: around.api.client_of(&life),
                 request: around.api.client_of(&life),
+                server: "https://simulated.example".to_owned(),
             },
             gate: Arc::new(SimGate {
                 director: around.director.clone(),

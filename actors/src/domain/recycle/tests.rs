@@ -25,6 +25,7 @@ fn agent(state: &str, reported: Option<i64>) -> Agent {
     agent.status = Some(AgentStatus {
         debug_info: Some(DebugInfo {
             state: Some(state.into()),
+            state_info: None,
         }),
         inventory: reported.map(|t| Inventory {
             report_time: Some(Time(at(t))),
