@@ -296,7 +296,7 @@ mod tests {
             plain.starts_with("govc role.create forge Datastore.AllocateSpace "),
             "{plain}"
         );
-        assert_eq!(plain.split_whitespace().count(), 3 + 14);
+        assert_eq!(plain.split_whitespace().count(), 3 + 15);
         assert!(!plain.contains("Tagging") && tags.contains("InventoryService.Tagging.AttachTag"));
         let recycle = shown(&[Feature::Recycle], true);
         assert!(recycle.contains("RemoveDisk") && !recycle.contains("AnswerQuestion"));

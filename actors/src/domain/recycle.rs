@@ -12,15 +12,15 @@
 //! Guarantees
 //! - A VM is touched only while its Agent is free of any Machine, by a live read directly before the call.
 //! - The host id stays: it follows from the BIOS UUID. So the same Agent comes back.
-//! - An Agent is back only if its guest has started anew since. `Validated` alone may be out of date. The service may tell
-//!   no time, so that its state must have been another one since; that is recorded, as the next process cannot see it.
+//! - An Agent is back only if its guest runs again. `Validated` alone may be out of date. The service may tell no time. So its
+//!   state must have been another one since, which is recorded, or it is connected for longer than a dead guest can be.
 //! - A VM whose Agent does not come back by the discovery deadline is removed like one that never came.
 
 use std::time::Duration;
 
 use agent_forge_crds::{
     agent::{RecycleStatus, VmStatus},
-    external::agent::Agent,
+    external::agent::{Agent, CONNECTED},
 };
 use jiff::Timestamp;
 
@@ -164,9 +164,16 @@ const DISCOVERED: [&str; 3] = [
 /// The states of a host whose guest registers again, or was silent meanwhile.
 const RESTARTED: [&str; 2] = ["discovering-unbound", "disconnected-unbound"];
 
+/// The service calls a host disconnected that it has not heard for three minutes, and looks once a minute. An Agent that is
+/// connected for longer than this after its VM was off has a guest that runs.
+const HEARD: Duration = Duration::from_secs(300);
+
 /// Whether that Agent shows that its guest has reported again since the VM was made ready.
 #[must_use]
-pub fn is_back(record: &RecycleStatus, agent: &Agent) -> bool {
+pub fn is_back(vm: &VmStatus, agent: &Agent, now: Timestamp) -> bool {
+    let Some(record) = vm.recycle.as_ref() else {
+        return true;
+    };
     let state = agent.state();
     if agent.is_claimed_or_bound() || agent.is_deleting() || !DISCOVERED.contains(&state) {
         return false;
@@ -177,7 +184,14 @@ pub fn is_back(record: &RecycleStatus, agent: &Agent) -> bool {
         .zip(record.report_before.as_ref());
     reported.is_some_and(|(now, before)| now.0 > before.0)
         || record.restarted == Some(true)
+        || agent.condition(CONNECTED).is_some_and(|c| c.is_true()) && was_off_long_ago(vm, now)
         || record.state_before.as_deref() != Some(state)
+}
+
+fn was_off_long_ago(vm: &VmStatus, now: Timestamp) -> bool {
+    let off = vm.generation_since.as_ref();
+    let gone_by = off.and_then(|t| Duration::try_from(now.duration_since(t.0)).ok());
+    gone_by.is_some_and(|gone_by| gone_by >= HEARD)
 }
 
 /// Whether that Agent shows that its guest started anew, and the record does not say so yet. The state is a passing one.

@@ -383,9 +383,10 @@ impl Observed {
         RecycleState {
             stage: self.child.recycling(),
             says,
-            back: record
+            back: self
+                .vm()
                 .zip(self.agent.as_deref())
-                .is_some_and(|(record, agent)| recycle::is_back(record, agent)),
+                .is_some_and(|(vm, agent)| recycle::is_back(vm, agent, now)),
             restarted: record
                 .zip(self.agent.as_deref())
                 .is_some_and(|(record, agent)| recycle::has_restarted(record, agent)),

@@ -218,6 +218,8 @@ pub fn recovery(plan: &Plan) -> Duration {
             "new_discovery_image" | "iso_ejected_after_install" | "iso_datastore_changed" => 660,
             "etcd_rollback_during_create" => 1800,
             "vm_suspended" => 360,
+            // A guest whose start nobody saw counts after five minutes, a VM that a late call switched off after a scan.
+            "host_recycled" => 1020,
             "boot_order_broken" => boot_repair::GRACE.as_secs() + 660,
             _ if matches!(
                 call,

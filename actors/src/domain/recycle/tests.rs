@@ -127,7 +127,11 @@ fn an_agent_is_back_when_its_guest_has_reported_again() {
         report_before: report.map(|t| Time(at(t))),
         ..RecycleStatus::default()
     };
-    let back = |record: &RecycleStatus, agent: &Agent| is_back(record, agent);
+    let back = |record: &RecycleStatus, agent: &Agent| {
+        let mut vm = vm(1, Some(2), None);
+        vm.recycle = Some(record.clone());
+        is_back(&vm, agent, at(0))
+    };
     let before = record("unbinding-pending-user-action", Some(100));
     assert!(back(&before, &agent("known-unbound", Some(101))));
     assert!(back(&before, &agent("insufficient-unbound", Some(101))));
@@ -191,4 +195,21 @@ fn the_page_lists_what_each_state_means() {
         };
         assert_eq!(told, words, "{state}");
     }
+}
+
+/// A host that is still connected five minutes after its VM was off has a guest that runs.
+#[test]
+fn an_agent_that_stays_connected_for_longer_than_a_dead_guest_is_back() {
+    let mut vm = vm(1, Some(2), Some(2));
+    vm.generation_since = Some(Time(at(1000)));
+    vm.recycle.get_or_insert_default().state_before = Some("known-unbound".into());
+    let connected = |value: &str| {
+        let mut agent = agent("known-unbound", None);
+        let status = agent.status.get_or_insert_default();
+        status.conditions = vec![crate::testing::condition("Connected", value, "x")];
+        agent
+    };
+    assert!(!is_back(&vm, &connected("True"), at(1299)));
+    assert!(is_back(&vm, &connected("True"), at(1300)));
+    assert!(!is_back(&vm, &connected("False"), at(1300)));
 }

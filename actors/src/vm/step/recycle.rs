@@ -119,7 +119,7 @@ fn awaited() -> Step {
     hold(
         Reason::Recycling,
         "the VM begins another life: its guest boots the discovery ISO, and its Agent is awaited",
-        None,
+        Some(MISSING_PROBE),
     )
 }
 

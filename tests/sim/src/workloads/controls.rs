@@ -155,9 +155,20 @@ fn ours(world: &World) -> Vec<String> {
     })
 }
 
+/// The pool says that all is well.
+fn is_ready(world: &World) -> bool {
+    let conditions = world.of_pool("w", "/status/conditions");
+    let mut all = conditions.as_array().into_iter().flatten();
+    all.any(|c| c["type"] == "Ready" && c["status"] == "True")
+}
+
 /// The released host waits, and no VM was made for it.
 async fn comes_back(run: &mut Run, name: &'static str, host: &[String]) -> Result<()> {
-    run.rest(name, |world| has(world, 0, 1)).await?;
+    run.rest(name, |world| {
+        let on = world.vcenter.read(|i| i.vms.values().all(|vm| vm.on));
+        has(world, 0, 1) && on && is_ready(world)
+    })
+    .await?;
     let now = ours(&run.world);
     // A host that did not come back in time, under a fault, is replaced. Two never stand there.
     anyhow::ensure!(now.len() == 1, "{host:?} became {now:?}");
