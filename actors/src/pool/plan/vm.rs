@@ -254,10 +254,9 @@ impl Host<'_> {
             ),
             Fate::End(End::Remove) if self.recycles(why, plan.buffer_room) => {
                 plan.buffer_room -= 1;
-                let vm = self.child.vm().filter(|_| self.child.has_served(&[]));
                 plan.actions.push(Action::Recycle {
                     child: self.child.clone(),
-                    request: vm.map(recycle::request),
+                    request: self.next_life(),
                 });
             }
             Fate::End(_) => plan.actions.push(Action::Release {
@@ -295,6 +294,15 @@ impl Host<'_> {
             !child.given_up
         };
         admitted && as_made && usable && !is_worn_out(release, child, vm, s.wall)
+    }
+
+    /// The request for its next life. `None`: its guest never served, or is on its way back already. The record of a binding
+    /// may be late, so a VM whose guest has ever registered begins another life.
+    fn next_life(&self) -> Option<String> {
+        let registered = self.child.agent.is_some() || self.agent().is_some();
+        let used = registered || self.child.has_served(&[]);
+        let vm = self.child.vm()?;
+        (used && self.child.recycling() == Stage::No).then(|| recycle::request(vm))
     }
 
     /// Reports why it stays for now.

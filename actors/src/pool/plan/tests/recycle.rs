@@ -50,8 +50,18 @@ fn a_host_whose_machine_is_gone_comes_back() {
     assert_eq!(requests(&world), [Some("1/2".to_owned())]);
     vm_of(&mut world.children[0]).generation = Some(4);
     assert_eq!(requests(&world), [Some("1/5".to_owned())]);
-    // It has come back already, since its guest was dead. It only moves.
+    // The record of a binding may be late.
     vm_of(&mut world.children[0]).served = None;
+    assert_eq!(requests(&world), [Some("1/5".to_owned())]);
+    // It is on its way back already, since its guest was dead. It only moves.
+    vm_of(&mut world.children[0]).recycle = Some(RecycleStatus {
+        generation: 4,
+        ..RecycleStatus::default()
+    });
+    assert_eq!(requests(&world), [None]);
+    // Its guest never registered.
+    vm_of(&mut world.children[0]).recycle = None;
+    world.agents.clear();
     assert_eq!(requests(&world), [None]);
 }
 
