@@ -19,6 +19,7 @@ use crate::{
         machine_state::MachineState,
         managed_vm::ManagedVm,
         names::ObjectKey,
+        recycle::Stage,
         upstream::{self, MachineFacts, WaitingSign},
     },
     placement::request,
@@ -263,7 +264,9 @@ fn is_in_the_making(s: &Observed, child: &ManagedVm) -> bool {
         let overdue = vm.discovery_deadline.as_ref();
         vm.agent_ref.is_none() && overdue.is_none_or(|at| at.0 > s.wall)
     };
-    comes && !child.given_up && !child.has_served(&[])
+    // Until its next life has begun, what its record and its Agent show is of the life before.
+    let new = matches!(child.recycling(), Stage::No | Stage::Begun);
+    comes && new && !child.given_up && !child.has_served(&[])
 }
 
 /// Nothing prevents its VM from serving. A VM whose name conflicts, or that cannot be found, is of no use.

@@ -284,14 +284,13 @@ impl Host<'_> {
             && s.guard().is_none()
             && s.refused_source().is_none();
         let as_made = !buffer::is_outdated(s, child) && vm.hardware_drift.is_empty();
-        let usable = if child.has_served(&[]) {
-            self.agent().is_some_and(|agent| {
+        let usable = match self.agent() {
+            Some(agent) => {
                 !agent.is_bare_metal_host()
                     && recycle::says(Some(agent), false) != Says::Serves
                     && !is_doubtful(s, child, agent)
-            })
-        } else {
-            !child.given_up
+            }
+            None => !child.has_served(&[]) && !child.given_up,
         };
         admitted && as_made && usable && !is_worn_out(release, child, vm, s.wall)
     }
