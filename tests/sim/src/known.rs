@@ -39,6 +39,9 @@ pub const ALL: &[Known] = &[
     TAKEN,
     TAKEN_TOO,
     EXPIRED,
+    CLAIMED_WHEN_FREE,
+    OFF_TOO_LATE,
+    OFF_TOO_LATE_IN_THE_END,
 ];
 
 /// This is no defect of the operator: it cannot act faster than the API server.
@@ -154,6 +157,38 @@ const EXPIRED: Known = Known {
     reason: "the discovery deadline passes in the outage, so the operator says `AgentDiscoveryExpired` and not \
              `AgentNotDiscovered`",
     example: "etcd_rollback_during_create@1 event:demo-demo/w-9e377-7fcb0#1=vcenter_down_2h",
+};
+
+/// As [`TAKEN`]: a host that another control plane had claimed is not kept.
+const CLAIMED_WHEN_FREE: Known = Known {
+    workload: "host_recycled",
+    only_at: &[Call::Effect(EffectKind::FenceAgent)],
+    faults: &[Fault::AgentClaimed2m],
+    oracle: Oracle::ConvergesInTime,
+    begins: "not within",
+    reason: "another control plane claimed the Agent of a host that was about to be recycled: that host goes when it is free again, \
+             and none waits in the buffer",
+    example: "host_recycled@1 fence_agent:demo/w-9e377-66296#3=agent_claimed_2m",
+};
+
+/// This is no defect of the operator: vCenter carries out a request that the client has given up, after the next one.
+const OFF_TOO_LATE: Known = Known {
+    workload: "host_recycled",
+    only_at: &[Call::Effect(EffectKind::PowerOff)],
+    faults: &[Fault::EffectLate],
+    oracle: Oracle::ConvergesInTime,
+    begins: "not within",
+    reason: "a power-off that nobody waits for any more hits the VM in its next life: the next scan finds it, and it is switched on \
+             again",
+    example: "host_recycled@1 power_off:demo/w-9e377-66296#1=effect_late",
+};
+
+/// As [`OFF_TOO_LATE`].
+const OFF_TOO_LATE_IN_THE_END: Known = Known {
+    oracle: Oracle::SameFinalState,
+    begins: "at \"it waits",
+    example: "host_recycled@1 power_off:demo/w-9e377-66296#2=effect_late",
+    ..OFF_TOO_LATE
 };
 
 impl Known {

@@ -152,7 +152,9 @@ impl Observed {
                 || self.vm().is_some_and(|vm| is_doubted(context, vm)),
             folder_deleted: memory.folder_deleted,
             stays_suspended: memory.suspended >= SUSPENDED_TRIES,
-            powered_on_by_us: memory.powered_on && agent_is_awaited,
+            // A VM in a new life has run for nobody yet.
+            powered_on_by_us: self.child.recycling() == Stage::Begun
+                || memory.powered_on && agent_is_awaited,
             // What has failed in this pass is tried again in the next one.
             tagged: self.is_tagged(memory) || memory.tried.contains(Step::AttachTags.name()),
             eject: self.is_to_eject(context, memory),

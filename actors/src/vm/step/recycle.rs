@@ -72,7 +72,8 @@ fn agent_is_free(f: &Facts<'_>) -> Met {
 /// The VM is in its new life: it runs, and its Agent comes back.
 fn come_back(f: &Facts<'_>) -> Met {
     let runs = f.runs_by_record();
-    let overdue = matches!(f.arrival, Arrival::Overdue { .. });
+    // An outage may have lasted until after the deadline.
+    let overdue = !f.recycle.back && matches!(f.arrival, Arrival::Overdue { .. });
     let settled = runs && !overdue && !f.vm.missing_in_scan;
     if runs && f.recycle.restarted {
         return Err(Step::RecordRestart);

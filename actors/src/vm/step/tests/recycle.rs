@@ -142,6 +142,8 @@ fn a_vm_that_does_not_come_back_is_given_up_or_frees_its_hook_otherwise() {
         f.vm.powered_on_by_us = true;
     });
     assert_eq!(next(&late), Step::GiveUp);
+    let back = with(late, |f| f.recycle.back = true);
+    assert_eq!(next(&back), Step::RecordBack);
     let leaving = with(late, |f| f.owner.state = &MachineState::Leaving);
     assert_eq!(next(&leaving), Step::ReleaseHook);
 }
