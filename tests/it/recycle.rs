@@ -23,17 +23,14 @@ async fn waits(world: &World, life: i32) -> Result<(String, String)> {
     let is = async || {
         let pool = world.pools().get(POOL).await?;
         let ready = pool.status.and_then(|s| s.buffer).map_or(0, |b| b.ready);
-        Ok(ready == 1 && world.all_vms().await?.len() == 1)
+        let child = world.all_children().await?.pop();
+        let vm = child.and_then(|c| c.status).and_then(|s| s.vm);
+        let there = vm.is_some_and(|vm| {
+            vm.generation.unwrap_or(1) == life && vm.recycle.is_none() && vm.served.is_none()
+        });
+        Ok(ready == 1 && there && world.all_vms().await?.len() == 1)
     };
     world.until(&format!("a host in life {life}"), is).await?;
-    let child = world
-        .all_children()
-        .await?
-        .pop()
-        .context("a VsphereAgent")?;
-    let vm = child.status.and_then(|s| s.vm).context("a record")?;
-    ensure!(vm.generation.unwrap_or(1) == life, "{vm:?}");
-    ensure!(vm.recycle.is_none() && vm.served.is_none(), "{vm:?}");
     identity(world).await
 }
 
