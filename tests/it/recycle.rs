@@ -1,7 +1,9 @@
 //! A host whose Machine is gone waits for the next one: the same VM, the same Agent, on the real API server and the
 //! simulated vCenter.
 
-use agent_forge_lab::played::HostedClusterPlay;
+use std::time::Duration;
+
+use agent_forge_lab::played::{Delays, HostedClusterPlay};
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::json;
@@ -11,9 +13,18 @@ use crate::{
     world::{POOL, Setup, World},
 };
 
+/// A guest needs tens of seconds to report. The operator sees it come back by that.
+fn discovery_takes_a_while() -> Delays {
+    Delays {
+        inventory: Duration::from_secs(3),
+        ..Delays::fast()
+    }
+}
+
 fn recycling() -> Setup {
     Setup {
         pool_patch: json!({"release": {"policy": "Recycle"}}),
+        delays: discovery_takes_a_while(),
         ..Setup::default()
     }
 }

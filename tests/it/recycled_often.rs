@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use agent_forge_lab::played::HostedClusterPlay;
+use agent_forge_lab::played::{Delays, HostedClusterPlay};
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::json;
@@ -59,6 +59,11 @@ async fn a_vm_that_is_recycled_again_and_again_under_kills_stays_one() -> Result
     let lives = lives.ok().map_or(Ok(LIVES), |n| n.parse())?;
     let mut world = World::start(Setup {
         pool_patch: json!({"release": {"policy": "Recycle"}}),
+        // The operator sees by that that a guest comes back.
+        delays: Delays {
+            inventory: Duration::from_secs(3),
+            ..Delays::fast()
+        },
         ..Setup::default()
     })
     .await?;

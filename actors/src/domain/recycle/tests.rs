@@ -21,8 +21,7 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 fn agent(state: &str, reported: Option<i64>) -> Agent {
-    let mut agent = Agent::default();
-    agent.status = Some(AgentStatus {
+    let status = AgentStatus {
         debug_info: Some(DebugInfo {
             state: Some(state.into()),
             state_info: None,
@@ -32,8 +31,11 @@ fn agent(state: &str, reported: Option<i64>) -> Agent {
             ..Inventory::default()
         }),
         ..AgentStatus::default()
-    });
-    agent
+    };
+    Agent {
+        status: Some(status),
+        ..Agent::default()
+    }
 }
 
 #[test]
