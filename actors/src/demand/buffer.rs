@@ -53,8 +53,9 @@ pub struct Size {
 }
 
 impl Size {
-    /// Reads it from the spec at that time. `recycles`: hosts come back. Then all of them stay unless `bufferMax` is set. Also returns what is wrong with the spec, in one sentence for each field. A field
-    /// that is wrong counts as absent.
+    /// Reads it from the spec at that time. `recycles`: hosts come back. Then all of them stay unless `bufferMax` is set.
+    ///
+    /// Also returns what is wrong with the spec, in one sentence for each field. A field that is wrong counts as absent.
     #[must_use]
     pub fn read(scaling: &ScalingSpec, recycles: bool, now: Timestamp) -> (Self, Vec<String>) {
         let number = |n: i32| usize::try_from(n).unwrap_or_default();

@@ -155,11 +155,7 @@ pub fn left(record: Option<&RecycleStatus>, patience: Duration, now: Timestamp) 
 }
 
 /// The states of a host that was discovered and serves nobody.
-const DISCOVERED: [&str; 3] = [
-    "known-unbound",
-    "insufficient-unbound",
-    "pending-for-input-unbound",
-];
+const DISCOVERED: [&str; 2] = ["known-unbound", "insufficient-unbound"];
 
 /// The states of a host whose guest registers again, or was silent meanwhile.
 const RESTARTED: [&str; 2] = ["discovering-unbound", "disconnected-unbound"];

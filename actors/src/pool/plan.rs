@@ -88,7 +88,7 @@ pub enum Action {
     Recycle {
         /// VsphereAgent.
         child: ManagedVm,
-        /// The life that its VM is to begin, if it has served ([`crate::domain::recycle::request`]).
+        /// The life that its VM is to begin, if its guest ever registered ([`crate::domain::recycle::request`]).
         request: Option<String>,
     },
     /// Record that a VsphereAgent is for another AgentMachine now.

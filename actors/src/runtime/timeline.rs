@@ -19,7 +19,10 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 use crate::{
-    domain::trace::TraceId,
+    domain::{
+        recycle::{self, Stage},
+        trace::TraceId,
+    },
     ports::tracer::{PhaseSpan, Under},
 };
 
@@ -123,10 +126,7 @@ impl Moments<'_> {
             "Prepared" => self.agent.is_some() && self.prepared,
             BOUND => self.agent.is_some_and(Agent::is_claimed_or_bound),
             REPLACED => attempt(self.vm) > 1,
-            RECYCLED => recorded(|v| {
-                let way = v.recycle.as_ref();
-                way.is_some_and(|way| v.generation.is_some_and(|g| g >= way.generation))
-            }),
+            RECYCLED => recorded(|v| recycle::stage(v, None) == Stage::Begun),
             _ => false,
         };
         seen.then_some(self.now)

@@ -9,7 +9,6 @@ use agent_forge_crds::{
     external::{agent::Agent, agent_machine::AgentMachine},
     pool::ReleaseSpec,
 };
-use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{Action, Plan, Records, buffer, demand, served_by_child, serving_agent};
@@ -292,16 +291,34 @@ impl Host<'_> {
             }
             None => !child.has_served(&[]) && !child.given_up,
         };
-        admitted && as_made && usable && !is_worn_out(release, child, vm, s.wall)
+        admitted && as_made && usable && !self.is_worn_out(release, vm)
     }
 
-    /// The request for its next life. `None`: its guest never served, or is on its way back already. The record of a binding
-    /// may be late, so a VM whose guest has ever registered begins another life.
-    fn next_life(&self) -> Option<String> {
+    /// Its present life is over. Not if its guest never served, or is on its way back already. The record of a binding may be
+    /// late, so a guest that has ever registered counts as used.
+    fn is_used(&self) -> bool {
         let registered = self.child.agent.is_some() || self.agent().is_some();
         let used = registered || self.child.has_served(&[]);
-        let vm = self.child.vm()?;
-        (used && self.child.recycling() == Stage::No).then(|| recycle::request(vm))
+        used && self.child.recycling() == Stage::No
+    }
+
+    /// The request for its next life, if the present one is over.
+    fn next_life(&self) -> Option<String> {
+        let vm = self.child.vm().filter(|_| self.is_used());
+        vm.map(recycle::request)
+    }
+
+    /// It has served as many Machines, or is as old, as the pool admits.
+    fn is_worn_out(&self, release: &ReleaseSpec, vm: &VmStatus) -> bool {
+        let uses = i32::try_from(recycle::generation(vm)).unwrap_or(i32::MAX);
+        let used_up = self.is_used() && release.max_uses.is_some_and(|most| uses >= most);
+        let limit = release.max_age.as_deref().filter(|text| !text.is_empty());
+        // A text that is no duration is refused by the schema, and has no effect.
+        let limit = limit
+            .and_then(|text| duration::parse(text).ok())
+            .filter(|age| !age.is_zero());
+        let age = upstream::age(self.child.object.as_ref(), self.s.wall);
+        used_up || limit.is_some_and(|limit| age >= limit)
     }
 
     /// Reports why it stays for now.
@@ -344,18 +361,6 @@ impl Host<'_> {
             }
         }
     }
-}
-
-/// The VM has served as many Machines, or is as old, as the pool admits.
-fn is_worn_out(release: &ReleaseSpec, child: &ManagedVm, vm: &VmStatus, now: Timestamp) -> bool {
-    let uses = i32::try_from(recycle::generation(vm)).unwrap_or(i32::MAX);
-    let used_up = child.has_served(&[]) && release.max_uses.is_some_and(|most| uses >= most);
-    let limit = release.max_age.as_deref().filter(|text| !text.is_empty());
-    // A text that is no duration is refused by the schema, and has no effect.
-    let limit = limit
-        .and_then(|text| duration::parse(text).ok())
-        .filter(|age| !age.is_zero());
-    used_up || limit.is_some_and(|limit| upstream::age(child.object.as_ref(), now) >= limit)
 }
 
 /// It is unknown whether its Machine exists: nothing is decided until that is known.

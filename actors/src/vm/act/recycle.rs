@@ -17,6 +17,7 @@ use crate::{
         failure::ReconcileError,
         names::ObjectKey,
         recycle::{self, Stage, Why},
+        template,
     },
     iso::of_pool,
     placement::request,
@@ -57,7 +58,11 @@ impl Executor<'_> {
         let Looked { session, shown } = looked;
         let pool = self.pool()?;
         let iso = of_pool::iso_path(pool).ok_or_else(|| defect("the pool has no ISO"))?;
-        let hardware = request::place_request(pool)?.hardware;
+        // The new disk is as the VM was made: its pool may want another one since.
+        let hardware = match template::recorded(&self.vm()) {
+            Some(recorded) => recorded,
+            None => request::place_request(pool)?.hardware,
+        };
         let keeps = pool.spec.release.as_ref().and_then(|r| r.disk) == Some(ReleasedDisk::Keep);
         let renewal = Renewal {
             change_version: shown.change_version.clone(),

@@ -109,6 +109,11 @@ fn a_host_that_is_not_as_wanted_is_removed() {
             does(&world)
         );
     }
+    // The record of the last use may be late. It counts all the same.
+    let mut world = released();
+    release(&mut world).max_uses = Some(1);
+    vm_of(&mut world.children[0]).served = None;
+    assert_eq!(does(&world), of([("release", "w-0")]));
     // A use is left, and it is young enough.
     let mut world = released();
     release(&mut world).max_uses = Some(2);
