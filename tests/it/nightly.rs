@@ -9,6 +9,7 @@ mod away;
 mod boot_order;
 mod credentials;
 mod events;
+mod freed;
 mod generations;
 mod hostile;
 mod iso;

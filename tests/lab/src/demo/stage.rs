@@ -72,15 +72,13 @@ impl Stage {
         let program = match &args.operator {
             Some(given) => given.clone(),
             None => {
-                voice.say("the operator is built (dev profile)");
+                voice.say("building the operator (dev profile)");
                 tools::operator("dev")?
             }
         };
         let (vcenter, delays) = delays(&args.delay)?;
         let generation = ProviderGeneration::from(args.generation);
-        voice.say(
-            "etcd, kube-apiserver, kube-controller-manager and a simulated vCenter are started",
-        );
+        voice.say("starting etcd, kube-apiserver, kube-controller-manager and a simulated vCenter");
         let lab = Lab::start(
             LabOptions::default()
                 .vcenter(vcenter)
@@ -93,16 +91,13 @@ impl Stage {
             cluster.generation = Generation::Legacy;
             cluster.machine_api = MachineApi::V1Beta1;
         }
-        voice
-            .say("HyperShift, Cluster API, agent provider, assisted service and guests are played");
+        voice.say("playing HyperShift, Cluster API, agent provider, assisted service and guests");
         let process = lab.vcenters().first().context("the lab has one vCenter")?;
         let guests = guests::vcenter::VCenter::new(process.url(), process.ca_pem())?;
         let upstream = stage::set(&lab, &cluster, delays, ImageOptions::default()).await?;
         let service = upstream.service(&cluster.agent_namespace)?;
 
-        voice.say(
-            "there are also a bare-metal host with the pool's labels and a VM of another team",
-        );
+        voice.say("adding a bare-metal host with the pool's labels, and a VM of another team");
         let labels = json!({"customer": "example"});
         let foreign = Strangers::settle(service, "demo", labels, &guests, "other-team").await?;
 
