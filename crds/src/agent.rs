@@ -4,7 +4,7 @@ mod hardware;
 mod status;
 mod timeline;
 
-pub use hardware::{HardwareDifference, VmTemplate};
+pub use hardware::{HardwareDifference, NetworkCard, VmTemplate};
 pub use status::{
     BootRepair, Failure, IsoEjection, Placement, RecycleStatus, VmStatus, VsphereAgentStatus,
 };

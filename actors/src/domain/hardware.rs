@@ -197,4 +197,28 @@ pub struct ShownHardware {
     pub disk_controller: Option<String>,
     /// The first network adapter, or `none`.
     pub network_adapter: Option<String>,
+    /// All network cards, in the order of their keys.
+    pub cards: Option<Vec<ShownCard>>,
+}
+
+/// A network card as vCenter shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShownCard {
+    /// Id of its network. `None`: vCenter did not show it.
+    pub network_ref: Option<String>,
+    /// Name of that network. `None`: vCenter shows none with the card, as for a distributed port group.
+    pub network: Option<String>,
+    /// How it is connected. `None`: the VM does not run, or vCenter did not show it.
+    pub link: Option<Link>,
+}
+
+/// How a network card of a running VM is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Now and at the next power-on.
+    Connected,
+    /// Now, and not at the next power-on.
+    OnlyNow,
+    /// Not now.
+    Disconnected,
 }

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     domain::{
         hardware::ShownHardware, holds::Holds, identity::lineup::Doubt,
-        machine_state::MachineState, managed_vm::ManagedVm, template, trace::TraceId,
+        machine_state::MachineState, managed_vm::ManagedVm, network, template, trace::TraceId,
         vanished::Vanished,
     },
     runtime::holds,
@@ -203,6 +203,8 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     }
     if let (Some(made), Some(shown)) = (template::recorded(&vm), known.shown) {
         vm.hardware_drift = template::drift(&made, shown);
+        let cards = vm.template.as_ref().map_or(&[][..], |t| &t.network_cards);
+        vm.hardware_drift.extend(network::drift(cards, shown));
     }
     if let Some(agent) = known.agent {
         vm.agent_ref = Some(ObjectReference {

@@ -323,7 +323,7 @@ pub struct RecycleStatus {
 }
 
 /// More than a VM has fields that are compared.
-const MAX_DIFFERENCES: usize = 16;
+const MAX_DIFFERENCES: usize = 32;
 
 /// A reset of a VM so that its guest boots from its disk. It is recorded before vCenter is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -16,10 +16,11 @@ use tokio::time::Instant;
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
-        hardware::{Hardware, ShownHardware},
+        hardware::{Hardware, Link, ShownCard, ShownHardware},
         identity::{BiosUuid, MacAddress},
         marker::Mark,
         names::{DatastorePath, MoRef, ObjectKey},
+        network::NicPlan,
     },
     placement::Placer,
     ports::{
@@ -127,8 +128,13 @@ pub struct Inventory {
     pub born: usize,
 }
 
-/// What vCenter shows of a VM with this hardware.
-pub fn as_made(hardware: &Hardware) -> ShownHardware {
+/// What vCenter shows of a VM with this hardware, and with one card on each of these networks.
+pub fn as_made(hardware: &Hardware, nics: &[NicPlan]) -> ShownHardware {
+    let card = |nic: &NicPlan| ShownCard {
+        network_ref: Some(format!("id-{}", nic.network)),
+        network: Some(nic.network.clone()),
+        link: Some(Link::Connected),
+    };
     ShownHardware {
         num_cpus: Some(hardware.num_cpus),
         memory_mib: Some(hardware.memory_mib),
@@ -136,6 +142,7 @@ pub fn as_made(hardware: &Hardware) -> ShownHardware {
         firmware: Some(hardware.firmware.as_str().to_owned()),
         disk_controller: Some(hardware.disk_controller.as_str().to_owned()),
         network_adapter: Some(hardware.network_adapter.as_str().to_owned()),
+        cards: Some(nics.iter().map(card).collect()),
     }
 }
 
@@ -464,7 +471,7 @@ impl Machines for Site {
                 tools: None,
                 guest_address: None,
                 guest_host: None,
-                hardware: as_made(&vm.hardware),
+                hardware: as_made(&vm.hardware, &vm.nics),
             });
             match told {
                 Some(kind) => Err(fault(kind)),
