@@ -30,13 +30,19 @@ function timeline(moments) {
   return make("section", {}, make("h3", {}, "Timeline"), svg, make("table", { class: "plain" }, head, make("tbody", {}, ...rows)));
 }
 
+/** Where people read more. Without the address of a repository it is a path. */
+function more(page) {
+  if (page.startsWith("docs/")) return make("span", { class: "detail" }, `(${page})`);
+  return make("a", { href: page, target: "_blank", rel: "noreferrer" }, "Read more");
+}
+
 function waitItem(w) {
   return make(
     "li", {},
     make("p", {}, make("span", { class: "reason" }, w.reason), ` (${w.subject}`, w.since ? ", for " : null, age(w.since), ")"),
     w.message ? make("p", { class: "message" }, w.message) : null,
     make("p", { class: "detail" }, w.meaning),
-    make("p", {}, make("b", {}, "What to do: "), w.remedy, make("span", { class: "detail" }, ` (${w.page})`)),
+    make("p", {}, make("b", {}, "What to do: "), w.remedy, " ", more(w.page)),
   );
 }
 
