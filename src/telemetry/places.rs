@@ -200,7 +200,7 @@ mod tests {
     #[tokio::test]
     async fn a_place_is_kept_until_the_answer_is_sent() {
         let places = Places::new(1, 1);
-        let place = places.take("a").ok().expect("a place");
+        let place = places.take("a").expect("a place");
         let answer = place.until_sent(text(StatusCode::OK, "all"));
         assert_eq!(answer.body().size_hint().exact(), Some(3));
         assert!(places.take("a").is_err());

@@ -415,7 +415,7 @@ async fn the_number_of_followers_is_bounded() {
     let follow = |n: usize| followers.follow(&format!("user {n}"), || 1);
     let all: Vec<_> = (0..events::MOST).map(|n| follow(n).ok()).collect();
     assert!(all.iter().all(Option::is_some));
-    let refused = follow(events::MOST).err().expect("no place");
+    let refused = follow(events::MOST).expect_err("no place");
     assert_eq!(refused, NoPlace::All(events::MOST));
     drop(all);
     assert!(follow(0).is_ok());

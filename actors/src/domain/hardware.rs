@@ -193,12 +193,22 @@ pub struct ShownHardware {
     pub disk_gib: Option<u64>,
     /// Firmware.
     pub firmware: Option<String>,
+    /// UUID of the first disk, as [`disk_uuid`] reads it.
+    pub disk_uuid: Option<String>,
     /// Controller of the first disk, or `none`.
     pub disk_controller: Option<String>,
     /// The first network adapter, or `none`.
     pub network_adapter: Option<String>,
     /// All network cards, in the order of their keys.
     pub cards: Option<Vec<ShownCard>>,
+}
+
+/// Reads the UUID of a disk: 32 hexadecimal digits in small letters, without hyphens. `None` for anything else.
+#[must_use]
+pub fn disk_uuid(text: &str) -> Option<String> {
+    let digits = text.replace('-', "").to_ascii_lowercase();
+    let is_uuid = digits.len() == 32 && digits.chars().all(|c| c.is_ascii_hexdigit());
+    is_uuid.then_some(digits)
 }
 
 /// A network card as vCenter shows it.

@@ -13,16 +13,20 @@
 //! - A VM is touched only while its Agent is free of any Machine, by a live read directly before the call.
 //! - The host id stays: it follows from the BIOS UUID. So the same Agent comes back.
 //! - An Agent is back only if its guest runs again. `Validated` alone may be out of date. The service may tell no time. So its
-//!   state must have been another one since, which is recorded, or it is connected for longer than a dead guest can be.
+//!   inventory names the new disk, or its state was another one since, which is recorded, or it is connected for longer than a
+//!   dead guest can be.
 //! - A VM whose Agent does not come back by the discovery deadline is removed like one that never came.
 
 use std::time::Duration;
 
 use agent_forge_crds::{
-    agent::{RecycleStatus, VmStatus},
+    Time,
+    agent::{MAX_LIVES, PastLife, RecycleStatus, VmStatus},
     external::agent::{Agent, CONNECTED},
 };
 use jiff::Timestamp;
+
+use super::trace::TraceId;
 
 /// A guest that answers leaves `unbinding` by itself within a minute.
 const UNBINDING: Duration = Duration::from_secs(300);
@@ -179,9 +183,72 @@ pub fn is_back(vm: &VmStatus, agent: &Agent, now: Timestamp) -> bool {
         .and_then(|i| i.report_time.as_ref())
         .zip(record.report_before.as_ref());
     reported.is_some_and(|(now, before)| now.0 > before.0)
+        || record
+            .new_disk
+            .as_deref()
+            .is_some_and(|disk| names_disk(agent, disk))
         || record.restarted == Some(true)
         || agent.condition(CONNECTED).is_some_and(|c| c.is_true()) && was_off_long_ago(vm, now)
         || record.state_before.as_deref() != Some(state)
+}
+
+/// The disk to look for in the inventory of the VM's Agent: the one that the VM has now, `shown`, if the Agent's inventory
+/// does not name it. `before`: the Agent while the VM is off. No inventory of an earlier life can name a disk that is new. A kept
+/// disk is named already, so it proves nothing.
+#[must_use]
+pub fn new_disk(before: Option<&Agent>, shown: Option<&str>) -> Option<String> {
+    let (before, shown) = before.zip(shown)?;
+    (!names_disk(before, shown)).then(|| shown.to_owned())
+}
+
+/// Whether the inventory of that Agent names the disk with this UUID. vSphere shows a guest the UUID of a disk as its serial
+/// number and world wide name, as each VM has `disk.EnableUUID`. Where it does not, the other proofs are left: only a match says
+/// anything.
+fn names_disk(agent: &Agent, uuid: &str) -> bool {
+    let has = |text: &str| {
+        let text = text.replace('-', "").to_ascii_lowercase();
+        text.contains(uuid)
+    };
+    let inventory = agent.status.as_ref().and_then(|s| s.inventory.as_ref());
+    let mut disks = inventory.iter().flat_map(|i| &i.disks);
+    disks.any(|disk| {
+        let texts = [&disk.id, &disk.wwn, &disk.serial];
+        texts.into_iter().flatten().any(|text| has(text))
+    })
+}
+
+/// The past lives of a VM, now that its present one is over. `host`: the name of the host in it. `trace`: the trace of the
+/// machine that had it.
+#[must_use]
+pub fn lives(
+    vm: &VmStatus,
+    host: Option<String>,
+    trace: TraceId,
+    until: Option<Time>,
+) -> Vec<PastLife> {
+    let mut lives = vm.lives.clone();
+    let number = i32::try_from(generation(vm)).unwrap_or(i32::MAX);
+    if lives.last().is_some_and(|life| life.generation >= number) {
+        return lives;
+    }
+    lives.push(PastLife {
+        generation: number,
+        since: vm.generation_since.clone().or(vm.first_powered_on.clone()),
+        until,
+        machine: vm.machine_ref.as_ref().and_then(|m| m.name.clone()),
+        host_name: host.filter(|name| !name.is_empty()),
+        trace_id: Some(trace.to_string()),
+    });
+    let old = lives.len().saturating_sub(MAX_LIVES);
+    lives.drain(..old);
+    lives
+}
+
+/// The trace of the life before the one that has the trace `own`.
+#[must_use]
+pub fn trace_before(vm: &VmStatus, own: TraceId) -> Option<TraceId> {
+    let traces = vm.lives.iter().rev().filter_map(|l| l.trace_id.as_deref());
+    traces.filter_map(TraceId::parse).find(|t| *t != own)
 }
 
 fn was_off_long_ago(vm: &VmStatus, now: Timestamp) -> bool {

@@ -154,6 +154,7 @@ mod tests {
             num_cpus: Some(4),
             memory_mib: Some(16384),
             disk_gib: Some(100),
+            disk_uuid: None,
             firmware: Some("efi".to_owned()),
             disk_controller: Some("pvscsi".to_owned()),
             network_adapter: Some("vmxnet3".to_owned()),

@@ -26,8 +26,8 @@ use super::{
 use crate::{
     domain::{
         hardware::ShownHardware, holds::Holds, identity::lineup::Doubt,
-        machine_state::MachineState, managed_vm::ManagedVm, network, template, trace::TraceId,
-        vanished::Vanished,
+        machine_state::MachineState, managed_vm::ManagedVm, network, recycle::Stage, template,
+        trace::TraceId, vanished::Vanished,
     },
     runtime::holds,
 };
@@ -216,7 +216,8 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
             ..ObjectReference::default()
         });
     }
-    if known.child.in_buffer {
+    // The life that is over is recorded with its Machine first.
+    if known.child.in_buffer && !matches!(known.child.recycling(), Stage::Asked(_)) {
         vm.machine_ref = None;
         vm.agent_machine_ref = None;
     }

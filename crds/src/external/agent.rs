@@ -117,6 +117,12 @@ pub struct Inventory {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub interfaces: Vec<Interface>,
+    /// Disks.
+    #[serde(
+        deserialize_with = "crate::lenient::list",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub disks: Vec<InventoryDisk>,
     /// When the host reported this, by its own clock.
     #[serde(
         deserialize_with = "crate::lenient::option",
@@ -165,6 +171,30 @@ pub struct Interface {
         skip_serializing_if = "Option::is_none"
     )]
     pub mac_address: Option<String>,
+}
+
+/// One disk: the texts that may contain its UUID.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InventoryDisk {
+    /// What the service knows it by: a path below `/dev/disk`.
+    #[serde(
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub id: Option<String>,
+    /// World wide name.
+    #[serde(
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub wwn: Option<String>,
+    /// Serial number.
+    #[serde(
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub serial: Option<String>,
 }
 
 /// State in the service's state machine.

@@ -2,7 +2,7 @@
 
 use agent_forge_actors::{
     domain::{
-        hardware::{DiskController, Link, NetworkAdapter, ShownCard, ShownHardware},
+        hardware::{DiskController, Link, NetworkAdapter, ShownCard, ShownHardware, disk_uuid},
         holds::{PAUSE_KEY, SKIP_DELETE_KEY, VmMarks},
         identity::{BiosUuid, MacAddress},
         marker::{MARKER_KEY, Marker},
@@ -216,6 +216,9 @@ fn hardware(vm: &Properties) -> ShownHardware {
                 .map(|kib| kib >> 20),
             None => known.then_some(0),
         },
+        disk_uuid: disk
+            .and_then(|disk| disk.pointer("/backing/uuid")?.as_str())
+            .and_then(disk_uuid),
         firmware: vm.text("config.firmware").map(str::to_owned),
         disk_controller: match (disk, controller) {
             (None, _) => none(),

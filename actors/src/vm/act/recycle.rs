@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent_forge_crds::{
-    agent::{RecycleStatus, VsphereAgent},
+    agent::{RecycleStatus, VmStatus, VsphereAgent},
     conditions::event,
     external::agent::Agent,
     pool::ReleasedDisk,
@@ -18,6 +18,7 @@ use crate::{
         names::ObjectKey,
         recycle::{self, Stage, Why},
         template,
+        trace::TraceId,
     },
     iso::of_pool,
     placement::request,
@@ -43,6 +44,12 @@ impl Executor<'_> {
             Stage::No => (recycle::generation(&vm) + 1, Why::GuestDead),
             Stage::Recorded(_) | Stage::Begun => return Ok(StepOutcome::Same),
         };
+        vm.lives = recycle::lives(
+            &vm,
+            self.host_name(),
+            self.trace_of(&vm),
+            self.whole_second(),
+        );
         vm.recycle = Some(RecycleStatus {
             generation: i32::try_from(life).unwrap_or(i32::MAX),
             started_at: self.whole_second(),
@@ -51,6 +58,19 @@ impl Executor<'_> {
         });
         let kind = EffectKind::RecordObservation;
         Ok(StepOutcome::Object(self.save(kind, vm, memory).await?))
+    }
+
+    /// The name of the host, as its Agent has it.
+    fn host_name(&self) -> Option<String> {
+        let agent = self.observed.candidate()?;
+        let own = || agent.inventory()?.hostname.clone();
+        agent.spec.hostname.clone().or_else(own)
+    }
+
+    /// The trace of the machine that had the VM. The pool may have moved the VM into the buffer by now.
+    fn trace_of(&self, vm: &VmStatus) -> TraceId {
+        let served = vm.agent_machine_ref.as_ref().and_then(|r| r.uid.as_deref());
+        served.map_or_else(|| self.observed.child.trace(), TraceId::of_machine)
     }
 
     /// Makes the VM ready for that life: one change that vCenter refuses if anybody has changed the VM since `looked`.
@@ -105,10 +125,11 @@ impl Executor<'_> {
         let mut vm = self.vm();
         vm.generation = i32::try_from(life).ok();
         vm.generation_since = self.whole_second();
-        vm.power_state = match &memory.seen {
-            Ownership::Ours(shown) => Some(shown.power.as_str().to_owned()),
-            _ => return Err(defect("the VM is not proven ours")),
+        let Ownership::Ours(shown) = &memory.seen else {
+            return Err(defect("the VM is not proven ours"));
         };
+        vm.power_state = Some(shown.power.as_str().to_owned());
+        let disk = recycle::new_disk(before.as_ref(), shown.hardware.disk_uuid.as_deref());
         vm.served = None;
         vm.iso_ejected = None;
         vm.guest_may_be_node = None;
@@ -127,6 +148,7 @@ impl Executor<'_> {
             .and_then(|iso| iso.infra_env_ref.clone())
             .or(vm.infra_env_ref);
         if let Some(way) = &mut vm.recycle {
+            way.new_disk = disk;
             way.state_before = before
                 .as_ref()
                 .map(|a| a.state().to_owned())

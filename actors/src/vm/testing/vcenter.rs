@@ -37,6 +37,10 @@ use crate::{
     },
 };
 
+/// UUID of the disk that a VM is made with.
+pub const FIRST_DISK: &str = "6000c29000000000000000000000abc1";
+/// UUID of the disk in its place after a renewal.
+pub const SECOND_DISK: &str = "6000c29000000000000000000000abc2";
 /// Tasks that may be in flight.
 pub const SLOTS: usize = 8;
 /// A task that vCenter does not know any more.
@@ -139,6 +143,7 @@ pub fn as_made(hardware: &Hardware, nics: &[NicPlan]) -> ShownHardware {
         num_cpus: Some(hardware.num_cpus),
         memory_mib: Some(hardware.memory_mib),
         disk_gib: Some(hardware.disk_gib),
+        disk_uuid: Some(FIRST_DISK.to_owned()),
         firmware: Some(hardware.firmware.as_str().to_owned()),
         disk_controller: Some(hardware.disk_controller.as_str().to_owned()),
         network_adapter: Some(hardware.network_adapter.as_str().to_owned()),
@@ -503,7 +508,10 @@ impl Machines for Site {
             }];
             let disks = v.disk_keys.iter().map(|k| BootDevice::Disk(*k));
             match renewal.disk {
-                RenewedDisk::Replaced { .. } => v.disk_keys = vec![2001],
+                RenewedDisk::Replaced { .. } => {
+                    v.disk_keys = vec![2001];
+                    v.hardware.disk_uuid = Some(SECOND_DISK.to_owned());
+                }
                 RenewedDisk::Kept => {
                     v.boot_order = std::iter::once(BootDevice::Cdrom).chain(disks).collect();
                 }
