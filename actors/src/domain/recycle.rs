@@ -22,7 +22,7 @@ use std::time::Duration;
 use agent_forge_crds::{
     Time,
     agent::{MAX_LIVES, PastLife, RecycleStatus, VmStatus},
-    external::agent::{Agent, CONNECTED},
+    external::agent::{Agent, CONNECTED, SKIP_SPOKE_CLEANUP_ANNOTATION},
 };
 use jiff::Timestamp;
 
@@ -249,6 +249,49 @@ pub fn lives(
 pub fn trace_before(vm: &VmStatus, own: TraceId) -> Option<TraceId> {
     let traces = vm.lives.iter().rev().filter_map(|l| l.trace_id.as_deref());
     traces.filter_map(TraceId::parse).find(|t| *t != own)
+}
+
+/// A guest registers within a few minutes. The service then takes the Node out of the hosted cluster, before it writes
+/// anything to the Agent.
+const CLEANUP: Duration = Duration::from_secs(600);
+/// What the operator writes into the annotation that ends the clean-up.
+pub const SKIPPED: &str = "agent-forge";
+
+/// Whether the Agent of a VM in its new life still shows the state of the life before, because the service cannot take its
+/// Node out of the hosted cluster with that control plane.
+#[must_use]
+pub fn cleanup_hangs(vm: &VmStatus, agent: &Agent, control_plane: &str, now: Timestamp) -> bool {
+    let Some(record) = vm.recycle.as_ref() else {
+        return false;
+    };
+    let status = agent.status.as_ref();
+    let leaves = status.and_then(|s| s.deprovision_info.as_ref());
+    let since = vm.generation_since.as_ref();
+    let lasted = since.and_then(|t| Duration::try_from(now.duration_since(t.0)).ok());
+    !agent.is_claimed_or_bound()
+        && !agent.is_deleting()
+        && LEAVING.contains(&agent.state())
+        && record.state_before.as_deref() == Some(agent.state())
+        && leaves.is_some_and(|l| l.cluster_namespace.as_deref() == Some(control_plane))
+        && lasted.is_some_and(|lasted| lasted >= CLEANUP)
+        && skips_cleanup(agent).is_none()
+}
+
+/// The states of a host that leaves its cluster.
+const LEAVING: [&str; 4] = [
+    "unbinding",
+    "unbinding-pending-user-action",
+    "reclaiming",
+    "reclaiming-rebooting",
+];
+
+/// The value of the annotation that ends the clean-up.
+#[must_use]
+pub fn skips_cleanup(agent: &Agent) -> Option<&str> {
+    let annotations = agent.metadata.annotations.as_ref()?;
+    annotations
+        .get(SKIP_SPOKE_CLEANUP_ANNOTATION)
+        .map(String::as_str)
 }
 
 fn was_off_long_ago(vm: &VmStatus, now: Timestamp) -> bool {

@@ -3,8 +3,8 @@
 
 use agent_forge_crds::Time;
 use agent_forge_crds::external::agent::{
-    Agent, AgentSpec, AgentStatus, DebugInfo, Interface, Inventory, InventoryDisk, Progress,
-    SystemVendor,
+    Agent, AgentSpec, AgentStatus, DebugInfo, DeprovisionInfo, Interface, Inventory, InventoryDisk,
+    Progress, SystemVendor,
 };
 use agent_forge_crds::external::agent_machine::{
     AgentMachine, AgentMachineSpec, AgentMachineStatus,
@@ -106,6 +106,10 @@ pub fn agent() -> Agent {
             progress: Some(Progress {
                 current_stage: Some("Done".into()),
                 stage_update_time: Some(time()),
+            }),
+            deprovision_info: Some(DeprovisionInfo {
+                cluster_namespace: Some("demo-demo".into()),
+                node_name: Some("one".into()),
             }),
             conditions: vec![condition(None)],
         }),

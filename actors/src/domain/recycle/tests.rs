@@ -1,4 +1,6 @@
-use agent_forge_crds::external::agent::{AgentStatus, DebugInfo, Inventory, InventoryDisk};
+use agent_forge_crds::external::agent::{
+    AgentStatus, DebugInfo, DeprovisionInfo, Inventory, InventoryDisk,
+};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::*;
@@ -296,4 +298,47 @@ fn each_life_that_is_over_is_recorded_once_and_the_last_ten_are_kept() {
     let last = vm.lives.last().expect("a life");
     assert_eq!(last.since, Some(Time(at(12_000))));
     assert_eq!(last.host_name, None, "an empty name is none");
+}
+
+#[test]
+fn only_an_agent_that_shows_the_life_before_for_long_hangs_in_a_clean_up() {
+    let mut vm = vm(1, Some(2), Some(2));
+    vm.generation_since = Some(Time(at(1000)));
+    vm.recycle.get_or_insert_default().state_before = Some("unbinding-pending-user-action".into());
+    let leaving = |state: &str| {
+        let mut agent = agent(state, None);
+        agent.status.get_or_insert_default().deprovision_info = Some(DeprovisionInfo {
+            cluster_namespace: Some("demo-demo".into()),
+            node_name: None,
+        });
+        agent
+    };
+    let hung = leaving("unbinding-pending-user-action");
+    let hangs = |agent: &Agent, now| cleanup_hangs(&vm, agent, "demo-demo", at(now));
+    assert!(hangs(&hung, 1600));
+    assert!(!hangs(&hung, 1599), "the service gets its time");
+    assert!(
+        !cleanup_hangs(&vm, &hung, "other", at(1600)),
+        "another cluster"
+    );
+    let others: [fn(&mut Agent); 4] = [
+        |a| a.status.get_or_insert_default().deprovision_info = None,
+        |a| a.spec.cluster_deployment_name = Some(Default::default()),
+        |a| a.metadata.deletion_timestamp = Some(Time(at(1))),
+        |a| {
+            let theirs = (SKIP_SPOKE_CLEANUP_ANNOTATION.to_owned(), String::new());
+            a.metadata.annotations = Some([theirs].into());
+        },
+    ];
+    for edit in others {
+        let agent = crate::testing::with(hung.clone(), edit);
+        assert!(!hangs(&agent, 1600), "{agent:?}");
+    }
+    assert!(
+        !hangs(&leaving("unbinding"), 1600),
+        "it showed another state"
+    );
+    assert!(!hangs(&leaving("known-unbound"), 1600));
+    vm.recycle = None;
+    assert!(!cleanup_hangs(&vm, &hung, "demo-demo", at(1600)));
 }

@@ -1,8 +1,8 @@
 //! A VM whose Machine is gone begins another life: one VM, one Agent, whatever crashes in between.
 
 use agent_forge_crds::{
-    external::agent::{Agent, InventoryDisk},
-    names::{CREATED_FOR_BUFFER, CREATED_FOR_LABEL, RECYCLE_ANNOTATION},
+    external::agent::{Agent, DeprovisionInfo, InventoryDisk, SKIP_SPOKE_CLEANUP_ANNOTATION},
+    names::{CREATED_FOR_BUFFER, CREATED_FOR_LABEL, PAUSED_ANNOTATION, RECYCLE_ANNOTATION},
     pool::{ReleasePolicy, ReleaseSpec, ReleasedDisk},
 };
 use jiff::Timestamp;
@@ -17,6 +17,7 @@ use crate::{
         cluster::ClusterErrorKind,
         vcenter::{BootDevice, RenewedDisk},
     },
+    testing::CONTROL_PLANE,
     vm::testing::vcenter::{FIRST_DISK, SECOND_DISK},
 };
 
@@ -292,4 +293,79 @@ async fn an_inventory_with_the_new_disk_shows_at_once_that_the_guest_is_back() {
     change(&bench, |a| names(a, SECOND_DISK));
     bench.pass().await;
     assert_eq!(bench.vm().recycle, None, "without any wait");
+}
+
+/// The host runs in its new life, and its Agent goes on showing the old one: the Node cannot be taken out of the cluster.
+async fn hangs() -> Bench {
+    let mut bench = released(None).await;
+    change(&bench, |a| {
+        let leaves = DeprovisionInfo {
+            cluster_namespace: Some(CONTROL_PLANE.to_owned()),
+            node_name: Some("node".to_owned()),
+        };
+        a.status.get_or_insert_default().deprovision_info = Some(leaves);
+    });
+    bench.hub.with(|o| {
+        o.hosted_cluster = Some(false);
+    });
+    bench
+        .until(|b| b.vm().generation == Some(2) && b.is_on())
+        .await;
+    bench
+}
+
+/// The value of the annotation on the Agent.
+fn skips(bench: &Bench) -> Option<String> {
+    bench.hub.with(|o| {
+        let annotations = o.agents[0].annotations();
+        annotations.get(SKIP_SPOKE_CLEANUP_ANNOTATION).cloned()
+    })
+}
+
+#[tokio::test]
+async fn a_clean_up_that_hangs_is_skipped_when_the_hosted_cluster_is_gone() {
+    let mut bench = hangs().await;
+    bench.turn(9 * MINUTE);
+    bench.pass().await;
+    assert_eq!(skips(&bench), None, "the service gets its time");
+    assert_eq!(bench.hub.with(|o| o.hosted_cluster_looks), 0);
+    bench.turn(2 * MINUTE);
+    bench.pass().await;
+    assert_eq!(skips(&bench).as_deref(), Some("agent-forge"));
+    let effects = bench.hub.with(|o| o.effects.clone());
+    let marks = effects.iter().filter(|kind| **kind == E::SkipCleanup);
+    assert_eq!(marks.count(), 1);
+    returns(&bench);
+    bench.until(|b| b.vm().recycle.is_none()).await;
+    assert_eq!(skips(&bench), None, "the next Node is cleaned up again");
+}
+
+#[tokio::test]
+async fn a_hosted_cluster_that_exists_or_cannot_be_listed_keeps_the_clean_up() {
+    for exists in [Some(true), None] {
+        let mut bench = hangs().await;
+        bench.hub.with(|o| o.hosted_cluster = exists);
+        bench.turn(11 * MINUTE);
+        for _ in 0..3 {
+            bench.pass().await;
+            bench.turn(MINUTE);
+        }
+        assert_eq!(skips(&bench), None, "{exists:?}");
+        let looks = bench.hub.with(|o| o.hosted_cluster_looks);
+        assert_eq!(looks, 1, "{exists:?}: it is not asked all the time");
+    }
+}
+
+#[tokio::test]
+async fn a_pause_keeps_the_clean_up_too() {
+    let mut bench = hangs().await;
+    bench.hub.with(|o| {
+        let pool = o.pool.as_mut().expect("a pool").annotations_mut();
+        pool.extend([(PAUSED_ANNOTATION.to_owned(), "true".to_owned())]);
+    });
+    bench.turn(11 * MINUTE);
+    bench.pass().await;
+    bench.pass().await;
+    assert_eq!(skips(&bench), None);
+    assert_eq!(bench.waits_on(), Some(Reason::Paused));
 }
