@@ -87,14 +87,17 @@ mod tests {
             "",
             "docs/",
             "docs/how-to",
-            "see docs/ and mydocs/a.md",
+            "see docs/ and mydocs/how-to/power.md",
             "https://git.example/forge/blob/v1/docs/how-to/power.md",
             "[ds] docs/a.iso",
         ] {
             assert_eq!(linked_to("https://git.example/forge", "1", text), text);
         }
-        assert_eq!(linked_to("", "1", "See docs/a.md"), "See docs/a.md");
-        let once = linked("See docs/a.md");
+        assert_eq!(
+            linked_to("", "1", "See docs/how-to/power.md"),
+            "See docs/how-to/power.md"
+        );
+        let once = linked("See docs/how-to/power.md");
         assert_eq!(linked(&once), once, "an address stays as it is");
     }
 }
