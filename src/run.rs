@@ -47,7 +47,7 @@ use crate::{
     servers, standby,
     telemetry::{metrics::Metrics, traces},
     vsphere::{self, VsphereConnector},
-    web::{Web, access::Access, events::Followers},
+    web::{self, Web, access::Access, events::Followers},
 };
 
 /// How long the actor tree may take to stop and to log out of the vCenters.
@@ -128,6 +128,7 @@ pub async fn between(
         supervisor: supervisor.clone(),
         secret_namespaces: args.secret_bound().to_vec(),
         followers: Followers::default(),
+        answers: web::answers(),
     };
     servers::metrics(&args, metrics.clone()).await?;
     servers::health(&args, &web, health.clone()).await?;

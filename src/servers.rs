@@ -11,11 +11,11 @@ use crate::{
     health::Health,
     standby,
     telemetry::{
-        http::{Answer, answer, parse_address, serve, text},
+        http::{Answer, answer, parse_address, serve, serve_within, text},
         metrics::Metrics,
     },
     web::{
-        Web,
+        self, Web,
         access::{Access, Reviewer},
     },
 };
@@ -117,11 +117,12 @@ pub async fn web(args: &Args, web: &Web, reviews: Arc<dyn Reviews>) -> anyhow::R
     if !address.ip().is_loopback() {
         web.access = Access::Reviewed(Arc::new(Reviewer::new(reviews)));
     }
-    let bound = serve("web", address, move |asked| {
+    let handler = move |asked| {
         let web = web.clone();
         async move { web.handle(asked).await }
-    })
-    .await?;
+    };
+    let connections = Some(web::connections());
+    let bound = serve_within("web", address, connections, handler).await?;
     if bound.ip().is_loopback() {
         tracing::info!(%bound, "web page: every client of this host may look");
     } else {

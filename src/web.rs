@@ -23,6 +23,7 @@ use agent_forge_actors::{
     runtime::lease::Leadership,
     supervisor::{Described, SupervisorMsg},
 };
+use agent_forge_crds::docs;
 use flate2::{Compression, write::GzEncoder};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
@@ -39,20 +40,41 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use self::{
-    access::{Access, Reach},
+    access::{Access, Reach, Viewer},
     events::Followers,
 };
 use crate::{
     cluster::view::Caches,
     commands::explain::{self, subject::Kind},
     standby,
-    telemetry::http::{Answer, Asked, answer, text},
+    telemetry::{
+        http::{Answer, Asked, answer, text},
+        places::Places,
+    },
 };
 
 /// How long the supervisor may take to describe its actors.
 const WITHIN: Option<Duration> = Some(Duration::from_secs(5));
+const JSON: &str = "application/json";
 /// Shorter answers are not compressed.
 const WORTH_PACKING: usize = 1024;
+
+/// The most requests that are answered at the same time, and the most of one viewer. A browser asks six at a time.
+const ANSWERS: (usize, usize) = (64, 16);
+/// The most connections, and the most of one address. There may be a proxy in front, so one address may be many viewers.
+const CONNECTIONS: (usize, usize) = (256, 160);
+
+/// Places for requests that are being answered.
+#[must_use]
+pub fn answers() -> Places {
+    Places::new(ANSWERS.0, ANSWERS.1)
+}
+
+/// Places for the connections of the page's server.
+#[must_use]
+pub fn connections() -> Places {
+    Places::new(CONNECTIONS.0, CONNECTIONS.1)
+}
 
 /// What the page shows, and to whom.
 #[derive(Clone)]
@@ -69,6 +91,8 @@ pub struct Web {
     pub secret_namespaces: Vec<String>,
     /// The clients that follow.
     pub followers: Followers,
+    /// The requests that are being answered.
+    pub answers: Places,
 }
 
 impl Web {
@@ -92,33 +116,40 @@ impl Web {
     async fn get(&self, asked: &Asked) -> Answer {
         // The page has no data. Who has a token gives it to the page, so it must load without one.
         let open = matches!(self.access, Access::Reviewed(_)) && asked.path == "/";
-        let reach = if open {
-            Reach::Namespaces(BTreeSet::new())
+        let viewer = if open {
+            Viewer::at(asked, Reach::Namespaces(BTreeSet::new()))
         } else {
-            match self.access.reach(asked, &self.namespaces()).await {
-                Ok(reach) => reach,
+            match self.access.viewer(asked, &self.namespaces()).await {
+                Ok(viewer) => viewer,
                 Err(refused) => return refused.answer(),
             }
         };
+        if asked.path == "/events" && self.caches.is_warm() {
+            let caches = self.caches.clone();
+            let version = move || caches.version() << 1 | u64::from(caches.leads());
+            let followed = self.followers.follow(&viewer.name, version);
+            return followed.unwrap_or_else(|full| full.answer("pages that follow", &viewer.name));
+        }
+        match self.answers.take(&viewer.name) {
+            Ok(place) => place.until_sent(self.shown(asked, &viewer.reach).await),
+            Err(full) => full.answer("requests under way", &viewer.name),
+        }
+    }
+
+    async fn shown(&self, asked: &Asked, reach: &Reach) -> Answer {
         match asked.path.as_str() {
             "/" => packed(asked, "text/html; charset=utf-8", page::PAGE.as_bytes()),
-            "/actors" => self.actors(asked, &reach).await,
+            "/actors" => self.actors(asked, reach).await,
             _ if !self.caches.is_warm() => text(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "waiting for the first complete lists; see the log\n",
             ),
             "/topology.json" => {
-                let shown =
-                    topology::topology(&self.caches, &reach, self.notes(), Timestamp::now());
+                let shown = topology::topology(&self.caches, reach, self.notes(), Timestamp::now());
                 json(asked, &shown)
             }
-            "/events" => {
-                let caches = self.caches.clone();
-                self.followers
-                    .follow(move || caches.version() << 1 | u64::from(caches.leads()))
-            }
             path => match path.strip_prefix("/machine/") {
-                Some(name) => self.machine(asked, &reach, name),
+                Some(name) => self.machine(asked, reach, name),
                 None => text(StatusCode::NOT_FOUND, "there is no such page\n"),
             },
         }
@@ -169,7 +200,10 @@ impl Web {
         if !reach.covers(home) {
             return absent();
         }
-        json(asked, &explained)
+        match serde_json::to_string(&explained) {
+            Ok(body) => packed(asked, JSON, docs::linked(&body).as_bytes()),
+            Err(e) => text(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()),
+        }
     }
 
     async fn actors(&self, asked: &Asked, reach: &Reach) -> Answer {
@@ -217,7 +251,7 @@ fn protect(headers: &mut HeaderMap) {
 
 fn json(asked: &Asked, value: &impl Serialize) -> Answer {
     match serde_json::to_vec(value) {
-        Ok(body) => packed(asked, "application/json", &body),
+        Ok(body) => packed(asked, JSON, &body),
         Err(e) => text(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()),
     }
 }

@@ -358,6 +358,7 @@ pub fn agent_on(child: &VsphereAgent) -> Agent {
     let status = agent.status.get_or_insert_default();
     status.inventory = Some(Inventory {
         hostname: None,
+        disks: Vec::new(),
         report_time: None,
         system_vendor: Some(vendor),
         interfaces: vec![

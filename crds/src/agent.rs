@@ -1,13 +1,13 @@
 //! Kind `VsphereAgent`: one VM that becomes one Agent.
 
 mod hardware;
+mod life;
 mod status;
 mod timeline;
 
-pub use hardware::{HardwareDifference, VmTemplate};
-pub use status::{
-    BootRepair, Failure, IsoEjection, Placement, RecycleStatus, VmStatus, VsphereAgentStatus,
-};
+pub use hardware::{HardwareDifference, NetworkCard, VmTemplate};
+pub use life::{MAX_LIVES, PastLife, RecycleStatus};
+pub use status::{BootRepair, Failure, IsoEjection, Placement, VmStatus, VsphereAgentStatus};
 pub use timeline::{MAX_TIMELINE_ROWS, Milestone};
 
 use crate::lenient::absent_is_default;

@@ -8,10 +8,12 @@
 //! - [`conditions`]: condition types, reasons, phases, planned actions, reasons of Events.
 //! - [`names`]: labels, annotations, finalizers.
 //! - [`external`]: AgentMachine, Machine (metadata), Agent, InfraEnv.
+//! - [`docs`]: addresses of the pages that texts name.
 //! - [`manifest`]: the CustomResourceDefinitions in `config/crd` and their reference page.
 
 pub mod agent;
 pub mod conditions;
+pub mod docs;
 pub mod duration;
 pub mod external;
 mod lenient;

@@ -2,7 +2,9 @@
 
 use agent_forge_actors::domain::names::ObjectKey;
 use agent_forge_crds::{
-    external::agent::{AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent},
+    external::agent::{
+        AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent, SKIP_SPOKE_CLEANUP_ANNOTATION,
+    },
     names::CLEANUP_VM_ANNOTATION,
 };
 use kube::ResourceExt;
@@ -13,9 +15,10 @@ pub fn managed_fields<K: ResourceExt>(object: &mut K) {
 }
 
 /// Annotations of an Agent that decisions read.
-const READ: [&str; 2] = [
+const READ: [&str; 3] = [
     AGENT_MACHINE_REF_NAMESPACE_ANNOTATION,
     CLEANUP_VM_ANNOTATION,
+    SKIP_SPOKE_CLEANUP_ANNOTATION,
 ];
 
 /// Drops an Agent's managed fields, and all annotations that no decision reads.

@@ -7,7 +7,10 @@
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 use agent_forge_actors::{
-    domain::{names::ObjectKey, upstream::MachineFacts},
+    domain::{
+        names::ObjectKey,
+        upstream::{MachineFacts, PausableKind},
+    },
     ports::{
         cluster::{
             AgentFilter, AgentMachineFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind,
@@ -43,7 +46,7 @@ use super::{
     client::REQUEST_TIMEOUT,
     events::EventSink,
     live_agents::{LiveAgents, Page},
-    machines,
+    machines, pausables,
     refusals::Refusals,
     scope::{self, Scope},
     trim,
@@ -474,6 +477,27 @@ impl Cluster for Writer {
         self.served("get", &subject, &key.namespace)?;
         let api: Api<InfraEnv> = self.api(&key.namespace);
         self.read("get", subject, api.get_opt(&key.name)).await
+    }
+
+    async fn live_hosted_cluster(&self, key: &ObjectKey) -> ClusterResult<bool> {
+        let subject = format!("HostedCluster {key}");
+        self.served("list", &subject, &key.namespace)?;
+        let find = pausables::served(&self.client, PausableKind::HostedCluster);
+        let found = self.read("list", subject.clone(), find).await?;
+        let kind = found.ok_or_else(|| ClusterError {
+            kind: ClusterErrorKind::NotFound,
+            operation: "list",
+            subject: subject.clone(),
+            message: "this API server serves no HostedClusters, so it is not known whether that one is gone"
+                .to_owned(),
+        })?;
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &key.namespace, &kind);
+        let named = ListParams::default().fields(&format!("metadata.name={}", key.name));
+        let list = self
+            .read("list", subject, api.list_metadata(&named))
+            .await?;
+        Ok(!list.items.is_empty())
     }
 
     async fn live_machines(&self, namespace: &str) -> ClusterResult<Vec<MachineFacts>> {

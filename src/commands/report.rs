@@ -2,6 +2,7 @@
 
 use std::{io::Write as _, process::ExitCode};
 
+use agent_forge_crds::docs;
 use anyhow::Context as _;
 use clap::ValueEnum;
 use jiff::Timestamp;
@@ -48,7 +49,7 @@ pub trait Report: Serialize {
     fn verdict(&self) -> Verdict;
 }
 
-/// Prints the report to standard output.
+/// Prints the report to standard output, with the addresses of the pages that it names.
 ///
 /// # Errors
 /// Standard output is closed.
@@ -58,7 +59,7 @@ pub fn print(report: &impl Report, output: Output) -> anyhow::Result<Verdict> {
         Output::Json => serde_json::to_string_pretty(report).context("printing JSON")? + "\n",
         Output::Yaml => serde_yaml_ng::to_string(report).context("printing YAML")?,
     };
-    write(&text)?;
+    write(&docs::linked(&text))?;
     Ok(report.verdict())
 }
 

@@ -18,7 +18,16 @@ use http::{
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+
+use super::places::{NoPlace, Places, RETRY};
+
+/// How long a client that gets no connection may take to read why.
+const REFUSAL: Duration = Duration::from_secs(1);
 
 /// The body of an answer: a text, or a stream that goes on.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -61,6 +70,8 @@ pub struct Asked {
     pub query: String,
     /// Headers.
     pub headers: HeaderMap,
+    /// Address of the client, or of the proxy in front of it.
+    pub peer: IpAddr,
 }
 
 impl Asked {
@@ -119,6 +130,24 @@ where
     F: Fn(Asked) -> R + Send + Sync + 'static,
     R: Future<Output = Answer> + Send + 'static,
 {
+    serve_within(name, address, None, handler).await
+}
+
+/// The same. Each connection needs one of the `connections`, by the address of the client. Who gets none is told so, and
+/// the connection ends.
+///
+/// # Errors
+/// The address is in use, or does not belong to this host.
+pub async fn serve_within<F, R>(
+    name: &'static str,
+    address: SocketAddr,
+    connections: Option<Places>,
+    handler: F,
+) -> anyhow::Result<SocketAddr>
+where
+    F: Fn(Asked) -> R + Send + Sync + 'static,
+    R: Future<Output = Answer> + Send + 'static,
+{
     let listener = listen(address)
         .await
         .with_context(|| format!("{name}: cannot listen on {address}"))?;
@@ -126,18 +155,29 @@ where
     let handler = Arc::new(handler);
     tokio::spawn(async move {
         loop {
-            let Ok((stream, _)) = listener.accept().await else {
+            let Ok((stream, peer)) = listener.accept().await else {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
+            let peer = peer.ip().to_canonical();
+            let taken = connections.as_ref().map(|all| all.take(&peer.to_string()));
+            let place = match taken.transpose() {
+                Ok(place) => place,
+                Err(full) => {
+                    tokio::spawn(timeout(REFUSAL, refuse(stream, full, peer)));
+                    continue;
+                }
+            };
             let handler = handler.clone();
             tokio::spawn(async move {
+                let _place = place;
                 let service = service_fn(move |request: Request<Incoming>| {
                     let asked = Asked {
                         method: request.method().clone(),
                         path: request.uri().path().to_owned(),
                         query: request.uri().query().unwrap_or_default().to_owned(),
                         headers: request.headers().clone(),
+                        peer,
                     };
                     let handler = handler.clone();
                     async move { Ok::<_, Infallible>(handler(asked).await) }
@@ -153,9 +193,74 @@ where
     Ok(bound)
 }
 
+/// Says why a connection is refused, whatever is asked. Then it waits until the client closes: an answer that is followed by
+/// a reset may be lost.
+async fn refuse(mut stream: TcpStream, full: NoPlace, peer: IpAddr) -> std::io::Result<()> {
+    let (status, why) = full.explain("connections", &format!("the address {peer}"));
+    let answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\nretry-after: {RETRY}\r\n\
+         connection: close\r\n\r\n{why}",
+        why.len()
+    );
+    stream.write_all(answer.as_bytes()).await?;
+    stream.shutdown().await?;
+    let mut rest = [0; 1024];
+    while stream.read(&mut rest).await? > 0 {}
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Asks for a page on a new connection. Returns it, with what was answered.
+    async fn connect(address: SocketAddr) -> (TcpStream, String) {
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        let request = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        stream.write_all(request).await.expect("it is sent");
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\n") {
+            let read = stream.read_buf(&mut answer).await.expect("an answer");
+            assert_ne!(read, 0, "{:?}", String::from_utf8_lossy(&answer));
+        }
+        (stream, String::from_utf8(answer).expect("text"))
+    }
+
+    #[tokio::test]
+    async fn a_connection_too_many_is_told_why_and_closed() {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let places = Some(Places::new(3, 2));
+        let handler = |asked: Asked| async move {
+            assert!(asked.peer.is_loopback());
+            text(StatusCode::OK, "hello\n")
+        };
+        let address = serve_within("test", address, places, handler)
+            .await
+            .expect("it listens");
+        let (first, said) = connect(address).await;
+        assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+        let second = connect(address).await;
+        let (mut third, said) = connect(address).await;
+        assert!(
+            said.starts_with("HTTP/1.1 429 Too Many Requests\r\n"),
+            "{said}"
+        );
+        assert!(said.contains("\r\nretry-after: 5\r\n"), "{said}");
+        assert!(
+            said.contains("the address 127.0.0.1 has 2 connections"),
+            "{said}"
+        );
+        let mut rest = Vec::new();
+        let read = third.read_to_end(&mut rest).await.expect("the end");
+        assert_eq!(read, 0);
+        drop(first);
+        // The server notices the end of the first one a moment later.
+        let free = async { while !connect(address).await.1.starts_with("HTTP/1.1 200") {} };
+        timeout(Duration::from_secs(10), free)
+            .await
+            .expect("a place is free again");
+        drop(second);
+    }
 
     #[test]
     fn addresses_read_as_controller_runtime_reads_them() {

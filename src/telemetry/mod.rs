@@ -4,6 +4,7 @@ pub mod http;
 pub mod logging;
 pub mod metrics;
 mod otlp_client;
+pub mod places;
 pub mod propagate;
 mod repeats;
 pub mod server;

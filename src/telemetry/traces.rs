@@ -37,7 +37,7 @@ use opentelemetry_sdk::{
     resource::{EnvResourceDetector, ResourceDetector as _},
     trace::{
         BatchSpanProcessor, Config, SamplingDecision, SdkTracerProvider, ShouldSample, Span,
-        SpanData, SpanProcessor,
+        SpanData, SpanLinks, SpanProcessor,
     },
 };
 use prometheus::IntCounter;
@@ -422,6 +422,12 @@ impl MachineTracer {
         let parent = span.parent.map(|p| SpanId::from_bytes(p.0));
         let attributes = span.attributes.into_iter();
         let sampled = span_context.is_sampled();
+        let mut links = SpanLinks::default();
+        links.links.extend(span.link.map(|life| {
+            let before = self.context(life.trace, life.span, true);
+            let what = KeyValue::new("agent_forge.link", "life before");
+            Link::new(before, vec![what], 0)
+        }));
         sampled.then(|| SpanData {
             span_context,
             parent_span_id: parent.unwrap_or(SpanId::INVALID),
@@ -433,7 +439,7 @@ impl MachineTracer {
             attributes: attributes.map(|(k, v)| KeyValue::new(k, v)).collect(),
             dropped_attributes_count: 0,
             events: Default::default(),
-            links: Default::default(),
+            links,
             status: if span.abandoned {
                 Status::error("abandoned")
             } else {

@@ -53,6 +53,24 @@ impl Reach {
     }
 }
 
+/// Who asks, and what is shown there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Viewer {
+    /// `user NAME`, or `the address ADDRESS`. Places are counted by it.
+    pub name: String,
+    /// What it may see.
+    pub reach: Reach,
+}
+
+impl Viewer {
+    /// A viewer that is known by its address only.
+    #[must_use]
+    pub fn at(asked: &Asked, reach: Reach) -> Self {
+        let name = format!("the address {}", asked.peer);
+        Self { name, reach }
+    }
+}
+
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
@@ -117,23 +135,23 @@ pub enum Access {
 }
 
 impl Access {
-    /// What the client may see of pools in these namespaces.
+    /// Who asks, and what it may see of pools in these namespaces.
     ///
     /// # Errors
     /// Why it may see nothing.
-    pub async fn reach(
+    pub async fn viewer(
         &self,
         asked: &Asked,
         namespaces: &BTreeSet<String>,
-    ) -> Result<Reach, Refused> {
+    ) -> Result<Viewer, Refused> {
         match self {
-            Self::Loopback if asked.of_loopback() => Ok(Reach::All),
+            Self::Loopback if asked.of_loopback() => Ok(Viewer::at(asked, Reach::All)),
             Self::Loopback => Err(Refused::Host),
             Self::Reviewed(reviewer) => {
                 let header = asked.headers.get(AUTHORIZATION);
                 let token = header.and_then(|h| h.to_str().ok()).and_then(bearer);
                 let token = token.filter(|t| !t.is_empty()).ok_or(Refused::NoToken)?;
-                reviewer.reach(token, namespaces).await
+                reviewer.viewer(token, namespaces).await
             }
         }
     }
@@ -176,7 +194,7 @@ impl Reviewer {
         }
     }
 
-    async fn reach(&self, token: &str, namespaces: &BTreeSet<String>) -> Result<Reach, Refused> {
+    async fn viewer(&self, token: &str, namespaces: &BTreeSet<String>) -> Result<Viewer, Refused> {
         if token.len() > LONGEST {
             return Err(Refused::BadToken);
         }
@@ -186,8 +204,12 @@ impl Reviewer {
             None => self.ask_user(token).await?,
         };
         let reach = self.reach_of(&mut known, namespaces).await;
+        let name = known.user.as_ref().and_then(|user| user.username.clone());
         self.remember(fingerprint, known);
-        reach
+        Ok(Viewer {
+            name: name.map_or_else(|| "this user".to_owned(), |name| format!("user {name}")),
+            reach: reach?,
+        })
     }
 
     async fn ask_user(&self, token: &str) -> Result<Known, Refused> {

@@ -1,22 +1,23 @@
 //! Server-sent events: one for each change, at most one a second. An event has no content except a number. The page then
 //! asks for the topology again.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, time::Duration};
 
 use bytes::Bytes;
 use futures::stream;
-use http::StatusCode;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, MissedTickBehavior, interval},
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::telemetry::{
+    http::{Answer, Body, stream_of},
+    places::{NoPlace, Place, Places},
 };
 
-use crate::telemetry::http::{Answer, Body, stream_of, text};
-
 /// The most clients at the same time.
-pub const MOST: usize = 32;
+pub const MOST: usize = 64;
+/// The most clients of one viewer.
+pub const EACH: usize = 16;
 /// How often the version is compared.
 const EVERY: Duration = Duration::from_secs(1);
 /// After this time without a change the client gets a comment, so that both sides notice a dead connection.
@@ -26,11 +27,11 @@ pub const LONGEST: Duration = Duration::from_secs(300);
 
 /// The clients that follow.
 #[derive(Clone)]
-pub struct Followers(Arc<Semaphore>);
+pub struct Followers(Places);
 
 impl Default for Followers {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MOST)))
+        Self(Places::new(MOST, EACH))
     }
 }
 
@@ -40,17 +41,20 @@ struct Follower {
     last: Instant,
     end: Instant,
     /// A place among the clients. It is free again when the stream is dropped.
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Followers {
-    /// A stream of the versions that `version` returns. The first event comes at once.
-    #[must_use]
-    pub fn follow(&self, version: impl Fn() -> u64 + Send + Sync + 'static) -> Answer {
-        let Ok(place) = self.0.clone().try_acquire_owned() else {
-            let why = format!("{MOST} clients follow already: try again later\n");
-            return text(StatusCode::SERVICE_UNAVAILABLE, why);
-        };
+    /// A stream for that viewer of the versions that `version` returns. The first event comes at once.
+    ///
+    /// # Errors
+    /// There is no place.
+    pub fn follow(
+        &self,
+        viewer: &str,
+        version: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Result<Answer, NoPlace> {
+        let place = self.0.take(viewer)?;
         let mut beats = interval(EVERY);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let now = Instant::now();
@@ -67,7 +71,7 @@ impl Followers {
             Some((frame, (follower, version)))
         });
         let body: Body = StreamBody::new(events).boxed_unsync();
-        stream_of("text/event-stream", body)
+        Ok(stream_of("text/event-stream", body))
     }
 }
 

@@ -13,7 +13,7 @@ use agent_forge_actors::supervisor::Life;
 use async_trait::async_trait;
 use bytes::Bytes;
 use flate2::read::GzDecoder;
-use http::header::{AUTHORIZATION, HOST, WWW_AUTHENTICATE};
+use http::header::{AUTHORIZATION, HOST, RETRY_AFTER, WWW_AUTHENTICATE};
 use http_body_util::BodyExt as _;
 use k8s_openapi::api::authentication::v1::UserInfo;
 use ractor::{Actor, ActorProcessingErr};
@@ -24,7 +24,9 @@ use super::{
     access::{KEPT, Reviewer},
     *,
 };
-use crate::{cluster::reviews::Reviews, commands::testing::World, debug};
+use crate::{
+    cluster::reviews::Reviews, commands::testing::World, debug, telemetry::places::NoPlace,
+};
 
 /// Describes three actors.
 struct Described3;
@@ -140,6 +142,7 @@ async fn server(world: &World, reviewed: bool) -> Server {
         supervisor,
         secret_namespaces: Vec::new(),
         followers: Followers::default(),
+        answers: answers(),
     };
     Server {
         web,
@@ -159,6 +162,7 @@ fn asked(path: &str, headers: &[(HeaderName, &str)]) -> Asked {
         path: path.to_owned(),
         query: query.to_owned(),
         headers: headers.collect(),
+        peer: std::net::Ipv4Addr::LOCALHOST.into(),
     }
 }
 
@@ -321,7 +325,9 @@ async fn a_change_is_an_event_and_many_changes_are_one() {
     let followers = Followers::default();
     let version = Arc::new(AtomicU64::new(7));
     let seen = version.clone();
-    let answer = followers.follow(move || seen.load(Ordering::SeqCst));
+    let answer = followers
+        .follow("user demo", move || seen.load(Ordering::SeqCst))
+        .expect("a place");
     assert_eq!(
         answer.headers()[http::header::CONTENT_TYPE],
         "text/event-stream"
@@ -363,15 +369,56 @@ async fn a_change_in_the_caches_reaches_the_client() {
     assert_ne!(first, second);
 }
 
+#[tokio::test]
+async fn one_viewer_does_not_take_the_places_of_all() {
+    let server = server(&two_tenants(), true).await;
+    let status = async |token: &str, path: &str| {
+        let answer = server.web.handle(by(token, path)).await;
+        (answer.status(), answer.headers().contains_key(RETRY_AFTER))
+    };
+    let mut follows = Vec::new();
+    for _ in 0..events::EACH {
+        follows.push(server.web.handle(by("demo", "/events")).await);
+    }
+    assert!(follows.iter().all(|a| a.status() == StatusCode::OK));
+    let busy = (StatusCode::TOO_MANY_REQUESTS, true);
+    assert_eq!(status("demo", "/events").await, busy);
+    assert_eq!(status("other", "/events").await, (StatusCode::OK, false));
+    assert_eq!(
+        status("demo", "/topology.json").await,
+        (StatusCode::OK, false)
+    );
+    follows.pop();
+    assert_eq!(status("demo", "/events").await, (StatusCode::OK, false));
+
+    // Answers that nobody reads are requests under way.
+    let mut unread = Vec::new();
+    for _ in 0..ANSWERS.1 {
+        unread.push(server.web.handle(by("demo", "/topology.json")).await);
+    }
+    let refused = server.web.handle(by("demo", "/actors")).await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    let said = body(refused).await;
+    let said = String::from_utf8_lossy(&said);
+    assert!(
+        said.starts_with("user demo has 16 requests under way"),
+        "{said}"
+    );
+    assert_eq!(status("other", "/actors").await, (StatusCode::OK, false));
+    drop(unread);
+    assert_eq!(status("demo", "/actors").await, (StatusCode::OK, false));
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_number_of_followers_is_bounded() {
     let followers = Followers::default();
-    let all: Vec<Answer> = (0..events::MOST).map(|_| followers.follow(|| 1)).collect();
-    assert!(all.iter().all(|a| a.status() == StatusCode::OK));
-    let refused = followers.follow(|| 1);
-    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let follow = |n: usize| followers.follow(&format!("user {n}"), || 1);
+    let all: Vec<_> = (0..events::MOST).map(|n| follow(n).ok()).collect();
+    assert!(all.iter().all(Option::is_some));
+    let refused = follow(events::MOST).expect_err("no place");
+    assert_eq!(refused, NoPlace::All(events::MOST));
     drop(all);
-    assert_eq!(followers.follow(|| 1).status(), StatusCode::OK);
+    assert!(follow(0).is_ok());
 }
 
 #[tokio::test]

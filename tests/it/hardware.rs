@@ -211,6 +211,27 @@ async fn a_changed_vm_and_a_changed_template_are_reported_and_a_serving_vm_stays
     world.start_operator().await?;
     synced(&world, "False", "HardwareDrift", "numCPUs: want 4, have 2").await?;
     world.vcenter.act(&vm.moref, VmAction::SetCpus(4)).await?;
+    synced(&world, "True", "Synced", "").await?;
+    // Its network: disconnected, and connected to another one.
+    world.vcenter.act(&vm.moref, VmAction::UnplugNic).await?;
+    let words = "networkConnection: want connected, have disconnected";
+    synced(&world, "False", "HardwareDrift", words).await?;
+    world.vcenter.act(&vm.moref, VmAction::PlugNic).await?;
+    synced(&world, "True", "Synced", "").await?;
+    let (moref, home) = (&vm.moref, VmAction::SetNetwork("VM Network"));
+    world
+        .vcenter
+        .act(moref, VmAction::SetNetwork("dvpg-0"))
+        .await?;
+    synced(
+        &world,
+        "False",
+        "HardwareDrift",
+        "network: want VM Network (",
+    )
+    .await?;
+    world.vcenter.act(moref, home).await?;
+    synced(&world, "True", "Synced", "").await?;
     let patch = json!({"template": {"memoryMiB": 24576}});
     world.patch_pool(POOL, &patch).await?;
     let words = "memoryMiB: want 24576, have 16384";

@@ -69,6 +69,33 @@ async fn one_life(world: &World, nodes: &HostedClusterPlay, life: i32) -> Result
     Ok(())
 }
 
+/// Both lives are on record, each with a machine, a name and a trace of its own.
+async fn past_lives(world: &World) -> Result<()> {
+    let child = world
+        .all_children()
+        .await?
+        .pop()
+        .context("a VsphereAgent")?;
+    let vm = child.status.and_then(|s| s.vm).context("its VM")?;
+    let [first, second] = vm.lives.as_slice() else {
+        anyhow::bail!("two lives, not {:?}", vm.lives)
+    };
+    ensure!((first.generation, second.generation) == (1, 2));
+    for (one, other) in [
+        (&first.machine, &second.machine),
+        (&first.host_name, &second.host_name),
+        (&first.trace_id, &second.trace_id),
+    ] {
+        ensure!(
+            one.is_some() && other.is_some() && one != other,
+            "{:?}",
+            vm.lives
+        );
+    }
+    ensure!(first.since < first.until && first.until <= second.since);
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_is_given_back_serves_again_with_the_same_vm_and_agent() -> Result<()> {
     let world = World::start(recycling()).await?;
@@ -76,6 +103,7 @@ async fn a_host_that_is_given_back_serves_again_with_the_same_vm_and_agent() -> 
     let nodes = world.node_pool().await?;
     one_life(&world, &nodes, 1).await?;
     one_life(&world, &nodes, 2).await?;
+    past_lives(&world).await?;
     // With a limit of uses that is reached, the host goes with its Machine.
     world
         .patch_pool(POOL, &json!({"release": {"maxUses": 3}}))

@@ -181,6 +181,24 @@ async fn a_user_sees_the_pools_that_it_may_list_and_who_has_no_token_sees_nothin
         "{said}"
     );
 
+    // Nobody takes the places of the others.
+    let mut follows = Vec::new();
+    let refused = loop {
+        let answer = page.get("/events", Some(&other)).await?;
+        if answer.status() != StatusCode::OK {
+            break answer;
+        }
+        follows.push(answer);
+        ensure!(follows.len() <= 64, "no bound");
+    };
+    ensure!(refused.status() == StatusCode::TOO_MANY_REQUESTS);
+    ensure!(refused.headers().contains_key("retry-after"));
+    let said = refused.text().await?;
+    ensure!(
+        said.contains("close a page") && said.starts_with("user "),
+        "{said}"
+    );
+
     // A change arrives without another request.
     let mut events = page
         .get("/events", Some(&viewer))

@@ -193,8 +193,42 @@ pub struct ShownHardware {
     pub disk_gib: Option<u64>,
     /// Firmware.
     pub firmware: Option<String>,
+    /// UUID of the first disk, as [`disk_uuid`] reads it.
+    pub disk_uuid: Option<String>,
     /// Controller of the first disk, or `none`.
     pub disk_controller: Option<String>,
     /// The first network adapter, or `none`.
     pub network_adapter: Option<String>,
+    /// All network cards, in the order of their keys.
+    pub cards: Option<Vec<ShownCard>>,
+}
+
+/// Reads the UUID of a disk: 32 hexadecimal digits in small letters, without hyphens. `None` for anything else.
+#[must_use]
+pub fn disk_uuid(text: &str) -> Option<String> {
+    let digits = text.replace('-', "").to_ascii_lowercase();
+    let is_uuid = digits.len() == 32 && digits.chars().all(|c| c.is_ascii_hexdigit());
+    is_uuid.then_some(digits)
+}
+
+/// A network card as vCenter shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShownCard {
+    /// Id of its network. `None`: vCenter did not show it.
+    pub network_ref: Option<String>,
+    /// Name of that network. `None`: vCenter shows none with the card, as for a distributed port group.
+    pub network: Option<String>,
+    /// How it is connected. `None`: the VM does not run, or vCenter did not show it.
+    pub link: Option<Link>,
+}
+
+/// How a network card of a running VM is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Now and at the next power-on.
+    Connected,
+    /// Now, and not at the next power-on.
+    OnlyNow,
+    /// Not now.
+    Disconnected,
 }

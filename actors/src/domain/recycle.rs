@@ -13,16 +13,20 @@
 //! - A VM is touched only while its Agent is free of any Machine, by a live read directly before the call.
 //! - The host id stays: it follows from the BIOS UUID. So the same Agent comes back.
 //! - An Agent is back only if its guest runs again. `Validated` alone may be out of date. The service may tell no time. So its
-//!   state must have been another one since, which is recorded, or it is connected for longer than a dead guest can be.
+//!   inventory names the new disk, or its state was another one since, which is recorded, or it is connected for longer than a
+//!   dead guest can be.
 //! - A VM whose Agent does not come back by the discovery deadline is removed like one that never came.
 
 use std::time::Duration;
 
 use agent_forge_crds::{
-    agent::{RecycleStatus, VmStatus},
-    external::agent::{Agent, CONNECTED},
+    Time,
+    agent::{MAX_LIVES, PastLife, RecycleStatus, VmStatus},
+    external::agent::{Agent, CONNECTED, SKIP_SPOKE_CLEANUP_ANNOTATION},
 };
 use jiff::Timestamp;
+
+use super::trace::TraceId;
 
 /// A guest that answers leaves `unbinding` by itself within a minute.
 const UNBINDING: Duration = Duration::from_secs(300);
@@ -179,9 +183,115 @@ pub fn is_back(vm: &VmStatus, agent: &Agent, now: Timestamp) -> bool {
         .and_then(|i| i.report_time.as_ref())
         .zip(record.report_before.as_ref());
     reported.is_some_and(|(now, before)| now.0 > before.0)
+        || record
+            .new_disk
+            .as_deref()
+            .is_some_and(|disk| names_disk(agent, disk))
         || record.restarted == Some(true)
         || agent.condition(CONNECTED).is_some_and(|c| c.is_true()) && was_off_long_ago(vm, now)
         || record.state_before.as_deref() != Some(state)
+}
+
+/// The disk to look for in the inventory of the VM's Agent: the one that the VM has now, `shown`, if the Agent's inventory
+/// does not name it. `before`: the Agent while the VM is off. No inventory of an earlier life can name a disk that is new. A kept
+/// disk is named already, so it proves nothing.
+#[must_use]
+pub fn new_disk(before: Option<&Agent>, shown: Option<&str>) -> Option<String> {
+    let (before, shown) = before.zip(shown)?;
+    (!names_disk(before, shown)).then(|| shown.to_owned())
+}
+
+/// Whether the inventory of that Agent names the disk with this UUID. vSphere shows a guest the UUID of a disk as its serial
+/// number and world wide name, as each VM has `disk.EnableUUID`. Where it does not, the other proofs are left: only a match says
+/// anything.
+fn names_disk(agent: &Agent, uuid: &str) -> bool {
+    let has = |text: &str| {
+        let text = text.replace('-', "").to_ascii_lowercase();
+        text.contains(uuid)
+    };
+    let inventory = agent.status.as_ref().and_then(|s| s.inventory.as_ref());
+    let mut disks = inventory.iter().flat_map(|i| &i.disks);
+    disks.any(|disk| {
+        let texts = [&disk.id, &disk.wwn, &disk.serial];
+        texts.into_iter().flatten().any(|text| has(text))
+    })
+}
+
+/// The past lives of a VM, now that its present one is over. `host`: the name of the host in it. `trace`: the trace of the
+/// machine that had it.
+#[must_use]
+pub fn lives(
+    vm: &VmStatus,
+    host: Option<String>,
+    trace: TraceId,
+    until: Option<Time>,
+) -> Vec<PastLife> {
+    let mut lives = vm.lives.clone();
+    let number = i32::try_from(generation(vm)).unwrap_or(i32::MAX);
+    if lives.last().is_some_and(|life| life.generation >= number) {
+        return lives;
+    }
+    lives.push(PastLife {
+        generation: number,
+        since: vm.generation_since.clone().or(vm.first_powered_on.clone()),
+        until,
+        machine: vm.machine_ref.as_ref().and_then(|m| m.name.clone()),
+        host_name: host.filter(|name| !name.is_empty()),
+        trace_id: Some(trace.to_string()),
+    });
+    let old = lives.len().saturating_sub(MAX_LIVES);
+    lives.drain(..old);
+    lives
+}
+
+/// The trace of the life before the one that has the trace `own`.
+#[must_use]
+pub fn trace_before(vm: &VmStatus, own: TraceId) -> Option<TraceId> {
+    let traces = vm.lives.iter().rev().filter_map(|l| l.trace_id.as_deref());
+    traces.filter_map(TraceId::parse).find(|t| *t != own)
+}
+
+/// A guest registers within a few minutes. The service then takes the Node out of the hosted cluster, before it writes
+/// anything to the Agent.
+const CLEANUP: Duration = Duration::from_secs(600);
+/// What the operator writes into the annotation that ends the clean-up.
+pub const SKIPPED: &str = "agent-forge";
+
+/// Whether the Agent of a VM in its new life still shows the state of the life before, because the service cannot take its
+/// Node out of the hosted cluster with that control plane.
+#[must_use]
+pub fn cleanup_hangs(vm: &VmStatus, agent: &Agent, control_plane: &str, now: Timestamp) -> bool {
+    let Some(record) = vm.recycle.as_ref() else {
+        return false;
+    };
+    let status = agent.status.as_ref();
+    let leaves = status.and_then(|s| s.deprovision_info.as_ref());
+    let since = vm.generation_since.as_ref();
+    let lasted = since.and_then(|t| Duration::try_from(now.duration_since(t.0)).ok());
+    !agent.is_claimed_or_bound()
+        && !agent.is_deleting()
+        && LEAVING.contains(&agent.state())
+        && record.state_before.as_deref() == Some(agent.state())
+        && leaves.is_some_and(|l| l.cluster_namespace.as_deref() == Some(control_plane))
+        && lasted.is_some_and(|lasted| lasted >= CLEANUP)
+        && skips_cleanup(agent).is_none()
+}
+
+/// The states of a host that leaves its cluster.
+const LEAVING: [&str; 4] = [
+    "unbinding",
+    "unbinding-pending-user-action",
+    "reclaiming",
+    "reclaiming-rebooting",
+];
+
+/// The value of the annotation that ends the clean-up.
+#[must_use]
+pub fn skips_cleanup(agent: &Agent) -> Option<&str> {
+    let annotations = agent.metadata.annotations.as_ref()?;
+    annotations
+        .get(SKIP_SPOKE_CLEANUP_ANNOTATION)
+        .map(String::as_str)
 }
 
 fn was_off_long_ago(vm: &VmStatus, now: Timestamp) -> bool {

@@ -1,7 +1,8 @@
 //! The hardware that a VM was made with: how it is recorded, and what differs from it. Pure.
 //!
 //! What counts: processors, memory, disk, guest id, firmware, disk controller, network adapter, eager zeroing. Where a VM
-//! stands (datacenter, cluster, datastore, folder, network) and its tags are no hardware.
+//! stands (datacenter, cluster, datastore, folder, network) and its tags are no hardware. What its network cards are connected to
+//! is compared with vCenter only: see [`super::network`].
 
 use agent_forge_crds::agent::{HardwareDifference, VmStatus, VmTemplate};
 
@@ -19,6 +20,8 @@ pub fn record(hardware: &Hardware) -> VmTemplate {
         scsi_type: Some(hardware.disk_controller.as_str().to_owned()),
         network_adapter_type: Some(hardware.network_adapter.as_str().to_owned()),
         disk_eagerly_scrub: Some(hardware.eagerly_scrub),
+        // They are known when the VM first runs: see `network`.
+        network_cards: Vec::new(),
     }
 }
 
@@ -55,7 +58,7 @@ fn fields(hardware: &Hardware) -> [(&'static str, String); 8] {
     ]
 }
 
-fn difference(field: &str, want: String, have: String) -> HardwareDifference {
+pub(super) fn difference(field: &str, want: String, have: String) -> HardwareDifference {
     HardwareDifference {
         field: field.to_owned(),
         want,
@@ -151,9 +154,11 @@ mod tests {
             num_cpus: Some(4),
             memory_mib: Some(16384),
             disk_gib: Some(100),
+            disk_uuid: None,
             firmware: Some("efi".to_owned()),
             disk_controller: Some("pvscsi".to_owned()),
             network_adapter: Some("vmxnet3".to_owned()),
+            cards: None,
         }
     }
 

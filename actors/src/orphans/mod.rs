@@ -30,7 +30,10 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_crds::conditions::{Reason, event};
+use agent_forge_crds::{
+    conditions::{Reason, event},
+    docs,
+};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tracing::Instrument as _;
@@ -490,13 +493,14 @@ fn announce(
     }
     let note = format!(
         "VM {} ({}, {}) on {} carries our mark ({}), and {}; {fate}. If nothing needs it, remove it by hand: \
-         docs/runbooks/AgentForgeOrphanVMs.md says how",
+         {} says how",
         quoted(&vm.name),
         quoted(&vm.moref.id),
         vm.power.as_str(),
         place.server,
         vm.marker,
         orphan.why.explain(),
+        docs::linked("docs/runbooks/AgentForgeOrphanVMs.md"),
     );
     tracing::warn!("{note}");
     notify(context, place, orphan, (true, event::ORPHAN_VM), note);

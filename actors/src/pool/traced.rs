@@ -187,6 +187,7 @@ fn about<'a>(s: &'a Observed, uid: &str, agent_machine: &'a ObjectKey) -> About<
         namespace: &agent_machine.namespace,
         name: &agent_machine.name,
         pool: &s.key.name,
+        before: None,
     }
 }
 

@@ -343,6 +343,8 @@ pub trait Cluster: Send + Sync {
     ) -> ClusterResult<Vec<AgentMachine>>;
     /// Reads one InfraEnv; `None` from a typed 404 only.
     async fn live_infra_env(&self, key: &ObjectKey) -> ClusterResult<Option<InfraEnv>>;
+    /// Whether that HostedCluster exists, by a list. An unserved kind is an error, never an absence.
+    async fn live_hosted_cluster(&self, key: &ObjectKey) -> ClusterResult<bool>;
     /// Lists the Machines of a namespace in a version that discovery serves. An unserved kind is an error, never an empty
     /// list: a Machine is gone only by proof.
     async fn live_machines(&self, namespace: &str) -> ClusterResult<Vec<MachineFacts>>;

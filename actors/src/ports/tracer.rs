@@ -22,6 +22,8 @@ pub struct PhaseSpan {
     pub id: SpanId,
     /// The span above; `None` for the first phase, which is the trace's root.
     pub parent: Option<SpanId>,
+    /// A span of another trace to which it links: that of the life before.
+    pub link: Option<Under>,
     /// `<noun>.<verb>`.
     pub name: &'static str,
     /// First moment.

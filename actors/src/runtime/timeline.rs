@@ -217,6 +217,8 @@ pub struct About<'a> {
     pub name: &'a str,
     /// Name of its pool.
     pub pool: &'a str,
+    /// The trace of the machine that its VM served in the life before. The first phase links to the first phase there.
+    pub before: Option<TraceId>,
 }
 
 impl About<'_> {
@@ -235,6 +237,10 @@ impl About<'_> {
             trace: self.trace,
             id,
             parent: (id != root).then_some(root),
+            link: self.before.filter(|_| id == root).map(|trace| Under {
+                trace,
+                span: trace.phase(ROOT, 1),
+            }),
             name,
             start,
             end: end.max(start),

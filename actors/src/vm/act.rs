@@ -139,6 +139,7 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
         },
         Step::BeginLife(life) => executor.begin_life(memory, life).await,
         Step::RecordRestart => executor.record_restart(memory).await,
+        Step::SkipCleanup => executor.skip_cleanup(memory).await,
         Step::RecordBack => executor.record_back(memory).await,
         Step::NameVcenter => executor.name_vcenter(memory).await,
         Step::AttachTags => executor.attach_tags(memory).await,

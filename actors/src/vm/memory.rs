@@ -50,6 +50,9 @@ pub enum Topic {
     Drift,
 }
 
+/// How long this actor does not ask again whether the hosted cluster is gone.
+const CLUSTER_PAUSE: Duration = Duration::from_secs(300);
+
 /// The cache.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
@@ -94,6 +97,8 @@ pub struct Memory {
     pub agent_seen: bool,
     /// The discovery deadline that this actor set, and when (monotonic) it is over.
     pub discovery: Option<(Time, Duration)>,
+    /// When (monotonic) this actor asked whether the hosted cluster is gone.
+    pub cluster_seen: Option<Duration>,
     /// The AgentMachine was paused when last seen.
     pub paused: bool,
     /// A guest that this actor did not start reported a name of its own: it may be a node.
@@ -418,6 +423,13 @@ impl Memory {
         self.stuck_since = None;
         self.off_seen = None;
         self.installing = None;
+    }
+
+    /// Whether it is time to ask whether the hosted cluster is gone.
+    #[must_use]
+    pub fn looks_for_cluster(&self, now: Duration) -> bool {
+        let seen = self.cluster_seen;
+        seen.is_none_or(|at| now.saturating_sub(at) >= CLUSTER_PAUSE)
     }
 
     /// Forgets everything about a VM, because another attempt begins.

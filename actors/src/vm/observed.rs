@@ -390,6 +390,8 @@ impl Observed {
             restarted: record
                 .zip(self.agent.as_deref())
                 .is_some_and(|(record, agent)| recycle::has_restarted(record, agent)),
+            cleanup_hangs: memory.looks_for_cluster(context.clock.monotonic())
+                && self.cleanup_hangs(now),
             keeps_disk: release.and_then(|r| r.disk) == Some(ReleasedDisk::Keep),
             frees_hook: recycles
                 && !self.lifecycle().leaves_to_people()
@@ -403,6 +405,16 @@ impl Observed {
                     .as_ref()
                     .is_some_and(|a| a.state() == "unbinding"),
         }
+    }
+
+    /// Whether the Agent of the VM hangs in the clean-up of the hosted cluster of its pool.
+    fn cleanup_hangs(&self, now: Timestamp) -> bool {
+        let agent = self.vm().zip(self.agent.as_deref());
+        agent
+            .zip(self.pool.as_ref())
+            .is_some_and(|((vm, agent), pool)| {
+                recycle::cleanup_hangs(vm, agent, &pool.spec.control_plane_namespace, now)
+            })
     }
 
     /// The attempt whose replacement a person asks for.

@@ -26,8 +26,8 @@ use super::{
 use crate::{
     domain::{
         hardware::ShownHardware, holds::Holds, identity::lineup::Doubt,
-        machine_state::MachineState, managed_vm::ManagedVm, template, trace::TraceId,
-        vanished::Vanished,
+        machine_state::MachineState, managed_vm::ManagedVm, network, recycle::Stage, template,
+        trace::TraceId, vanished::Vanished,
     },
     runtime::holds,
 };
@@ -203,6 +203,8 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     }
     if let (Some(made), Some(shown)) = (template::recorded(&vm), known.shown) {
         vm.hardware_drift = template::drift(&made, shown);
+        let cards = vm.template.as_ref().map_or(&[][..], |t| &t.network_cards);
+        vm.hardware_drift.extend(network::drift(cards, shown));
     }
     if let Some(agent) = known.agent {
         vm.agent_ref = Some(ObjectReference {
@@ -214,7 +216,8 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
             ..ObjectReference::default()
         });
     }
-    if known.child.in_buffer {
+    // The life that is over is recorded with its Machine first.
+    if known.child.in_buffer && !matches!(known.child.recycling(), Stage::Asked(_)) {
         vm.machine_ref = None;
         vm.agent_machine_ref = None;
     }

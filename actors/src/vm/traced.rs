@@ -22,7 +22,9 @@ use super::{
 };
 use crate::{
     context::Context,
-    domain::{failure::ReconcileError, managed_vm::ManagedVm, names::ObjectKey, trace::TraceId},
+    domain::{
+        failure::ReconcileError, managed_vm::ManagedVm, names::ObjectKey, recycle, trace::TraceId,
+    },
     iso::of_pool,
     ports::{
         cluster::ClusterResult,
@@ -183,6 +185,11 @@ fn about<'a>(child: &'a ManagedVm, key: &'a ObjectKey) -> About<'a> {
         namespace: &key.namespace,
         name: &key.name,
         pool: &child.object.spec.pool_ref.name,
+        // A host in the buffer has the same trace in each of its lives, so its first phase may not differ.
+        before: child
+            .vm()
+            .filter(|_| child.agent_machine.is_some())
+            .and_then(|vm| recycle::trace_before(vm, child.trace())),
     }
 }
 
@@ -253,6 +260,8 @@ pub fn recorded(context: &Context, object: &Arc<VsphereAgent>, new: &VsphereAgen
     };
     let about = About {
         trace,
+        // Its first phase was sent while it had the VM.
+        before: None,
         ..about(&child, &child.key)
     };
     if let Some(span) = timeline::handed_over(&about, &old.timeline, context.clock.wall()) {

@@ -2,6 +2,7 @@
 //! history.
 
 use super::hardware::{HardwareDifference, VmTemplate};
+use super::life::{MAX_LIVES, PastLife, RecycleStatus};
 use super::timeline::{MAX_TIMELINE_ROWS, Milestone};
 use crate::WaitingOn;
 use crate::conditions::{Phase, Reason};
@@ -295,35 +296,14 @@ pub struct VmStatus {
     /// The VM is being made ready for another life. It ends when its Agent is back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recycle: Option<RecycleStatus>,
-}
-
-/// How a VM comes to its next life. It is recorded before anything is done to the VM.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-#[schemars(!default)]
-pub struct RecycleStatus {
-    /// Number of the life that begins.
-    #[schemars(range(min = 2))]
-    pub generation: i32,
-    /// When this was recorded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<Time>,
-    /// Why, in one word: `MachineGone`, or `GuestDead` where a deletion hook waits for the guest.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// `status.debugInfo.state` of its Agent when the VM was made ready and had not been switched on yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub state_before: Option<String>,
-    /// True once its Agent has shown since then that its guest started anew.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub restarted: Option<bool>,
-    /// `status.inventory.reportTime` of its Agent at that time. An Agent with this time, or an earlier one, is not back.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub report_before: Option<Time>,
+    /// The lives of the VM that are over, the last one last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default, extend("maxItems" = MAX_LIVES))]
+    pub lives: Vec<PastLife>,
 }
 
 /// More than a VM has fields that are compared.
-const MAX_DIFFERENCES: usize = 16;
+const MAX_DIFFERENCES: usize = 32;
 
 /// A reset of a VM so that its guest boots from its disk. It is recorded before vCenter is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

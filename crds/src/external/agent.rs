@@ -19,7 +19,7 @@ pub const INFRA_ENV_LABEL: &str = "infraenvs.agent-install.openshift.io";
 pub const BARE_METAL_HOST_LABEL: &str = "agent-install.openshift.io/bmh";
 /// Label with which OSAC reserves it for one of its cluster orders, before any AgentMachine claims it.
 pub const CLUSTER_ORDER_LABEL: &str = "osac.openshift.io/clusterorder";
-/// Annotation that lets a deletion skip the removal of the Node from the hosted cluster.
+/// Annotation with which the service does not remove the Node from the hosted cluster before it goes on. Any value counts.
 pub const SKIP_SPOKE_CLEANUP_ANNOTATION: &str =
     "agent.agent-install.openshift.io/skip-spoke-cleanup";
 /// Condition: bound to a cluster.
@@ -87,12 +87,37 @@ pub struct AgentStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub progress: Option<Progress>,
+    /// The cluster that the host leaves, as long as its Node there is to be removed.
+    #[serde(
+        rename = "deprovision_info",
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub deprovision_info: Option<DeprovisionInfo>,
     /// Conditions.
     #[serde(
         deserialize_with = "crate::lenient::list",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub conditions: Vec<ForeignCondition>,
+}
+
+/// The cluster that a host leaves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeprovisionInfo {
+    /// Namespace of its ClusterDeployment, which is that of the control plane.
+    #[serde(
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub cluster_namespace: Option<String>,
+    /// Name of the Node.
+    #[serde(
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub node_name: Option<String>,
 }
 
 /// Hardware as the host reported it.
@@ -117,6 +142,12 @@ pub struct Inventory {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub interfaces: Vec<Interface>,
+    /// Disks.
+    #[serde(
+        deserialize_with = "crate::lenient::list",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub disks: Vec<InventoryDisk>,
     /// When the host reported this, by its own clock.
     #[serde(
         deserialize_with = "crate::lenient::option",
@@ -165,6 +196,30 @@ pub struct Interface {
         skip_serializing_if = "Option::is_none"
     )]
     pub mac_address: Option<String>,
+}
+
+/// One disk: the texts that may contain its UUID.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InventoryDisk {
+    /// What the service knows it by: a path below `/dev/disk`.
+    #[serde(
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub id: Option<String>,
+    /// World wide name.
+    #[serde(
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub wwn: Option<String>,
+    /// Serial number.
+    #[serde(
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub serial: Option<String>,
 }
 
 /// State in the service's state machine.

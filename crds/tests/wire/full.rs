@@ -3,7 +3,8 @@
 
 use agent_forge_crds::Time;
 use agent_forge_crds::external::agent::{
-    Agent, AgentSpec, AgentStatus, DebugInfo, Interface, Inventory, Progress, SystemVendor,
+    Agent, AgentSpec, AgentStatus, DebugInfo, DeprovisionInfo, Interface, Inventory, InventoryDisk,
+    Progress, SystemVendor,
 };
 use agent_forge_crds::external::agent_machine::{
     AgentMachine, AgentMachineSpec, AgentMachineStatus,
@@ -91,6 +92,11 @@ pub fn agent() -> Agent {
                     name: Some("ens192".into()),
                     mac_address: Some("00:0c:29:31:62:66".into()),
                 }],
+                disks: vec![InventoryDisk {
+                    id: Some("/dev/disk/by-id/wwn-0x6000c29a".into()),
+                    wwn: Some("0x6000c29a".into()),
+                    serial: Some("6000c29a".into()),
+                }],
                 report_time: Some(time()),
             }),
             debug_info: Some(DebugInfo {
@@ -100,6 +106,10 @@ pub fn agent() -> Agent {
             progress: Some(Progress {
                 current_stage: Some("Done".into()),
                 stage_update_time: Some(time()),
+            }),
+            deprovision_info: Some(DeprovisionInfo {
+                cluster_namespace: Some("demo-demo".into()),
+                node_name: Some("one".into()),
             }),
             conditions: vec![condition(None)],
         }),

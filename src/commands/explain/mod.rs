@@ -2,6 +2,7 @@
 
 pub mod chain;
 pub mod join;
+mod lives;
 mod progress;
 pub mod subject;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use serde::Serialize;
 
 use self::{
     chain::{Live, Member, Proof},
+    lives::Life,
     subject::{Found, Kind, Subject},
     waits::Wait,
 };
@@ -76,7 +78,9 @@ pub struct Explanation {
     notes: Vec<String>,
     /// Vetoes that stand, and that nothing waits for now.
     standing: Vec<String>,
-    /// What happened, and when.
+    /// The lives of its VM, the present one last. Empty if it is in its first.
+    lives: Vec<Life>,
+    /// What happened in the present life, and when.
     timeline: Vec<Moment>,
     /// The trace.
     trace: Option<Trace>,
@@ -213,6 +217,7 @@ fn explain(
         waits: waits::waits(found, plan, &held, now),
         notes: waits::notes(found, &held, now),
         standing: waits::standing(&held, &waits::next_effects(found)),
+        lives: lives::lives(found, trace_url),
         timeline: timeline(found),
         trace: trace(found, trace_url),
         seen: now,

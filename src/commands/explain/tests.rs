@@ -335,3 +335,41 @@ fn what_is_not_there_or_not_unique_is_an_error_that_says_what_to_do() {
         assert!(bad.parse::<Subject>().is_err(), "{bad}");
     }
 }
+
+#[test]
+fn each_life_of_a_recycled_vm_is_shown_and_a_first_life_is_not() {
+    let mut world = World::serving();
+    let first = explained(&world, "va/w-1", &Live::NotAsked);
+    assert!(!first.text().contains("Lives of the VM"));
+    let vm = &mut world.child["status"]["vm"];
+    vm["generation"] = json!(2);
+    vm["generationSince"] = json!("2026-01-02T00:00:00Z");
+    vm["machineRef"] = json!({"name": "m-2"});
+    vm["lives"] = json!([{
+        "generation": 1, "since": "2026-01-01T00:00:00Z", "until": "2026-01-01T12:00:00Z", "machine": "m-1",
+        "hostName": "host-1", "traceID": "0123456789abcdef0123456789abcdef",
+    }]);
+    let second = explained(&world, "va/w-1", &Live::NotAsked);
+    let text = second.text();
+    let row = |life: &str| {
+        let line = text.lines().find(|l| l.trim_start().starts_with(life));
+        let words = line.unwrap_or_default().split_whitespace();
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        row("1 "),
+        [
+            "1",
+            "2026-01-01T00:00:00Z",
+            "2026-01-01T12:00:00Z",
+            "m-1",
+            "host-1",
+            "https://traces.example/trace/0123456789abcdef0123456789abcdef"
+        ]
+    );
+    assert_eq!(row("2 ")[..4], ["2", "2026-01-02T00:00:00Z", "now", "m-2"]);
+    // The end of the present life is on record, and the next one has not begun.
+    world.child["status"]["vm"]["generation"] = json!(null);
+    let ends = serde_json::to_value(explained(&world, "va/w-1", &Live::NotAsked)).expect("JSON");
+    assert_eq!(ends["lives"].as_array().map(Vec::len), Some(1));
+}

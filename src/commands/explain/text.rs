@@ -1,5 +1,7 @@
 //! An explanation for people.
 
+use jiff::Timestamp;
+
 use super::Explanation;
 use crate::commands::report::{self, one_line};
 
@@ -51,6 +53,7 @@ pub(super) fn text(e: &Explanation) -> String {
     for note in &e.notes {
         text += &format!("\nNote: {}\n", one_line(note));
     }
+    text += &lives(e);
     if !e.timeline.is_empty() {
         text += "\nTimeline\n";
         let rows = e.timeline.iter().map(|m| {
@@ -72,4 +75,29 @@ pub(super) fn text(e: &Explanation) -> String {
         text += &format!("\nTrace {}{}\n", trace.id, url.unwrap_or_default());
     }
     text
+}
+
+/// A row for each life of the VM, if there was more than one.
+fn lives(e: &Explanation) -> String {
+    if e.lives.is_empty() {
+        return String::new();
+    }
+    let at = |at: Option<Timestamp>| at.map_or_else(|| "?".to_owned(), |at| format!("{at:.0}"));
+    let word = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let rows = e.lives.iter().map(|life| {
+        let until = match life.until {
+            Some(until) => at(Some(until)),
+            None => "now".to_owned(),
+        };
+        vec![
+            format!("  {}", life.number),
+            at(life.since),
+            until,
+            word(&life.machine),
+            word(&life.host),
+            life.url.clone().unwrap_or_else(|| word(&life.trace)),
+        ]
+    });
+    let header = ["  LIFE", "SINCE", "UNTIL", "MACHINE", "HOST", "TRACE"];
+    format!("\nLives of the VM\n{}", report::table(&header, rows))
 }

@@ -249,7 +249,7 @@ fn each_reason_of_a_failed_vcenter_call_belongs_to_one_alert_or_to_none_on_purpo
 }
 
 /// The start of each alert's `runbook_url`. docs/reference/observability.md says how to change it.
-const HOME: &str = "https://github.com/containeroo/agent-forge-operator/blob/main/";
+const HOME: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/");
 
 #[test]
 fn the_document_says_how_runbooks_are_found_elsewhere() {

@@ -50,6 +50,7 @@ pub(super) fn phase(machine: usize) -> PhaseSpan {
         trace,
         id: trace.phase("vm.create", 1),
         parent: None,
+        link: None,
         name: "vm.create",
         start: now,
         end: now,
@@ -286,6 +287,27 @@ async fn a_machine_is_sampled_or_not_in_every_process_alike() {
     assert!(none.sent.lock().expect("sent").is_empty());
     here.phase(phase(sampled.iter().position(|s| *s).expect("one")));
     assert_eq!(here.sent.lock().expect("sent").len(), 1);
+}
+
+#[tokio::test]
+async fn the_first_phase_of_a_life_links_to_the_life_before() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let machines = sampling(Sampler::AlwaysOn);
+    let before = trace::TraceId::of_machine("before");
+    let mut span = phase(1);
+    span.link = Some(Under {
+        trace: before,
+        span: before.phase("machine.demand", 1),
+    });
+    let sent = machines.span_of(span).expect("sampled");
+    let [link] = sent.links.links.as_slice() else {
+        panic!("one link: {:?}", sent.links)
+    };
+    assert_eq!(link.span_context.trace_id().to_string(), before.to_string());
+    let id = before.phase("machine.demand", 1).to_string();
+    assert_eq!(link.span_context.span_id().to_string(), id);
+    assert_eq!(sent.parent_span_id, SpanId::INVALID);
+    assert_ne!(sent.span_context.trace_id(), link.span_context.trace_id());
 }
 
 /// Without variables everything is sampled. In the child process of the test below, which sets variables, it prints the

@@ -2,7 +2,7 @@
 
 use agent_forge_actors::{
     domain::{
-        hardware::{DiskController, NetworkAdapter, ShownHardware},
+        hardware::{DiskController, Link, NetworkAdapter, ShownCard, ShownHardware, disk_uuid},
         holds::{PAUSE_KEY, SKIP_DELETE_KEY, VmMarks},
         identity::{BiosUuid, MacAddress},
         marker::{MARKER_KEY, Marker},
@@ -216,6 +216,9 @@ fn hardware(vm: &Properties) -> ShownHardware {
                 .map(|kib| kib >> 20),
             None => known.then_some(0),
         },
+        disk_uuid: disk
+            .and_then(|disk| disk.pointer("/backing/uuid")?.as_str())
+            .and_then(disk_uuid),
         firmware: vm.text("config.firmware").map(str::to_owned),
         disk_controller: match (disk, controller) {
             (None, _) => none(),
@@ -229,7 +232,38 @@ fn hardware(vm: &Properties) -> ShownHardware {
             let kind = NetworkAdapter::of_device(type_name(card));
             word(card, kind.map(NetworkAdapter::as_str))
         }),
+        cards: known.then(|| cards(devices, power(vm) == PowerState::On)),
     }
+}
+
+/// The network cards among the devices. `runs`: the VM is on. A card of any other VM is connected to nothing.
+fn cards(devices: &[Value], runs: bool) -> Vec<ShownCard> {
+    let mut cards: Vec<&Value> = devices
+        .iter()
+        .filter(|d| d.get("macAddress").is_some())
+        .collect();
+    cards.sort_by_key(|d| key(d));
+    let text = |card: &Value, path: &str| {
+        let text = card.pointer(path)?.as_str()?;
+        Some(text.chars().take(LONGEST_NAME).collect::<String>())
+    };
+    let flag = |card: &Value, name: &str| {
+        card.pointer(&format!("/connectable/{name}"))
+            .and_then(Value::as_bool)
+    };
+    let link = |card: &Value| match (flag(card, "connected")?, flag(card, "startConnected")?) {
+        (false, _) => Some(Link::Disconnected),
+        (true, false) => Some(Link::OnlyNow),
+        (true, true) => Some(Link::Connected),
+    };
+    let card = |card: &Value| ShownCard {
+        network_ref: text(card, "/backing/network/value")
+            .or_else(|| text(card, "/backing/port/portgroupKey"))
+            .or_else(|| text(card, "/backing/opaqueNetworkId")),
+        network: text(card, "/backing/deviceName").filter(|name| !name.is_empty()),
+        link: runs.then(|| link(card)).flatten(),
+    };
+    cards.into_iter().map(card).collect()
 }
 
 /// The `_typeName` of an object. Empty if it has none.
@@ -378,6 +412,62 @@ mod tests {
                 BootDevice::Cdrom,
                 BootDevice::Other("VirtualMachineBootOptionsBootableEthernetDevice".into())
             ]
+        );
+    }
+
+    /// The cards of a VM with these devices, in that power state.
+    fn cards_of(devices: &Value, power: &str) -> Option<Vec<ShownCard>> {
+        let seen = observation(&vm(json!({
+            "runtime.powerState": {"_typeName": "VirtualMachinePowerState", "_value": power},
+            "config.hardware.device": {"_typeName": "ArrayOfVirtualDevice", "_value": devices},
+        })));
+        seen.expect("observation").hardware.cards
+    }
+
+    #[test]
+    fn each_card_shows_its_network_and_how_it_is_connected() {
+        let link = |connected: bool, starts: bool| json!({"connected": connected, "startConnected": starts});
+        let card = |key: i32, link: Value, backing: Value| {
+            json!({"key": key, "_typeName": "VirtualVmxnet3", "macAddress": "00:50:56:aa:00:01",
+            "connectable": link, "backing": backing})
+        };
+        let devices = json!([
+            card(4002, link(false, true), json!({"opaqueNetworkId": "nsx-1"})),
+            card(
+                4001,
+                link(true, false),
+                json!({"port": {"portgroupKey": "dvportgroup-31", "switchUuid": "50 1c"}})
+            ),
+            card(
+                4000,
+                link(true, true),
+                json!({"deviceName": "VM Network", "network": {"type": "Network", "value": "network-7"}})
+            ),
+            json!({"key": 202, "_typeName": "VirtualDisk"}),
+            card(4003, json!({}), json!({"deviceName": ""})),
+        ]);
+        let shown = |id: Option<&str>, name: Option<&str>, link| ShownCard {
+            network_ref: id.map(str::to_owned),
+            network: name.map(str::to_owned),
+            link,
+        };
+        let expected = [
+            shown(Some("network-7"), Some("VM Network"), Some(Link::Connected)),
+            shown(Some("dvportgroup-31"), None, Some(Link::OnlyNow)),
+            shown(Some("nsx-1"), None, Some(Link::Disconnected)),
+            shown(None, None, None),
+        ];
+        assert_eq!(
+            cards_of(&devices, "poweredOn").as_deref(),
+            Some(&expected[..])
+        );
+        let off = cards_of(&devices, "poweredOff").expect("cards");
+        assert!(off.iter().all(|card| card.link.is_none()), "{off:?}");
+        assert_eq!(off[2].network_ref.as_deref(), Some("nsx-1"));
+        assert_eq!(
+            cards_of(&json!([]), "poweredOn"),
+            None,
+            "no configuration yet"
         );
     }
 

@@ -9,6 +9,13 @@ let last = 0;
 const PACE = 2000;
 
 class Refusal extends Error {}
+/** The server has no place for this page now. `wait`: milliseconds. */
+class Busy extends Error {
+  constructor(why, wait) {
+    super(why);
+    this.wait = wait;
+  }
+}
 
 function headers(more) {
   return token ? { ...more, Authorization: `Bearer ${token}` } : more || {};
@@ -25,6 +32,8 @@ async function request(path, more) {
     if (used === token) login(used ? why : "");
     throw new Refusal(why);
   }
+  const after = Number(answer.headers.get("Retry-After"));
+  if (after > 0) throw new Busy(why, after * 1000);
   throw new Error(why);
 }
 const ask = async (path) => (await request(path)).json();
@@ -104,15 +113,17 @@ async function followOnce() {
 
 async function follow() {
   for (;;) {
+    let wait = 2000;
     if (at("login").hidden && !document.hidden) {
       try {
         await followOnce();
       } catch (error) {
         if (!(error instanceof Refusal)) link("lost", `not up to date: ${error.message}`);
+        if (error instanceof Busy) wait = error.wait;
         version = "";
       }
     }
-    await new Promise((done) => setTimeout(done, 2000));
+    await new Promise((done) => setTimeout(done, wait));
   }
 }
 

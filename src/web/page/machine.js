@@ -22,12 +22,36 @@ function timeline(moments) {
   const rows = moments.map((m) => make(
     "tr", {},
     make("th", { scope: "row" }, make("span", { class: `swatch p${(known.indexOf(m) - 1) % 4}`, "aria-hidden": "true" }), m.event),
-    make("td", {}, m.at ? make("time", { datetime: m.at }, m.at.replace("T", " ").replace(/(\.\d+)?Z$/, " UTC")) : "?"),
+    make("td", {}, moment(m.at)),
     make("td", {}, m.afterSeconds === null ? "" : `+${span(m.afterSeconds)}`),
     make("td", {}, `VM ${m.attempt}`),
   ));
   const head = make("thead", {}, make("tr", {}, ...["Event", "At", "After", "Attempt"].map((t) => make("th", { scope: "col" }, t))));
   return make("section", {}, make("h3", {}, "Timeline"), svg, make("table", { class: "plain" }, head, make("tbody", {}, ...rows)));
+}
+
+/** Where people read more. Without the address of a repository it is a path. */
+function more(page) {
+  if (page.startsWith("docs/")) return make("span", { class: "detail" }, `(${page})`);
+  return make("a", { href: page, target: "_blank", rel: "noreferrer" }, "Read more");
+}
+
+const moment = (at) => (at ? make("time", { datetime: at }, at.replace("T", " ").replace(/(\.\d+)?Z$/, " UTC")) : "?");
+
+/** The lives of a VM that was recycled, the present one last. */
+function lives(all) {
+  if (!all.length) return null;
+  const rows = all.map((life) => make(
+    "tr", {},
+    make("th", { scope: "row" }, `Life ${life.number}`),
+    make("td", {}, moment(life.since)),
+    make("td", {}, life.until ? moment(life.until) : "now"),
+    make("td", {}, life.machine || "–"),
+    make("td", {}, life.host || "–"),
+    make("td", { class: "detail" }, life.trace || "–"),
+  ));
+  const head = make("thead", {}, make("tr", {}, ...["Life", "Since", "Until", "Machine", "Host", "Trace"].map((t) => make("th", { scope: "col" }, t))));
+  return make("section", {}, make("h3", {}, "Lives of the VM"), make("table", { class: "plain" }, head, make("tbody", {}, ...rows)));
 }
 
 function waitItem(w) {
@@ -36,7 +60,7 @@ function waitItem(w) {
     make("p", {}, make("span", { class: "reason" }, w.reason), ` (${w.subject}`, w.since ? ", for " : null, age(w.since), ")"),
     w.message ? make("p", { class: "message" }, w.message) : null,
     make("p", { class: "detail" }, w.meaning),
-    make("p", {}, make("b", {}, "What to do: "), w.remedy, make("span", { class: "detail" }, ` (${w.page})`)),
+    make("p", {}, make("b", {}, "What to do: "), w.remedy, " ", more(w.page)),
   );
 }
 
@@ -56,6 +80,7 @@ function machineView(e) {
     e.waits.length ? list("What it waits for", e.waits.map(waitItem)) : make("section", {}, make("h3", {}, "What it waits for"), make("p", {}, "Nothing.")),
     list("Vetoes that nothing waits for", e.standing.map((veto) => make("li", {}, veto))),
     list("Notes", e.notes.map((n) => make("li", {}, n))),
+    lives(e.lives),
     timeline(e.timeline),
     list("How we know that they belong together", e.proofs.map(proofItem)),
     e.trace ? make("p", { class: "detail" }, `Trace ${e.trace.id}`) : null,

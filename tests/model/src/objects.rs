@@ -218,6 +218,7 @@ pub fn agent_on(vm: &VmObservation) -> Option<Agent> {
     agent.metadata.creation_timestamp = Some(Time(at(86_400)));
     agent.status.get_or_insert_default().inventory = Some(Inventory {
         hostname: None,
+        disks: Vec::new(),
         report_time: None,
         system_vendor: Some(SystemVendor {
             serial_number: Some(serial),

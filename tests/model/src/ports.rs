@@ -349,6 +349,9 @@ impl Cluster for Ports {
     async fn live_infra_env(&self, _: &ObjectKey) -> ClusterResult<Option<InfraEnv>> {
         Ok(None)
     }
+    async fn live_hosted_cluster(&self, _: &ObjectKey) -> ClusterResult<bool> {
+        Ok(true)
+    }
     async fn live_machines(&self, _: &str) -> ClusterResult<Vec<MachineFacts>> {
         Ok(self.with(|w| w.machines.iter().map(Shared::as_ref_clone).collect()))
     }

@@ -1,5 +1,7 @@
-use agent_forge_crds::external::agent::{AgentStatus, DebugInfo, Inventory};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use agent_forge_crds::external::agent::{
+    AgentStatus, DebugInfo, DeprovisionInfo, Inventory, InventoryDisk,
+};
+use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::*;
 
@@ -214,4 +216,129 @@ fn an_agent_that_stays_connected_for_longer_than_a_dead_guest_is_back() {
     assert!(!is_back(&vm, &connected("True"), at(1299)));
     assert!(is_back(&vm, &connected("True"), at(1300)));
     assert!(!is_back(&vm, &connected("False"), at(1300)));
+}
+
+/// An Agent whose inventory has one disk with these texts.
+fn with_disk(state: &str, edit: impl FnOnce(&mut InventoryDisk)) -> Agent {
+    let mut agent = agent(state, None);
+    let mut disk = InventoryDisk::default();
+    edit(&mut disk);
+    let status = agent.status.get_or_insert_default();
+    status.inventory.get_or_insert_default().disks = vec![disk];
+    agent
+}
+
+const OLD: &str = "6000c29aaaaaaaaaaaaaaaaaaaaaaaa1";
+const NEW: &str = "6000c29aaaaaaaaaaaaaaaaaaaaaaaa2";
+
+#[test]
+fn an_agent_that_names_the_new_disk_is_back_at_once() {
+    let by_id = |uuid: &str| {
+        with_disk("known-unbound", |d| {
+            d.id = Some(format!("/dev/disk/by-id/wwn-0x{uuid}"))
+        })
+    };
+    let mut vm = vm(1, Some(2), Some(2));
+    let way = vm.recycle.get_or_insert_default();
+    way.state_before = Some("known-unbound".into());
+    assert!(!is_back(&vm, &by_id(NEW), at(0)), "no disk is on record");
+    let way = vm.recycle.get_or_insert_default();
+    way.new_disk = new_disk(Some(&by_id(OLD)), Some(NEW));
+    assert_eq!(way.new_disk.as_deref(), Some(NEW));
+    assert!(!is_back(&vm, &by_id(OLD), at(0)), "the old inventory");
+    assert!(is_back(&vm, &by_id(NEW), at(0)));
+    let others: [fn(&mut InventoryDisk); 2] = [
+        |d| d.wwn = Some(format!("0x{}", NEW.to_uppercase())),
+        |d| d.serial = Some("6000c29a-aaaa-aaaa-aaaa-aaaaaaaaaaa2".into()),
+    ];
+    for edit in others {
+        assert!(is_back(&vm, &with_disk("known-unbound", edit), at(0)));
+    }
+    let early = with_disk("discovering-unbound", |d| d.serial = Some(NEW.into()));
+    assert!(!is_back(&vm, &early, at(0)), "nobody can claim it yet");
+}
+
+#[test]
+fn a_disk_that_was_named_before_proves_nothing() {
+    let kept = with_disk("known-unbound", |d| d.serial = Some(OLD.into()));
+    assert_eq!(new_disk(Some(&kept), Some(OLD)), None);
+    assert_eq!(new_disk(Some(&kept), None), None, "vCenter shows no UUID");
+    assert_eq!(new_disk(None, Some(NEW)), None, "no Agent to compare with");
+}
+
+#[test]
+fn each_life_that_is_over_is_recorded_once_and_the_last_ten_are_kept() {
+    let mut vm = vm(1, None, None);
+    vm.first_powered_on = Some(Time(at(100)));
+    vm.machine_ref = Some(ObjectReference {
+        name: Some("m-1".into()),
+        ..ObjectReference::default()
+    });
+    let (one, two) = (TraceId::of_machine("a"), TraceId::of_machine("b"));
+    vm.lives = lives(&vm, Some("host-1".into()), one, Some(Time(at(200))));
+    let first = PastLife {
+        generation: 1,
+        since: Some(Time(at(100))),
+        until: Some(Time(at(200))),
+        machine: Some("m-1".into()),
+        host_name: Some("host-1".into()),
+        trace_id: Some(one.to_string()),
+    };
+    assert_eq!(vm.lives, [first]);
+    assert_eq!(lives(&vm, None, two, None), vm.lives, "it is the same life");
+    assert_eq!(trace_before(&vm, two), Some(one));
+    assert_eq!(trace_before(&vm, one), None);
+    for life in 2..=12 {
+        vm.generation = Some(life);
+        vm.generation_since = Some(Time(at(i64::from(life) * 1000)));
+        vm.lives = lives(&vm, Some(String::new()), two, None);
+    }
+    let numbers: Vec<i32> = vm.lives.iter().map(|life| life.generation).collect();
+    assert_eq!(numbers, (3..=12).collect::<Vec<_>>());
+    let last = vm.lives.last().expect("a life");
+    assert_eq!(last.since, Some(Time(at(12_000))));
+    assert_eq!(last.host_name, None, "an empty name is none");
+}
+
+#[test]
+fn only_an_agent_that_shows_the_life_before_for_long_hangs_in_a_clean_up() {
+    let mut vm = vm(1, Some(2), Some(2));
+    vm.generation_since = Some(Time(at(1000)));
+    vm.recycle.get_or_insert_default().state_before = Some("unbinding-pending-user-action".into());
+    let leaving = |state: &str| {
+        let mut agent = agent(state, None);
+        agent.status.get_or_insert_default().deprovision_info = Some(DeprovisionInfo {
+            cluster_namespace: Some("demo-demo".into()),
+            node_name: None,
+        });
+        agent
+    };
+    let hung = leaving("unbinding-pending-user-action");
+    let hangs = |agent: &Agent, now| cleanup_hangs(&vm, agent, "demo-demo", at(now));
+    assert!(hangs(&hung, 1600));
+    assert!(!hangs(&hung, 1599), "the service gets its time");
+    assert!(
+        !cleanup_hangs(&vm, &hung, "other", at(1600)),
+        "another cluster"
+    );
+    let others: [fn(&mut Agent); 4] = [
+        |a| a.status.get_or_insert_default().deprovision_info = None,
+        |a| a.spec.cluster_deployment_name = Some(Default::default()),
+        |a| a.metadata.deletion_timestamp = Some(Time(at(1))),
+        |a| {
+            let theirs = (SKIP_SPOKE_CLEANUP_ANNOTATION.to_owned(), String::new());
+            a.metadata.annotations = Some([theirs].into());
+        },
+    ];
+    for edit in others {
+        let agent = crate::testing::with(hung.clone(), edit);
+        assert!(!hangs(&agent, 1600), "{agent:?}");
+    }
+    assert!(
+        !hangs(&leaving("unbinding"), 1600),
+        "it showed another state"
+    );
+    assert!(!hangs(&leaving("known-unbound"), 1600));
+    vm.recycle = None;
+    assert!(!cleanup_hangs(&vm, &hung, "demo-demo", at(1600)));
 }

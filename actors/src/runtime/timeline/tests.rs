@@ -16,6 +16,7 @@ fn about() -> About<'static> {
         namespace: "demo",
         name: "a",
         pool: "workers",
+        before: None,
     }
 }
 
@@ -529,4 +530,29 @@ fn news_say_whether_an_earlier_vm_had_come_that_far() {
     assert_eq!(told(2), latest);
     assert_eq!(told(0)[2..], latest, "in one write with the first");
     assert_eq!(told(5), []);
+}
+
+#[test]
+fn the_first_phase_links_to_the_life_before_and_no_other_does() {
+    let before = TraceId::of_machine("am-before");
+    let about = About {
+        before: Some(before),
+        ..about()
+    };
+    let row = |event: &str, at: i64| Milestone {
+        event: event.to_owned(),
+        attempt: 1,
+        at: Some(MicroTime(Timestamp::from_second(at).expect("a time"))),
+    };
+    let spans = phases(
+        &about,
+        &[row("Demanded", 1), row("Accepted", 2), row("ISOReady", 3)],
+    );
+    let links: Vec<_> = spans.iter().map(|span| (span.name, span.link)).collect();
+    let there = Under {
+        trace: before,
+        span: before.phase(ROOT, 1),
+    };
+    assert_eq!(links, [(ROOT, Some(there)), ("iso.wait", None)]);
+    assert_eq!(spans[0].parent, None, "a link, and no parent");
 }

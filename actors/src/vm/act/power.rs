@@ -14,6 +14,7 @@ use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},
         names::MoRef,
+        network,
     },
     ports::{
         cluster::Notice,
@@ -180,6 +181,14 @@ impl Executor<'_> {
         shown: &VmObservation,
         deadline: Option<Time>,
     ) -> VmStatus {
+        // It has no reference yet, so it was made a moment ago.
+        if vm.moref.is_none()
+            && let Some(template) = &mut vm.template
+        {
+            let place = vm.placement.as_ref().and_then(|p| p.network.as_deref());
+            let plan = place.map(network::nics).unwrap_or_default();
+            template.network_cards = network::record(&plan, &shown.hardware);
+        }
         vm.moref = Some(shown.moref.id.clone());
         vm.instance_uuid.clone_from(&shown.instance_uuid);
         let before = std::mem::take(&mut vm.mac_addresses);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use agent_forge_crds::{
-    agent::{RecycleStatus, VsphereAgent},
+    agent::{RecycleStatus, VmStatus, VsphereAgent},
     conditions::event,
-    external::agent::Agent,
+    external::agent::{Agent, SKIP_SPOKE_CLEANUP_ANNOTATION},
     pool::ReleasedDisk,
 };
 use jiff::Timestamp;
@@ -18,14 +18,16 @@ use crate::{
         names::ObjectKey,
         recycle::{self, Stage, Why},
         template,
+        trace::TraceId,
     },
     iso::of_pool,
     placement::request,
     ports::{
-        cluster::Notice,
+        cluster::{AgentPatch, Notice},
         effect::EffectKind,
         vcenter::{Fault, Renewal, RenewedDisk, TaskEnd},
     },
+    runtime::holds::home_of_hosted_cluster,
     vm::{memory::Memory, observed::Observed, ownership::Ownership},
 };
 
@@ -43,6 +45,12 @@ impl Executor<'_> {
             Stage::No => (recycle::generation(&vm) + 1, Why::GuestDead),
             Stage::Recorded(_) | Stage::Begun => return Ok(StepOutcome::Same),
         };
+        vm.lives = recycle::lives(
+            &vm,
+            self.host_name(),
+            self.trace_of(&vm),
+            self.whole_second(),
+        );
         vm.recycle = Some(RecycleStatus {
             generation: i32::try_from(life).unwrap_or(i32::MAX),
             started_at: self.whole_second(),
@@ -51,6 +59,19 @@ impl Executor<'_> {
         });
         let kind = EffectKind::RecordObservation;
         Ok(StepOutcome::Object(self.save(kind, vm, memory).await?))
+    }
+
+    /// The name of the host, as its Agent has it.
+    fn host_name(&self) -> Option<String> {
+        let agent = self.observed.candidate()?;
+        let own = || agent.inventory()?.hostname.clone();
+        agent.spec.hostname.clone().or_else(own)
+    }
+
+    /// The trace of the machine that had the VM. The pool may have moved the VM into the buffer by now.
+    fn trace_of(&self, vm: &VmStatus) -> TraceId {
+        let served = vm.agent_machine_ref.as_ref().and_then(|r| r.uid.as_deref());
+        served.map_or_else(|| self.observed.child.trace(), TraceId::of_machine)
     }
 
     /// Makes the VM ready for that life: one change that vCenter refuses if anybody has changed the VM since `looked`.
@@ -105,10 +126,11 @@ impl Executor<'_> {
         let mut vm = self.vm();
         vm.generation = i32::try_from(life).ok();
         vm.generation_since = self.whole_second();
-        vm.power_state = match &memory.seen {
-            Ownership::Ours(shown) => Some(shown.power.as_str().to_owned()),
-            _ => return Err(defect("the VM is not proven ours")),
+        let Ownership::Ours(shown) = &memory.seen else {
+            return Err(defect("the VM is not proven ours"));
         };
+        vm.power_state = Some(shown.power.as_str().to_owned());
+        let disk = recycle::new_disk(before.as_ref(), shown.hardware.disk_uuid.as_deref());
         vm.served = None;
         vm.iso_ejected = None;
         vm.guest_may_be_node = None;
@@ -127,6 +149,7 @@ impl Executor<'_> {
             .and_then(|iso| iso.infra_env_ref.clone())
             .or(vm.infra_env_ref);
         if let Some(way) = &mut vm.recycle {
+            way.new_disk = disk;
             way.state_before = before
                 .as_ref()
                 .map(|a| a.state().to_owned())
@@ -153,7 +176,7 @@ impl Executor<'_> {
         Ok(StepOutcome::Object(next))
     }
 
-    /// The Agent of the VM, live. The VM is off, so what it shows now was before.
+    /// The Agent of the VM, live. While the VM is off, what it shows was before.
     async fn agent_before(&self) -> Result<Option<Agent>, ReconcileError> {
         let Some(agent) = self.observed.candidate() else {
             return Ok(None);
@@ -172,8 +195,53 @@ impl Executor<'_> {
         Ok(StepOutcome::Object(self.save(kind, vm, memory).await?))
     }
 
-    /// The Agent is back: the host is as any other that waits.
+    /// The service cannot take the Node of the host out of its hosted cluster. If that is proven gone by a live list, and the
+    /// Agent is still so, the service is told not to.
+    pub(super) async fn skip_cleanup(&self, memory: &mut Memory) -> Done {
+        let (pool, cluster) = (self.pool()?, &self.context.cluster);
+        let gone = match home_of_hosted_cluster(pool) {
+            Some(home) => {
+                let key = ObjectKey::new(&home, &pool.spec.hosted_cluster_ref.name);
+                memory.cluster_seen = Some(self.context.clock.monotonic());
+                !cluster.live_hosted_cluster(&key).await?
+            }
+            None => false,
+        };
+        let control_plane = &pool.spec.control_plane_namespace;
+        let (vm, now) = (self.vm(), self.context.clock.wall());
+        let hangs = |a: &Agent| recycle::cleanup_hangs(&vm, a, control_plane, now);
+        let live = self.agent_before().await?.filter(hangs);
+        let Some(agent) = live.filter(|_| gone) else {
+            memory.cluster_seen = Some(self.context.clock.monotonic());
+            return Ok(StepOutcome::Same);
+        };
+        self.mark_cleanup(&agent, Some(recycle::SKIPPED.to_owned()))
+            .await?;
+        // The service goes on, and the watch shows it.
+        Ok(StepOutcome::Pause(super::look::SOON))
+    }
+
+    /// Writes that annotation, or takes it off.
+    async fn mark_cleanup(
+        &self,
+        agent: &Agent,
+        value: Option<String>,
+    ) -> Result<(), ReconcileError> {
+        let mut patch = AgentPatch::of(agent);
+        let key = SKIP_SPOKE_CLEANUP_ANNOTATION.to_owned();
+        patch.annotations.insert(key, value);
+        let effect = self.effect(EffectKind::SkipCleanup);
+        Ok(self.context.cluster.patch_agent(&effect, &patch).await?)
+    }
+
+    /// The Agent is back: the host is as any other that waits. Its next Node is taken out of its cluster again.
     pub(super) async fn record_back(&self, memory: &mut Memory) -> Done {
+        let own = |a: &Agent| recycle::skips_cleanup(a) == Some(recycle::SKIPPED);
+        if self.observed.agent.as_deref().is_some_and(own)
+            && let Some(agent) = self.agent_before().await?.filter(own)
+        {
+            self.mark_cleanup(&agent, None).await?;
+        }
         let mut vm = self.vm();
         vm.recycle = None;
         let kind = EffectKind::RecordObservation;

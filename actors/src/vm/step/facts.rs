@@ -174,6 +174,8 @@ pub struct RecycleState {
     pub back: bool,
     /// Its Agent shows that its guest has started anew. The record does not say so yet.
     pub restarted: bool,
+    /// Its Agent shows the state of the life before, because its Node cannot be taken out of the hosted cluster.
+    pub cleanup_hangs: bool,
     /// Its disk stays, so that the VM boots its CD-ROM first until its Agent is back.
     pub keeps_disk: bool,
     /// A deletion hook that waits for its dead guest is freed by another life, not by the deletion of the Agent.

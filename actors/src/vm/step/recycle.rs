@@ -81,6 +81,9 @@ fn come_back(f: &Facts<'_>) -> Met {
     if settled && f.recycle.back && !f.recycle.keeps_disk {
         return Err(Step::RecordBack);
     }
+    if settled && !f.recycle.back && f.recycle.cleanup_hangs {
+        return Err(Step::SkipCleanup);
+    }
     if settled && !f.recycle.back && *f.vm.seen == Ownership::NotAsked {
         return Err(awaited());
     }

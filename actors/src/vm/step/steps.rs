@@ -58,6 +58,8 @@ pub enum Step {
     BeginLife(u32),
     /// Record that its guest has started anew in the new life.
     RecordRestart,
+    /// Let its Agent go on without its Node being taken out of the hosted cluster, which is proven gone.
+    SkipCleanup,
     /// Record that its Agent is back in the new life.
     RecordBack,
     /// Record the instance UUID of the vCenter in a record that has none.
@@ -116,6 +118,7 @@ impl Step {
             Self::Renew(_) => "vm.renew",
             Self::BeginLife(_) => "vm.begin_life",
             Self::RecordRestart => "vm.record_restart",
+            Self::SkipCleanup => "agent.skip_cleanup",
             Self::RecordBack => "vm.record_back",
             Self::NameVcenter => "vm.name_vcenter",
             Self::AttachTags => "vm.attach_tags",
@@ -164,6 +167,7 @@ impl Step {
             Self::Create => Some(EffectKind::CreateVm),
             Self::AttachTags => Some(EffectKind::AttachTags),
             Self::FenceAgent => Some(EffectKind::FenceAgent),
+            Self::SkipCleanup => Some(EffectKind::SkipCleanup),
             // It promises that the VM goes.
             Self::GiveUp => Some(EffectKind::Destroy),
             // It counts a reset.

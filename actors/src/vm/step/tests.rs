@@ -100,6 +100,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
             says: Says::Free,
             back: false,
             restarted: false,
+            cleanup_hangs: false,
             keeps_disk: false,
             frees_hook: false,
         },

@@ -52,6 +52,10 @@ pub struct Objects {
     pub unseen_agent_machines: Vec<AgentMachine>,
     /// Machines that the API server has and the cache does not show any more.
     pub unseen_machines: Vec<MachineFacts>,
+    /// Whether the hosted cluster exists. `None`: no list of HostedClusters comes.
+    pub hosted_cluster: Option<bool>,
+    /// How often somebody asked for it.
+    pub hosted_cluster_looks: usize,
     /// Namespaces that the operator does not serve.
     pub unserved: Vec<String>,
     /// How often all Machines were listed at the API server.
@@ -245,6 +249,13 @@ impl Cluster for Hub {
         });
         Ok(unseen.or_else(|| self.infra_env(key).map(|env| env.as_ref().clone())))
     }
+    async fn live_hosted_cluster(&self, _: &ObjectKey) -> ClusterResult<bool> {
+        self.with(|o| {
+            o.hosted_cluster_looks += 1;
+            o.hosted_cluster
+                .ok_or_else(|| error(ClusterErrorKind::Unavailable))
+        })
+    }
     async fn live_machines(&self, namespace: &str) -> ClusterResult<Vec<MachineFacts>> {
         self.with(|o| o.machine_lists += 1);
         let all = self.machines(namespace);
@@ -344,10 +355,11 @@ impl Cluster for Hub {
                     None => agent.labels_mut().remove(label),
                 };
             }
-            let gone =
-                |(key, value): (&String, &Option<String>)| value.is_none().then(|| key.clone());
-            for key in patch.annotations.iter().filter_map(gone) {
-                agent.annotations_mut().remove(&key);
+            for (key, value) in &patch.annotations {
+                match value {
+                    Some(value) => agent.annotations_mut().insert(key.clone(), value.clone()),
+                    None => agent.annotations_mut().remove(key),
+                };
             }
             agent.spec.approved = patch.approved.unwrap_or(agent.spec.approved);
             Ok(())

@@ -16,10 +16,11 @@ use tokio::time::Instant;
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
-        hardware::{Hardware, ShownHardware},
+        hardware::{Hardware, Link, ShownCard, ShownHardware},
         identity::{BiosUuid, MacAddress},
         marker::Mark,
         names::{DatastorePath, MoRef, ObjectKey},
+        network::NicPlan,
     },
     placement::Placer,
     ports::{
@@ -36,6 +37,10 @@ use crate::{
     },
 };
 
+/// UUID of the disk that a VM is made with.
+pub const FIRST_DISK: &str = "6000c29000000000000000000000abc1";
+/// UUID of the disk in its place after a renewal.
+pub const SECOND_DISK: &str = "6000c29000000000000000000000abc2";
 /// Tasks that may be in flight.
 pub const SLOTS: usize = 8;
 /// A task that vCenter does not know any more.
@@ -127,15 +132,22 @@ pub struct Inventory {
     pub born: usize,
 }
 
-/// What vCenter shows of a VM with this hardware.
-pub fn as_made(hardware: &Hardware) -> ShownHardware {
+/// What vCenter shows of a VM with this hardware, and with one card on each of these networks.
+pub fn as_made(hardware: &Hardware, nics: &[NicPlan]) -> ShownHardware {
+    let card = |nic: &NicPlan| ShownCard {
+        network_ref: Some(format!("id-{}", nic.network)),
+        network: Some(nic.network.clone()),
+        link: Some(Link::Connected),
+    };
     ShownHardware {
         num_cpus: Some(hardware.num_cpus),
         memory_mib: Some(hardware.memory_mib),
         disk_gib: Some(hardware.disk_gib),
+        disk_uuid: Some(FIRST_DISK.to_owned()),
         firmware: Some(hardware.firmware.as_str().to_owned()),
         disk_controller: Some(hardware.disk_controller.as_str().to_owned()),
         network_adapter: Some(hardware.network_adapter.as_str().to_owned()),
+        cards: Some(nics.iter().map(card).collect()),
     }
 }
 
@@ -464,7 +476,7 @@ impl Machines for Site {
                 tools: None,
                 guest_address: None,
                 guest_host: None,
-                hardware: as_made(&vm.hardware),
+                hardware: as_made(&vm.hardware, &vm.nics),
             });
             match told {
                 Some(kind) => Err(fault(kind)),
@@ -496,7 +508,10 @@ impl Machines for Site {
             }];
             let disks = v.disk_keys.iter().map(|k| BootDevice::Disk(*k));
             match renewal.disk {
-                RenewedDisk::Replaced { .. } => v.disk_keys = vec![2001],
+                RenewedDisk::Replaced { .. } => {
+                    v.disk_keys = vec![2001];
+                    v.hardware.disk_uuid = Some(SECOND_DISK.to_owned());
+                }
                 RenewedDisk::Kept => {
                     v.boot_order = std::iter::once(BootDevice::Cdrom).chain(disks).collect();
                 }

@@ -12,7 +12,10 @@ use super::{
     silent::{change, registered, state},
     *,
 };
-use crate::vm::testing::vcenter::as_made;
+use crate::{
+    domain::hardware::{Link, ShownCard},
+    vm::testing::vcenter::as_made,
+};
 
 /// Status and reason of the condition.
 fn synced(bench: &Bench) -> Option<(String, String)> {
@@ -96,11 +99,83 @@ async fn a_vm_is_made_as_recorded_and_compared_with_that() {
     let hardware = crate::domain::template::recorded(&bench.vm()).expect("recorded");
     assert_eq!(
         bench.site.with(|i| i.vms[0].hardware.clone()),
-        as_made(&hardware)
+        as_made(&hardware, &crate::domain::network::nics("VM Network"))
     );
     is_doubted(&bench, true);
     bench.until(|b| says(b, "True", "Synced")).await;
     assert_eq!(bench.times(E::PowerOff), 0);
+}
+
+/// The VM has that card, and the operator learns it.
+async fn with_card(bench: &mut Bench, edit: impl FnOnce(&mut ShownCard)) {
+    bench.site.with(|i| {
+        let cards = i.vms[0].hardware.cards.as_mut().expect("cards");
+        edit(&mut cards[0]);
+    });
+    is_doubted(bench, true);
+    bench.pass().await;
+    bench.turn(2 * MINUTE);
+    bench.pass().await;
+    is_doubted(bench, false);
+}
+
+#[tokio::test]
+async fn another_network_is_reported_and_nothing_is_done_about_it() {
+    let mut bench = on().await;
+    let made = bench.vm().template.expect("recorded").network_cards;
+    assert_eq!(made.len(), 1);
+    let network = made[0].network.clone().expect("its name");
+    let id = made[0].network_ref.clone().expect("its id");
+    with_card(&mut bench, |card| {
+        card.network = None;
+        card.network_ref = Some("dvportgroup-9".to_owned());
+        card.link = Some(Link::Disconnected);
+    })
+    .await;
+    assert!(
+        says(&bench, "False", "HardwareDrift"),
+        "{:?}",
+        synced(&bench)
+    );
+    let rows = crate::domain::template::explain(&bench.vm().hardware_drift);
+    let want = format!("{network} ({id})");
+    assert_eq!(
+        rows,
+        format!(
+            "network: want {want}, have dvportgroup-9; networkConnection: want connected, have disconnected"
+        )
+    );
+    with_card(&mut bench, |card| {
+        card.network_ref = Some(id.clone());
+        card.link = Some(Link::Connected);
+    })
+    .await;
+    assert!(says(&bench, "True", "Synced"), "{:?}", synced(&bench));
+    let record = bench.vm().template.expect("recorded");
+    assert_eq!(record.network_cards, made, "it is written once");
+    assert_eq!(bench.times(E::PowerOff), 0);
+    assert_eq!(bench.status().last_failure, None);
+}
+
+#[tokio::test]
+async fn a_vm_of_an_older_release_is_not_compared_by_its_networks() {
+    let mut bench = on().await;
+    bench.hub.with(|o| {
+        o.version += 1;
+        let version = (o.version + 100).to_string();
+        let child = o.child.as_mut().expect("child");
+        child.metadata.resource_version = Some(version);
+        let vm = child.status.as_mut().and_then(|s| s.vm.as_mut());
+        let template = vm.and_then(|vm| vm.template.as_mut());
+        template.expect("recorded").network_cards.clear();
+    });
+    with_card(&mut bench, |card| {
+        card.network_ref = Some("dvportgroup-9".to_owned());
+    })
+    .await;
+    assert!(says(&bench, "True", "Synced"), "{:?}", synced(&bench));
+    let record = bench.vm().template.expect("recorded");
+    assert_eq!(record.network_cards, [], "the first sight is long past");
 }
 
 #[tokio::test]

@@ -99,6 +99,7 @@ fn a_vm_outlives_the_machine_it_served() {
             says: Says::Free,
             back: false,
             restarted: false,
+            cleanup_hangs: false,
             keeps_disk: false,
             frees_hook: false,
         },

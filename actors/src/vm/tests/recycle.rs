@@ -1,8 +1,8 @@
 //! A VM whose Machine is gone begins another life: one VM, one Agent, whatever crashes in between.
 
 use agent_forge_crds::{
-    external::agent::Agent,
-    names::{CREATED_FOR_BUFFER, CREATED_FOR_LABEL, RECYCLE_ANNOTATION},
+    external::agent::{Agent, DeprovisionInfo, InventoryDisk, SKIP_SPOKE_CLEANUP_ANNOTATION},
+    names::{CREATED_FOR_BUFFER, CREATED_FOR_LABEL, PAUSED_ANNOTATION, RECYCLE_ANNOTATION},
     pool::{ReleasePolicy, ReleaseSpec, ReleasedDisk},
 };
 use jiff::Timestamp;
@@ -12,7 +12,14 @@ use super::{
     silent::{change, state},
     *,
 };
-use crate::ports::vcenter::{BootDevice, RenewedDisk};
+use crate::{
+    ports::{
+        cluster::ClusterErrorKind,
+        vcenter::{BootDevice, RenewedDisk},
+    },
+    testing::CONTROL_PLANE,
+    vm::testing::vcenter::{FIRST_DISK, SECOND_DISK},
+};
 
 const BEFORE: i64 = 500;
 
@@ -71,7 +78,7 @@ fn returns(bench: &Bench) {
 #[tokio::test]
 async fn a_released_vm_begins_another_life_with_the_same_identity() {
     let mut bench = released(None).await;
-    let before = bench.vm();
+    let (before, served) = (bench.vm(), bench.status().trace_id);
     bench
         .until(|b| b.vm().generation == Some(2) && b.is_on())
         .await;
@@ -95,6 +102,25 @@ async fn a_released_vm_begins_another_life_with_the_same_identity() {
     // Nobody may claim it yet: what the Agent shows was before.
     assert_eq!(bench.waits_on(), Some(Reason::Recycling));
     assert_eq!(vm.reason, Some(Reason::Recycling));
+    let [life] = vm.lives.as_slice() else {
+        panic!("one life is over: {:?}", vm.lives)
+    };
+    assert_eq!(
+        (life.generation, &life.since),
+        (1, &before.first_powered_on)
+    );
+    let machine = before.machine_ref.as_ref().and_then(|m| m.name.as_ref());
+    assert!(
+        machine.is_some() && life.machine.as_ref() == machine,
+        "{life:?}"
+    );
+    assert_eq!(
+        life.trace_id, served,
+        "the trace of the machine that it served"
+    );
+    assert_eq!(vm.machine_ref, None, "it serves none now");
+    let way = vm.recycle.expect("the way");
+    assert_eq!(way.new_disk.as_deref(), Some(SECOND_DISK));
     returns(&bench);
     bench.until(|b| b.vm().recycle.is_none()).await;
     assert_eq!(bench.waits_on(), None);
@@ -222,4 +248,124 @@ async fn a_guest_that_does_not_come_back_is_replaced_with_its_vm() {
     // The request was about the VM before.
     bench.pass().await;
     assert_eq!(bench.site.with(|i| i.renewals.len()), 1);
+}
+
+/// The record of the way may fail, and the status be written all the same. The Machine of the life that is over stays on
+/// record until then.
+#[tokio::test]
+async fn the_life_that_is_over_is_recorded_with_its_machine_also_at_the_second_try() {
+    let mut bench = released(None).await;
+    let machine = bench.vm().machine_ref.and_then(|m| m.name);
+    assert!(machine.is_some());
+    let fails = ClusterErrorKind::Unavailable;
+    bench
+        .hub
+        .with(|o| drop(o.fails.insert(E::RecordObservation, fails)));
+    bench.pass().await;
+    assert_eq!((bench.vm().recycle, bench.vm().lives), (None, Vec::new()));
+    bench.turn(MINUTE);
+    bench.until(|b| b.vm().recycle.is_some()).await;
+    assert_eq!(bench.vm().lives[0].machine, machine);
+}
+
+/// The state is the same before and after, and the service tells no time. The inventory names the new disk.
+#[tokio::test]
+async fn an_inventory_with_the_new_disk_shows_at_once_that_the_guest_is_back() {
+    let mut bench = released(None).await;
+    let names = |a: &mut Agent, disk: &str| {
+        let inventory = a.status.as_mut().and_then(|s| s.inventory.as_mut());
+        let inventory = inventory.expect("an inventory");
+        inventory.report_time = None;
+        inventory.disks = vec![InventoryDisk {
+            id: Some(format!("/dev/disk/by-id/wwn-0x{disk}")),
+            ..InventoryDisk::default()
+        }];
+    };
+    change(&bench, |a| {
+        state(a, "known-unbound", &[]);
+        names(a, FIRST_DISK);
+    });
+    bench
+        .until(|b| b.vm().generation == Some(2) && b.is_on())
+        .await;
+    bench.pass().await;
+    assert_eq!(bench.waits_on(), Some(Reason::Recycling));
+    change(&bench, |a| names(a, SECOND_DISK));
+    bench.pass().await;
+    assert_eq!(bench.vm().recycle, None, "without any wait");
+}
+
+/// The host runs in its new life, and its Agent goes on showing the old one: the Node cannot be taken out of the cluster.
+async fn hangs() -> Bench {
+    let mut bench = released(None).await;
+    change(&bench, |a| {
+        let leaves = DeprovisionInfo {
+            cluster_namespace: Some(CONTROL_PLANE.to_owned()),
+            node_name: Some("node".to_owned()),
+        };
+        a.status.get_or_insert_default().deprovision_info = Some(leaves);
+    });
+    bench.hub.with(|o| {
+        o.hosted_cluster = Some(false);
+    });
+    bench
+        .until(|b| b.vm().generation == Some(2) && b.is_on())
+        .await;
+    bench
+}
+
+/// The value of the annotation on the Agent.
+fn skips(bench: &Bench) -> Option<String> {
+    bench.hub.with(|o| {
+        let annotations = o.agents[0].annotations();
+        annotations.get(SKIP_SPOKE_CLEANUP_ANNOTATION).cloned()
+    })
+}
+
+#[tokio::test]
+async fn a_clean_up_that_hangs_is_skipped_when_the_hosted_cluster_is_gone() {
+    let mut bench = hangs().await;
+    bench.turn(9 * MINUTE);
+    bench.pass().await;
+    assert_eq!(skips(&bench), None, "the service gets its time");
+    assert_eq!(bench.hub.with(|o| o.hosted_cluster_looks), 0);
+    bench.turn(2 * MINUTE);
+    bench.pass().await;
+    assert_eq!(skips(&bench).as_deref(), Some("agent-forge"));
+    let effects = bench.hub.with(|o| o.effects.clone());
+    let marks = effects.iter().filter(|kind| **kind == E::SkipCleanup);
+    assert_eq!(marks.count(), 1);
+    returns(&bench);
+    bench.until(|b| b.vm().recycle.is_none()).await;
+    assert_eq!(skips(&bench), None, "the next Node is cleaned up again");
+}
+
+#[tokio::test]
+async fn a_hosted_cluster_that_exists_or_cannot_be_listed_keeps_the_clean_up() {
+    for exists in [Some(true), None] {
+        let mut bench = hangs().await;
+        bench.hub.with(|o| o.hosted_cluster = exists);
+        bench.turn(11 * MINUTE);
+        for _ in 0..3 {
+            bench.pass().await;
+            bench.turn(MINUTE);
+        }
+        assert_eq!(skips(&bench), None, "{exists:?}");
+        let looks = bench.hub.with(|o| o.hosted_cluster_looks);
+        assert_eq!(looks, 1, "{exists:?}: it is not asked all the time");
+    }
+}
+
+#[tokio::test]
+async fn a_pause_keeps_the_clean_up_too() {
+    let mut bench = hangs().await;
+    bench.hub.with(|o| {
+        let pool = o.pool.as_mut().expect("a pool").annotations_mut();
+        pool.extend([(PAUSED_ANNOTATION.to_owned(), "true".to_owned())]);
+    });
+    bench.turn(11 * MINUTE);
+    bench.pass().await;
+    bench.pass().await;
+    assert_eq!(skips(&bench), None);
+    assert_eq!(bench.waits_on(), Some(Reason::Paused));
 }

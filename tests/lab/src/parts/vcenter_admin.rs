@@ -329,6 +329,9 @@ impl VCenterAdmin {
                 ("set-option", json!({ "key": key, "value": value }))
             }
             VmAction::SetCpus(cpus) => ("set-cpus", json!({ "cpus": cpus })),
+            VmAction::SetNetwork(name) => ("set-network", json!({ "network": name })),
+            VmAction::UnplugNic => ("unplug-nic", json!({})),
+            VmAction::PlugNic => ("plug-nic", json!({})),
             VmAction::Clone(name) => ("clone", json!({ "name": name })),
         };
         moref(&self.post(&format!("vms/{vm}/{verb}"), body).await?)

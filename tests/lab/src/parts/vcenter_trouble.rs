@@ -163,6 +163,12 @@ pub enum VmAction<'a> {
     SetOption(&'a str, &'a str),
     /// Give it that many processors.
     SetCpus(u32),
+    /// Connect its first network card to the network of that name.
+    SetNetwork(&'a str),
+    /// Disconnect its network cards, now and at power-on.
+    UnplugNic,
+    /// Connect them again.
+    PlugNic,
     /// Copy it, with its BIOS uuid and extra configuration, under this name (empty: its own name with a suffix).
     Clone(&'a str),
 }

@@ -146,6 +146,8 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 		Key   string `json:"key"`
 		Value string `json:"value"`
 		CPUs  int32  `json:"cpus"`
+
+		Network string `json:"network"`
 	}
 	if !readAdmin(w, r, &n) {
 		return
@@ -182,13 +184,20 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 	case "set-cpus":
 		vm.Config.Hardware.NumCPU = n.CPUs
 		changed(vm)
+	case "set-network":
+		if !f.setNetwork(vm, n.Network) {
+			adminError(w, http.StatusBadRequest, "no such network, or no network card")
+			return
+		}
+	case "unplug-nic", "plug-nic":
+		plugNIC(vm, r.PathValue("action") == "plug-nic")
 	case "clone":
 		var made any
 		if made, fault = f.clone(vm, n.Name); fault == nil {
 			moref = made.(ref).Value
 		}
 	default:
-		adminError(w, http.StatusNotFound, "unknown action: use power-on, power-off, suspend, destroy, clone, eject, lock-tray, boot-from-disk, boot-from-cd, set-option, set-cpus, hide or show")
+		adminError(w, http.StatusNotFound, "unknown action: use power-on, power-off, suspend, destroy, clone, eject, lock-tray, boot-from-disk, boot-from-cd, set-option, set-cpus, set-network, unplug-nic, plug-nic, hide or show")
 		return
 	}
 	f.world.sweep()
@@ -262,6 +271,56 @@ func eject(vm *simulator.VirtualMachine) {
 			VirtualDeviceRemoteDeviceBackingInfo: types.VirtualDeviceRemoteDeviceBackingInfo{UseAutoDetect: types.NewBool(false)},
 		}
 		dev.Connectable = &types.VirtualDeviceConnectInfo{AllowGuestControl: true}
+	}
+	changed(vm)
+}
+
+// cards are the network cards of a VM.
+func cards(vm *simulator.VirtualMachine) []*types.VirtualEthernetCard {
+	var out []*types.VirtualEthernetCard
+	for _, d := range vm.Config.Hardware.Device {
+		if card, ok := d.(types.BaseVirtualEthernetCard); ok {
+			out = append(out, card.GetVirtualEthernetCard())
+		}
+	}
+	return out
+}
+
+// setNetwork connects the first network card of a VM to a network of its
+// datacenter: one of a standard switch, or a distributed port group.
+func (f *Front) setNetwork(vm *simulator.VirtualMachine, name string) bool {
+	dc, _ := f.world.datacenterOf(vm.Self)
+	all := cards(vm)
+	if len(all) == 0 {
+		return false
+	}
+	if network, found := f.world.networkNamed(dc, name); found {
+		all[0].Backing = &types.VirtualEthernetCardNetworkBackingInfo{
+			VirtualDeviceDeviceBackingInfo: types.VirtualDeviceDeviceBackingInfo{DeviceName: name},
+			Network:                        &network,
+		}
+		changed(vm)
+		return true
+	}
+	for _, e := range f.world.reg.All("DistributedVirtualPortgroup") {
+		pg := e.(*simulator.DistributedVirtualPortgroup)
+		if pg.Name != name {
+			continue
+		}
+		all[0].Backing = &types.VirtualEthernetCardDistributedVirtualPortBackingInfo{
+			Port: types.DistributedVirtualSwitchPortConnection{PortgroupKey: pg.Key},
+		}
+		changed(vm)
+		return true
+	}
+	return false
+}
+
+// plugNIC connects the network cards of a VM, or disconnects them, now and at
+// power-on.
+func plugNIC(vm *simulator.VirtualMachine, in bool) {
+	for _, card := range cards(vm) {
+		card.Connectable = &types.VirtualDeviceConnectInfo{StartConnected: in, AllowGuestControl: true, Connected: in}
 	}
 	changed(vm)
 }

@@ -1,0 +1,64 @@
+//! The lives of a VM: those that are over, and the way into the next one.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How many past lives are kept, the last ones.
+pub const MAX_LIVES: usize = 10;
+
+/// How a VM comes to its next life. It is recorded before anything is done to the VM.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct RecycleStatus {
+    /// Number of the life that begins.
+    #[schemars(range(min = 2))]
+    pub generation: i32,
+    /// When this was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// Why, in one word: `MachineGone`, or `GuestDead` where a deletion hook waits for the guest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// `status.debugInfo.state` of its Agent when the VM was made ready and had not been switched on yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_before: Option<String>,
+    /// True once its Agent has shown since then that its guest started anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarted: Option<bool>,
+    /// `status.inventory.reportTime` of its Agent at that time. An Agent with this time, or an earlier one, is not back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report_before: Option<Time>,
+    /// UUID of the disk with which the VM begins that life, as 32 hexadecimal digits. Absent where the inventory of its Agent
+    /// named that disk before. An Agent whose inventory names it has a guest that has started since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[0-9a-f]{32}$"))]
+    pub new_disk: Option<String>,
+}
+
+/// A life of a VM that is over. It is recorded together with the way into the next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct PastLife {
+    /// Its number.
+    #[schemars(range(min = 1))]
+    pub generation: i32,
+    /// When it began: the VM was first switched on, or made ready for that life.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// When the way into the next life was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+    /// Name of the Machine that it served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// Name of the host in that life, which is the name of its Node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_name: Option<String>,
+    /// Trace of that machine.
+    #[serde(rename = "traceID", skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[0-9a-f]{32}$"))]
+    pub trace_id: Option<String>,
+}
