@@ -6,7 +6,8 @@ mod timeline;
 
 pub use hardware::{HardwareDifference, VmTemplate};
 pub use status::{
-    BootRepair, Failure, IsoEjection, Placement, RecycleStatus, VmStatus, VsphereAgentStatus,
+    BootRepair, Failure, IsoEjection, Placement, RecycleStatus, TakenFrom, VmStatus,
+    VsphereAgentStatus,
 };
 pub use timeline::{MAX_TIMELINE_ROWS, Milestone};
 

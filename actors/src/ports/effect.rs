@@ -138,6 +138,7 @@ effects! {
     ReassignChild "K17" "reassign_child" Cluster;
     HoldSecret "K18" "hold_secret" Cluster;
     ReleaseSecret "K19" "release_secret" Cluster;
+    ReserveAgent "K20" "reserve_agent" Cluster;
     Login "V01" "login" Session;
     CreateVm "V02" "create" Vcenter;
     AttachTags "V03" "attach_tags" Vcenter;

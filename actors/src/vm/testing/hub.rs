@@ -344,10 +344,11 @@ impl Cluster for Hub {
                     None => agent.labels_mut().remove(label),
                 };
             }
-            let gone =
-                |(key, value): (&String, &Option<String>)| value.is_none().then(|| key.clone());
-            for key in patch.annotations.iter().filter_map(gone) {
-                agent.annotations_mut().remove(&key);
+            for (key, value) in &patch.annotations {
+                match value {
+                    Some(value) => agent.annotations_mut().insert(key.clone(), value.clone()),
+                    None => agent.annotations_mut().remove(key),
+                };
             }
             agent.spec.approved = patch.approved.unwrap_or(agent.spec.approved);
             Ok(())
