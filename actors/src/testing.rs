@@ -455,6 +455,8 @@ pub struct World {
     pub lenders: Vec<Lender>,
     /// Own hosts that change their pool.
     pub lent: Lent,
+    /// Names of VMs that changed their pool.
+    pub moved_vms: BTreeSet<String>,
     /// How long everything has been waiting or on offer.
     pub waited: Duration,
 }
@@ -474,6 +476,7 @@ impl Default for World {
             grants: BTreeMap::new(),
             lenders: vec![],
             lent: Lent::default(),
+            moved_vms: BTreeSet::new(),
             waited: Duration::from_secs(5),
         }
     }
@@ -562,6 +565,7 @@ impl World {
             refused_by: Vec::new(),
             lent: self.lent.clone(),
             settled: BTreeSet::new(),
+            moved_vms: self.moved_vms.clone(),
             index: Default::default(),
         }
     }

@@ -128,6 +128,8 @@ pub struct Observed {
     pub refused_by: Vec<String>,
     /// Its own hosts that change their pool.
     pub lent: Lent,
+    /// Names of VMs that changed their pool. They keep the name, so no other VM gets it.
+    pub moved_vms: BTreeSet<String>,
     /// uids of VsphereAgents that took over a VM, and whose lender's record is gone.
     pub settled: BTreeSet<String>,
     /// Which of these objects belong together.
@@ -263,6 +265,7 @@ pub fn observe(
         refused_by: Vec::new(),
         lent: Lent::default(),
         settled: BTreeSet::new(),
+        moved_vms: BTreeSet::new(),
         index: Index::default(),
         agent_machines,
         key: key.clone(),
@@ -291,6 +294,10 @@ fn see_group(view: &dyn View, s: &mut Observed, memory: &mut Memory) {
     s.refused_by = lasting.take(MAX_REFUSALS).collect();
     s.lenders = lenders;
     s.lent = super::lending::lent(view, s, &mut memory.reserved_since);
+    let vms = view.all_children();
+    let vms = vms.iter().filter_map(|c| c.status.as_ref()?.vm.as_ref());
+    let moved = vms.filter(|vm| vm.taken_from.is_some());
+    s.moved_vms = moved.map(|vm| vm.name.clone()).collect();
     let taken = s.children.iter().filter(|c| c.taken_from.is_some());
     let over = taken.filter(|c| super::lending::is_over(view, c));
     s.settled = over.map(|c| c.uid.clone()).collect();

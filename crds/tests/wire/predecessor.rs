@@ -34,6 +34,7 @@ const ADDED_TO_POOL: &[&str] = &[
     "spec.dryRun",
     "spec.power",
     "spec.powerOnAfter",
+    "spec.reassign",
     "spec.release",
     "spec.scaling",
     "spec.infraEnvRef.namespace",

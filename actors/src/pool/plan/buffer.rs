@@ -175,6 +175,7 @@ fn create(s: &Observed, missing: usize, plan: &mut Plan) -> usize {
         .iter()
         .map(|c| c.key.name.as_str())
         .chain(s.made_for_buffer.iter().map(String::as_str))
+        .chain(s.moved_vms.iter().map(String::as_str))
         .collect();
     let names = (0..).map(|place| buffer::name(&s.pool, place));
     let free: Vec<String> = names

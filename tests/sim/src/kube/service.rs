@@ -668,7 +668,9 @@ fn carries(effect: &Effect, asked: &Asked) -> bool {
         E::RecordIdentity | E::RecordTask | E::RecordObservation => {
             plural == "vsphereagents" && status && method == Method::PUT && keyed()
         }
-        E::PrepareAgent | E::FenceAgent | E::ReserveAgent => plural == "agents" && method == Method::PATCH,
+        E::PrepareAgent | E::FenceAgent | E::ReserveAgent => {
+            plural == "agents" && method == Method::PATCH
+        }
         E::DeleteAgent => plural == "agents" && method == Method::DELETE,
         E::DeleteChild => plural == "vsphereagents" && method == Method::DELETE,
         E::PoolStatus | E::IsoStatus => {

@@ -122,6 +122,23 @@ fn a_host_that_another_pool_takes_is_left_alone_and_replaced_at_once() {
     assert_eq!(done(&plan(&world.observed())), []);
 }
 
+/// The VM of the host that went keeps its name in the folder of both pools.
+#[test]
+fn the_name_of_a_host_that_went_is_not_used_again() {
+    let made = |world: &World| {
+        let planned = plan(&world.observed());
+        planned.actions.into_iter().find_map(|a| match a {
+            Action::CreateForBuffer { name } => Some(name),
+            _ => None,
+        })
+    };
+    let mut world = wants(1);
+    let first = made(&world).expect("a host");
+    world.moved_vms = [first.clone()].into();
+    let second = made(&world).expect("another one");
+    assert_ne!(first, second);
+}
+
 #[test]
 fn a_reservation_that_means_nothing_is_taken_off_first() {
     let mut world = lent();
