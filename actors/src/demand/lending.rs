@@ -13,7 +13,7 @@ mod tests;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use agent_forge_crds::{
-    agent::HardwareDifference,
+    agent::{HardwareDifference, VsphereAgent},
     external::agent::Agent,
     names::{AGENT_MACHINE_UID_ANNOTATION, RESERVED_FOR_ANNOTATION},
     pool::VsphereAgentPool,
@@ -357,16 +357,22 @@ fn is_free(
 }
 
 /// The VsphereAgent that has the VM of `child` on record to take it over, or has it by now. Before that, the reservation of
-/// the Agent counts ([`reserved_for`]).
+/// the Agent counts ([`reserved_for`]). A record that came back from a backup has another uid, and the same name and VM.
 #[must_use]
 pub fn taker(view: &dyn View, child: &ManagedVm) -> Option<ManagedVm> {
+    let vm = child.identity.as_ref()?.bios_uuid;
     let attempt = child.vm()?.attempt.and_then(|a| u32::try_from(a).ok())?;
-    let asking = view.children_asking(&IndexKeys::from([IndexKey::lender(&child.uid)]));
-    let mut all = asking.into_iter().map(ManagedVm::read);
+    let asking = view.children_asking(&IndexKeys::from([IndexKey::machine(vm)]));
+    let takes = |c: &Arc<VsphereAgent>| {
+        let vm = c.status.as_ref().and_then(|s| s.vm.as_ref());
+        vm.is_some_and(|vm| vm.taken_from.is_some())
+    };
+    let mut all = asking.into_iter().filter(takes).map(ManagedVm::read);
     all.find(|other| {
         let source = other.taken_from.as_ref();
-        let named = source.is_some_and(|s| s.uid == child.uid && s.attempt == attempt);
-        named && matches!(other.taking(), Taking::Recorded | Taking::Done)
+        let named = source.is_some_and(|s| s.key == child.key && s.attempt == attempt);
+        let same = other.identity.as_ref().is_some_and(|i| i.bios_uuid == vm);
+        named && same && matches!(other.taking(), Taking::Recorded | Taking::Done)
     })
 }
 

@@ -13,7 +13,7 @@ use std::{
 use agent_forge_crds::{
     VsphereAgent,
     external::{agent::Agent, agent_machine::AgentMachine},
-    names::{AGENT_MACHINE_LABEL, TAKEN_FROM_ANNOTATION},
+    names::AGENT_MACHINE_LABEL,
 };
 use kube::ResourceExt;
 
@@ -21,7 +21,6 @@ use super::{
     identity::{BiosUuid, proof},
     managed_vm::recorded_identity,
     names::ObjectKey,
-    reassign::Source,
     selector, upstream,
 };
 
@@ -37,7 +36,6 @@ enum Fact<'a> {
     Claimant(&'a str),
     Free(Option<(&'a str, &'a str)>),
     Pool(&'a ObjectKey),
-    Lender(&'a str),
 }
 
 impl IndexKey {
@@ -58,12 +56,6 @@ impl IndexKey {
     #[must_use]
     pub fn pool(key: &ObjectKey) -> Self {
         Self::of(&Fact::Pool(key))
-    }
-
-    /// A VsphereAgent takes over the VM of the one with that uid. No Agent has this key.
-    #[must_use]
-    pub fn lender(uid: &str) -> Self {
-        Self::of(&Fact::Lender(uid))
     }
 
     /// The Agent could be claimed. If the AgentMachine's selector asks for labels, the Agent has one of them.
@@ -140,8 +132,7 @@ pub fn asked_by_agent_machine(am: &AgentMachine) -> IndexKeys {
     all
 }
 
-/// All keys that a VsphereAgent asks for: Agents that name its VM, the Agent on record, Agents of its pool, and the
-/// VsphereAgent whose VM it takes over.
+/// All keys that a VsphereAgent asks for: Agents that name its VM, the Agent on record, and Agents of its pool.
 #[must_use]
 pub fn asked_by_child(child: &VsphereAgent) -> IndexKeys {
     let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());
@@ -153,12 +144,6 @@ pub fn asked_by_child(child: &VsphereAgent) -> IndexKeys {
         child.namespace().unwrap_or_default(),
         &child.spec.pool_ref.name,
     );
-    let noted = child.annotations().get(TAKEN_FROM_ANNOTATION);
-    let source = match vm.and_then(|vm| vm.taken_from.as_ref()) {
-        Some(record) => Some(Source::recorded(record)),
-        None => noted.and_then(|text| Source::parse(text)),
-    };
-    let lender = source.map(|source| IndexKey::lender(&source.uid));
-    let all = machine.into_iter().chain(recorded).chain(lender);
+    let all = machine.into_iter().chain(recorded);
     all.chain([IndexKey::pool(&pool)]).collect()
 }

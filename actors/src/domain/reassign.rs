@@ -143,12 +143,11 @@ pub fn taking(vm: Option<&VmStatus>, source: Option<&Source>) -> Taking {
     }
 }
 
-/// What the taker records of the VM on the record of the lender.
+/// What the taker records of the VM on the record of the lender. The notes of the VM still name its first owner.
 #[must_use]
-pub fn record(lender: &VmStatus, source: &Source, own_uid: &str) -> VmStatus {
+pub fn record(lender: &VmStatus, source: &Source) -> VmStatus {
     VmStatus {
         attempt: Some(1),
-        owner_uid: Some(own_uid.to_owned()),
         taken_from: Some(source.record()),
         machine_ref: None,
         agent_machine_ref: None,
@@ -199,7 +198,7 @@ mod tests {
             moref: Some("vm-1".to_owned()),
             ..VmStatus::default()
         };
-        let recorded = record(&old, &source, "own");
+        let recorded = record(&old, &source);
         assert_eq!((recorded.attempt, &recorded.moref), (Some(1), &old.moref));
         let stamped = with(recorded.clone(), |vm| {
             vm.taken_from.as_mut().expect("on record").stamped = Some(true);

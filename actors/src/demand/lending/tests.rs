@@ -93,7 +93,8 @@ fn pools_lend_only_with_one_source_one_secret_and_a_grant() {
 
 #[test]
 fn more_of_everything_suits_and_less_or_another_kind_does_not() {
-    let edits: [(fn(&mut Hardware), Option<&str>); 8] = [
+    type Case = (fn(&mut Hardware), Option<&'static str>);
+    let edits: [Case; 8] = [
         (|_| {}, None),
         (|h| h.num_cpus = 8, None),
         (|h| h.memory_mib = 32768, None),

@@ -12,7 +12,7 @@ use kube::ResourceExt;
 
 use super::{Done, Executor, StepOutcome, defect, look::SOON, release::held};
 use crate::{
-    demand::lending,
+    demand::{agents_home, lending},
     domain::{
         failure::ReconcileError,
         managed_vm::ManagedVm,
@@ -20,7 +20,6 @@ use crate::{
         names::ObjectKey,
         reassign::{self, Reservation, Source, Taking},
     },
-    migration::notes::Notes,
     ports::{
         cluster::{AgentPatch, MetadataPatch, Notice},
         effect::EffectKind,
@@ -37,7 +36,6 @@ use crate::{
 impl Executor<'_> {
     /// Records the VM, before its mark is changed. From then on the VsphereAgent does not let go of it without reason.
     pub(super) async fn record_taken(&self, memory: &mut Memory) -> Done {
-        let child = &self.observed.child;
         let source = self.source()?;
         let lender = self.context.cluster.live_child(&source.key).await?;
         let lender = lender.map(|c| ManagedVm::read(Arc::new(c)));
@@ -51,7 +49,7 @@ impl Executor<'_> {
         };
         let mut status = self.observed.record();
         status.cluster_id = Some(self.context.view.cluster_id());
-        status.vm = Some(reassign::record(vm, source, &child.uid));
+        status.vm = Some(reassign::record(vm, source));
         memory.create_not_sent = false;
         let kind = EffectKind::RecordIdentity;
         let next = self.save_as(kind, status, memory).await?;
@@ -76,12 +74,9 @@ impl Executor<'_> {
             memory.seen = Ownership::NotAsked;
             return Ok(StepOutcome::Same);
         };
-        let ours = Notes::read(&shown.annotation) != Notes::Other;
         let stamp = Stamp {
-            mark: Mark::Owned(self.marker()),
-            // Notes that people wrote stay.
-            annotation: ours.then(|| Notes::text(&self.observed.child.uid)),
             change_version: shown.change_version.clone(),
+            ..Stamp::of(Mark::Owned(self.marker()))
         };
         let kind = EffectKind::Reconfigure;
         let effect = self.effect(kind);
@@ -151,10 +146,11 @@ impl Executor<'_> {
         };
         let taker = self.context.cluster.live_child(to).await?;
         let taker = taker.map(|c| ManagedVm::read(Arc::new(c)));
+        let vm = |c: &ManagedVm| c.identity.as_ref().map(|i| i.bios_uuid);
         let source = taker
-            .filter(|taker| taker.taking() == Taking::Done)
+            .filter(|taker| taker.taking() == Taking::Done && vm(taker) == vm(child))
             .and_then(|taker| taker.taken_from);
-        if source.is_none_or(|s| s.uid != child.uid || s.attempt != self.attempt()) {
+        if source.is_none_or(|s| s.key != child.key || s.attempt != self.attempt()) {
             return Ok(StepOutcome::Pause(SOON));
         }
         if !child.deleting {
@@ -201,10 +197,12 @@ impl Executor<'_> {
     /// Live: the Agent of that VsphereAgent is free, and reserved for this one.
     async fn is_reserved(&self, lender: &ManagedVm) -> Result<bool, ReconcileError> {
         let (own, cluster) = (self.reservation()?, &self.context.cluster);
-        for key in lender.agent.iter() {
-            if let Some(agent) = cluster.live_agent(key).await? {
-                let own = lending::reservation(&agent) == Some(own);
-                return Ok(own && !agent.is_claimed_or_bound());
+        let pool = self.observed.pool.as_deref();
+        for key in agents_home::own_names(pool, lender) {
+            let agent = cluster.live_agent(&key).await?;
+            let own = |a: &Agent| lending::reservation(a).as_ref() == Some(&own);
+            if agent.is_some_and(|a| own(&a) && !a.is_claimed_or_bound()) {
+                return Ok(true);
             }
         }
         Ok(false)
