@@ -3,7 +3,7 @@
 use agent_forge_actors::domain::names::ObjectKey;
 use agent_forge_crds::{
     external::agent::{AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent},
-    names::CLEANUP_VM_ANNOTATION,
+    names::{CLEANUP_VM_ANNOTATION, RESERVED_FOR_ANNOTATION},
 };
 use kube::ResourceExt;
 
@@ -13,9 +13,10 @@ pub fn managed_fields<K: ResourceExt>(object: &mut K) {
 }
 
 /// Annotations of an Agent that decisions read.
-const READ: [&str; 2] = [
+const READ: [&str; 3] = [
     AGENT_MACHINE_REF_NAMESPACE_ANNOTATION,
     CLEANUP_VM_ANNOTATION,
+    RESERVED_FOR_ANNOTATION,
 ];
 
 /// Drops an Agent's managed fields, and all annotations that no decision reads.
