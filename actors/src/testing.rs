@@ -23,7 +23,7 @@ use agent_forge_crds::{
         },
         infra_env::{InfraEnv, InfraEnvSpec, InfraEnvStatus, IsoDownloadUrl},
     },
-    names::POOL_FINALIZER,
+    names::{AGENT_MACHINE_LABEL, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, POOL_FINALIZER},
     pool::{AgentSpec as PoolAgentSpec, InfraEnvRef, ObjectNameRef, VsphereAgentPool},
 };
 use jiff::Timestamp;
@@ -33,6 +33,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
 use kube::ResourceExt;
 
 use crate::{
+    demand::lending::Lender,
     domain::{
         identity::BiosUuid,
         managed_vm::ManagedVm,
@@ -41,7 +42,7 @@ use crate::{
         tally::Tally,
         upstream::MachineFacts,
     },
-    pool::{act, observed::Observed},
+    pool::{act, lending::Lent, observed::Observed},
     ports::{
         cluster::AgentPatch,
         vcenter::{PowerState, VmObservation},
@@ -285,6 +286,16 @@ pub fn child_with_vm(name: &str) -> VsphereAgent {
     })
 }
 
+/// A VsphereAgent in the buffer, whose VM runs.
+pub fn buffered(name: &str) -> VsphereAgent {
+    with(child_with_vm(name), |c| {
+        let labels = c.labels_mut();
+        labels.remove(AGENT_MACHINE_LABEL);
+        labels.insert(CREATED_FOR_LABEL.to_owned(), CREATED_FOR_BUFFER.to_owned());
+        c.annotations_mut().clear();
+    })
+}
+
 /// The marker of a VsphereAgent's VM.
 pub fn marker(child: &VsphereAgent, attempt: u32) -> Marker {
     Marker {
@@ -441,6 +452,12 @@ pub struct World {
     pub ambiguous: BTreeSet<String>,
     /// Annotations `allow-pools-from`, by Namespace.
     pub grants: BTreeMap<String, String>,
+    /// Other pools of the group.
+    pub lenders: Vec<Lender>,
+    /// Own hosts that change their pool.
+    pub lent: Lent,
+    /// Names of VMs that changed their pool.
+    pub moved_vms: BTreeSet<String>,
     /// How long everything has been waiting or on offer.
     pub waited: Duration,
 }
@@ -458,6 +475,9 @@ impl Default for World {
             agents: vec![],
             ambiguous: BTreeSet::new(),
             grants: BTreeMap::new(),
+            lenders: vec![],
+            lent: Lent::default(),
+            moved_vms: BTreeSet::new(),
             waited: Duration::from_secs(5),
         }
     }
@@ -542,6 +562,11 @@ impl World {
             wall: at(AGE),
             holds: Default::default(),
             was_stopped: false,
+            lenders: self.lenders.clone(),
+            refused_by: Vec::new(),
+            lent: self.lent.clone(),
+            settled: BTreeSet::new(),
+            moved_vms: self.moved_vms.clone(),
             index: Default::default(),
         }
     }

@@ -7,7 +7,9 @@ mod timeline;
 
 pub use hardware::{HardwareDifference, NetworkCard, VmTemplate};
 pub use life::{MAX_LIVES, PastLife, RecycleStatus};
-pub use status::{BootRepair, Failure, IsoEjection, Placement, VmStatus, VsphereAgentStatus};
+pub use status::{
+    BootRepair, Failure, IsoEjection, Placement, TakenFrom, VmStatus, VsphereAgentStatus,
+};
 pub use timeline::{MAX_TIMELINE_ROWS, Milestone};
 
 use crate::lenient::absent_is_default;

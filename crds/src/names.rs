@@ -48,6 +48,10 @@ pub const FORCE_ISO_REFRESH_ANNOTATION: &str = "agent-forge.containeroo.ch/force
 pub const AGENT_MACHINE_UID_ANNOTATION: &str = "agent-forge.containeroo.ch/agent-machine-uid";
 /// Annotation of a VsphereAgent: its Machine is proven gone, and its VM is to begin that life, as `<attempt>/<life>`.
 pub const RECYCLE_ANNOTATION: &str = "agent-forge.containeroo.ch/recycle";
+/// Annotation on an Agent: the pool and VsphereAgent that are to take its host over, as `<uid of the pool>/<name>`.
+pub const RESERVED_FOR_ANNOTATION: &str = "agent-forge.containeroo.ch/reserved-for";
+/// Annotation on a `VsphereAgent`: the VsphereAgent whose VM it takes over, as `<namespace>/<name>/<uid>/<attempt>`.
+pub const TAKEN_FROM_ANNOTATION: &str = "agent-forge.containeroo.ch/taken-from";
 /// Annotation on a `VsphereAgent`: name of the Machine that owns that AgentMachine.
 pub const MACHINE_NAME_ANNOTATION: &str = "agent-forge.containeroo.ch/machine-name";
 /// Annotation on a `VsphereAgent`: uid of that Machine.

@@ -5,6 +5,7 @@
 //! are `Option` here, and have a method of the same name that returns the default.
 
 mod iso;
+mod reassign;
 mod references;
 mod release;
 mod scaling;
@@ -13,6 +14,7 @@ mod template;
 mod vsphere;
 
 pub use iso::{DEFAULT_RETAIN_VERSIONS, IsoSpec};
+pub use reassign::{MAX_REFUSALS, ReassignSpec, ReassignStatus};
 pub use references::{
     CaBundleRef, CredentialsSecretRef, DEFAULT_CA_BUNDLE_KEY, InfraEnvRef, ObjectNameRef,
 };
@@ -104,6 +106,9 @@ pub struct VsphereAgentPoolSpec {
     /// What becomes of a host whose Machine is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<ReleaseSpec>,
+    /// Pools with which this one shares its free hosts. None unless set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reassign: Option<ReassignSpec>,
     /// True: nothing is changed. `status.plannedActions` lists what would be done now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
@@ -140,6 +145,12 @@ impl VsphereAgentPoolSpec {
     /// Cleanup policy, `Delete` unless set.
     pub fn cleanup_policy(&self) -> CleanupPolicy {
         self.cleanup_policy.unwrap_or_default()
+    }
+
+    /// The group of pools that lend each other hosts.
+    pub fn group(&self) -> Option<&str> {
+        let group = self.reassign.as_ref().map(|r| r.group.as_str());
+        group.filter(|group| !group.is_empty())
     }
 
     /// Whether the pool only plans, `false` unless set.

@@ -5,7 +5,7 @@ use agent_forge_crds::{
     external::agent::{
         AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent, SKIP_SPOKE_CLEANUP_ANNOTATION,
     },
-    names::CLEANUP_VM_ANNOTATION,
+    names::{CLEANUP_VM_ANNOTATION, RESERVED_FOR_ANNOTATION},
 };
 use kube::ResourceExt;
 
@@ -15,9 +15,10 @@ pub fn managed_fields<K: ResourceExt>(object: &mut K) {
 }
 
 /// Annotations of an Agent that decisions read.
-const READ: [&str; 3] = [
+const READ: [&str; 4] = [
     AGENT_MACHINE_REF_NAMESPACE_ANNOTATION,
     CLEANUP_VM_ANNOTATION,
+    RESERVED_FOR_ANNOTATION,
     SKIP_SPOKE_CLEANUP_ANNOTATION,
 ];
 

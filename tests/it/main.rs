@@ -26,6 +26,7 @@ mod orphans;
 mod recycle;
 mod rules;
 mod scale;
+mod share;
 mod signed;
 mod status;
 #[allow(dead_code, reason = "each lane uses a part of it")]

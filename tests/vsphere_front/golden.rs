@@ -20,7 +20,8 @@ use agent_forge_actors::{
     ports::{
         effect::EffectKind,
         vcenter::{
-            Connector as _, Credentials, FolderSight, Renewal, RenewedDisk, TaskEnd, Trust, VCenter,
+            Connector as _, Credentials, FolderSight, Renewal, RenewedDisk, Stamp, TaskEnd, Trust,
+            VCenter,
         },
     },
 };
@@ -380,8 +381,10 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
         .stamp_marker(
             &change,
             &vm,
-            &Mark::Owned(marker("standard")),
-            Some(&Notes::text(&marker("standard").uid)),
+            &Stamp {
+                annotation: Some(Notes::text(&marker("standard").uid)),
+                ..Stamp::of(Mark::Owned(marker("standard")))
+            },
         )
         .await
         .unwrap();

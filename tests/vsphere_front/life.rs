@@ -6,7 +6,7 @@ use agent_forge_actors::{
     domain::{marker::Mark, names::MoRef},
     ports::{
         effect::{EffectKind, Settled},
-        vcenter::{BootDevice, Fault, FolderSight, MountedIso, PowerState, TaskEnd},
+        vcenter::{BootDevice, Fault, FolderSight, MountedIso, PowerState, Stamp, TaskEnd},
     },
 };
 use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
@@ -362,8 +362,10 @@ async fn a_vm_of_the_predecessor_gets_its_marker_later() {
         .stamp_marker(
             &effect(EffectKind::Reconfigure),
             &vm,
-            &Mark::Owned(marker("old-1")),
-            Some("its notes"),
+            &Stamp {
+                annotation: Some("its notes".to_owned()),
+                ..Stamp::of(Mark::Owned(marker("old-1")))
+            },
         )
         .await
         .unwrap();

@@ -10,7 +10,7 @@ use agent_forge_actors::{
     ports::{
         effect::{EffectKind, Settled},
         vcenter::{
-            BootDevice, Fault, Renewal, RenewedDisk, TaskEnd, VCenter, VcErrorKind, VcResult,
+            BootDevice, Fault, Renewal, RenewedDisk, Stamp, TaskEnd, VCenter, VcErrorKind, VcResult,
         },
     },
 };
@@ -133,7 +133,10 @@ async fn a_vm_that_somebody_changed_in_between_is_left_alone() {
     let renewal = wanted(&*vc, &vm, REPLACED).await;
     let stamp = effect(EffectKind::Reconfigure);
     let mark = Mark::Owned(marker("another"));
-    let task = vc.stamp_marker(&stamp, &vm, &mark, None).await.unwrap();
+    let task = vc
+        .stamp_marker(&stamp, &vm, &Stamp::of(mark))
+        .await
+        .unwrap();
     vc.wait(&task).await.flatten().unwrap();
     let (before, old) = (vc.observe(&vm).await.unwrap(), disks(&world).await);
     let e = renew(&*vc, &vm, &renewal).await.unwrap_err();

@@ -114,6 +114,14 @@ fn named(vm_name: &str, life: u32) -> String {
     format!("{}{end}", head.trim_end_matches('-'))
 }
 
+/// Since when it is a new host: since its life began, or it was made.
+#[must_use]
+pub fn since(child: &ManagedVm) -> Option<Timestamp> {
+    let life = child.vm().and_then(|vm| vm.generation_since.as_ref());
+    let created = child.object.metadata.creation_timestamp.as_ref();
+    life.or(created).map(|t| t.0)
+}
+
 /// Whether that Agent could be claimed now, but for labels and approval: it answers, its validations hold, it is unbound,
 /// and it has hostname and role.
 #[must_use]

@@ -4,4 +4,5 @@ pub mod agents_home;
 pub mod boundary;
 pub mod buffer;
 pub mod classify;
+pub mod lending;
 pub mod prepare;

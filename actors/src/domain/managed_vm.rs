@@ -8,7 +8,8 @@ use agent_forge_crds::{
     names::{
         ADOPT_ANNOTATION, AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION,
         CREATED_FOR_ADOPTED, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, FORCE_DELETE_ANNOTATION,
-        MACHINE_NAME_ANNOTATION, MACHINE_UID_ANNOTATION, RECYCLE_ANNOTATION, VM_NAME_ANNOTATION,
+        MACHINE_NAME_ANNOTATION, MACHINE_UID_ANNOTATION, RECYCLE_ANNOTATION, TAKEN_FROM_ANNOTATION,
+        VM_NAME_ANNOTATION,
     },
     pool::{SOURCE_DISCOVERED_AGENT, VsphereAgentPool},
 };
@@ -19,6 +20,7 @@ use super::{
     holds::{self, VmMarks},
     identity::{BiosUuid, BootSource, MacAddress, VmIdentity, lineup::Lineup},
     names::ObjectKey,
+    reassign::{self, Source, Taking},
     recycle::{self, Stage},
     trace::TraceId,
 };
@@ -83,6 +85,8 @@ pub struct ManagedVm {
     pub in_buffer: bool,
     /// The life that its VM is to begin, as its pool has asked. It has no meaning while an AgentMachine has the VM.
     pub recycle_request: Option<String>,
+    /// The VsphereAgent of another pool whose VM it takes over, or took over.
+    pub taken_from: Option<Source>,
     /// It has a deletionTimestamp.
     pub deleting: bool,
     /// It carries our finalizer.
@@ -234,13 +238,17 @@ impl ManagedVm {
             source.uid = None;
         }
         let failure = object.status.as_ref().and_then(|s| s.last_failure.as_ref());
+        // A VM keeps its name in another pool.
+        let taken = vm.filter(|vm| vm.taken_from.is_some());
+        let taken_name = taken.map(|vm| vm.name.clone()).filter(|n| !n.is_empty());
         let agent_uid = vm
             .and_then(|v| v.agent_ref.as_ref()?.uid.clone())
             .filter(|u| !u.is_empty() && !reborn);
         Self {
             key: ObjectKey::of(object.as_ref()),
             uid: object.uid().unwrap_or_default(),
-            vm_name: annotation(VM_NAME_ANNOTATION)
+            vm_name: taken_name
+                .or_else(|| annotation(VM_NAME_ANNOTATION))
                 .or_else(|| vm.map(|v| v.name.clone()).filter(|n| !n.is_empty()))
                 .unwrap_or_else(|| object.name_any()),
             agent_machine,
@@ -258,6 +266,10 @@ impl ManagedVm {
                     && annotation(ADOPT_ANNOTATION).is_none_or(|v| v != "true"),
             in_buffer: is_in_buffer(&object),
             recycle_request: annotation(RECYCLE_ANNOTATION).filter(|_| is_in_buffer(&object)),
+            taken_from: match taken.and_then(|vm| vm.taken_from.as_ref()) {
+                Some(record) => Some(Source::recorded(record)),
+                None => annotation(TAKEN_FROM_ANNOTATION).and_then(|t| Source::parse(&t)),
+            },
             deleting: object.metadata.deletion_timestamp.is_some(),
             has_finalizer: object.finalizers().iter().any(|f| f == AGENT_FINALIZER),
             forced: annotation(FORCE_DELETE_ANNOTATION).is_some_and(|v| v == "true"),
@@ -301,6 +313,18 @@ impl ManagedVm {
         let request = self.recycle_request.as_deref();
         self.vm()
             .map_or(Stage::No, |vm| recycle::stage(vm, request))
+    }
+
+    /// How far it is with the VM that it takes over from another pool.
+    #[must_use]
+    pub fn taking(&self) -> Taking {
+        reassign::taking(self.vm(), self.taken_from.as_ref())
+    }
+
+    /// It takes a VM over, and that is not its own yet.
+    #[must_use]
+    pub fn is_taking(&self) -> bool {
+        matches!(self.taking(), Taking::Asked | Taking::Recorded)
     }
 
     /// The namespace of its AgentMachine and Machine: the recorded one, else the one of the `pool`.

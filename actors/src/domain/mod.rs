@@ -13,6 +13,7 @@ pub mod managed_vm;
 pub mod marker;
 pub mod names;
 pub mod network;
+pub mod reassign;
 pub mod recycle;
 pub mod selector;
 pub mod server;

@@ -12,7 +12,8 @@ use agent_forge_crds::{
     names::{
         AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, API_VERSION,
         CREATED_FOR_AGENT_MACHINE, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, MACHINE_NAME_ANNOTATION,
-        MACHINE_UID_ANNOTATION, POOL_FINALIZER, POOL_LABEL, RECYCLE_ANNOTATION, VM_NAME_ANNOTATION,
+        MACHINE_UID_ANNOTATION, POOL_FINALIZER, POOL_LABEL, RECYCLE_ANNOTATION,
+        TAKEN_FROM_ANNOTATION, VM_NAME_ANNOTATION,
     },
     pool::{ObjectNameRef, VsphereAgentPool, VsphereAgentPoolStatus},
 };
@@ -33,6 +34,7 @@ use crate::{
         machine_state::{MachineState, machine_state},
         managed_vm::ManagedVm,
         names::ObjectKey,
+        reassign::Source,
         upstream::MachineFacts,
     },
     iso::{msg::IsoState, of_pool::IsoCaches},
@@ -197,7 +199,10 @@ impl Acted {
                 );
                 let is_new_use = matches!(
                     action,
-                    Action::Reassign { .. } | Action::MoveToBuffer { .. } | Action::Recycle { .. }
+                    Action::Reassign { .. }
+                        | Action::Borrow { .. }
+                        | Action::MoveToBuffer { .. }
+                        | Action::Recycle { .. }
                 );
                 self.created += usize::from(is_creation);
                 self.reassigned += usize::from(is_new_use);
@@ -329,6 +334,21 @@ pub async fn perform(
             ..
         } => {
             provision::create(context, s, &effect, agent_machine, machine).await?;
+            Ok(ActionOutcome::It)
+        }
+        Action::Borrow {
+            agent_machine,
+            machine,
+            lender,
+            agent,
+            ..
+        } => {
+            let host = (lender, agent.as_ref());
+            provision::borrow(context, s, &effect, (agent_machine, machine), host).await?;
+            Ok(ActionOutcome::It)
+        }
+        Action::Unreserve { patch, .. } => {
+            cluster.patch_agent(&effect, patch).await?;
             Ok(ActionOutcome::It)
         }
         Action::CreateForBuffer { .. } => {
@@ -482,6 +502,24 @@ pub fn child_object(
         (AGENT_MACHINE_LABEL.to_owned(), am.name_any()),
     ]);
     new_child(pool, name, made_for, annotations(am, Some(machine)))
+}
+
+/// The VsphereAgent for an AgentMachine that takes over the host of `lender`, with its finalizer. Its guest keeps the hostname
+/// that it has, as any host of a buffer.
+#[must_use]
+pub fn borrower_object(
+    pool: &VsphereAgentPool,
+    am: &AgentMachine,
+    machine: &MachineFacts,
+    name: &str,
+    source: &Source,
+) -> VsphereAgent {
+    let mut child = child_object(pool, am, machine, name);
+    let made_for = (CREATED_FOR_LABEL.to_owned(), CREATED_FOR_BUFFER.to_owned());
+    child.labels_mut().extend([made_for]);
+    let from = (TAKEN_FROM_ANNOTATION.to_owned(), source.to_string());
+    child.annotations_mut().extend([from]);
+    child
 }
 
 /// The VsphereAgent for a host of the buffer, with its finalizer.

@@ -9,14 +9,19 @@ use std::{
 use agent_forge_crds::{
     external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
     names::AGENT_MACHINE_UID_ANNOTATION,
-    pool::VsphereAgentPool,
+    pool::{MAX_REFUSALS, VsphereAgentPool},
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{Memory, index::Index, secret_finalizers};
+use super::{Memory, index::Index, lending::Lent, secret_finalizers};
 use crate::{
-    demand::{agents_home, boundary::Grants, classify},
+    demand::{
+        agents_home,
+        boundary::Grants,
+        classify,
+        lending::{self, Lender},
+    },
     domain::{
         holds::Holds,
         identity::{AgentMatch, agent_runs_on},
@@ -117,6 +122,16 @@ pub struct Observed {
     pub holds: Holds,
     /// Something stopped all work on the pool in the pass before.
     pub was_stopped: bool,
+    /// The other pools of its group. While one of its AgentMachines has no host, with the hosts of their buffers.
+    pub lenders: Vec<Lender>,
+    /// The other pools of its group that lend it nothing as they are set up, each with the reason.
+    pub refused_by: Vec<String>,
+    /// Its own hosts that change their pool.
+    pub lent: Lent,
+    /// Names of VMs that changed their pool. They keep the name, so no other VM gets it.
+    pub moved_vms: BTreeSet<String>,
+    /// uids of VsphereAgents that took over a VM, and whose lender's record is gone.
+    pub settled: BTreeSet<String>,
     /// Which of these objects belong together.
     pub index: Index,
 }
@@ -246,6 +261,11 @@ pub fn observe(
         wall: clock.wall(),
         holds: holds::of_pool(view, key),
         was_stopped: memory.stopped,
+        lenders: Vec::new(),
+        refused_by: Vec::new(),
+        lent: Lent::default(),
+        settled: BTreeSet::new(),
+        moved_vms: BTreeSet::new(),
         index: Index::default(),
         agent_machines,
         key: key.clone(),
@@ -255,7 +275,32 @@ pub fn observe(
     observed.pinned = pending.pinned;
     observed.made = pending.made;
     observed.made_for_buffer = pending.made_for_buffer;
+    see_group(view, &mut observed, memory);
     Some(observed)
+}
+
+/// Adds what the pool sees of the other pools of its group. Hosts may be on their way when it has left the group.
+fn see_group(view: &dyn View, s: &mut Observed, memory: &mut Memory) {
+    let asks = s.agent_machines.iter().any(|am| {
+        let unserved = am.agent_ref().is_none() && s.child_for(am).is_none();
+        unserved && !am.is_deleting() && classify::belongs(&s.pool, am)
+    });
+    let whose = (s.pool.as_ref(), asks);
+    let lenders = lending::lenders(view, &s.grants, whose, &s.secret_namespaces, s.wall);
+    let lasting = lenders.iter().filter_map(|lender| {
+        let refusal = lender.refusal.as_ref().filter(|r| r.is_lasting())?;
+        Some(format!("{}: {refusal}", lender.key))
+    });
+    s.refused_by = lasting.take(MAX_REFUSALS).collect();
+    s.lenders = lenders;
+    s.lent = super::lending::lent(view, s, &mut memory.reserved_since);
+    let vms = view.all_children();
+    let vms = vms.iter().filter_map(|c| c.status.as_ref()?.vm.as_ref());
+    let moved = vms.filter(|vm| vm.taken_from.is_some());
+    s.moved_vms = moved.map(|vm| vm.name.clone()).collect();
+    let taken = s.children.iter().filter(|c| c.taken_from.is_some());
+    let over = taken.filter(|c| super::lending::is_over(view, c));
+    s.settled = over.map(|c| c.uid.clone()).collect();
 }
 
 /// VsphereAgents of other pools that are for one of these AgentMachines. A pool that the AgentMachine's namespaces do

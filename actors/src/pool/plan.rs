@@ -11,6 +11,7 @@ mod buffer;
 mod caps;
 mod demand;
 pub mod iso;
+mod lend;
 #[cfg(test)]
 mod tests;
 mod vm;
@@ -73,6 +74,27 @@ pub enum Action {
         machine: MachineFacts,
         /// Name of the VsphereAgent.
         name: String,
+    },
+    /// Take a free host of another pool for a waiting AgentMachine: reserve its Agent, and create the VsphereAgent that takes
+    /// the VM over.
+    Borrow {
+        /// AgentMachine.
+        agent_machine: Arc<AgentMachine>,
+        /// Its Machine.
+        machine: MachineFacts,
+        /// Name of the VsphereAgent.
+        name: String,
+        /// VsphereAgent of the other pool.
+        lender: ManagedVm,
+        /// The Agent that runs there.
+        agent: Arc<Agent>,
+    },
+    /// Take off an Agent that it is reserved: that means nothing any more.
+    Unreserve {
+        /// What is removed from the Agent.
+        patch: AgentPatch,
+        /// VsphereAgent.
+        child: ManagedVm,
     },
     /// Create a VsphereAgent for the buffer.
     CreateForBuffer {
@@ -142,14 +164,9 @@ impl Action {
                     pool: Some(pool.clone()),
                 },
             ),
-            Self::CreateChild { name, .. } => Effect::new(
-                EffectKind::CreateChild,
-                Subject::Vm {
-                    key: ObjectKey::new(&pool.namespace, name),
-                    pool: Some(pool.clone()),
-                },
-            ),
-            Self::CreateForBuffer { name } => Effect::new(
+            Self::CreateChild { name, .. }
+            | Self::Borrow { name, .. }
+            | Self::CreateForBuffer { name } => Effect::new(
                 EffectKind::CreateChild,
                 Subject::Vm {
                     key: ObjectKey::new(&pool.namespace, name),
@@ -159,6 +176,7 @@ impl Action {
             Self::Reassign { child, .. }
             | Self::MoveToBuffer { child }
             | Self::Recycle { child, .. } => of_vm(EffectKind::ReassignChild, child),
+            Self::Unreserve { child, .. } => of_vm(EffectKind::ReserveAgent, child),
             Self::Prepare { child, .. } => of_vm(EffectKind::PrepareAgent, child),
             Self::Fence { child, .. } => of_vm(EffectKind::FenceAgent, child),
             Self::Release { child, .. } => of_vm(EffectKind::DeleteChild, child),
@@ -286,7 +304,7 @@ pub fn plan(s: &Observed) -> Plan {
     let creating = actions.any(|a| {
         matches!(
             a,
-            Action::CreateChild { .. } | Action::CreateForBuffer { .. }
+            Action::CreateChild { .. } | Action::Borrow { .. } | Action::CreateForBuffer { .. }
         )
     });
     plan.secrets = secret_finalizers::plan(s, creating);

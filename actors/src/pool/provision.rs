@@ -7,26 +7,34 @@ use std::{
 };
 
 use agent_forge_crds::{
-    agent::VsphereAgent, conditions::Reason, external::agent_machine::AgentMachine,
+    agent::VsphereAgent,
+    conditions::Reason,
+    external::{agent::Agent, agent_machine::AgentMachine},
+    names::RESERVED_FOR_ANNOTATION,
 };
 use futures::{StreamExt as _, stream};
 use kube::ResourceExt;
 
 use super::{
-    act::{ActionOutcome, LiveMachines, buffer_object, child_object},
+    act::{ActionOutcome, LiveMachines, borrower_object, buffer_object, child_object},
     observed::Observed,
     plan::Action,
     traced::{self, Failures},
 };
 use crate::{
     context::Context,
+    demand::lending,
     domain::{
         failure::{ErrorSource, ReconcileError},
         managed_vm::ManagedVm,
         names::ObjectKey,
+        reassign::{Reservation, Source},
         upstream::MachineFacts,
     },
-    ports::{cluster::ClusterErrorKind, effect::Effect},
+    ports::{
+        cluster::{AgentPatch, ClusterErrorKind},
+        effect::{Effect, EffectKind},
+    },
 };
 
 /// How many AgentMachines are provisioned at once. This is no setting: each costs two writes, and the API server has
@@ -102,9 +110,9 @@ impl PendingWrites {
 /// The AgentMachine that an action provisions.
 pub fn whose(action: &Action) -> Option<&AgentMachine> {
     match action {
-        Action::Pin { agent_machine, .. } | Action::CreateChild { agent_machine, .. } => {
-            Some(agent_machine)
-        }
+        Action::Pin { agent_machine, .. }
+        | Action::CreateChild { agent_machine, .. }
+        | Action::Borrow { agent_machine, .. } => Some(agent_machine),
         _ => None,
     }
 }
@@ -177,11 +185,49 @@ pub async fn create(
     machine: &MachineFacts,
 ) -> Result<(), ReconcileError> {
     let child = child_object(&s.pool, am, machine, effect.subject.name());
-    let is_its = |there: &ManagedVm| {
-        let recorded = there.agent_machine.as_ref();
-        recorded.is_some_and(|r| r.is(&am.name_any(), &am.uid().unwrap_or_default()))
+    create_once(context, s, effect, &child, |there| is_for(there, am)).await
+}
+
+fn is_for(there: &ManagedVm, am: &AgentMachine) -> bool {
+    let recorded = there.agent_machine.as_ref();
+    recorded.is_some_and(|r| r.is(&am.name_any(), &am.uid().unwrap_or_default()))
+}
+
+/// Reserves the Agent of a host of another pool, then creates the VsphereAgent that takes the host over, as `effect`, whose
+/// subject is that VsphereAgent. Of several that reserve one Agent, the API server takes the first.
+///
+/// # Errors
+/// The [`ReconcileError`] of a write.
+pub async fn borrow(
+    context: &Context,
+    s: &Observed,
+    effect: &Effect,
+    (am, machine): (&Arc<AgentMachine>, &MachineFacts),
+    (lender, agent): (&ManagedVm, &Agent),
+) -> Result<(), ReconcileError> {
+    let name = effect.subject.name();
+    let own = Reservation {
+        pool: s.pool.uid().unwrap_or_default(),
+        name: name.to_owned(),
     };
-    create_once(context, s, effect, &child, is_its).await
+    let source = Source {
+        key: lender.key.clone(),
+        uid: lender.uid.clone(),
+        attempt: lender
+            .vm()
+            .and_then(|vm| u32::try_from(vm.attempt?).ok())
+            .unwrap_or(1),
+    };
+    if lending::reservation(agent).as_ref() != Some(&own) {
+        let patch = AgentPatch {
+            annotations: [(RESERVED_FOR_ANNOTATION.to_owned(), Some(own.to_string()))].into(),
+            ..AgentPatch::of(agent)
+        };
+        let reserve = Effect::new(EffectKind::ReserveAgent, effect.subject.clone());
+        context.cluster.patch_agent(&reserve, &patch).await?;
+    }
+    let child = borrower_object(&s.pool, am, machine, name, &source);
+    create_once(context, s, effect, &child, |there| is_for(there, am)).await
 }
 
 /// Creates a VsphereAgent for the buffer, as `effect`, whose subject is that VsphereAgent.

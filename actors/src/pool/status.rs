@@ -13,7 +13,7 @@ use agent_forge_crds::{
     conditions::{self, ConditionStatus, ConditionUpdate, Phase, Reason, action, set_condition},
     pool::{
         BufferStatus, IsoStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm, PlannedAction,
-        RefusedCredentials, VsphereAgentPoolStatus,
+        ReassignStatus, RefusedCredentials, VsphereAgentPoolStatus,
     },
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -27,7 +27,10 @@ use super::{
     vcenter::VcenterObserved,
 };
 use crate::{
-    domain::failure::{Class, ReconcileError},
+    domain::{
+        failure::{Class, ReconcileError},
+        reassign::Taking,
+    },
     iso::{
         msg::IsoState,
         of_pool::{self, NoSource, held::HeldBack},
@@ -120,6 +123,19 @@ fn planned(s: &Observed, plan: &Plan, outcome: &Outcome) -> Vec<PlannedAction> {
                 action::DEMAND_DEFICIT,
                 Some(name.clone()),
                 "AgentMachine waits for an Agent".to_owned(),
+            )),
+            Action::Borrow { name, lender, .. } => Some(row(
+                action::DEMAND_DEFICIT,
+                Some(name.clone()),
+                format!(
+                    "AgentMachine waits for an Agent; it gets the host of VsphereAgent {}",
+                    lender.key
+                ),
+            )),
+            Action::Unreserve { patch: p, .. } => Some(row(
+                action::PATCH_AGENT,
+                Some(p.key.name.clone()),
+                "its reservation means nothing any more".to_owned(),
             )),
             Action::CreateForBuffer { name } => Some(row(
                 action::BUFFER,
@@ -233,6 +249,7 @@ pub fn render(
         ready: count(b.ready),
         making: count(b.making),
     });
+    status.reassign = reassign(s);
     status.owned_vms = s
         .children
         .iter()
@@ -296,6 +313,18 @@ pub fn render(
     };
     set_condition(&mut status.conditions, &update, &now);
     status
+}
+
+/// Hosts that the pool shares with others.
+fn reassign(s: &Observed) -> Option<ReassignStatus> {
+    let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+    let taken = s.children.iter().filter(|c| c.taking() == Taking::Done);
+    let shared = ReassignStatus {
+        borrowed: count(taken.count()),
+        lending: count(s.lent.to.len()),
+        refused: s.refused_by.clone(),
+    };
+    (s.pool.spec.group().is_some() || shared != ReassignStatus::default()).then_some(shared)
 }
 
 fn first_line(text: &str) -> String {

@@ -30,6 +30,8 @@ fn key(action: &Action) -> Option<Key> {
     let (name, uid) = match action {
         Action::Pin { agent_machine, .. } => ("machine.pin", agent_machine.uid()),
         Action::CreateChild { agent_machine, .. } => ("machine.accept", agent_machine.uid()),
+        Action::Borrow { agent_machine, .. } => ("machine.borrow", agent_machine.uid()),
+        Action::Unreserve { patch, .. } => ("agent.unreserve", Some(patch.uid.clone())),
         Action::Reassign { agent_machine, .. } => ("machine.reassign", agent_machine.uid()),
         Action::Prepare { patch, .. } => ("agent.label", Some(patch.uid.clone())),
         Action::Fence { patch, .. } => ("agent.fence", Some(patch.uid.clone())),
@@ -133,9 +135,11 @@ fn whose(s: &Observed, action: &Action) -> Option<Machine> {
     match action {
         Action::Pin { agent_machine, .. }
         | Action::CreateChild { agent_machine, .. }
+        | Action::Borrow { agent_machine, .. }
         | Action::Reassign { agent_machine, .. } => Some(Machine::asked_for(agent_machine)),
         Action::Prepare { patch, .. } | Action::Fence { patch, .. } => on_agent(&patch.uid),
         Action::Release { child, .. }
+        | Action::Unreserve { child, .. }
         | Action::MoveToBuffer { child }
         | Action::Recycle { child, .. } => Some(Machine::made(s, child)),
         // Its trace begins with the VsphereAgent.

@@ -139,6 +139,7 @@ effects! {
     HoldSecret "K18" "hold_secret" Cluster;
     ReleaseSecret "K19" "release_secret" Cluster;
     SkipCleanup "K20" "skip_cleanup" Cluster;
+    ReserveAgent "K21" "reserve_agent" Cluster;
     Login "V01" "login" Session;
     CreateVm "V02" "create" Vcenter;
     AttachTags "V03" "attach_tags" Vcenter;

@@ -21,6 +21,8 @@ pub const VM_OPERATIONS: [&str; 10] = [
 ];
 /// How a VM's way into another life may end, for [`Instruments::recycled`].
 pub const RECYCLED: [&str; 2] = ["back", "given_up"];
+/// How a host's way into another pool may end, for [`Instruments::reassigned`].
+pub const REASSIGNED: [&str; 3] = ["taken", "lent", "lost"];
 /// Every operation that [`Instruments::iso_operation`] counts.
 pub const ISO_OPERATIONS: [&str; 4] = ["upload", "reuse", "compare", "prune"];
 
@@ -84,6 +86,8 @@ pub trait Instruments: Send + Sync {
     fn destroyed(&self, _pool: &ObjectKey, _seconds: f64) {}
     /// The way of a VM into another life ended like that ([`RECYCLED`]), that many seconds after it was recorded.
     fn recycled(&self, _result: &'static str, _seconds: f64) {}
+    /// The way of a host into another pool ended like that ([`REASSIGNED`]).
+    fn reassigned(&self, _result: &'static str) {}
     /// A task was sent to that vCenter.
     fn task_began(&self, _server: &str, _task: &'static str) {}
     /// That task is over, or no actor waits for it any more, after that many seconds.

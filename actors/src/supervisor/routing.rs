@@ -13,7 +13,7 @@ use crate::{
     demand::{agents_home, classify},
     domain::{
         index_keys::{self, IndexKeys},
-        managed_vm::recorded_machine,
+        managed_vm::{ManagedVm, recorded_machine},
         names::ObjectKey,
         selector::Labels,
         tally::Tally,
@@ -196,6 +196,7 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
                 out.push((ActorKey::Vm(key.clone()), "vsphereagent"));
             }
             out.push((ActorKey::Pool(pool.clone()), "vsphereagent"));
+            out.extend(lender_of(key, view));
             // It may begin to run, or end.
             out.push((ActorKey::News, "vsphereagent"));
         }
@@ -244,6 +245,20 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
         }
     }
     out
+}
+
+/// The VsphereAgent whose VM that one takes over, and its pool.
+fn lender_of(key: &ObjectKey, view: &dyn View) -> Vec<(ActorKey, &'static str)> {
+    let source = view.child(key).map(ManagedVm::read);
+    let Some(source) = source.and_then(|child| child.taken_from) else {
+        return Vec::new();
+    };
+    let Some(lender) = view.child(&source.key) else {
+        return Vec::new();
+    };
+    let pool = ObjectKey::new(&source.key.namespace, &lender.spec.pool_ref.name);
+    let actors = [ActorKey::Vm(source.key), ActorKey::Pool(pool)];
+    actors.map(|actor| (actor, "taker")).into()
 }
 
 /// A pool with all its VMs.

@@ -7,6 +7,7 @@ mod give_up;
 mod intent;
 mod look;
 mod power;
+mod reassign;
 mod recycle;
 mod release;
 mod reset;
@@ -138,6 +139,11 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
             Ok(looked) => executor.renew(memory, life, looked).await,
         },
         Step::BeginLife(life) => executor.begin_life(memory, life).await,
+        Step::RecordTaken => executor.record_taken(memory).await,
+        Step::Stamp => executor.stamp(memory).await,
+        Step::RecordStamped => executor.record_stamped(memory).await,
+        Step::NotTaken => executor.not_taken(memory).await,
+        Step::HandOver => executor.hand_over().await,
         Step::RecordRestart => executor.record_restart(memory).await,
         Step::SkipCleanup => executor.skip_cleanup(memory).await,
         Step::RecordBack => executor.record_back(memory).await,
@@ -210,7 +216,10 @@ impl Executor<'_> {
 
     fn expected(&self) -> Expected {
         let vm = self.vm();
+        let source = self.observed.child.taken_from.as_ref();
+        let lender = source.filter(|_| self.observed.child.is_taking());
         Expected {
+            lender: lender.map(|source| source.marker(self.context.view.cluster_id())),
             marker: self.marker(),
             moref: vm.moref,
             instance_uuid: vm.instance_uuid,

@@ -23,17 +23,18 @@ use super::{
     lost::{self, Lost},
     memory::Memory,
     ownership::Ownership,
-    step::RecycleState,
+    step::{Lent, RecycleState},
 };
 use crate::{
     context::Context,
-    demand::{agents_home, prepare},
+    demand::{agents_home, lending, prepare},
     domain::{
         holds::Holds,
         identity::{AgentMatch, BootSource, agent_runs_on, lineup::Doubt},
         machine_state::MachineState,
         managed_vm::ManagedVm,
         names::ObjectKey,
+        reassign::Taking,
         recycle::{self, Says, Stage},
         upstream::{self, MachineFacts},
         vanished::{Vanished, vanished},
@@ -85,6 +86,10 @@ pub struct Observed {
     pub holds: Holds,
     /// In what the hardware that its pool wants now differs from that of the VM as it was made.
     pub template_changes: Vec<HardwareDifference>,
+    /// What another VsphereAgent does with the VM.
+    pub lent: Lent,
+    /// What people hold back of the VsphereAgent that the VM is taken from.
+    pub lender_holds: Holds,
 }
 
 /// See [`Observed::unproven`].
@@ -118,6 +123,28 @@ fn early(child: &ManagedVm, possible: &[Arc<Agent>]) -> Option<String> {
     };
     let agent = possible.iter().find(fits)?;
     Some(ObjectKey::of(agent.as_ref()).to_string())
+}
+
+/// What another VsphereAgent does with the VM of `child`. `possible`: the Agents that may run there.
+fn lent(view: &dyn View, child: &ManagedVm, possible: &[Arc<Agent>]) -> Lent {
+    if let Some(taker) = lending::taker(view, child) {
+        return match taker.taking() {
+            Taking::Done => Lent::Over(taker.key),
+            _ => Lent::Taken(taker.key),
+        };
+    }
+    let free = possible.iter().filter(|a| !a.is_claimed_or_bound());
+    let mut reserved = free.filter_map(|a| lending::reserved_for(view, child, a));
+    reserved.next().map_or(Lent::No, Lent::Taken)
+}
+
+/// What people hold back of the VsphereAgent whose VM `child` takes over.
+fn lender_holds(view: &dyn View, child: &ManagedVm) -> Holds {
+    let source = child.taken_from.as_ref().filter(|_| child.is_taking());
+    let lender = source.and_then(|source| view.child(&source.key));
+    lender.map_or_else(Holds::default, |lender| {
+        holds::of_vm(view, &ManagedVm::read(lender))
+    })
 }
 
 impl Observed {
@@ -156,6 +183,8 @@ impl Observed {
             bound,
             machine_has_another: !bound && owner.has_another_host(&child, pool.as_deref()),
             holds: holds::of_vm(view, &child),
+            lent: lent(view, &child, &possible),
+            lender_holds: lender_holds(view, &child),
             machine: owner.machine,
             agent_machine: owner.agent_machine,
             machine_state: owner.state,

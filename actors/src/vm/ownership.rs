@@ -18,6 +18,8 @@ pub enum Ownership {
     NotAsked,
     /// This VM is ours.
     Ours(Box<VmObservation>),
+    /// This VM is the recorded one, and still has the marker of the VsphereAgent that it is taken from.
+    Lenders(Box<VmObservation>),
     /// Several VMs carry our marker, and no recorded value shows which one is ours.
     Several(Vec<MoRef>),
     /// What is there is not ours.
@@ -72,6 +74,8 @@ pub struct Expected {
     pub moref: Option<String>,
     /// Recorded instance uuid.
     pub instance_uuid: Option<String>,
+    /// Marker of the VsphereAgent that the VM is taken from, until the VM is ours.
+    pub lender: Option<Marker>,
 }
 
 /// Judges the VMs that a lookup returned. Once the instance uuid is recorded, it decides: a VM with another one is a
@@ -106,9 +110,14 @@ pub fn judge(
             None => Ownership::Several(ours.into_iter().map(|vm| vm.moref).collect()),
         };
     }
-    match ours.pop() {
-        Some(vm) => Ownership::Ours(Box::new(vm)),
-        None => Ownership::Foreign {
+    let is_lenders = |vm: &&VmObservation| {
+        let lender = expected.lender.as_ref();
+        lender.is_some() && vm.marker.as_ref() == lender
+    };
+    match (ours.pop(), others.iter().find(is_lenders)) {
+        (Some(vm), _) => Ownership::Ours(Box::new(vm)),
+        (None, Some(vm)) => Ownership::Lenders(Box::new(vm.clone())),
+        (None, None) => Ownership::Foreign {
             what: others
                 .iter()
                 .map(|vm| format!("{} ({})", vm.name, vm.moref.id))
@@ -229,6 +238,7 @@ pub(crate) mod tests {
             marker: marker("u"),
             moref: moref.map(Into::into),
             instance_uuid: instance.map(Into::into),
+            lender: None,
         }
     }
 
@@ -248,6 +258,24 @@ pub(crate) mod tests {
                 Ownership::Foreign { .. }
             ));
         }
+    }
+
+    #[test]
+    fn a_vm_that_is_taken_over_is_the_lenders_until_the_marker_changes() {
+        let mut taking = expected(Some("1"), Some("i"));
+        taking.lender = Some(marker("lender"));
+        let seen = |owner: &str, instance: &str| {
+            look(vec![vm("1", Some(marker(owner)), instance)], &taking)
+        };
+        assert!(matches!(seen("lender", "i"), Ownership::Lenders(_)));
+        assert!(matches!(seen("u", "i"), Ownership::Ours(_)));
+        assert!(matches!(seen("third", "i"), Ownership::Foreign { .. }));
+        let copy = seen("lender", "j");
+        assert_eq!(copy, Ownership::Absent { proofs: 1 }, "another instance");
+        let mut earlier = marker("lender");
+        earlier.attempt = 2;
+        let other = look(vec![vm("1", Some(earlier), "i")], &taking);
+        assert!(matches!(other, Ownership::Foreign { .. }), "{other:?}");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! wanted:   finalizer -> [ISO] -> identity and place -> create -> (task) -> boot order -> tags -> power on -> settled
 //! booted:   its Agent says that it booted the ISO again -> ISO out -> boot order -> recorded -> reset -> settled
 //! replaced: given up -> Agent fenced -> power off -> destroy -> proven absent -> rest -> identity and place
+//! taken:    on record -> mark of the VM changed -> that on record -> settled; the lender's record goes
 //! recycled: Agent free, Machine gone -> Agent fenced -> power off -> disk and ISO renewed -> power on -> settled
 //! removed:  Agent free, Machine gone -> Agent fenced -> power off -> destroy -> proven absent -> Agent deleted -> finalizer off
 //! ```
@@ -22,6 +23,7 @@ mod build;
 mod checks;
 mod facts;
 mod owned;
+mod reassign;
 mod recycle;
 mod remove;
 mod replace;
@@ -37,8 +39,9 @@ pub use self::{
     build::boots_disk_first,
     facts::{
         AgentState, CreateState, Facts, Loss, ObjectState, OwnerState, PlacementCheck, PoolState,
-        Record, RecycleState, Resting, VmState,
+        ReassignState, Record, RecycleState, Resting, VmState,
     },
+    reassign::Lent,
     steps::Step,
 };
 use crate::{
@@ -67,6 +70,9 @@ type Met = Result<(), Step>;
 #[must_use]
 pub fn next(f: &Facts<'_>) -> Step {
     let step = unmet(f).err().unwrap_or(Step::Settled);
+    if let Some(left_alone) = reassign::is_left_alone(f, &step) {
+        return left_alone;
+    }
     let refused = f.pool.refused.filter(|_| adds_a_host(f, &step));
     if let Some(refused) = refused {
         return hold(Reason::NamespaceNotAllowed, refused, None);
@@ -77,8 +83,10 @@ pub fn next(f: &Facts<'_>) -> Step {
 
 /// The life of a VM.
 fn unmet(f: &Facts<'_>) -> Met {
+    reassign::is_over(f)?;
     checks::marks_are_recorded(f)?;
     if f.object.deleting {
+        reassign::is_taken(f)?;
         return remove::remove(f);
     }
     checks::pool_exists(f)?;
@@ -88,6 +96,7 @@ fn unmet(f: &Facts<'_>) -> Met {
         return remove::release_hook(f);
     }
     checks::vm_is_not_adopted(f)?;
+    reassign::is_taken(f)?;
     checks::record_is_proven(f)?;
     checks::left_bound_is_recorded(f)?;
     checks::machine_let_go_of_its_agent(f)?;
@@ -109,7 +118,12 @@ fn unmet(f: &Facts<'_>) -> Met {
 fn adds_a_host(f: &Facts<'_>, step: &Step) -> bool {
     match step {
         Step::RecordIdentity => f.record.loss == Loss::None,
-        Step::PlaceAgain | Step::Create | Step::PowerOn | Step::Renew(_) => true,
+        Step::PlaceAgain
+        | Step::Create
+        | Step::PowerOn
+        | Step::Renew(_)
+        | Step::RecordTaken
+        | Step::Stamp => true,
         _ => false,
     }
 }

@@ -14,6 +14,7 @@ mod leaving;
 mod look;
 mod lost;
 mod power;
+mod reassign;
 mod recycle;
 mod service;
 mod silent;

@@ -300,6 +300,28 @@ pub struct VmStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, extend("maxItems" = MAX_LIVES))]
     pub lives: Vec<PastLife>,
+    /// The VsphereAgent of another pool that had the VM before. Absent if this one made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taken_from: Option<TakenFrom>,
+}
+
+/// The VsphereAgent of another pool that had the VM before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct TakenFrom {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Which of its VMs.
+    #[schemars(range(min = 1))]
+    pub attempt: i32,
+    /// True once the VM's mark in vCenter was seen to name this VsphereAgent. Before that the VM is not its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stamped: Option<bool>,
 }
 
 /// More than a VM has fields that are compared.

@@ -20,6 +20,10 @@ pub const INFRA_ENV_UNAVAILABLE: &str = "InfraEnvUnavailable";
 pub const VM_GIVEN_UP: &str = "VMGivenUp";
 /// A VM whose Machine is gone begins another life.
 pub const VM_RECYCLED: &str = "VMRecycled";
+/// A host went to another pool of its group. The note says to which.
+pub const HOST_LENT: &str = "HostLent";
+/// A host of another pool of the group serves here now. The note says from which.
+pub const HOST_BORROWED: &str = "HostBorrowed";
 /// A VM has our mark, but no VsphereAgent records it.
 pub const ORPHAN_VM: &str = "OrphanVM";
 /// Such a VM was destroyed. It was never powered on.
@@ -42,7 +46,7 @@ pub const VM_RESET: &str = "VMReset";
 pub const PREDECESSOR_ACTS: &str = "PredecessorActs";
 
 /// All reasons.
-pub const ALL: [&str; 20] = [
+pub const ALL: [&str; 22] = [
     PLAN_APPLIED,
     APPLY_PLAN_FAILED,
     ISO_UPLOADED,
@@ -53,6 +57,8 @@ pub const ALL: [&str; 20] = [
     INFRA_ENV_UNAVAILABLE,
     VM_GIVEN_UP,
     VM_RECYCLED,
+    HOST_LENT,
+    HOST_BORROWED,
     ORPHAN_VM,
     ORPHAN_VM_DESTROYED,
     POOL_NOT_FOUND,

@@ -187,6 +187,10 @@ words! {
         WaitingForGuest = "WaitingForGuest",
         /// The VM is made ready for another life: its guest is to boot the discovery ISO again.
         Recycling = "Recycling",
+        /// Another pool of the group takes the host over: nothing is done to it here.
+        HostLent = "HostLent",
+        /// The host of another pool of the group is taken over: its VM gets the mark of this VsphereAgent.
+        TakingHost = "TakingHost",
         /// The Agent changed between plan and release: it could be claimed again.
         AgentNotFenced = "AgentNotFenced",
         /// The Agent changed between plan and ejection: its host is not installed.

@@ -1,5 +1,6 @@
 //! Status of a pool.
 
+use super::ReassignStatus;
 use crate::WaitingOn;
 use crate::conditions::{Phase, Reason};
 use crate::schema;
@@ -55,6 +56,9 @@ pub struct VsphereAgentPoolStatus {
     /// The buffer. Absent if it is empty and is to be empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<BufferStatus>,
+    /// Hosts shared with other pools. Absent without `spec.reassign`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reassign: Option<ReassignStatus>,
     /// The discovery ISO on its datastore.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iso: Option<IsoStatus>,

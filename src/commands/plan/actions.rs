@@ -66,6 +66,18 @@ fn words(action: &Action) -> (String, String) {
                 agent_machine.name_any()
             ),
         ),
+        Action::Borrow { name, lender, .. } => (
+            format!(
+                "create VsphereAgent {name} for the host of VsphereAgent {}",
+                lender.key
+            ),
+            "its AgentMachine waits for an Agent, and another pool of the group has a free host"
+                .to_owned(),
+        ),
+        Action::Unreserve { patch, .. } => (
+            format!("take the reservation off Agent {}", patch.key.name),
+            "the pool or the VsphereAgent that it names does not exist".to_owned(),
+        ),
         Action::CreateForBuffer { name } => (
             format!("create VsphereAgent and VM {name}"),
             "the buffer lacks a host".to_owned(),

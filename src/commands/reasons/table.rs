@@ -295,6 +295,10 @@ reasons! {
             "To keep the VM: set cleanupPolicy: Retain in the pool and delete the VsphereAgent. To destroy it: force the deletion.";
         Recycling => Nobody, "The VM is made ready for another life: its guest is to boot the discovery ISO again.",
             "None. If its Agent does not come back within the discovery timeout, the VM is replaced.";
+        HostLent => Nobody, "Another pool of the group takes the host over. Nothing is done to it here, and its VsphereAgent goes then.",
+            "None. If it lasts, read the status of the VsphereAgent that takes it.";
+        TakingHost => Nobody, "The host of another pool of the group is to be taken over, and something holds that back: the message says what.",
+            "None while that passes. To give the host up, delete the VsphereAgent with force-delete.";
         WaitingForGuest => Hub, "The Agent's deletion hook waits for the guest, and the VM runs.",
             "None while the node leaves. If the guest is dead, switch the VM off.";
         Retained => PoolOwner, "cleanupPolicy: Retain keeps VM and Agent although the Machine is gone.",

@@ -15,7 +15,9 @@ use agent_forge_actors::{
     domain::names::ObjectKey,
     ports::{
         effect::EffectKind,
-        instruments::{ISO_OPERATIONS, Instruments, PoolGauges, PoolView, RECYCLED, VM_OPERATIONS},
+        instruments::{
+            ISO_OPERATIONS, Instruments, PoolGauges, PoolView, REASSIGNED, RECYCLED, VM_OPERATIONS,
+        },
     },
     supervisor::routing::ActorKey,
 };
@@ -37,6 +39,7 @@ pub struct Metrics {
     barred: IntGaugeVec,
     vm_operations: IntCounterVec,
     recycled: IntCounterVec,
+    reassigned: IntCounterVec,
     recycle_seconds: HistogramVec,
     iso_operations: IntCounterVec,
     iso_transfer: IntGaugeVec,
@@ -219,6 +222,7 @@ impl Metrics {
             barred: r.gauge(&catalog::BARRED)?,
             vm_operations: r.counter(&catalog::VM_OPERATIONS)?,
             recycled: r.counter(&catalog::RECYCLED)?,
+            reassigned: r.counter(&catalog::REASSIGNED)?,
             recycle_seconds: r.histogram(&catalog::RECYCLE_SECONDS)?,
             iso_operations: r.counter(&catalog::ISO_OPERATIONS)?,
             iso_transfer: r.gauge(&catalog::ISO_TRANSFER)?,
@@ -278,6 +282,9 @@ impl Metrics {
         }
         for result in RECYCLED {
             self.recycled.with_label_values(&[result]);
+        }
+        for result in REASSIGNED {
+            self.reassigned.with_label_values(&[result]);
         }
         for effect in EffectKind::ALL {
             for outcome in OUTCOMES {
@@ -476,6 +483,11 @@ impl Instruments for Metrics {
                 .with_label_values(&none)
                 .observe(seconds);
         }
+    }
+
+    fn reassigned(&self, result: &'static str) {
+        debug_assert!(REASSIGNED.contains(&result), "{result}");
+        self.reassigned.with_label_values(&[result]).inc();
     }
 
     fn iso_operation(&self, operation: &'static str, success: bool) {

@@ -9,7 +9,7 @@ use std::{
 use agent_forge_actors::{
     ports::{
         effect::EffectKind,
-        instruments::{ISO_OPERATIONS, RECYCLED, VM_OPERATIONS},
+        instruments::{ISO_OPERATIONS, REASSIGNED, RECYCLED, VM_OPERATIONS},
         vcenter,
     },
     supervisor::routing::ActorKey,
@@ -95,6 +95,7 @@ fn values(of: &Family, label: &str) -> Option<Vec<String>> {
         "operation" if of.name == catalog::VM_OPERATIONS.name => words(&VM_OPERATIONS),
         "operation" if of.name == catalog::ISO_OPERATIONS.name => words(&ISO_OPERATIONS),
         "result" if of.name == catalog::RECYCLED.name => words(&RECYCLED),
+        "result" if of.name == catalog::REASSIGNED.name => words(&REASSIGNED),
         "result" => words(&["success", "error"]),
         "kind" => words(&ActorKey::KINDS),
         "coalesced" => words(&["true", "false"]),

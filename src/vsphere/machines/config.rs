@@ -3,10 +3,10 @@
 use agent_forge_actors::{
     domain::{
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
-        marker::{MARKER_KEY, Mark},
+        marker::MARKER_KEY,
         network::MacSource,
     },
-    ports::vcenter::CreateVm,
+    ports::vcenter::{CreateVm, Stamp},
 };
 use serde::Serialize;
 
@@ -172,12 +172,13 @@ pub(super) fn boot_order(disk_keys: &[i32]) -> ReconfigVm {
     }
 }
 
-/// The marker and, with `annotation`, these notes.
-pub(super) fn stamp(mark: &Mark, annotation: Option<&str>) -> ReconfigVm {
-    let extra_config = vec![OptionValue::text(MARKER_KEY, mark.to_string())];
+/// The marker, and notes.
+pub(super) fn stamped(stamp: &Stamp) -> ReconfigVm {
+    let extra_config = vec![OptionValue::text(MARKER_KEY, stamp.mark.to_string())];
     ReconfigVm {
         spec: VirtualMachineConfigSpec {
-            annotation: annotation.map(str::to_owned),
+            annotation: stamp.annotation.clone(),
+            change_version: stamp.change_version.clone(),
             extra_config,
             ..VirtualMachineConfigSpec::default()
         },

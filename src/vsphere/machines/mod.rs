@@ -7,17 +7,19 @@ mod renew;
 mod tags;
 
 use agent_forge_actors::{
-    domain::{identity::BiosUuid, marker::Mark, names::MoRef},
+    domain::{identity::BiosUuid, names::MoRef},
     ports::{
         effect::Effect,
-        vcenter::{CreateVm, Machines, Renewal, TaskRef, VcErrorKind, VcResult, VmObservation},
+        vcenter::{
+            CreateVm, Machines, Renewal, Stamp, TaskRef, VcErrorKind, VcResult, VmObservation,
+        },
     },
 };
 use async_trait::async_trait;
 use serde::Serialize;
 
 use self::{
-    config::{boot_order, creation, stamp},
+    config::{boot_order, creation, stamped},
     observation::observation,
 };
 use super::rpc::{
@@ -78,14 +80,8 @@ impl Machines for Client {
         self.start(effect, call).await
     }
 
-    async fn stamp_marker(
-        &self,
-        effect: &Effect,
-        vm: &MoRef,
-        mark: &Mark,
-        annotation: Option<&str>,
-    ) -> VcResult<TaskRef> {
-        let call = Call::new(vm, "ReconfigVM_Task", &stamp(mark, annotation));
+    async fn stamp_marker(&self, effect: &Effect, vm: &MoRef, stamp: &Stamp) -> VcResult<TaskRef> {
+        let call = Call::new(vm, "ReconfigVM_Task", &stamped(stamp));
         self.start(effect, call).await
     }
 

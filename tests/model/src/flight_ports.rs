@@ -18,7 +18,6 @@ use agent_forge_actors::{
         failure::ReconcileError,
         hardware::Hardware,
         identity::BiosUuid,
-        marker::Mark,
         names::{DatastorePath, MoRef, ObjectKey},
     },
     iso::{
@@ -36,8 +35,8 @@ use agent_forge_actors::{
         vcenter::{
             ByteStream, CreateVm, Datastores, Drives, Fault, FileInfo, FolderSight, Inventory,
             Listener, Machines, MountedIso, News, PlaceCandidates, PlaceRequest, Recommendation,
-            Renewal, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcError, VcErrorKind, VcResult,
-            VmObservation,
+            Renewal, Stamp, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcError, VcErrorKind,
+            VcResult, VmObservation,
         },
     },
 };
@@ -496,13 +495,7 @@ impl Machines for Ports {
     async fn set_boot_order(&self, _: &Effect, _: &MoRef, _: &[i32]) -> VcResult<TaskRef> {
         unreachable!("no VMs here")
     }
-    async fn stamp_marker(
-        &self,
-        _: &Effect,
-        _: &MoRef,
-        _: &Mark,
-        _: Option<&str>,
-    ) -> VcResult<TaskRef> {
+    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Stamp) -> VcResult<TaskRef> {
         unreachable!("no VMs here")
     }
     async fn power_on(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {

@@ -16,7 +16,6 @@ use agent_forge_actors::{
         failure::ReconcileError,
         hardware::Hardware,
         identity::BiosUuid,
-        marker::Mark,
         names::{DatastorePath, MoRef, ObjectKey},
         upstream::MachineFacts,
     },
@@ -33,7 +32,7 @@ use agent_forge_actors::{
         vcenter::{
             ByteStream, CreateVm, Datastores, Drives, FileInfo, FolderSight, Inventory, Listener,
             Machines, MarkedVm, News, Place, PlaceCandidates, PlaceRequest, Recommendation,
-            Renewal, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcErrorKind, VcResult,
+            Renewal, Stamp, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcErrorKind, VcResult,
             VmObservation,
         },
     },
@@ -612,13 +611,7 @@ impl Machines for Ports {
         self.order(e.kind, Order::Boot(vm.clone(), keys.to_vec()))
             .await
     }
-    async fn stamp_marker(
-        &self,
-        _: &Effect,
-        _: &MoRef,
-        _: &Mark,
-        _: Option<&str>,
-    ) -> VcResult<TaskRef> {
+    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Stamp) -> VcResult<TaskRef> {
         unreachable!("no records of the predecessor here")
     }
     async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {

@@ -125,6 +125,9 @@ cases! {
     StrayStays [] "boot_order_broken" => ConvergesInTime;
     ReleasedGoes [] "host_recycled" => ConvergesInTime;
     LifeUnread [] "host_recycled" => ConvergesInTime;
+    LentStays [] "host_lent" => ConvergesInTime;
+    TakenForGranted [] "host_lent" => ConvergesInTime;
+    LentNameUsedAgain [] "host_lent" + "pin_selector=watches_lag_20s" => ConvergesInTime;
 }
 
 /// The rows without a mutant, and why.

@@ -135,8 +135,9 @@ impl Call {
     }
 }
 
-/// Effects that live reads guard: what they do cannot be undone.
-const GUARDED: [EffectKind; 11] = [
+/// Effects that live reads guard: what they do cannot be undone. And the reservation of an Agent, which decides between pools.
+const GUARDED: [EffectKind; 12] = [
+    EffectKind::ReserveAgent,
     EffectKind::FenceAgent,
     EffectKind::DeleteAgent,
     EffectKind::DeleteChild,

@@ -40,6 +40,7 @@ pub const ALL: &[Known] = &[
     TAKEN_TOO,
     EXPIRED,
     CLAIMED_WHEN_FREE,
+    CLAIMED_WHEN_LENT,
     OFF_TOO_LATE,
     OFF_TOO_LATE_IN_THE_END,
 ];
@@ -169,6 +170,18 @@ const CLAIMED_WHEN_FREE: Known = Known {
     reason: "another control plane claimed the Agent of a host that was about to be recycled: that host goes when it is free again, \
              and none waits in the buffer",
     example: "host_recycled@1 fence_agent:demo/w-9e377-66296#3=agent_claimed_2m",
+};
+
+/// As [`TAKEN`]: the free host is lost for both pools.
+const CLAIMED_WHEN_LENT: Known = Known {
+    workload: "host_lent",
+    only_at: &[Call::Effect(EffectKind::ReserveAgent)],
+    faults: &[Fault::AgentClaimed2m],
+    oracle: Oracle::SameNumberOfVms,
+    begins: "3 VMs",
+    reason: "another control plane claimed the Agent of the host that was about to be lent: the AgentMachine gets a VM of its own, \
+             and the buffer another host",
+    example: "host_lent@1 reserve_agent:demo/w-9e377-d624d#1=agent_claimed_2m",
 };
 
 /// This is no defect of the operator: vCenter carries out a request that the client has given up, after the next one.

@@ -44,6 +44,7 @@ fn at_effect(effect: EffectKind, fault: Fault) -> Option<&'static str> {
         E::RecordTask
             | E::RemovePoolFinalizer
             | E::ReassignChild
+            | E::ReserveAgent
             | E::DeleteFile
             | E::Logout
             | E::EjectIso
@@ -137,7 +138,9 @@ fn between(effect: EffectKind, fault: Fault) -> Option<&'static str> {
         Fault::AgentClaimed2m if effect == E::DeleteAgent => {
             Some("no AgentMachine can choose the Agent, which is fenced")
         }
-        Fault::AgentClaimed2m if !agent => Some("the effect changes no Agent"),
+        Fault::AgentClaimed2m if !agent && effect != E::ReserveAgent => {
+            Some("the effect changes no Agent")
+        }
         _ => None,
     }
 }

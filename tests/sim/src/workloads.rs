@@ -17,6 +17,7 @@ mod away;
 mod controls;
 mod disaster;
 mod guests;
+mod lending;
 mod moves;
 mod predecessor;
 mod rogues;
@@ -594,6 +595,22 @@ pub const ALL: &[Workload] = &[
         exact: false,
         instances: 1,
         run: controls::host_recycled,
+    },
+    Workload {
+        code: "S47",
+        name: "host_lent",
+        text: "a host waits in the buffer of one pool, and a machine of another pool of the group gets it; then that machine goes down",
+        exact: true,
+        instances: 1,
+        run: lending::host_lent,
+    },
+    Workload {
+        code: "S48",
+        name: "host_wanted_by_two",
+        text: "two pools of a group want the one host that waits in the buffer of a third; then both machines go down",
+        exact: true,
+        instances: 1,
+        run: lending::host_wanted_by_two,
     },
 ];
 

@@ -17,7 +17,6 @@ use crate::{
     domain::{
         hardware::Hardware,
         identity::BiosUuid,
-        marker::Mark,
         names::{DatastorePath, MoRef},
     },
     ports::{
@@ -26,7 +25,7 @@ use crate::{
         vcenter::{
             ByteStream, CreateVm, Datastores, Drives, Fault, FileInfo, FolderSight, Inventory,
             Listener, Machines, MountedIso, News, PlaceCandidates, PlaceRequest, Recommendation,
-            Renewal, Survey, TaskEnd, TaskRef, Tasks, Unread, VCenter, VcError, VcErrorKind,
+            Renewal, Stamp, Survey, TaskEnd, TaskRef, Tasks, Unread, VCenter, VcError, VcErrorKind,
             VcResult, VmObservation,
         },
     },
@@ -233,13 +232,7 @@ impl Machines for Store {
         self.not_for_isos("set_boot_order")
     }
 
-    async fn stamp_marker(
-        &self,
-        _: &Effect,
-        _: &MoRef,
-        _: &Mark,
-        _: Option<&str>,
-    ) -> VcResult<TaskRef> {
+    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Stamp) -> VcResult<TaskRef> {
         self.not_for_isos("stamp_marker")
     }
 

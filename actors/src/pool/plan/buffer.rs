@@ -9,12 +9,11 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use agent_forge_crds::{conditions::Reason, external::agent::Agent, pool::DeletePolicy};
-use jiff::Timestamp;
 
 use super::{Action, BufferCount, Plan, caps, serving_agent};
 use crate::{
     demand::{
-        buffer::{self, Size},
+        buffer::{self, Size, since},
         prepare,
     },
     domain::{identity::BootSource, managed_vm::ManagedVm, names::ObjectKey, recycle::Stage},
@@ -36,18 +35,12 @@ pub(super) fn hosts<'a>(
         .children
         .iter()
         .filter(|c| c.in_buffer && !c.deleting && !taken.contains(&c.key))
+        .filter(|c| !s.lent.to.contains_key(&c.uid))
         .filter(|c| !c.has_served(&[]) || c.recycling() != Stage::No)
         .filter(|c| serving_agent(s, c).is_none())
         .collect();
     all.sort_by_cached_key(|c| (is_outdated(s, c), since(c), c.uid.clone()));
     all.into_iter().partition(|c| is_ready(s, c))
-}
-
-/// Since when it is a new host: since its life began, or it was made.
-fn since(child: &ManagedVm) -> Option<Timestamp> {
-    let life = child.vm().and_then(|vm| vm.generation_since.as_ref());
-    let created = child.object.metadata.creation_timestamp.as_ref();
-    life.or(created).map(|t| t.0)
 }
 
 /// The pool wants other hardware, or its InfraEnv is another one.
@@ -182,6 +175,7 @@ fn create(s: &Observed, missing: usize, plan: &mut Plan) -> usize {
         .iter()
         .map(|c| c.key.name.as_str())
         .chain(s.made_for_buffer.iter().map(String::as_str))
+        .chain(s.moved_vms.iter().map(String::as_str))
         .collect();
     let names = (0..).map(|place| buffer::name(&s.pool, place));
     let free: Vec<String> = names

@@ -37,7 +37,8 @@ impl Cap {
 pub(super) fn room(s: &Observed, plan: &Plan) -> Option<(usize, String)> {
     let cap = caps(s).into_iter().min_by_key(Cap::left)?;
     let planned = plan.actions.iter();
-    let planned = planned.filter(|planned| matches!(planned, Action::CreateChild { .. }));
+    let planned = planned
+        .filter(|planned| matches!(planned, Action::CreateChild { .. } | Action::Borrow { .. }));
     Some((cap.left().saturating_sub(planned.count()), cap.sentence()))
 }
 
@@ -57,14 +58,15 @@ pub(super) fn apply(s: &Observed, plan: &mut Plan) {
     let Some(cap) = caps(s).into_iter().min_by_key(Cap::left) else {
         return;
     };
-    let mut asking: Vec<Arc<AgentMachine>> = plan
-        .actions
-        .iter()
-        .filter_map(|planned| match planned {
-            Action::CreateChild { agent_machine, .. } => Some(agent_machine.clone()),
-            _ => None,
-        })
-        .collect();
+    let mut asking: Vec<Arc<AgentMachine>> =
+        plan.actions
+            .iter()
+            .filter_map(|planned| match planned {
+                Action::CreateChild { agent_machine, .. }
+                | Action::Borrow { agent_machine, .. } => Some(agent_machine.clone()),
+                _ => None,
+            })
+            .collect();
     asking.sort_by_key(|am| {
         let created = am.metadata.creation_timestamp.as_ref().map(|t| t.0);
         (created, am.name_any())
@@ -72,7 +74,9 @@ pub(super) fn apply(s: &Observed, plan: &mut Plan) {
     let late: Vec<_> = asking.into_iter().skip(cap.left()).collect();
     plan.capped = late.iter().filter_map(|am| am.uid()).collect();
     plan.actions.retain(|planned| match planned {
-        Action::CreateChild { agent_machine, .. } => !is_in(&plan.capped, agent_machine),
+        Action::CreateChild { agent_machine, .. } | Action::Borrow { agent_machine, .. } => {
+            !is_in(&plan.capped, agent_machine)
+        }
         _ => true,
     });
     for (ahead, am) in late.iter().enumerate() {

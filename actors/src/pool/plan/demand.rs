@@ -1,4 +1,5 @@
-//! Assigns a host to each AgentMachine that waits: a VM in the making that is no longer needed, or a new one.
+//! Assigns a host to each AgentMachine that waits: one of the buffer, a VM in the making that is no longer needed, a free host
+//! of another pool, or a new one.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,7 +10,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Action, Plan, Records, buffer, is_for, possible_agents, served_by_child};
+use super::{Action, Plan, Records, buffer, is_for, lend, possible_agents, served_by_child};
 use crate::{
     demand::{
         classify::{self, Demand, DemandReason, DemandState},
@@ -62,7 +63,8 @@ pub(super) fn assign_hosts(
     let mut reassigned = BTreeSet::new();
     let demands = plan.demands.clone();
     // The Agent shows which AgentMachine its VM serves. If the provider bound it to another one, the record follows.
-    for child in s.children.iter().filter(|c| !c.deleting) {
+    let lent = |c: &ManagedVm| s.lent.to.contains_key(&c.uid);
+    for child in s.children.iter().filter(|c| !c.deleting && !lent(c)) {
         if let Some((agent_machine, machine)) = belongs_to(s, records, &demands, child) {
             reassigned.insert(child.key.clone());
             plan.actions.push(Action::Reassign {
@@ -75,7 +77,7 @@ pub(super) fn assign_hosts(
     let mut spare: Vec<&ManagedVm> = s
         .children
         .iter()
-        .filter(|c| !reassigned.contains(&c.key) && is_spare(s, records, &demands, c))
+        .filter(|c| !reassigned.contains(&c.key) && !lent(c) && is_spare(s, records, &demands, c))
         .collect();
     plan.spare = spare.iter().map(|c| c.uid.clone()).collect();
     // A host that is ready serves at once, whatever else comes up.
@@ -96,6 +98,7 @@ pub(super) fn assign_hosts(
         .iter()
         .filter(unconfirmed)
         .any(|c| matches!(c.state, DemandState::InFlight | DemandState::Served));
+    let mut borrowed = BTreeSet::new();
     for demand in &demands {
         if pins_early(s, demand) {
             pin_if_needed(s, &demand.agent_machine, plan);
@@ -143,10 +146,20 @@ pub(super) fn assign_hosts(
             continue;
         }
         let name = child_name(s, am);
-        plan.actions.push(Action::CreateChild {
-            agent_machine: am.clone(),
-            machine,
-            name,
+        let lent = lend::host_for(s, &name, &mut borrowed);
+        plan.actions.push(match lent {
+            Some((lender, agent)) => Action::Borrow {
+                agent_machine: am.clone(),
+                machine,
+                name,
+                lender,
+                agent,
+            },
+            None => Action::CreateChild {
+                agent_machine: am.clone(),
+                machine,
+                name,
+            },
         });
     }
     reassigned

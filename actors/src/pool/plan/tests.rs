@@ -4,6 +4,7 @@ mod buffer;
 mod caps;
 mod crowd;
 mod edges;
+mod lend;
 mod moves;
 mod promises;
 mod properties;

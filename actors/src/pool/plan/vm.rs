@@ -11,7 +11,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Action, Plan, Records, buffer, demand, served_by_child, serving_agent};
+use super::{Action, Plan, Records, buffer, demand, lend, served_by_child, serving_agent};
 use crate::{
     demand::{
         buffer as waiting,
@@ -73,6 +73,9 @@ pub(super) fn plan_vm(
     pool_deleting: bool,
     plan: &mut Plan,
 ) {
+    if lend::is_lent(s, child, plan) {
+        return;
+    }
     let machine_state = s.machine_state(child);
     if is_unknown(child, &machine_state, plan)
         || is_elsewhere(s, child, &machine_state, plan)
@@ -175,6 +178,10 @@ impl Host<'_> {
     /// else is decided about the VM in this pass.
     fn fence_or_prepare(&self, surplus: bool, plan: &mut Plan) -> bool {
         let (s, child) = (self.s, self.child);
+        // Until the VM is its own, so is the Agent of another pool.
+        if child.is_taking() {
+            return false;
+        }
         let leaving = self.is_leaving(surplus);
         let Some(agent) = self.agent() else {
             if !leaving && self.bound.is_none() {
@@ -278,6 +285,7 @@ impl Host<'_> {
             return false;
         };
         let admitted = why == ReleaseReason::MachineGone
+            && !child.is_taking()
             && !self.pool_deleting
             && room > 0
             && s.guard().is_none()
@@ -498,7 +506,8 @@ fn prepare_agent(
     } else {
         name
     };
-    match prepare::prepare_as(&s.pool, am, pin, &hostname, agent) {
+    let prepared = prepare::prepare_as(&s.pool, am, pin, &hostname, agent);
+    match prepared.map(|patch| lend::with_end(s, child, agent, patch)) {
         Ok(Some(patch)) => plan.actions.push(Action::Prepare {
             patch,
             child: child.clone(),

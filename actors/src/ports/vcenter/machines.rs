@@ -55,6 +55,29 @@ pub struct Renewal {
     pub disk: RenewedDisk,
 }
 
+/// One `ReconfigVM_Task` that writes the ownership marker of a VM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The marker.
+    pub mark: Mark,
+    /// Notes that are written as well.
+    pub annotation: Option<String>,
+    /// As [`Renewal::change_version`]. `None`: whatever was changed since.
+    pub change_version: Option<String>,
+}
+
+impl Stamp {
+    /// The marker alone, whatever was changed.
+    #[must_use]
+    pub fn of(mark: Mark) -> Self {
+        Self {
+            mark,
+            annotation: None,
+            change_version: None,
+        }
+    }
+}
+
 /// What becomes of the disks of a VM that is made ready for another life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenewedDisk {
@@ -194,15 +217,8 @@ pub trait Machines: Send + Sync {
         disk_keys: &[i32],
     ) -> VcResult<TaskRef>;
 
-    /// Writes the ownership marker to a VM that is taken over (after proof), or releases one of our VMs. With `annotation`, it
-    /// also writes these notes.
-    async fn stamp_marker(
-        &self,
-        effect: &Effect,
-        vm: &MoRef,
-        mark: &Mark,
-        annotation: Option<&str>,
-    ) -> VcResult<TaskRef>;
+    /// Writes the ownership marker to a VM that is taken over (after proof), or releases one of our VMs.
+    async fn stamp_marker(&self, effect: &Effect, vm: &MoRef, stamp: &Stamp) -> VcResult<TaskRef>;
 
     /// Makes a VM ready for another life. It must be switched off.
     async fn renew(&self, effect: &Effect, vm: &MoRef, renewal: &Renewal) -> VcResult<TaskRef>;

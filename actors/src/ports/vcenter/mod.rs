@@ -27,7 +27,7 @@ pub use self::{
     },
     machines::{
         BootDevice, Cdrom, CreateVm, GENERATION_KEY, Machines, PowerState, Renewal, RenewedDisk,
-        VmObservation,
+        Stamp, VmObservation,
     },
     news::{Listener, News, VmNews, VmSight},
     tasks::{TASK_PATIENCE, TaskEnd, TaskRef, Tasks},

@@ -22,7 +22,7 @@ use crate::{
     placement::request,
     ports::{
         effect::EffectKind,
-        vcenter::{FolderSight, Place, Survey, TaskEnd, VCenter, VmObservation},
+        vcenter::{FolderSight, Place, Stamp, Survey, TaskEnd, VCenter, VmObservation},
     },
     sessions::secret_ref,
     vm::{
@@ -60,7 +60,10 @@ impl Executor<'_> {
             at_reference =
                 ownership::judge(vec![shown], &self.expected(), &Ownership::NotAsked, now);
         }
-        if matches!(at_reference, Ownership::Ours(_) | Ownership::Bare { .. }) {
+        if matches!(
+            at_reference,
+            Ownership::Ours(_) | Ownership::Lenders(_) | Ownership::Bare { .. }
+        ) {
             memory.look(at_reference, now);
             return Ok(StepOutcome::Same);
         }
@@ -172,8 +175,8 @@ impl Executor<'_> {
             memory.seen = Ownership::NotAsked;
             return Ok(StepOutcome::Same);
         }
-        let (effect, mark) = (self.effect(kind), Mark::Released(self.marker()));
-        let started = session.stamp_marker(&effect, &shown.moref, &mark, None);
+        let (effect, stamp) = (self.effect(kind), Stamp::of(Mark::Released(self.marker())));
+        let started = session.stamp_marker(&effect, &shown.moref, &stamp);
         let ended = self.change(memory, session.as_ref(), kind, started).await;
         memory.seen = Ownership::NotAsked;
         ended??;
@@ -236,8 +239,11 @@ impl Executor<'_> {
                 .annotation
                 .is_empty()
                 .then(|| Notes::text(&marker.uid));
-            let mark = Mark::Owned(marker.clone());
-            let started = session.stamp_marker(&effect, &proven.moref, &mark, notes.as_deref());
+            let stamp = Stamp {
+                annotation: notes.clone(),
+                ..Stamp::of(Mark::Owned(marker.clone()))
+            };
+            let started = session.stamp_marker(&effect, &proven.moref, &stamp);
             match self
                 .change(memory, session.as_ref(), kind, started)
                 .await??

@@ -15,11 +15,13 @@ use crate::{
     domain::{
         identity::{AgentMatch, BiosUuid, Misfit, agent_runs_on},
         machine_state::MachineState,
+        reassign::Taking,
         recycle::Stage,
         upstream,
     },
     iso::of_pool,
     placement::request,
+    runtime::holds,
     sessions::secret_ref,
     vm::{
         boot_repair::{self, Repair},
@@ -30,7 +32,7 @@ use crate::{
         power_policy::{self, Again},
         step::{
             AgentState, CreateState, Facts, Loss, ObjectState, OwnerState, PlacementCheck,
-            PoolState, Record, SUSPENDED_TRIES, Step, VmState,
+            PoolState, ReassignState, Record, SUSPENDED_TRIES, Step, VmState,
         },
     },
 };
@@ -90,6 +92,12 @@ impl Observed {
             },
             arrival: self.arrival(context, memory),
             recycle: self.recycle(context, memory),
+            reassign: ReassignState {
+                taking: self.child.taking(),
+                lender_held: holds::stop(&self.lender_holds, context.clock.wall())
+                    .map(|_| "people hold back the VsphereAgent that has the VM: it is not taken over now"),
+                lent: &self.lent,
+            },
             now,
         }
     }
@@ -244,7 +252,9 @@ impl Observed {
     /// older than a first pass.
     pub(in crate::vm) fn loss(&self, context: &Context, memory: &Memory) -> Loss {
         let vm = self.vm();
-        if self.child.adopted || vm.is_some_and(|vm| vm.bios_uuid.is_some()) {
+        // What became of a VM that it was to take over is found out when it asks for that.
+        let asks = self.child.taking() == Taking::Asked;
+        if asks || self.child.adopted || vm.is_some_and(|vm| vm.bios_uuid.is_some()) {
             return Loss::None;
         }
         // After a VM is proven absent, one write removes all but the number.

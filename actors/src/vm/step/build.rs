@@ -39,14 +39,20 @@ pub(super) fn identity_is_recorded(f: &Facts<'_>) -> Met {
         Loss::Restorable => {}
         Loss::None => iso_is_ready(f)?,
     }
-    if !f.pool.credentials_held {
-        return Err(hold(
-            Reason::CredentialsNotHeld,
-            "the pool's credentials Secret is not kept from deletion yet; see the pool's conditions",
-            None,
-        ));
-    }
+    credentials_are_held(f)?;
     Err(Step::RecordIdentity)
+}
+
+/// The Secret with which the VM is made, or taken over, stays for as long as the VM.
+pub(super) fn credentials_are_held(f: &Facts<'_>) -> Met {
+    if f.pool.credentials_held {
+        return Ok(());
+    }
+    Err(hold(
+        Reason::CredentialsNotHeld,
+        "the pool's credentials Secret is not kept from deletion yet; see the pool's conditions",
+        None,
+    ))
 }
 
 pub(super) fn record_lost() -> Step {

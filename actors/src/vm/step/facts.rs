@@ -5,9 +5,11 @@ use std::time::Duration;
 use agent_forge_crds::{agent::VmStatus, conditions::Reason};
 use jiff::Timestamp;
 
+use super::Lent;
 use crate::{
     domain::{
         machine_state::MachineState,
+        reassign::Taking,
         recycle::{Says, Stage},
         vanished::Vanished,
     },
@@ -38,6 +40,8 @@ pub struct Facts<'a> {
     pub arrival: Arrival,
     /// How far the VM is on its way into another life.
     pub recycle: RecycleState,
+    /// How far the VM is on its way into another pool.
+    pub reassign: ReassignState<'a>,
     /// Monotonic now.
     pub now: Duration,
 }
@@ -180,6 +184,17 @@ pub struct RecycleState {
     pub keeps_disk: bool,
     /// A deletion hook that waits for its dead guest is freed by another life, not by the deletion of the Agent.
     pub frees_hook: bool,
+}
+
+/// How far the VM is on its way into another pool.
+#[derive(Clone, Copy, Debug)]
+pub struct ReassignState<'a> {
+    /// How far this VsphereAgent is with the VM that it takes over.
+    pub taking: Taking,
+    /// People hold back the VsphereAgent that the VM is taken from.
+    pub lender_held: Option<&'a str>,
+    /// What another VsphereAgent does with the VM.
+    pub lent: &'a Lent,
 }
 
 impl Facts<'_> {

@@ -60,6 +60,8 @@ pub(super) fn resolve_ownership<'a>(f: &Facts<'a>, purpose: Purpose) -> Result<O
             Duration::ZERO => Step::Lookup,
             left => inaccessible(what, left),
         }),
+        // What it is taken from is settled before anybody asks here.
+        Ownership::Lenders(shown) => Err(foreign(f, purpose, &shown.name, false, Duration::ZERO)),
         Ownership::Several(_) if purpose == Purpose::LeaveBehind => Err(Step::RemoveFinalizer),
         Ownership::Several(all) => Err(ambiguous(all.len())),
         Ownership::Foreign { what, met, at } => {
@@ -156,7 +158,7 @@ fn foreign(f: &Facts<'_>, purpose: Purpose, what: &str, by_name: bool, left: Dur
 }
 
 /// A VM that may be ours shows no configuration: nothing is decided from it, and it is looked at again.
-fn inaccessible(what: &str, again: Duration) -> Step {
+pub(super) fn inaccessible(what: &str, again: Duration) -> Step {
     hold(
         Reason::VmInaccessible,
         format!(

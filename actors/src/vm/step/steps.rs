@@ -56,6 +56,16 @@ pub enum Step {
     Renew(u32),
     /// It is ready: record that it is in that life.
     BeginLife(u32),
+    /// Record the VM that it takes over from a VsphereAgent of another pool.
+    RecordTaken,
+    /// Write its mark onto that VM, after a live check that the Agent is free.
+    Stamp,
+    /// Record that the VM has its mark.
+    RecordStamped,
+    /// Record that it did not get that VM: an own one is made.
+    NotTaken,
+    /// Another VsphereAgent has the VM: remove this one, and leave VM and Agent alone.
+    HandOver,
     /// Record that its guest has started anew in the new life.
     RecordRestart,
     /// Let its Agent go on without its Node being taken out of the hosted cluster, which is proven gone.
@@ -117,6 +127,11 @@ impl Step {
             Self::RecordRecycle => "vm.record_recycle",
             Self::Renew(_) => "vm.renew",
             Self::BeginLife(_) => "vm.begin_life",
+            Self::RecordTaken => "vm.record_taken",
+            Self::Stamp => "vm.stamp",
+            Self::RecordStamped => "vm.record_stamped",
+            Self::NotTaken => "vm.not_taken",
+            Self::HandOver => "vm.hand_over",
             Self::RecordRestart => "vm.record_restart",
             Self::SkipCleanup => "agent.skip_cleanup",
             Self::RecordBack => "vm.record_back",
@@ -142,7 +157,7 @@ impl Step {
     pub const fn errand(&self) -> Option<Errand> {
         match self {
             Self::Create => Some(Errand::Create),
-            Self::TakeOver | Self::EjectIso | Self::ResetVm => Some(Errand::Begin),
+            Self::TakeOver | Self::Stamp | Self::EjectIso | Self::ResetVm => Some(Errand::Begin),
             Self::SetBootOrder(_) | Self::PowerOn | Self::PowerOnAgain | Self::FinishEjection => {
                 Some(Errand::GoOn)
             }
@@ -174,13 +189,17 @@ impl Step {
             Self::RecordBootRepair => Some(EffectKind::Reset),
             Self::DeleteAgent | Self::ReleaseHook => Some(EffectKind::DeleteAgent),
             Self::RemoveFinalizer => Some(EffectKind::RemoveChildFinalizer),
-            Self::RecordIdentity | Self::NextAttempt => Some(EffectKind::RecordIdentity),
+            Self::RecordIdentity | Self::NextAttempt | Self::RecordTaken | Self::NotTaken => {
+                Some(EffectKind::RecordIdentity)
+            }
+            Self::HandOver => Some(EffectKind::DeleteChild),
             Self::FinishTask(_) => Some(EffectKind::RecordTask),
             Self::RecordVm
             | Self::RecordMarks
             | Self::RecordLeftBound
             | Self::RecordUnbound
             | Self::RecordRecycle
+            | Self::RecordStamped
             | Self::BeginLife(_)
             | Self::RecordRestart
             | Self::RecordBack
@@ -192,7 +211,9 @@ impl Step {
     /// The call of the step that changes a VM: vCenter runs one at a time.
     pub(in crate::vm) const fn call(&self) -> Option<EffectKind> {
         match self {
-            Self::TakeOver | Self::SetBootOrder(_) | Self::Disown => Some(EffectKind::Reconfigure),
+            Self::TakeOver | Self::Stamp | Self::SetBootOrder(_) | Self::Disown => {
+                Some(EffectKind::Reconfigure)
+            }
             Self::PowerOn | Self::PowerOnAgain => Some(EffectKind::PowerOn),
             Self::PowerOff => Some(EffectKind::PowerOff),
             Self::ResetVm => Some(EffectKind::Reset),

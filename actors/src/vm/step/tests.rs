@@ -2,6 +2,7 @@
 
 mod boot;
 mod edges;
+mod reassign;
 mod recycle;
 
 use std::time::Duration;
@@ -10,13 +11,14 @@ use agent_forge_crds::{agent::VmStatus, conditions::Reason, pool::CleanupPolicy}
 use proptest::prelude::*;
 
 use super::{
-    AgentState, CreateState, Facts, Loss, ObjectState, OwnerState, PlacementCheck, PoolState,
-    Record, RecycleState, Resting, Step, VmState, hold, next,
+    AgentState, CreateState, Facts, Lent, Loss, ObjectState, OwnerState, PlacementCheck, PoolState,
+    ReassignState, Record, RecycleState, Resting, Step, VmState, hold, next,
 };
 use crate::{
     domain::{
         machine_state::MachineState,
-        names::MoRef,
+        names::{MoRef, ObjectKey},
+        reassign::Taking,
         recycle::{Says, Stage},
         vanished::Vanished,
     },
@@ -103,6 +105,11 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
             cleanup_hangs: false,
             keeps_disk: false,
             frees_hook: false,
+        },
+        reassign: ReassignState {
+            taking: Taking::No,
+            lender_held: None,
+            lent: &Lent::No,
         },
         now: Duration::from_secs(100),
     }

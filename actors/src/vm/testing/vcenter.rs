@@ -18,7 +18,7 @@ use crate::{
         failure::{Class, ErrorSource, ReconcileError},
         hardware::{Hardware, Link, ShownCard, ShownHardware},
         identity::{BiosUuid, MacAddress},
-        marker::Mark,
+        marker::Marker,
         names::{DatastorePath, MoRef, ObjectKey},
         network::NicPlan,
     },
@@ -31,8 +31,8 @@ use crate::{
             self, BareVm, BootDevice, ByteStream, Cdrom, ComputeTopology, CreateVm, Datastore,
             Datastores, Drives, Fault, FileInfo, FolderSight, Host, Listener, Machines, MarkedVm,
             News, Place, PlaceCandidates, PlaceRequest, PowerState, Recommendation, Renewal,
-            RenewedDisk, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcError, VcErrorKind, VcResult,
-            VmObservation,
+            RenewedDisk, Stamp, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcError, VcErrorKind,
+            VcResult, VmObservation,
         },
     },
 };
@@ -74,6 +74,8 @@ pub struct Inventory {
     pub renewals: Vec<Renewal>,
     /// Somebody changes the VM right before it is made ready for another life.
     pub changed_before_renewal: bool,
+    /// Another VsphereAgent writes this mark right before one is written.
+    pub marked_before: Option<Marker>,
     /// How often a restart of a VM was asked for.
     pub resets: usize,
     /// How the next one fails.
@@ -533,19 +535,25 @@ impl Machines for Site {
         let order = order.chain([BootDevice::Cdrom]).collect();
         self.change(e, vm, move |v| v.boot_order = order)
     }
-    async fn stamp_marker(
-        &self,
-        e: &Effect,
-        vm: &MoRef,
-        mark: &Mark,
-        annotation: Option<&str>,
-    ) -> VcResult<TaskRef> {
-        let marker = mark.read().cloned();
-        let annotation = annotation.map(str::to_owned);
-        self.with(|i| i.marks.push(mark.to_string()));
+    async fn stamp_marker(&self, e: &Effect, vm: &MoRef, stamp: &Stamp) -> VcResult<TaskRef> {
+        let stamp = stamp.clone();
+        let now = self.with(|i| {
+            let rival = i.marked_before.take();
+            let vm = i.vms.iter_mut().find(|v| v.moref == *vm)?;
+            if rival.is_some() {
+                vm.marker = rival;
+                vm.change_version = Some("theirs".to_owned());
+            }
+            vm.change_version.clone()
+        });
+        if stamp.change_version.is_some() && stamp.change_version != now {
+            return Err(fault(VcErrorKind::Fault(Fault::ConcurrentAccess)));
+        }
+        self.with(|i| i.marks.push(stamp.mark.to_string()));
         self.change(e, vm, move |v| {
-            v.marker = marker;
-            if let Some(annotation) = annotation {
+            v.marker = stamp.mark.read().cloned();
+            v.change_version = v.change_version.take().map(|version| version + "+");
+            if let Some(annotation) = stamp.annotation {
                 v.annotation = annotation;
             }
         })

@@ -7,6 +7,7 @@ use agent_forge_crds::{conditions::Reason, pool::CleanupPolicy};
 use crate::{
     domain::{
         machine_state::MachineState,
+        reassign::Taking,
         recycle::{Says, Stage},
         vanished::Vanished,
     },
@@ -17,8 +18,8 @@ use crate::{
         arrival::Arrival,
         ownership::Ownership,
         step::{
-            self, AgentState, CreateState, Facts, Loss, ObjectState, OwnerState, PlacementCheck,
-            PoolState, Record, RecycleState, Step, VmState,
+            self, AgentState, CreateState, Facts, Lent, Loss, ObjectState, OwnerState,
+            PlacementCheck, PoolState, ReassignState, Record, RecycleState, Step, VmState,
         },
     },
 };
@@ -102,6 +103,11 @@ fn a_vm_outlives_the_machine_it_served() {
             cleanup_hangs: false,
             keeps_disk: false,
             frees_hook: false,
+        },
+        reassign: ReassignState {
+            taking: Taking::No,
+            lender_held: None,
+            lent: &Lent::No,
         },
         now: Duration::ZERO,
     };

@@ -102,11 +102,11 @@ impl Work {
     }
 }
 
-/// The mark that a spec sets, if it sets nothing else except the matching notes.
+/// The mark that a spec sets, if it sets nothing else except the matching notes, on whatever condition.
 fn mark(spec: &Value) -> Option<&str> {
     let parts = spec.as_object()?.keys();
     let alone = parts
-        .filter(|key| !["_typeName", "annotation"].contains(&key.as_str()))
+        .filter(|key| !["_typeName", "annotation", "changeVersion"].contains(&key.as_str()))
         .eq(["extraConfig"]);
     let [option] = spec["extraConfig"].as_array()?.as_slice() else {
         return None;

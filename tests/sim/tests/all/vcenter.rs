@@ -21,7 +21,7 @@ use agent_forge_actors::{
         effect::{Effect, EffectKind, Gate, Hold, Settled, Subject},
         vcenter::{
             BootDevice, Connector as _, CreateVm, Credentials, Fault, Place, PlaceRequest, Renewal,
-            RenewedDisk, TaskEnd, TaskRef, Trust, VCenter, VcError, VcErrorKind, VcResult,
+            RenewedDisk, Stamp, TaskEnd, TaskRef, Trust, VCenter, VcError, VcErrorKind, VcResult,
             VmObservation,
         },
     },
@@ -450,10 +450,13 @@ impl Side {
             O::Create { name, file_of, iso } => self.create(number, name, (*file_of, *iso)).await,
             O::BootOrder { name, known_disk } => self.boot_order(name, *known_disk).await,
             O::Stamp(name) => {
-                let (vm, mark) = (self.vm(name), Mark::Owned(marker(name, 2)));
-                let notes = Some("notes of a VM");
+                let stamp = Stamp {
+                    annotation: Some("notes of a VM".to_owned()),
+                    ..Stamp::of(Mark::Owned(marker(name, 2)))
+                };
                 let reconfigure = effect(EffectKind::Reconfigure);
-                let started = vc.stamp_marker(&reconfigure, &vm, &mark, notes).await;
+                let vm = self.vm(name);
+                let started = vc.stamp_marker(&reconfigure, &vm, &stamp).await;
                 self.run(started).await.0
             }
             O::PowerOn(name) => {

@@ -6,7 +6,7 @@ use agent_forge_crds::{
     agent::{VmStatus, VsphereAgent},
     conditions::Reason,
     external::NamespacedName,
-    names::{AGENT_MACHINE_LABEL, CREATED_FOR_BUFFER, CREATED_FOR_LABEL},
+    names::AGENT_MACHINE_LABEL,
     pool::{DeletePolicy, ScalingSpec},
 };
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::Time};
@@ -19,7 +19,7 @@ use crate::{
         act,
         plan::{Action, BufferCount, Plan, plan},
     },
-    testing::{World, agent_machine, agent_on, at, child_with_vm, claim, delete, machine, with},
+    testing::{World, agent_machine, agent_on, at, buffered, claim, delete, machine, with},
 };
 
 /// A pool whose buffer wants `hosts`.
@@ -41,11 +41,7 @@ fn scaling(world: &mut World) -> &mut ScalingSpec {
 
 /// A host of the buffer that was made at `second`, whose Agent is not there yet.
 pub(super) fn making(world: &mut World, name: &str, second: i64) -> VsphereAgent {
-    let child = with(child_with_vm(name), |c| {
-        let labels = c.labels_mut();
-        labels.remove(AGENT_MACHINE_LABEL);
-        labels.insert(CREATED_FOR_LABEL.to_owned(), CREATED_FOR_BUFFER.to_owned());
-        c.annotations_mut().clear();
+    let child = with(buffered(name), |c| {
         c.metadata.creation_timestamp = Some(Time(at(second)));
     });
     world.children.push(child.clone());

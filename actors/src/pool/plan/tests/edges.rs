@@ -26,6 +26,8 @@ fn done(world: &World) -> Vec<&'static str> {
         Action::Close => "close",
         Action::Pin { .. } => "pin",
         Action::CreateChild { .. } => "create",
+        Action::Borrow { .. } => "borrow",
+        Action::Unreserve { .. } => "unreserve",
         Action::CreateForBuffer { .. } => "create for buffer",
         Action::MoveToBuffer { .. } => "move to buffer",
         Action::Recycle { .. } => "recycle",

@@ -153,7 +153,9 @@ fn apply(w: &mut World, actions: &[Action]) {
                 made.metadata.uid = Some(format!("va-{name}"));
                 w.children.push(made);
             }
-            Action::Prepare { patch, .. } | Action::Fence { patch, .. } => {
+            Action::Prepare { patch, .. }
+            | Action::Fence { patch, .. }
+            | Action::Unreserve { patch, .. } => {
                 patched(&mut w.agents, patch);
             }
             Action::Release { child, .. } => w.children.retain(|c| c.name_any() != child.key.name),
@@ -177,6 +179,7 @@ fn apply(w: &mut World, actions: &[Action]) {
                 }
             }
             Action::Reassign { .. }
+            | Action::Borrow { .. }
             | Action::AddFinalizer
             | Action::Close
             | Action::RemoveFinalizer => {}

@@ -1,0 +1,221 @@
+//! A host that changes its pool: what the two annotations say, and how far the change is. Pure.
+//!
+//! ```text
+//! Agent reserved for the taker -> taker's VsphereAgent made -> VM on its record -> mark in vCenter names it -> that on record
+//!   -> the lender's VsphereAgent goes, without VM and Agent -> Agent prepared
+//! ```
+//!
+//! Guarantees
+//! - The mark in vCenter decides who owns the VM. It is changed only if the VM is as it was seen.
+//! - Once the VM is on the taker's record, the taker lets go of it only if the VM is gone or has a third one's mark. So no
+//!   late request of the taker leaves a VM without an owner.
+//! - The lender does nothing to the VM or its Agent while a taker is there. Its record goes only after the taker's record says
+//!   that the mark was seen.
+
+use std::fmt;
+
+use agent_forge_crds::agent::{TakenFrom, VmStatus};
+
+use super::{marker::Marker, names::ObjectKey};
+
+/// The VsphereAgent whose VM another one takes over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// uid.
+    pub uid: String,
+    /// Which of its VMs.
+    pub attempt: u32,
+}
+
+impl Source {
+    /// Reads the annotation. `None` for any other text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('/');
+        let mut next = || parts.next().filter(|part| !part.is_empty());
+        let source = Self {
+            key: ObjectKey::new(next()?, next()?),
+            uid: next()?.to_owned(),
+            attempt: next()?.parse().ok()?,
+        };
+        parts.next().is_none().then_some(source)
+    }
+
+    /// As in the status.
+    #[must_use]
+    pub fn record(&self) -> TakenFrom {
+        TakenFrom {
+            namespace: self.key.namespace.clone(),
+            name: self.key.name.clone(),
+            uid: self.uid.clone(),
+            attempt: i32::try_from(self.attempt).unwrap_or(i32::MAX),
+            stamped: None,
+        }
+    }
+
+    /// The VsphereAgent on record.
+    #[must_use]
+    pub fn recorded(record: &TakenFrom) -> Self {
+        Self {
+            key: ObjectKey::new(&record.namespace, &record.name),
+            uid: record.uid.clone(),
+            attempt: u32::try_from(record.attempt).unwrap_or(1),
+        }
+    }
+
+    /// The mark of its VM.
+    #[must_use]
+    pub fn marker(&self, cluster_id: String) -> Marker {
+        Marker {
+            cluster_id,
+            namespace: self.key.namespace.clone(),
+            name: self.key.name.clone(),
+            uid: self.uid.clone(),
+            attempt: self.attempt,
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.key, self.uid, self.attempt)
+    }
+}
+
+/// For whom an Agent is reserved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// uid of the pool.
+    pub pool: String,
+    /// Name of its VsphereAgent.
+    pub name: String,
+}
+
+impl Reservation {
+    /// Reads the annotation. `None` for any other text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (pool, name) = text.split_once('/')?;
+        let plausible = !pool.is_empty() && !name.is_empty() && !name.contains('/');
+        plausible.then(|| Self {
+            pool: pool.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.pool, self.name)
+    }
+}
+
+/// How far a VsphereAgent is with the VM that it takes over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Taking {
+    /// It takes none over, or has let go of it.
+    #[default]
+    No,
+    /// Nothing is on record yet.
+    Asked,
+    /// The VM is on record. It is not known to be its own.
+    Recorded,
+    /// The VM is its own.
+    Done,
+}
+
+/// Reads it. `source`: the annotation.
+#[must_use]
+pub fn taking(vm: Option<&VmStatus>, source: Option<&Source>) -> Taking {
+    if let Some(record) = vm.and_then(|vm| vm.taken_from.as_ref()) {
+        return match record.stamped {
+            Some(true) => Taking::Done,
+            _ => Taking::Recorded,
+        };
+    }
+    let begun = vm.is_some_and(|vm| vm.attempt.is_some() || vm.bios_uuid.is_some());
+    if source.is_some() && !begun {
+        Taking::Asked
+    } else {
+        Taking::No
+    }
+}
+
+/// What the taker records of the VM on the record of the lender. The notes of the VM still name its first owner.
+#[must_use]
+pub fn record(lender: &VmStatus, source: &Source) -> VmStatus {
+    VmStatus {
+        attempt: Some(1),
+        taken_from: Some(source.record()),
+        machine_ref: None,
+        agent_machine_ref: None,
+        agent_machine_paused: None,
+        last_transition_time: None,
+        phase: None,
+        reason: None,
+        ..lender.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::with;
+
+    #[test]
+    fn the_annotations_are_read_as_they_are_written() {
+        let source = Source {
+            key: ObjectKey::new("a", "b"),
+            uid: "u".to_owned(),
+            attempt: 3,
+        };
+        assert_eq!(source.to_string(), "a/b/u/3");
+        assert_eq!(Source::parse("a/b/u/3"), Some(source.clone()));
+        assert_eq!(Source::recorded(&source.record()), source);
+        for bad in ["", "a/b/u", "a/b/u/x", "a/b/u/1/2", "a//u/1", "a/b/u/-1"] {
+            assert_eq!(Source::parse(bad), None, "{bad}");
+        }
+        let reservation = Reservation {
+            pool: "p".to_owned(),
+            name: "n".to_owned(),
+        };
+        assert_eq!(
+            Reservation::parse(&reservation.to_string()),
+            Some(reservation)
+        );
+        for bad in ["", "p", "p/", "/n", "p/n/x"] {
+            assert_eq!(Reservation::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_recorded_says_how_far_it_is() {
+        let source = Source::parse("a/b/u/1").expect("a source");
+        let old = VmStatus {
+            attempt: Some(4),
+            moref: Some("vm-1".to_owned()),
+            ..VmStatus::default()
+        };
+        let recorded = record(&old, &source);
+        assert_eq!((recorded.attempt, &recorded.moref), (Some(1), &old.moref));
+        let stamped = with(recorded.clone(), |vm| {
+            vm.taken_from.as_mut().expect("on record").stamped = Some(true);
+        });
+        let let_go = with(recorded.clone(), |vm| vm.taken_from = None);
+        let named = VmStatus::default();
+        for (vm, source, expected) in [
+            (None, None, Taking::No),
+            (None, Some(&source), Taking::Asked),
+            (Some(&named), Some(&source), Taking::Asked),
+            (Some(&recorded), Some(&source), Taking::Recorded),
+            // A person took the annotation off.
+            (Some(&recorded), None, Taking::Recorded),
+            (Some(&stamped), None, Taking::Done),
+            (Some(&let_go), Some(&source), Taking::No),
+        ] {
+            assert_eq!(taking(vm, source), expected, "{vm:?}");
+        }
+    }
+}

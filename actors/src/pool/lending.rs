@@ -1,0 +1,87 @@
+//! What a pool sees of hosts that change their pool: its own that others take over, and reservations that mean nothing any
+//! more.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::{keep_clocks, observed::Observed};
+use crate::{
+    demand::lending,
+    domain::{managed_vm::ManagedVm, names::ObjectKey},
+    ports::cluster::View,
+};
+
+/// A reservation without a VsphereAgent counts for this long. Between the two is one write.
+pub const RESERVED: Duration = Duration::from_secs(120);
+
+/// The pool's own hosts that change their pool.
+#[derive(Clone, Debug, Default)]
+pub struct Lent {
+    /// uids of VsphereAgents whose hosts others take over, and by which VsphereAgent.
+    pub to: BTreeMap<String, ObjectKey>,
+    /// uids of VsphereAgents whose Agents are reserved without meaning.
+    pub stale: BTreeSet<String>,
+}
+
+/// Reads it. `clocks`: since when (monotonic) each reservation without a VsphereAgent is seen, by uid of the host's own
+/// VsphereAgent.
+pub fn lent(view: &dyn View, s: &Observed, clocks: &mut BTreeMap<String, Duration>) -> Lent {
+    let mut lent = Lent::default();
+    let (mut waits, mut reserved) = (BTreeSet::new(), BTreeMap::new());
+    for child in &s.children {
+        if let Some(taker) = lending::taker(view, child) {
+            lent.to.insert(child.uid.clone(), taker.key);
+            continue;
+        }
+        let agent = s.agent_on(child).filter(|a| !a.is_claimed_or_bound());
+        let Some(agent) = agent.filter(|a| lending::reservation(a).is_some()) else {
+            continue;
+        };
+        match lending::reserved_for(view, child, agent) {
+            Some(key) if is_asked(view, &key, child) => {
+                lent.to.insert(child.uid.clone(), key);
+            }
+            Some(key) => {
+                waits.insert(child.uid.clone());
+                reserved.insert(child.uid.clone(), key);
+            }
+            None if is_under_way(view, child) => {}
+            None => {
+                lent.stale.insert(child.uid.clone());
+            }
+        }
+    }
+    keep_clocks(clocks, &waits, s.now);
+    for (uid, key) in reserved {
+        let since = clocks.get(&uid).copied().unwrap_or(s.now);
+        if s.now.saturating_sub(since) < RESERVED {
+            lent.to.insert(uid, key);
+        } else {
+            lent.stale.insert(uid);
+        }
+    }
+    lent
+}
+
+/// The VsphereAgent at `key` is there to take over that host.
+fn is_asked(view: &dyn View, key: &ObjectKey, child: &ManagedVm) -> bool {
+    let there = view.child(key).map(ManagedVm::read);
+    let source = there.and_then(|there| there.taken_from);
+    source.is_some_and(|source| source.uid == child.uid)
+}
+
+/// The reservation is the pool's own, and still needed.
+fn is_under_way(view: &dyn View, child: &ManagedVm) -> bool {
+    child.is_taking() || !is_over(view, child)
+}
+
+/// No VsphereAgent of another pool has the VM of `child` on record any more.
+#[must_use]
+pub fn is_over(view: &dyn View, child: &ManagedVm) -> bool {
+    child.taken_from.as_ref().is_none_or(|source| {
+        let there = view.child(&source.key);
+        there.is_none_or(|there| there.metadata.uid.as_ref() != Some(&source.uid))
+    })
+}

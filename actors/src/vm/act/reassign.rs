@@ -1,0 +1,295 @@
+//! Takes over the VM of another pool's VsphereAgent, or hands the own one over.
+
+use std::{sync::Arc, time::Duration};
+
+use agent_forge_crds::{
+    agent::{VmStatus, VsphereAgent, VsphereAgentStatus},
+    conditions::{Reason, event},
+    external::agent::Agent,
+    names::{AGENT_FINALIZER, AGENT_MACHINE_LABEL, RESERVED_FOR_ANNOTATION, VM_NAME_ANNOTATION},
+};
+use kube::ResourceExt;
+
+use super::{Done, Executor, StepOutcome, defect, look::SOON, release::held};
+use crate::{
+    demand::{agents_home, lending},
+    domain::{
+        failure::ReconcileError,
+        managed_vm::ManagedVm,
+        marker::Mark,
+        names::ObjectKey,
+        reassign::{self, Reservation, Source, Taking},
+    },
+    ports::{
+        cluster::{AgentPatch, MetadataPatch, Notice},
+        effect::EffectKind,
+        vcenter::{Fault, Stamp, TaskEnd},
+    },
+    vm::{
+        memory::Memory,
+        observed::Observed,
+        ownership::{self, Ownership},
+        step::Lent,
+    },
+};
+
+impl Executor<'_> {
+    /// Records the VM, before its mark is changed. From then on the VsphereAgent does not let go of it without reason.
+    pub(super) async fn record_taken(&self, memory: &mut Memory) -> Done {
+        let source = self.source()?;
+        let lender = self.context.cluster.live_child(&source.key).await?;
+        let lender = lender.map(|c| ManagedVm::read(Arc::new(c)));
+        let lender = lender.filter(|lender| lends(lender, source));
+        let reserved = match &lender {
+            Some(lender) => self.is_reserved(lender).await?,
+            None => false,
+        };
+        let Some(vm) = lender.as_ref().filter(|_| reserved).and_then(ManagedVm::vm) else {
+            return self.not_taken(memory).await;
+        };
+        let mut status = self.observed.record();
+        status.cluster_id = Some(self.context.view.cluster_id());
+        status.vm = Some(reassign::record(vm, source));
+        memory.create_not_sent = false;
+        let kind = EffectKind::RecordIdentity;
+        let next = self.save_as(kind, status, memory).await?;
+        memory.seen = Ownership::NotAsked;
+        Ok(StepOutcome::Object(next))
+    }
+
+    /// Writes the mark of this VsphereAgent onto the VM, if the VM is as it was seen: of several that try, one succeeds.
+    pub(super) async fn stamp(&self, memory: &mut Memory) -> Done {
+        let Ownership::Lenders(before) = &memory.seen else {
+            return Ok(StepOutcome::Same);
+        };
+        let moref = before.moref.clone();
+        let session = self.session().await?;
+        if let Some(otherwise) = self.keep_reservation().await? {
+            return Ok(otherwise);
+        }
+        let now = self.context.clock.monotonic();
+        let found = session.observe(&moref).await?.into_iter().collect();
+        let seen = ownership::judge(found, &self.expected(), &Ownership::NotAsked, now);
+        let Ownership::Lenders(shown) = seen else {
+            memory.seen = Ownership::NotAsked;
+            return Ok(StepOutcome::Same);
+        };
+        let stamp = Stamp {
+            change_version: shown.change_version.clone(),
+            ..Stamp::of(Mark::Owned(self.marker()))
+        };
+        let kind = EffectKind::Reconfigure;
+        let effect = self.effect(kind);
+        let started = session.stamp_marker(&effect, &moref, &stamp);
+        let ended = self.change(memory, session.as_ref(), kind, started).await;
+        memory.seen = Ownership::NotAsked;
+        match ended? {
+            // A look shows what it did.
+            Ok(TaskEnd::Success(_) | TaskEnd::Vanished) => Ok(StepOutcome::Same),
+            // Somebody was faster: the VM is looked at again.
+            Err(e) if e.fault() == Some(&Fault::ConcurrentAccess) => Ok(StepOutcome::Pause(SOON)),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// A look showed the mark: from now on the VM is as any other of this VsphereAgent.
+    pub(super) async fn record_stamped(&self, memory: &mut Memory) -> Done {
+        let mut vm = self.vm();
+        let record = vm.taken_from.as_mut();
+        let record = record.ok_or_else(|| defect("no VsphereAgent is recorded to take from"))?;
+        record.stamped = Some(true);
+        let from = Source::recorded(record).key;
+        let kind = EffectKind::RecordObservation;
+        let next = self.save(kind, vm, memory).await?;
+        self.context.instruments.reassigned("taken");
+        let name = &self.observed.child.vm_name;
+        self.tell_reassigned(
+            event::HOST_BORROWED,
+            "TakeHost",
+            &format!("host {name} of VsphereAgent {from} serves here now"),
+        );
+        Ok(StepOutcome::Object(next))
+    }
+
+    /// The VM is another one's, or is gone: an own one is made.
+    pub(super) async fn not_taken(&self, memory: &mut Memory) -> Done {
+        let child = &self.observed.child;
+        // The record may have been taken away after the mark was written.
+        if child.taking() == Taking::Asked && self.is_marked().await? {
+            return Err(held(
+                Reason::RecordLost,
+                "a VM with our mark stands in vCenter and status.vm is gone: restore it, or remove the VM by hand and delete \
+                 the VsphereAgent"
+                    .to_owned(),
+            ));
+        }
+        let own_name = child.object.annotations().get(VM_NAME_ANNOTATION).cloned();
+        let mut status = self.observed.record();
+        status.vm = Some(VmStatus {
+            name: own_name.unwrap_or_else(|| child.object.name_any()),
+            attempt: Some(1),
+            ..VmStatus::default()
+        });
+        let next = self
+            .save_as(EffectKind::RecordIdentity, status, memory)
+            .await?;
+        memory.forget_vm();
+        self.context.instruments.reassigned("lost");
+        Ok(StepOutcome::Object(next))
+    }
+
+    /// Another VsphereAgent has the VM: this one goes, and touches neither VM nor Agent.
+    pub(super) async fn hand_over(&self) -> Done {
+        let child = &self.observed.child;
+        let Lent::Over(to) = &self.observed.lent else {
+            return Ok(StepOutcome::Same);
+        };
+        let taker = self.context.cluster.live_child(to).await?;
+        let taker = taker.map(|c| ManagedVm::read(Arc::new(c)));
+        let vm = |c: &ManagedVm| c.identity.as_ref().map(|i| i.bios_uuid);
+        let source = taker
+            .filter(|taker| taker.taking() == Taking::Done && vm(taker) == vm(child))
+            .and_then(|taker| taker.taken_from);
+        if source.is_none_or(|s| s.key != child.key || s.attempt != self.attempt()) {
+            return Ok(StepOutcome::Pause(SOON));
+        }
+        if !child.deleting {
+            let effect = self.effect(EffectKind::DeleteChild);
+            self.context
+                .cluster
+                .delete_child(&effect, &self.at())
+                .await?;
+            self.context.instruments.reassigned("lent");
+            self.tell_reassigned(
+                event::HOST_LENT,
+                "LendHost",
+                &format!("host {} went to VsphereAgent {to}", child.vm_name),
+            );
+            return Ok(StepOutcome::Pause(Duration::ZERO));
+        }
+        let finalizers = child.object.finalizers().iter();
+        let finalizers = finalizers.filter(|f| *f != AGENT_FINALIZER);
+        let patch = MetadataPatch {
+            finalizers: Some(finalizers.cloned().collect()),
+            ..MetadataPatch::default()
+        };
+        let effect = self.effect(EffectKind::RemoveChildFinalizer);
+        self.context
+            .cluster
+            .patch_child(&effect, &self.at(), &patch)
+            .await?;
+        Ok(StepOutcome::Gone)
+    }
+
+    fn source(&self) -> Result<&Source, ReconcileError> {
+        let source = self.observed.child.taken_from.as_ref();
+        source.ok_or_else(|| defect("no VsphereAgent is named to take from"))
+    }
+
+    /// What reserves an Agent for this VsphereAgent.
+    fn reservation(&self) -> Result<Reservation, ReconcileError> {
+        Ok(Reservation {
+            pool: self.pool()?.uid().unwrap_or_default(),
+            name: self.observed.child.key.name.clone(),
+        })
+    }
+
+    /// Live: the Agent of that VsphereAgent is free, and reserved for this one.
+    async fn is_reserved(&self, lender: &ManagedVm) -> Result<bool, ReconcileError> {
+        let (own, cluster) = (self.reservation()?, &self.context.cluster);
+        let pool = self.observed.pool.as_deref();
+        for key in agents_home::own_names(pool, lender) {
+            let agent = cluster.live_agent(&key).await?;
+            let own = |a: &Agent| lending::reservation(a).as_ref() == Some(&own);
+            if agent.is_some_and(|a| own(&a) && !a.is_claimed_or_bound()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Makes sure that the Agent is free, and still reserved for this VsphereAgent. `Some`: what to do instead of going on.
+    async fn keep_reservation(&self) -> Result<Option<StepOutcome>, ReconcileError> {
+        let agent = self.observed.agent.as_deref();
+        let key = agent.map(ObjectKey::of);
+        let key = key.or_else(|| self.observed.child.agent.clone());
+        let live = match &key {
+            Some(key) => self.context.cluster.live_agent(key).await?,
+            None => None,
+        };
+        let Some(live) = live else {
+            let message = "the Agent of the VM is not there: the VM is not taken over now";
+            return Err(held(Reason::TakingHost, message.to_owned()));
+        };
+        let own = self.reservation()?;
+        if live.is_claimed_or_bound() || is_promised(&live) {
+            let message = format!(
+                "Agent {} serves another one, or is about to",
+                live.name_any()
+            );
+            return Err(held(Reason::TakingHost, message));
+        }
+        if lending::reservation(&live).as_ref() == Some(&own) {
+            return Ok(None);
+        }
+        // A person took the reservation off.
+        let patch = AgentPatch {
+            annotations: [(RESERVED_FOR_ANNOTATION.to_owned(), Some(own.to_string()))].into(),
+            ..AgentPatch::of(&live)
+        };
+        let effect = self.effect(EffectKind::ReserveAgent);
+        self.context.cluster.patch_agent(&effect, &patch).await?;
+        Ok(Some(StepOutcome::Pause(SOON)))
+    }
+
+    /// A VM in vCenter has the mark of this VsphereAgent.
+    async fn is_marked(&self) -> Result<bool, ReconcileError> {
+        let (survey, own) = (self.session().await?.survey().await?, self.marker());
+        Ok(survey.marked.iter().any(|vm| vm.marker.same_owner(&own)))
+    }
+
+    /// Writes a status with which the VsphereAgent is for another VM.
+    async fn save_as(
+        &self,
+        kind: EffectKind,
+        status: VsphereAgentStatus,
+        memory: &mut Memory,
+    ) -> Result<Arc<VsphereAgent>, ReconcileError> {
+        let mut after = VsphereAgent::clone(&self.observed.child.object);
+        after.status = Some(status.clone());
+        let observed = Observed::gather(self.context.view.as_ref(), Arc::new(after));
+        let executor = Executor {
+            context: self.context,
+            observed: &observed,
+            reached: self.reached.clone(),
+        };
+        executor.save_record(kind, status, memory).await
+    }
+
+    fn tell_reassigned(&self, reason: &'static str, action: &'static str, what: &str) {
+        let trace = self.observed.child.trace();
+        self.context.cluster.notify(Notice {
+            regarding: self.observed.regarding(),
+            warning: false,
+            reason,
+            action,
+            note: format!("{what} (trace {trace})"),
+        });
+    }
+}
+
+/// That VsphereAgent still has the VM that `source` names, and nothing else is planned for it.
+fn lends(lender: &ManagedVm, source: &Source) -> bool {
+    let attempt = lender.vm().and_then(|vm| vm.attempt);
+    lender.uid == source.uid
+        && attempt.and_then(|a| u32::try_from(a).ok()) == Some(source.attempt)
+        && lender.in_buffer
+        && !lender.deleting
+        && !lender.given_up
+        && lender.identity.is_some()
+}
+
+/// A pin promises it to an AgentMachine.
+fn is_promised(agent: &Agent) -> bool {
+    agent.labels().contains_key(AGENT_MACHINE_LABEL)
+}

@@ -1,0 +1,92 @@
+//! A VM that changes its pool. See [`crate::domain::reassign`] for the whole way.
+
+use agent_forge_crds::conditions::Reason;
+
+use super::{Facts, MISSING_PROBE, Met, PROOFS, Step, build, hold, owned};
+use crate::{
+    domain::{names::ObjectKey, reassign::Taking},
+    ports::vcenter::VmObservation,
+    vm::ownership::Ownership,
+};
+
+/// What another pool does with the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Lent {
+    /// Nothing.
+    #[default]
+    No,
+    /// That VsphereAgent takes it over.
+    Taken(ObjectKey),
+    /// That VsphereAgent has it.
+    Over(ObjectKey),
+}
+
+/// Another VsphereAgent has the VM: this one goes.
+pub(super) fn is_over(f: &Facts<'_>) -> Met {
+    match f.reassign.lent {
+        Lent::Over(_) => Err(Step::HandOver),
+        Lent::No | Lent::Taken(_) => Ok(()),
+    }
+}
+
+/// What is said instead of `step`, while another VsphereAgent takes the VM over: nothing is done to it here. A person who
+/// forces the deletion decides otherwise.
+pub(super) fn is_left_alone(f: &Facts<'_>, step: &Step) -> Option<Step> {
+    let Lent::Taken(by) = f.reassign.lent else {
+        return None;
+    };
+    let rests = matches!(step, Step::Settled | Step::Hold { .. } | Step::Lookup);
+    let forced = f.object.deleting && f.object.forced;
+    let message = format!("VsphereAgent {by} takes this host over: nothing is done to it here");
+    (!rests && !forced).then(|| hold(Reason::HostLent, message, Some(MISSING_PROBE)))
+}
+
+/// The VM that it takes over is its own, or it has let go of it.
+pub(super) fn is_taken(f: &Facts<'_>) -> Met {
+    match f.reassign.taking {
+        Taking::No | Taking::Done => Ok(()),
+        Taking::Asked if f.object.deleting => Err(Step::NotTaken),
+        Taking::Asked => {
+            build::credentials_are_held(f)?;
+            Err(Step::RecordTaken)
+        }
+        Taking::Recorded if f.object.deleting && f.object.forced => Err(Step::NotTaken),
+        Taking::Recorded => mark(f),
+    }
+}
+
+/// The mark of the VM decides. A request of an earlier process may still be under way, so a VM with the lender's mark is never
+/// let go of. Any other mark makes that request fail.
+fn mark(f: &Facts<'_>) -> Met {
+    Err(match f.vm.seen {
+        Ownership::NotAsked => Step::Lookup,
+        Ownership::Ours(_) => Step::RecordStamped,
+        Ownership::Lenders(shown) => return may_stamp(f, shown),
+        Ownership::Absent { proofs } if *proofs < PROOFS => Step::Lookup,
+        Ownership::Absent { .. } | Ownership::Foreign { .. } | Ownership::Several(_) => {
+            Step::NotTaken
+        }
+        Ownership::Bare { what, .. } => owned::inaccessible(what, MISSING_PROBE),
+    })
+}
+
+fn may_stamp(f: &Facts<'_>, shown: &VmObservation) -> Met {
+    if f.agent.bound {
+        return Err(hold(
+            Reason::TakingHost,
+            "its Agent serves a Machine, or is about to: the VM is not taken over now",
+            Some(MISSING_PROBE),
+        ));
+    }
+    if shown.marks.paused {
+        return Err(hold(
+            Reason::TakingHost,
+            "an administrator of vCenter pauses the VM: it is not taken over now",
+            Some(MISSING_PROBE),
+        ));
+    }
+    match f.reassign.lender_held {
+        Some(why) => Err(hold(Reason::TakingHost, why, Some(MISSING_PROBE))),
+        None => Err(Step::Stamp),
+    }
+}

@@ -1,0 +1,35 @@
+//! Pools that lend each other free hosts.
+
+use crate::schema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Pools that lend each other free hosts: those of one group, if they have InfraEnv and credentials Secret in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct ReassignSpec {
+    /// Name of the group. Pools with the same name lend each other free hosts of their buffers.
+    #[schemars(length(min = 1, max = 63), regex(pattern = schema::DNS_LABEL))]
+    pub group: String,
+}
+
+/// Hosts that came from other pools of the group, and hosts that go there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct ReassignStatus {
+    /// Hosts of the pool that came from another one.
+    #[schemars(range(min = 0))]
+    pub borrowed: i32,
+    /// Hosts that another pool is taking over now.
+    #[schemars(range(min = 0))]
+    pub lending: i32,
+    /// Pools of the group that lend this one nothing as they are set up, each with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default, extend("maxItems" = MAX_REFUSALS))]
+    pub refused: Vec<String>,
+}
+
+/// How many pools [`ReassignStatus::refused`] lists.
+pub const MAX_REFUSALS: usize = 16;

@@ -1,0 +1,124 @@
+//! Pools of one group lend each other free hosts, across namespaces, on the real API server and the simulated vCenter.
+
+use agent_forge_crds::{
+    VsphereAgent, VsphereAgentPool, agent::VmStatus, names::ALLOW_POOLS_FROM_ANNOTATION,
+};
+use agent_forge_lab::lab::{
+    apply::apply,
+    manifest::{CREDENTIALS, namespace, pool},
+};
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::{Event, Namespace, Secret};
+use kube::{
+    Api, ResourceExt as _,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::world::{LIMIT, NAMESPACE, POOL, Setup, World};
+
+/// Namespace and NodePool of the pool that takes a host.
+const TAKER: &str = "green";
+
+fn group() -> Value {
+    json!({"reassign": {"group": "lab-a"}})
+}
+
+/// The namespace of the lender, and the Secret there, admit pools of the taker's namespace.
+async fn admit(world: &World) -> Result<()> {
+    let patch =
+        Patch::Merge(json!({"metadata": {"annotations": {ALLOW_POOLS_FROM_ANNOTATION: TAKER}}}));
+    let with = PatchParams::default();
+    Api::<Namespace>::all(world.client.clone())
+        .patch(NAMESPACE, &with, &patch)
+        .await?;
+    Api::<Secret>::namespaced(world.client.clone(), NAMESPACE)
+        .patch(CREDENTIALS, &with, &patch)
+        .await?;
+    Ok(())
+}
+
+async fn taker(world: &World) -> Result<()> {
+    apply(&world.client, &namespace(TAKER)).await?;
+    admit(world).await?;
+    let patch = json!({
+        "infraEnvRef": {"namespace": NAMESPACE},
+        "vsphere": {"credentialsSecretRef": {"name": CREDENTIALS, "namespace": NAMESPACE}},
+        "reassign": {"group": "lab-a"},
+    });
+    let mut taker = pool(&world.cluster, TAKER, &patch)?;
+    taker.metadata.namespace = Some(TAKER.to_owned());
+    Api::<VsphereAgentPool>::namespaced(world.client.clone(), TAKER)
+        .create(&PostParams::default(), &taker)
+        .await?;
+    Ok(())
+}
+
+/// One host waits in the buffer of the lender, and there are as many VMs as `vms`.
+async fn waits(world: &World, vms: usize) -> Result<()> {
+    let is = async || {
+        let pool = world.pools().get(POOL).await?;
+        let ready = pool.status.and_then(|s| s.buffer).map_or(0, |b| b.ready);
+        Ok(ready == 1 && world.all_vms().await?.len() == vms)
+    };
+    world
+        .until(&format!("a host that waits, of {vms}"), is)
+        .await
+}
+
+/// The VM on record of the only VsphereAgent of that namespace.
+async fn recorded(world: &World, namespace: &str) -> Result<VmStatus> {
+    let all = Api::<VsphereAgent>::namespaced(world.client.clone(), namespace);
+    let mut all = all.list(&Default::default()).await?.items;
+    ensure!(all.len() == 1, "{} VsphereAgents", all.len());
+    let status = all.pop().and_then(|c| c.status);
+    status.and_then(|s| s.vm).context("no VM on record")
+}
+
+async fn events(world: &World, namespace: &str) -> Result<Vec<String>> {
+    let all = Api::<Event>::namespaced(world.client.clone(), namespace);
+    let all = all.list(&Default::default()).await?.items;
+    Ok(all.into_iter().filter_map(|e| e.reason).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_gets_the_free_host_of_another_namespace_with_its_vm_and_agent() -> Result<()> {
+    let mut pool_patch = group();
+    pool_patch["scaling"] = json!({"bufferAgents": 1});
+    let world = World::start(Setup {
+        pool_patch,
+        ..Setup::default()
+    })
+    .await?;
+    waits(&world, 1).await?;
+    let agent = world.all_agents().await?.pop().context("an Agent")?;
+    let before = recorded(&world, NAMESPACE).await?;
+
+    taker(&world).await?;
+    let nodes = world.node_pool_named(TAKER).await?;
+    nodes.scale(1);
+    if let Err(error) = nodes.wait_running(1, LIMIT).await {
+        return Err(error.context(world.explain().await));
+    }
+    let after = recorded(&world, TAKER).await?;
+    ensure!(after.moref == before.moref, "{after:?} is not {before:?}");
+    ensure!(after.bios_uuid == before.bios_uuid && after.name == before.name);
+    let from = after.taken_from.context("taken from nobody")?;
+    ensure!(from.stamped == Some(true) && from.namespace == NAMESPACE);
+    let serves = world.all_agents().await?;
+    let serves = serves.iter().find(|a| a.uid() == agent.uid());
+    ensure!(serves.is_some_and(|a| a.claimed_by().is_some()));
+    world
+        .until("Events on both sides", async || {
+            let lent = events(&world, NAMESPACE).await?;
+            let borrowed = events(&world, TAKER).await?;
+            let has = |all: &[String], reason: &str| all.iter().any(|r| r == reason);
+            Ok(has(&lent, "HostLent") && has(&borrowed, "HostBorrowed"))
+        })
+        .await?;
+
+    // The buffer is filled again, and the host goes with its Machine, for good.
+    waits(&world, 2).await?;
+    nodes.scale(0);
+    waits(&world, 1).await
+}

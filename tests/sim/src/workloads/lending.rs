@@ -1,0 +1,60 @@
+//! Workloads in which pools lend each other hosts.
+
+use anyhow::Result;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::{Run, children, marked};
+use crate::world::World;
+
+/// The pool that has the hosts.
+const LENDER: &str = "x";
+
+fn of_group() -> Value {
+    json!({"reassign": {"group": "lab"}})
+}
+
+/// Each of these pools has a machine that runs, or none. One host waits in the buffer of the lender, and there is nothing else.
+fn has(world: &World, takers: &[&str], running: usize) -> bool {
+    let all = takers.len() * running + 1;
+    let ready = world.of_pool(LENDER, "/status/buffer/ready");
+    let serves = |pool: &&str| {
+        let play = world.play(pool);
+        play.is_ok_and(|p| p.machines().len() == running && p.running().len() == running)
+    };
+    takers.iter().all(serves)
+        && ready.as_u64() == Some(1)
+        && marked(world) == all
+        && children(world) == all
+        && world.vcenter.read(|i| i.vms.values().all(|vm| vm.on))
+}
+
+async fn lend(run: &mut Run, takers: &[&str]) -> Result<()> {
+    let lender = json!({"reassign": {"group": "lab"}, "scaling": {"bufferAgents": 1}});
+    run.world.pool(LENDER, &lender).await?;
+    for pool in takers {
+        run.world.pool(pool, &of_group()).await?;
+    }
+    run.rest("a host waits", |world| has(world, takers, 0))
+        .await?;
+    run.begins = run.world.director.now();
+    for pool in takers {
+        run.world.play(pool)?.scale(1);
+    }
+    run.rest("they serve, and another host waits", |world| {
+        has(world, takers, 1)
+    })
+    .await?;
+    for pool in takers {
+        run.world.play(pool)?.scale(0);
+    }
+    run.rest("down", |world| has(world, takers, 0)).await
+}
+
+pub(super) fn host_lent(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(lend(run, &["w"]))
+}
+
+pub(super) fn host_wanted_by_two(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(lend(run, &["w", "y"]))
+}
