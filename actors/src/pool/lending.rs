@@ -14,8 +14,9 @@ use crate::{
     runtime::holds,
 };
 
-/// A reservation without a VsphereAgent counts for this long. Between the two is one write.
-pub const RESERVED: Duration = Duration::from_secs(120);
+/// A reservation without a VsphereAgent counts for this long. Between the two is one write, which a pause or an outage may hold
+/// up.
+pub const RESERVED: Duration = Duration::from_secs(600);
 
 /// The pool's own hosts that change their pool.
 #[derive(Clone, Debug, Default)]
