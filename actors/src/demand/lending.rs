@@ -13,7 +13,9 @@ mod tests;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use agent_forge_crds::{
+    WaitingOn,
     agent::{HardwareDifference, VsphereAgent},
+    conditions::Reason,
     external::agent::Agent,
     names::{AGENT_MACHINE_UID_ANNOTATION, RESERVED_FOR_ANNOTATION},
     pool::VsphereAgentPool,
@@ -340,7 +342,9 @@ fn is_free(
             && vm.hardware_drift.is_empty()
     });
     let status = child.object.status.as_ref();
-    let nothing_waits = status.is_some_and(|s| s.waiting_on.is_empty());
+    // After a crash it may say that it is reserved, for this very taker.
+    let lent = |w: &WaitingOn| w.reason == Reason::HostLent;
+    let nothing_waits = status.is_some_and(|s| s.waiting_on.iter().all(lent));
     let (_, infra_env) = agents_home::find(view, grants, pool);
     let approved = infra_env_guards::approves(infra_env.as_deref(), agent);
     let choosers = view.all_agent_machines();
@@ -376,10 +380,14 @@ pub fn taker(view: &dyn View, child: &ManagedVm) -> Option<ManagedVm> {
     })
 }
 
-/// The VsphereAgent of another pool for which that Agent of `child` is reserved. A pool that is gone, or is going, counts for
+/// Another pool, and its VsphereAgent for which that Agent of `child` is reserved. A pool that is gone, or is going, counts for
 /// nothing.
 #[must_use]
-pub fn reserved_for(view: &dyn View, child: &ManagedVm, agent: &Agent) -> Option<ObjectKey> {
+pub fn reserved_for(
+    view: &dyn View,
+    child: &ManagedVm,
+    agent: &Agent,
+) -> Option<(ObjectKey, ObjectKey)> {
     let reservation = reservation(agent)?;
     let own = ObjectKey::new(&child.key.namespace, &child.object.spec.pool_ref.name);
     let pools = view.pools();
@@ -388,5 +396,6 @@ pub fn reserved_for(view: &dyn View, child: &ManagedVm, agent: &Agent) -> Option
             && pool.metadata.deletion_timestamp.is_none()
     })?;
     let key = ObjectKey::of(pool.as_ref());
-    (key != own).then(|| ObjectKey::new(&key.namespace, &reservation.name))
+    let taker = ObjectKey::new(&key.namespace, &reservation.name);
+    (key != own).then_some((key, taker))
 }

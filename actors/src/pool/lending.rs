@@ -11,10 +11,12 @@ use crate::{
     demand::lending,
     domain::{managed_vm::ManagedVm, names::ObjectKey},
     ports::cluster::View,
+    runtime::holds,
 };
 
-/// A reservation without a VsphereAgent counts for this long. Between the two is one write.
-pub const RESERVED: Duration = Duration::from_secs(120);
+/// A reservation without a VsphereAgent counts for this long. Between the two is one write, which a pause or an outage may hold
+/// up.
+pub const RESERVED: Duration = Duration::from_secs(600);
 
 /// The pool's own hosts that change their pool.
 #[derive(Clone, Debug, Default)]
@@ -40,15 +42,16 @@ pub fn lent(view: &dyn View, s: &Observed, clocks: &mut BTreeMap<String, Duratio
             continue;
         };
         match lending::reserved_for(view, child, agent) {
-            Some(key) if is_asked(view, &key, child) => {
+            Some((pool, key)) if is_asked(view, &key, child) || is_stopped(view, &pool, s) => {
                 lent.to.insert(child.uid.clone(), key);
             }
-            Some(key) => {
+            Some((_, key)) if view.child(&key).is_none() => {
                 waits.insert(child.uid.clone());
                 reserved.insert(child.uid.clone(), key);
             }
             None if is_under_way(view, child) => {}
-            None => {
+            // The other pool is gone, or its VsphereAgent has another VM by now.
+            _ => {
                 lent.stale.insert(child.uid.clone());
             }
         }
@@ -70,6 +73,11 @@ fn is_asked(view: &dyn View, key: &ObjectKey, child: &ManagedVm) -> bool {
     let there = view.child(key).map(ManagedVm::read);
     let source = there.and_then(|there| there.taken_from);
     source.is_some_and(|source| source.uid == child.uid)
+}
+
+/// People hold back the pool of the VsphereAgent that is to come, so that it does not come now.
+fn is_stopped(view: &dyn View, pool: &ObjectKey, s: &Observed) -> bool {
+    holds::stop(&holds::of_pool(view, pool), s.wall).is_some()
 }
 
 /// The reservation is the pool's own, and still needed.

@@ -135,7 +135,7 @@ fn lent(view: &dyn View, child: &ManagedVm, possible: &[Arc<Agent>]) -> Lent {
     }
     let free = possible.iter().filter(|a| !a.is_claimed_or_bound());
     let mut reserved = free.filter_map(|a| lending::reserved_for(view, child, a));
-    reserved.next().map_or(Lent::No, Lent::Taken)
+    reserved.next().map_or(Lent::No, |(_, by)| Lent::Taken(by))
 }
 
 /// What people hold back of the VsphereAgent whose VM `child` takes over.

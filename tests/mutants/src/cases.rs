@@ -126,7 +126,6 @@ cases! {
     ReleasedGoes [] "host_recycled" => ConvergesInTime;
     LifeUnread [] "host_recycled" => ConvergesInTime;
     LentStays [] "host_lent" => ConvergesInTime;
-    TakenForGranted [] "host_lent" => ConvergesInTime;
     LentNameUsedAgain [] "host_lent" + "pin_selector=watches_lag_20s" => ConvergesInTime;
 }
 

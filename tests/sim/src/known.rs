@@ -41,6 +41,8 @@ pub const ALL: &[Known] = &[
     EXPIRED,
     CLAIMED_WHEN_FREE,
     CLAIMED_WHEN_LENT,
+    CLAIMED_WHEN_WANTED,
+    MANY_REPORTS,
     OFF_TOO_LATE,
     OFF_TOO_LATE_IN_THE_END,
 ];
@@ -182,6 +184,26 @@ const CLAIMED_WHEN_LENT: Known = Known {
     reason: "another control plane claimed the Agent of the host that was about to be lent: the AgentMachine gets a VM of its own, \
              and the buffer another host",
     example: "host_lent@1 reserve_agent:demo/w-9e377-d624d#1=agent_claimed_2m",
+};
+
+/// As [`CLAIMED_WHEN_LENT`].
+const CLAIMED_WHEN_WANTED: Known = Known {
+    workload: "host_wanted_by_two",
+    begins: "4 VMs",
+    example: "host_wanted_by_two@1 reserve_agent:demo/y-9e377-a12da#1=agent_claimed_2m",
+    ..CLAIMED_WHEN_LENT
+};
+
+/// No call is repeated without need: three pools report a little more each.
+const MANY_REPORTS: Known = Known {
+    workload: "host_wanted_by_two",
+    only_at: &[],
+    faults: &[Fault::ProcessKilledWatchesLag],
+    oracle: Oracle::FewExtraCalls,
+    begins: "1",
+    reason: "a process whose watches lag writes the status of three pools and three VsphereAgents a few times more, and holds the Secret \
+             once more: together that is more than the bound for one pool",
+    example: "host_wanted_by_two@1 reserve_agent:demo/y-9e377-a12da#1=process_killed_watches_lag",
 };
 
 /// This is no defect of the operator: vCenter carries out a request that the client has given up, after the next one.

@@ -6,7 +6,10 @@ use agent_forge_crds::{
     agent::{VmStatus, VsphereAgent, VsphereAgentStatus},
     conditions::{Reason, event},
     external::agent::Agent,
-    names::{AGENT_FINALIZER, AGENT_MACHINE_LABEL, RESERVED_FOR_ANNOTATION, VM_NAME_ANNOTATION},
+    names::{
+        AGENT_FINALIZER, AGENT_MACHINE_LABEL, RESERVED_FOR_ANNOTATION, TAKEN_FROM_ANNOTATION,
+        VM_NAME_ANNOTATION,
+    },
 };
 use kube::ResourceExt;
 
@@ -114,14 +117,8 @@ impl Executor<'_> {
     /// The VM is another one's, or is gone: an own one is made.
     pub(super) async fn not_taken(&self, memory: &mut Memory) -> Done {
         let child = &self.observed.child;
-        // The record may have been taken away after the mark was written.
-        if child.taking() == Taking::Asked && self.is_marked().await? {
-            return Err(held(
-                Reason::RecordLost,
-                "a VM with our mark stands in vCenter and status.vm is gone: restore it, or remove the VM by hand and delete \
-                 the VsphereAgent"
-                    .to_owned(),
-            ));
+        if child.taking() == Taking::Asked {
+            return self.forget_source().await;
         }
         let own_name = child.object.annotations().get(VM_NAME_ANNOTATION).cloned();
         let mut status = self.observed.record();
@@ -136,6 +133,28 @@ impl Executor<'_> {
         memory.forget_vm();
         self.context.instruments.reassigned("lost");
         Ok(StepOutcome::Object(next))
+    }
+
+    /// Nothing is on record of the VM that it was to take over. Unless the record was taken away, no request was sent.
+    async fn forget_source(&self) -> Done {
+        if self.is_marked().await? {
+            return Err(held(
+                Reason::RecordLost,
+                "a VM with our mark stands in vCenter and status.vm is gone: restore it, or remove the VM by hand and delete \
+                 the VsphereAgent"
+                    .to_owned(),
+            ));
+        }
+        let patch = MetadataPatch {
+            annotations: [(TAKEN_FROM_ANNOTATION.to_owned(), None)].into(),
+            ..MetadataPatch::default()
+        };
+        let effect = self.effect(EffectKind::ReassignChild);
+        let cluster = &self.context.cluster;
+        cluster.patch_child(&effect, &self.at(), &patch).await?;
+        self.context.instruments.reassigned("lost");
+        // The watch shows the object without it.
+        Ok(StepOutcome::Pause(SOON))
     }
 
     /// Another VsphereAgent has the VM: this one goes, and touches neither VM nor Agent.

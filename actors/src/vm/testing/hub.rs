@@ -293,6 +293,12 @@ impl Cluster for Hub {
     ) -> ClusterResult<()> {
         self.write(effect, |o| {
             let child = child(o, at)?;
+            for (key, value) in &patch.annotations {
+                match value {
+                    Some(value) => child.annotations_mut().insert(key.clone(), value.clone()),
+                    None => child.annotations_mut().remove(key),
+                };
+            }
             if let Some(finalizers) = &patch.finalizers {
                 child.metadata.finalizers = Some(finalizers.clone());
                 if finalizers.is_empty() && child.metadata.deletion_timestamp.is_some() {

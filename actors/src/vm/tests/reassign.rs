@@ -180,11 +180,11 @@ async fn nothing_is_taken_without_the_reservation() {
     let lender = waiting().await;
     let mut taker = taker(&lender);
     taker.hub.with(|o| o.agents[0].metadata.annotations = None);
-    taker
-        .until(|b| b.vm().attempt == Some(2) && b.is_on())
-        .await;
+    taker.until(Bench::is_on).await;
     assert_eq!(owner(&taker.site).as_deref(), Some("va-a"));
-    assert_eq!(taker.vm().taken_from, None);
+    let vm = taker.vm();
+    assert_eq!((vm.attempt, vm.taken_from), (Some(1), None));
+    assert_eq!(taker.times(E::CreateVm), 2);
 }
 
 #[tokio::test]
