@@ -39,6 +39,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
             let file = Kubeconfig::read_from(path).map_err(without_content).with_context(|| format!("reading kubeconfig {}", path.display()))?;
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
                 .await
+                .map_err(without_content)
                 .with_context(|| format!("using kubeconfig {}", path.display()))?
         }
         None => Config::infer().await.map_err(without_content).context(
@@ -77,16 +78,21 @@ fn shown(url: &http::Uri) -> String {
     format!("{scheme}://{host}{}{path}", port.unwrap_or_default())
 }
 
-/// The error as logs may show it. The parser's own text quotes lines of the file, and they may have a token.
+/// The error as logs may show it. The library's own texts quote lines and names of the file, and where a line is damaged,
+/// they may have a token.
 fn without_content(error: impl std::error::Error + Send + Sync + 'static) -> anyhow::Error {
     let error = anyhow::Error::new(error);
-    let parser = error.chain().find_map(|cause| match cause.downcast_ref() {
-        Some(KubeconfigError::Parse(parser)) => Some(parser),
-        _ => None,
-    });
-    let Some(parser) = parser else {
+    let known = error.chain().find_map(|cause| cause.downcast_ref());
+    let parser = match known {
+        Some(KubeconfigError::Parse(parser)) => parser,
+        Some(KubeconfigError::LoadContext(_)) => {
+            return anyhow::anyhow!("its current-context is none of its contexts");
+        }
+        Some(KubeconfigError::LoadClusterOfContext(_)) => {
+            return anyhow::anyhow!("the cluster of its current context is none of its clusters");
+        }
         // Its text has that of its causes.
-        return anyhow::anyhow!("{error}");
+        _ => return anyhow::anyhow!("{error}"),
     };
     match parser.location() {
         Some(at) => anyhow::anyhow!(
@@ -128,11 +134,14 @@ mod tests {
         for text in [
             "users:\n- name: a\n  user: {token: S3CRET}\nclusters: [\"a\"b]\n",
             "users: S3CRET\n",
+            "current-context: S3CRET\n",
+            "current-context: a\ncontexts:\n- {name: a, context: {cluster: S3CRET, user: a}}\n",
         ] {
             std::fs::write(&path, text).expect("written");
             let error = connect(Some(&path)).await.err().expect("no kubeconfig");
             let said = format!("{error:#} {error:?}");
-            assert!(said.contains("line ") && !said.contains("S3CRET"), "{said}");
+            let why = said.contains("line ") || said.contains("its current");
+            assert!(why && !said.contains("S3CRET"), "{said}");
         }
     }
 

@@ -75,8 +75,9 @@ pub enum BadDatastorePath {
     /// Not of the form `[datastore] path`.
     #[error("{0:?} is not of the form `[datastore] path`")]
     Form(String),
-    /// A segment is empty, `.` or `..`, or holds a control character.
-    #[error("path {0:?} has an empty, relative or unprintable segment")]
+    /// A segment is empty, `.` or `..`, or holds a control character. Or the path begins with a space, which
+    /// `[datastore] path` does not show.
+    #[error("path {0:?} begins with a space, or has an empty, relative or unprintable segment")]
     Segment(String),
     /// The datastore's name is empty or holds a bracket.
     #[error("datastore name {0:?} is empty or holds a bracket")]
@@ -99,7 +100,8 @@ impl DatastorePath {
         let bad = |s: &str| {
             s.is_empty() || s == "." || s == ".." || s.chars().any(|c| c.is_control() || c == '\\')
         };
-        if !trimmed.is_empty() && trimmed.split('/').any(bad) {
+        let blank = trimmed.starts_with(char::is_whitespace);
+        if blank || (!trimmed.is_empty() && trimmed.split('/').any(bad)) {
             return Err(BadDatastorePath::Segment(path.to_owned()));
         }
         Ok(Self {
@@ -278,6 +280,7 @@ mod tests {
             "[ds] a/./b",
             "[ds] a\\b",
             "[ds] a\nb",
+            "[ds] / a",
         ] {
             assert!(DatastorePath::parse(bad).is_err(), "{bad}");
         }

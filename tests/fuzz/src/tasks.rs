@@ -10,14 +10,17 @@ use crate::vcenter;
 
 /// The task of the examples.
 const TASK: &str = "task-12";
-/// Virtual time in which a wait ends, whatever is reported. vCenter may be silent for a minute.
+/// Virtual time in which a wait ends after the last report, whatever that was. vCenter may be silent for a minute.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// Virtual time for each report. One that means nothing is asked for again, less and less often.
+const EACH: Duration = Duration::from_secs(60);
 
 /// The input is the first reports. After them the task succeeds. The wait ends, with an end or an error that can be
 /// shown.
 pub(crate) fn check(data: &[u8]) {
     let lines = data.split(|byte| *byte == b'\n');
     let reports: Vec<Vec<u8>> = lines.map(<[u8]>::to_vec).collect();
+    let patience = PATIENCE + EACH * u32::try_from(reports.len()).unwrap_or(u32::MAX);
     let waited = crate::in_virtual_time(async {
         let answers = Box::new(move |number: usize| match reports.get(number) {
             Some(report) => (200, report.clone()),
@@ -25,7 +28,7 @@ pub(crate) fn check(data: &[u8]) {
         });
         let vcenter = vcenter::session("WaitForUpdatesEx", answers).await?;
         let task = TaskRef(TASK.to_owned());
-        let waited = timeout(PATIENCE, vcenter.wait(&task)).await;
+        let waited = timeout(patience, vcenter.wait(&task)).await;
         waited.unwrap_or_else(|_| panic!("the wait has no end"))
     });
     for error in [
