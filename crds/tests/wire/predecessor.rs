@@ -83,6 +83,7 @@ const ADDED_TO_AGENT: &[&str] = &[
     "status.vm.infraEnvRef",
     "status.vm.instanceUUID",
     "status.vm.isoEjected",
+    "status.vm.lives",
     "status.vm.macAddresses",
     "status.vm.machineVanishedPaused",
     "status.vm.moref",
