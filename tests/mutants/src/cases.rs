@@ -126,7 +126,7 @@ cases! {
     ReleasedGoes [] "host_recycled" => ConvergesInTime;
     LifeUnread [] "host_recycled" => ConvergesInTime;
     LentStays [] "host_lent" => ConvergesInTime;
-    LentNameUsedAgain [] "host_lent" + "pin_selector=watches_lag_20s" => ConvergesInTime;
+    LentNameUsedAgain [] "lender_grows_after_lending" => ConvergesInTime;
 }
 
 /// The rows without a mutant, and why.

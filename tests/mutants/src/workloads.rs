@@ -18,7 +18,7 @@ use agent_forge_sim::{
     promise::Oracle,
     vcenter::{model::Ref, tasks::Work},
     workloads::{self, Run, Workload},
-    world::{NAMESPACE, SECRET},
+    world::{NAMESPACE, SECRET, World},
 };
 use anyhow::{Context as _, Result};
 use futures::future::BoxFuture;
@@ -51,6 +51,7 @@ workloads! {
     "order" agent_deleted_after_vm "one machine comes up and goes down; its Agent may be deleted only after its VM";
     "unseen" machine_deleted_while_api_server_down "one machine comes up; its Machine is deleted while the operator cannot see it";
     "dead" first_guest_never_registers "the first guest never registers";
+    "lender" lender_grows_after_lending "a pool lends the host of its buffer, and wants one host more afterwards";
     "taken" vm_name_taken "somebody's VM has the name that our VM should get";
     "poolless" pool_removed_by_force "a pool disappears with its finalizer while its machine serves";
     "adopted" foreign_vm_named_as_adopted "a user names somebody's VM in a VsphereAgent that he wrote, and deletes that VsphereAgent";
@@ -211,6 +212,35 @@ fn first_guest_never_registers(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             .clear_quirks();
         run.patience = Duration::from_secs(3600);
         run.rest_with("one up", &[("w", 1)]).await
+    })
+}
+
+fn lender_grows_after_lending(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let group = json!({"reassign": {"group": "lab"}});
+        let buffer = |hosts: usize| json!({"scaling": {"bufferAgents": hosts}});
+        let mut lender = group.clone();
+        agent_forge_sim::kube::store::merge(&mut lender, &buffer(1));
+        run.world.pool("x", &lender).await?;
+        run.world.pool("w", &group).await?;
+        let wait = |world: &World, hosts: u64| {
+            world.of_pool("x", "/status/buffer/ready").as_u64() == Some(hosts)
+        };
+        run.rest("a host waits", |world| wait(world, 1)).await?;
+        run.world.play("w")?.scale(1);
+        run.rest("it serves, and another host waits", |world| {
+            let serves = world.play("w").is_ok_and(|p| p.running().len() == 1);
+            serves && wait(world, 1)
+        })
+        .await?;
+        let pool = (NAMESPACE.to_owned(), "x".to_owned());
+        let more = json!({"spec": buffer(2)});
+        let merged = run
+            .world
+            .api
+            .merge(&kind(OURS, "vsphereagentpools"), &pool, &more);
+        merged.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.rest("two hosts wait", |world| wait(world, 2)).await
     })
 }
 
