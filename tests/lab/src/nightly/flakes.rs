@@ -22,7 +22,10 @@ use serde::{Deserialize, Serialize};
 use tokio::{process::Command, time::timeout};
 
 use super::records::{last_lines, read_json, text_of, write_json};
-use crate::{patience::HANG, tools::repository};
+use crate::{
+    patience::HANG,
+    tools::{cargo, repository},
+};
 
 /// Test programs with integration tests, as `cargo test` selects them.
 const PROGRAMS: &str = "test -p agent-forge --features nightly --test it --test it_nightly --no-run --message-format json-render-diagnostics";
@@ -132,8 +135,7 @@ pub async fn run(args: Args) -> Result<()> {
 
 /// All integration tests. Builds them.
 async fn tests() -> Result<Vec<Test>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
+    let mut build = Command::from(cargo());
     let messages = output(build.args(PROGRAMS.split(' '))).await?;
     let mut tests = Vec::new();
     for (name, program) in programs(&messages) {

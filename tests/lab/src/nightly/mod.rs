@@ -31,7 +31,7 @@ use self::{
     records::{Outcome, Record, Records, is_due, last_lines, text_of},
     report::{Row, time},
 };
-use crate::tools::repository;
+use crate::tools::{self, repository};
 
 /// Limit for building simulation and model checker.
 const BUILD: Duration = Duration::from_secs(3600);
@@ -261,13 +261,12 @@ impl Night {
 
     fn program(&self, program: Program) -> Command {
         let optimised = |name: &str| self.root.join(&self.target).join("opt").join(name);
-        let path = match program {
-            Program::Cargo => env::var_os("CARGO").map_or("cargo".into(), PathBuf::from),
-            Program::Lab => self.lab.clone(),
-            Program::Sim => optimised("sim"),
-            Program::Model => optimised("model"),
+        let mut command = match program {
+            Program::Cargo => tools::cargo(),
+            Program::Lab => Command::new(&self.lab),
+            Program::Sim => Command::new(optimised("sim")),
+            Program::Model => Command::new(optimised("model")),
         };
-        let mut command = Command::new(path);
         command.current_dir(&self.root);
         command.env("CARGO_TERM_COLOR", "never");
         // The backtrace of an error would push the result out of the last lines. A panic keeps its own.

@@ -10,6 +10,7 @@
 //! Caveat: these functions block, the first time for minutes. Call them through [`tokio::task::spawn_blocking`].
 
 pub mod cache;
+mod cargo;
 mod cluster_api;
 mod etcd;
 mod go;
@@ -21,6 +22,7 @@ mod sources;
 mod vcenter;
 pub mod versions;
 
+pub use cargo::cargo;
 pub use cluster_api::{cluster_api, cluster_api_crds};
 pub use etcd::etcd;
 pub use jaeger::jaeger;

@@ -1,10 +1,6 @@
 //! The operator itself, built by Cargo, for callers that do not get its path from Cargo.
 
-use std::{
-    env,
-    path::PathBuf,
-    process::{Command, Stdio},
-};
+use std::{path::PathBuf, process::Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -15,9 +11,7 @@ use anyhow::{Context as _, Result, bail};
 /// # Errors
 /// Cargo cannot be run or the build failed. Compiler messages are printed on stderr.
 pub fn operator(profile: &str) -> Result<PathBuf> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .current_dir(super::repository())
+    let output = super::cargo()
         .args([
             "build",
             "--quiet",

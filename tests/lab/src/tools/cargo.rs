@@ -1,0 +1,50 @@
+//! Cargo, as a person starts it.
+
+use std::{env, process::Command};
+
+/// A command that runs Cargo in the root of the repository.
+///
+/// `cargo run` tells its program of its own package by variables. Build scripts of libraries look at the same names, and would
+/// take another value for a change: half of the workspace would be compiled again, and once more by the next Cargo that
+/// a person starts.
+#[must_use]
+pub fn cargo() -> Command {
+    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.current_dir(super::repository());
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(is_about_a_package) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn is_about_a_package(name: &str) -> bool {
+    let begins = ["CARGO_PKG_", "CARGO_MANIFEST_"];
+    let is = [
+        "CARGO_BIN_NAME",
+        "CARGO_CRATE_NAME",
+        "CARGO_PRIMARY_PACKAGE",
+    ];
+    begins.iter().any(|b| name.starts_with(b)) || is.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_is_not_told_of_the_package_that_starts_it() {
+        for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_BIN_NAME"] {
+            assert!(is_about_a_package(name), "{name}");
+        }
+        for name in ["CARGO", "CARGO_TARGET_DIR", "CARGO_INCREMENTAL", "PATH"] {
+            assert!(!is_about_a_package(name), "{name}");
+        }
+        let command = cargo();
+        let gone = command.get_envs().filter(|(_, value)| value.is_none());
+        let told = env::vars_os().filter(|(n, _)| n.to_str().is_some_and(is_about_a_package));
+        assert_eq!(gone.count(), told.count());
+    }
+}
