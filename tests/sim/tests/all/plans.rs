@@ -272,10 +272,6 @@ fn every_read_guards_an_effect_in_some_workload() {
     }
 }
 
-/// Effects that no workload has: the simulated API server serves no HostedClusters, whose absence is the proof. The unit tests
-/// of the VM's actor have them (`actors/src/vm/tests/recycle.rs`).
-const NOT_PLAYED: [EffectKind; 1] = [EffectKind::SkipCleanup];
-
 /// An effect that occurs in no workload is not tested.
 #[test]
 fn every_effect_occurs_in_some_workload() {
@@ -284,7 +280,7 @@ fn every_effect_occurs_in_some_workload() {
         .flat_map(|r| r.effects.iter().filter_map(|(_, p)| p.call.effect()))
         .collect();
     for effect in EffectKind::ALL {
-        let played = !NOT_PLAYED.contains(effect);
+        let played = !matrix::NOT_PLAYED.contains(effect);
         assert_eq!(seen.contains(effect), played, "{}", effect.name());
     }
 }
