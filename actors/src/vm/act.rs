@@ -45,7 +45,7 @@ use crate::{
         marker::Marker,
     },
     ports::{
-        cluster::Precondition,
+        cluster::{Notice, Precondition},
         effect::{Effect, EffectKind, Subject},
         vcenter::{Place, TaskRef, VCenter},
     },
@@ -311,6 +311,37 @@ impl Executor<'_> {
         let mut record = self.observed.record();
         record.vm = Some(vm);
         self.save_record(kind, record, memory).await
+    }
+
+    /// Writes a status with which the VsphereAgent is for another VM, or for another life of its VM: what is read from the old one
+    /// does not hold for it.
+    async fn save_as(
+        &self,
+        kind: EffectKind,
+        record: VsphereAgentStatus,
+        memory: &mut Memory,
+    ) -> Result<Arc<VsphereAgent>, ReconcileError> {
+        let mut after = VsphereAgent::clone(&self.observed.child.object);
+        after.status = Some(record.clone());
+        let observed = Observed::gather(self.context.view.as_ref(), Arc::new(after));
+        let executor = Executor {
+            context: self.context,
+            observed: &observed,
+            reached: self.reached.clone(),
+        };
+        executor.save_record(kind, record, memory).await
+    }
+
+    /// Sends an Event about something that went well, with the trace.
+    fn tell(&self, reason: &'static str, action: &'static str, what: &str) {
+        let trace = self.observed.child.trace();
+        self.context.cluster.notify(Notice {
+            regarding: self.observed.regarding(),
+            warning: false,
+            reason,
+            action,
+            note: format!("{what} (trace {trace})"),
+        });
     }
 
     async fn save_record(

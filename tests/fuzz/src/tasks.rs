@@ -12,8 +12,8 @@ use crate::vcenter;
 const TASK: &str = "task-12";
 /// Virtual time in which a wait ends after the last report, whatever that was. vCenter may be silent for a minute.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Virtual time for each report. One that means nothing is asked for again, less and less often.
-const EACH: Duration = Duration::from_secs(60);
+/// Virtual time for each report. After one that means nothing, the next question comes within five seconds.
+const EACH: Duration = Duration::from_secs(6);
 
 /// The input is the first reports. After them the task succeeds. The wait ends, with an end or an error that can be
 /// shown.

@@ -214,14 +214,18 @@ pub fn recovery(plan: &Plan) -> Duration {
             _,
         ) => 660,
         (_, Fault::SecretWrong2m) => 600,
+        // An actor that starts anew looks twice again, 90 seconds apart, before it switches a VM on.
+        (_, Fault::ActorKilled | Fault::ActorPanics)
+            if plan.workload == "serving_vm_switched_off" =>
+        {
+            120
+        }
         // The scan that the person waits for finds no Secret; the next one comes ten minutes later.
         (_, Fault::SecretMissing2m) if plan.workload.starts_with("hub_restored") => 660,
         (call, _) => match plan.workload.as_str() {
             "new_discovery_image" | "iso_ejected_after_install" | "iso_datastore_changed" => 660,
             "etcd_rollback_during_create" => 1800,
             "vm_suspended" => 360,
-            // An actor that starts anew looks twice again before it switches a VM on.
-            "serving_vm_switched_off" => 120,
             // A guest whose start nobody saw counts after five minutes, a VM that a late call switched off after a scan.
             "host_recycled" => 1020,
             "boot_order_broken" => boot_repair::GRACE.as_secs() + 660,

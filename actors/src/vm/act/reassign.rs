@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    agent::{VmStatus, VsphereAgent, VsphereAgentStatus},
+    agent::VmStatus,
     conditions::{Reason, event},
     external::agent::Agent,
     names::{
@@ -24,13 +24,12 @@ use crate::{
         reassign::{self, Reservation, Source, Taking},
     },
     ports::{
-        cluster::{AgentPatch, MetadataPatch, Notice},
+        cluster::{AgentPatch, MetadataPatch},
         effect::EffectKind,
         vcenter::{Fault, Stamp, TaskEnd},
     },
     vm::{
         memory::Memory,
-        observed::Observed,
         ownership::{self, Ownership},
         step::Lent,
     },
@@ -106,7 +105,7 @@ impl Executor<'_> {
         let next = self.save(kind, vm, memory).await?;
         self.context.instruments.reassigned("taken");
         let name = &self.observed.child.vm_name;
-        self.tell_reassigned(
+        self.tell(
             event::HOST_BORROWED,
             "TakeHost",
             &format!("host {name} of VsphereAgent {from} serves here now"),
@@ -179,7 +178,7 @@ impl Executor<'_> {
                 .delete_child(&effect, &self.at())
                 .await?;
             self.context.instruments.reassigned("lent");
-            self.tell_reassigned(
+            self.tell(
                 event::HOST_LENT,
                 "LendHost",
                 &format!("host {} went to VsphereAgent {to}", child.vm_name),
@@ -265,35 +264,6 @@ impl Executor<'_> {
     async fn is_marked(&self) -> Result<bool, ReconcileError> {
         let (survey, own) = (self.session().await?.survey().await?, self.marker());
         Ok(survey.marked.iter().any(|vm| vm.marker.same_owner(&own)))
-    }
-
-    /// Writes a status with which the VsphereAgent is for another VM.
-    async fn save_as(
-        &self,
-        kind: EffectKind,
-        status: VsphereAgentStatus,
-        memory: &mut Memory,
-    ) -> Result<Arc<VsphereAgent>, ReconcileError> {
-        let mut after = VsphereAgent::clone(&self.observed.child.object);
-        after.status = Some(status.clone());
-        let observed = Observed::gather(self.context.view.as_ref(), Arc::new(after));
-        let executor = Executor {
-            context: self.context,
-            observed: &observed,
-            reached: self.reached.clone(),
-        };
-        executor.save_record(kind, status, memory).await
-    }
-
-    fn tell_reassigned(&self, reason: &'static str, action: &'static str, what: &str) {
-        let trace = self.observed.child.trace();
-        self.context.cluster.notify(Notice {
-            regarding: self.observed.regarding(),
-            warning: false,
-            reason,
-            action,
-            note: format!("{what} (trace {trace})"),
-        });
     }
 }
 

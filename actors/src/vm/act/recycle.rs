@@ -1,9 +1,7 @@
 //! Gives a VM another life: the intent, the one change in vCenter, and what is recorded after it.
 
-use std::sync::Arc;
-
 use agent_forge_crds::{
-    agent::{RecycleStatus, VmStatus, VsphereAgent},
+    agent::{RecycleStatus, VmStatus},
     conditions::event,
     external::agent::{Agent, SKIP_SPOKE_CLEANUP_ANNOTATION},
     pool::ReleasedDisk,
@@ -23,12 +21,12 @@ use crate::{
     iso::of_pool,
     placement::request,
     ports::{
-        cluster::{AgentPatch, Notice},
+        cluster::AgentPatch,
         effect::EffectKind,
         vcenter::{Fault, Renewal, RenewedDisk, TaskEnd},
     },
     runtime::holds::home_of_hosted_cluster,
-    vm::{memory::Memory, observed::Observed, ownership::Ownership},
+    vm::{memory::Memory, ownership::Ownership},
 };
 
 impl Executor<'_> {
@@ -159,20 +157,13 @@ impl Executor<'_> {
         }
         record.vm = Some(vm);
         memory.forget_guest();
-        let mut after = VsphereAgent::clone(&self.observed.child.object);
-        after.status = Some(record.clone());
-        let observed = Observed::gather(self.context.view.as_ref(), Arc::new(after));
-        let renewed = Executor {
-            context: self.context,
-            observed: &observed,
-            reached: self.reached.clone(),
-        };
         let kind = EffectKind::RecordObservation;
-        let next = renewed.save_record(kind, record, memory).await?;
-        self.tell(&format!(
-            "VM {} begins life {life}",
-            self.observed.child.vm_name
-        ));
+        let next = self.save_as(kind, record, memory).await?;
+        self.tell(
+            event::VM_RECYCLED,
+            "RecycleVM",
+            &format!("VM {} begins life {life}", self.observed.child.vm_name),
+        );
         Ok(StepOutcome::Object(next))
     }
 
@@ -258,16 +249,5 @@ impl Executor<'_> {
             self.context.clock.wall().duration_since(t.0).as_secs_f64()
         });
         self.context.instruments.recycled(result, took.max(0.0));
-    }
-
-    fn tell(&self, what: &str) {
-        let trace = self.observed.child.trace();
-        self.context.cluster.notify(Notice {
-            regarding: self.observed.regarding(),
-            warning: false,
-            reason: event::VM_RECYCLED,
-            action: "RecycleVM",
-            note: format!("{what} (trace {trace})"),
-        });
     }
 }
