@@ -533,12 +533,14 @@ fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
     let anew = fetched(&usual).unwrap_or(0);
     let anew = anew.saturating_sub(fetched(&reference.effects).unwrap_or(0));
     let anew = anew.min(REFETCHES * faults.max(1));
-    // Each object with a status reports an outage and its end.
+    // Each object with a status reports an outage and its end. The same is true of a pause and of a veto.
     let statuses = reference.effects.iter().map(|(_, p)| p);
     let statuses =
         statuses.filter(|p| p.is(EffectKind::RecordObservation) || p.is(EffectKind::PoolStatus));
     let told: BTreeSet<&str> = statuses.map(|p| p.key.as_str()).collect();
-    let told = u32::try_from(2 * told.len() * outages.len()).unwrap_or(u32::MAX);
+    let holds = outcome.plan.faults.iter().filter(|(_, fault)| fault.is_hold());
+    let told = 2 * told.len() * (outages.len() + holds.count());
+    let told = u32::try_from(told).unwrap_or(u32::MAX);
     let remade = REMAKE * outcome.lost;
     // When the binding of an Agent is delayed, the operator reports the Agent first: two writes where the reference has
     // one.

@@ -98,6 +98,11 @@ pub const ALL: &[Tolerance] = &[
     ),
     row(
         Oracle::FewExtraCalls,
+        "with a pause or a veto: two status writes for each object",
+        "each object reports its start and its end",
+    ),
+    row(
+        Oracle::FewExtraCalls,
         "in an outage and a minute after it: 12 tries of an effect and one in 10 s, 8 logins and one in 30 s",
         "this is the backoff; two status writes for each object report start and end",
     ),
