@@ -538,7 +538,11 @@ fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
     let statuses =
         statuses.filter(|p| p.is(EffectKind::RecordObservation) || p.is(EffectKind::PoolStatus));
     let told: BTreeSet<&str> = statuses.map(|p| p.key.as_str()).collect();
-    let holds = outcome.plan.faults.iter().filter(|(_, fault)| fault.is_hold());
+    let holds = outcome
+        .plan
+        .faults
+        .iter()
+        .filter(|(_, fault)| fault.is_hold());
     let told = 2 * told.len() * (outages.len() + holds.count());
     let told = u32::try_from(told).unwrap_or(u32::MAX);
     let remade = REMAKE * outcome.lost;
