@@ -15,6 +15,7 @@ use agent_forge_actors::{
     },
 };
 use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
+use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -144,6 +145,47 @@ async fn a_vm_that_somebody_changed_in_between_is_left_alone() {
     assert!(!e.outcome_unknown());
     assert_eq!(vc.observe(&vm).await.unwrap(), before);
     assert_eq!(disks(&world).await, old);
+}
+
+/// Pools that want the same host mark its VM with the changeVersion that they saw. Each has a session of its own, and asks
+/// again while the VM is busy.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_fifty_who_mark_a_vm_at_once_one_wins() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    let vm = spent(&world, &*vc).await;
+    let change_version = vc.observe(&vm).await.unwrap().unwrap().change_version;
+    assert!(change_version.is_some());
+    let mark = async |taker: String| {
+        let vc = world.connect().await;
+        let stamp = Stamp {
+            change_version: change_version.clone(),
+            ..Stamp::of(Mark::Owned(marker(&taker)))
+        };
+        let stamped = effect(EffectKind::Reconfigure);
+        loop {
+            let ended = match vc.stamp_marker(&stamped, &vm, &stamp).await {
+                Ok(task) => vc.wait(&task).await.flatten(),
+                Err(e) => Err(e),
+            };
+            match ended {
+                Err(e) if e.fault().map(Fault::name) == Some("TaskInProgress") => {}
+                ended => return ended.map(|_| taker),
+            }
+        }
+    };
+    let all = join_all((0..50).map(|n| mark(format!("taker-{n}")))).await;
+    let (won, lost): (Vec<_>, Vec<_>) = all.into_iter().partition(Result::is_ok);
+    let [Ok(winner)] = &won[..] else {
+        panic!("{won:?}");
+    };
+    for error in lost {
+        let e = error.unwrap_err();
+        assert_eq!(e.fault(), Some(&Fault::ConcurrentAccess), "{e}");
+        assert!(!e.outcome_unknown(), "{e}");
+    }
+    let seen = vc.observe(&vm).await.unwrap().unwrap();
+    assert_eq!(seen.marker, Some(marker(winner)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 
 use agent_forge_actors::{
     domain::{
-        identity::{AgentMatch, agent_runs_on},
+        identity::{AgentMatch, BiosUuid, agent_runs_on},
         managed_vm::ManagedVm,
         names::ObjectKey,
         upstream,
@@ -10,6 +10,7 @@ use agent_forge_actors::{
     ports::vcenter::VmObservation,
 };
 use agent_forge_crds::{
+    agent::TakenFrom,
     external::{agent::Agent, agent_machine::AgentMachine},
     names::{AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION},
 };
@@ -157,10 +158,19 @@ fn vm(child: &ManagedVm, live: &Live) -> Option<String> {
             })
         }
     };
-    if known.is_empty() {
-        return Some(power);
+    let mut parts = vec![power];
+    if !known.is_empty() {
+        parts.push(known.join(", "));
     }
-    Some(format!("{power}; {}", known.join(", ")))
+    if let Some(from) = &vm.taken_from {
+        let stamped = from.stamped == Some(true);
+        let how = if stamped { "taken" } else { "being taken" };
+        parts.push(format!(
+            "{how} from VsphereAgent {}/{}",
+            from.namespace, from.name
+        ));
+    }
+    Some(parts.join("; "))
 }
 
 fn host(agent: &Agent) -> String {
@@ -257,21 +267,7 @@ fn owns_vm(child: &ManagedVm, live: &Live) -> Vec<Proof> {
     let Some(identity) = &child.identity else {
         return Vec::new();
     };
-    let uuid = identity.bios_uuid;
-    let recorded = if child.reborn {
-        let fact = format!(
-            "status.vm.biosUUID {uuid} does not follow from the uid of the VsphereAgent: it was taken over, or restored from a backup"
-        );
-        Proof {
-            between: [between.0, between.1],
-            holds: None,
-            fact,
-        }
-    } else {
-        let fact = format!("status.vm.biosUUID {uuid} follows from cluster id, uid and attempt");
-        proof(between, true, fact)
-    };
-    let mut all = vec![recorded];
+    let mut all = vec![recorded(child, identity.bios_uuid)];
     match live {
         Live::NotAsked => {}
         Live::Failed(why) => all.push(Proof {
@@ -290,14 +286,65 @@ fn owns_vm(child: &ManagedVm, live: &Live) -> Vec<Proof> {
             let is_ours = marker
                 .is_some_and(|m| m.uid == child.uid && i64::from(m.attempt) == i64::from(attempt));
             let text = marker.map_or("none".to_owned(), ToString::to_string);
-            let fact = format!(
+            let mut fact = format!(
                 "marker of the VM in vCenter (extraConfig agent-forge.owner): {text}; uid of the VsphereAgent: {}",
                 child.uid
             );
-            all.push(proof(between, is_ours, fact));
+            let lender = taken_from(child).filter(|from| from.stamped != Some(true));
+            let is_lenders = lender
+                .zip(marker)
+                .is_some_and(|(from, m)| m.uid == from.uid);
+            if is_lenders {
+                fact += ". It names the VsphereAgent from which the VM is being taken";
+            }
+            let holds = (!is_lenders).then_some(is_ours);
+            all.push(Proof {
+                between: [between.0, between.1],
+                holds,
+                fact,
+            });
         }
     }
     all
+}
+
+fn taken_from(child: &ManagedVm) -> Option<&TakenFrom> {
+    child.vm()?.taken_from.as_ref()
+}
+
+/// What the recorded BIOS UUID proves.
+fn recorded(child: &ManagedVm, uuid: BiosUuid) -> Proof {
+    let (holds, fact) = if let Some(from) = taken_from(child) {
+        let status = child.object.status.as_ref();
+        let cluster = status.and_then(|s| s.cluster_id.as_deref());
+        let attempt = u32::try_from(from.attempt).unwrap_or_default();
+        let made = BiosUuid::derive(cluster.unwrap_or_default(), &from.uid, attempt) == uuid;
+        let lender = format!("VsphereAgent {}/{}", from.namespace, from.name);
+        if made {
+            let fact = format!(
+                "status.vm.biosUUID {uuid} follows from cluster id, uid and attempt of {lender}, from which the VM was taken"
+            );
+            (Some(true), fact)
+        } else {
+            let fact = format!(
+                "status.vm.biosUUID {uuid}: the VM was taken from {lender}, which did not make it either"
+            );
+            (None, fact)
+        }
+    } else if child.reborn {
+        let fact = format!(
+            "status.vm.biosUUID {uuid} does not follow from the uid of the VsphereAgent: it was taken over, or restored from a backup"
+        );
+        (None, fact)
+    } else {
+        let fact = format!("status.vm.biosUUID {uuid} follows from cluster id, uid and attempt");
+        (Some(true), fact)
+    };
+    Proof {
+        between: [Kind::VsphereAgent, Kind::VM],
+        holds,
+        fact,
+    }
 }
 
 fn runs_on(child: &ManagedVm, agent: &Agent) -> Option<Proof> {

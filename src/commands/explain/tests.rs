@@ -373,3 +373,42 @@ fn each_life_of_a_recycled_vm_is_shown_and_a_first_life_is_not() {
     let ends = serde_json::to_value(explained(&world, "va/w-1", &Live::NotAsked)).expect("JSON");
     assert_eq!(ends["lives"].as_array().map(Vec::len), Some(1));
 }
+
+#[test]
+fn a_vm_of_another_pool_is_shown_with_its_origin_until_and_after_its_mark_names_the_new_one() {
+    let mut world = World::serving();
+    world.child["metadata"]["uid"] = json!("u-taker");
+    world.child["status"]["vm"]["takenFrom"] =
+        json!({"namespace": "blue", "name": "w-1", "uid": CHILD_UID, "attempt": 1});
+    let facts = |world: &World, live: &Live| {
+        let e = explained(world, "va/w-1", live);
+        let vm = e.chain.iter().find(|m| m.kind == Kind::VM).expect("a VM");
+        let between = [Kind::VsphereAgent, Kind::VM];
+        let proofs = e.proofs.iter().filter(|p| p.between == between);
+        let holds: Vec<_> = proofs.map(|p| p.holds).collect();
+        (vm.state.clone(), holds)
+    };
+    let (state, holds) = facts(&world, &shown(CHILD_UID));
+    assert!(
+        state.ends_with("; being taken from VsphereAgent blue/w-1"),
+        "{state}"
+    );
+    assert_eq!(holds, [Some(true), None]);
+    // Nobody else's mark is accepted.
+    let (_, holds) = facts(&world, &shown("u-other"));
+    assert_eq!(holds, [Some(true), Some(false)]);
+    world.child["status"]["vm"]["takenFrom"]["stamped"] = json!(true);
+    let (state, holds) = facts(&world, &shown("u-taker"));
+    assert!(
+        state.ends_with("; taken from VsphereAgent blue/w-1"),
+        "{state}"
+    );
+    assert_eq!(holds, [Some(true), Some(true)]);
+    // Once it is its own, the lender's mark is a contradiction.
+    let (_, holds) = facts(&world, &shown(CHILD_UID));
+    assert_eq!(holds, [Some(true), Some(false)]);
+    // The lender had it from somebody else.
+    world.child["status"]["vm"]["takenFrom"]["uid"] = json!("u-lender");
+    let (_, holds) = facts(&world, &Live::NotAsked);
+    assert_eq!(holds, [None]);
+}

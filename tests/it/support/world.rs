@@ -115,8 +115,9 @@ impl World {
         } else {
             Generation::Current
         };
+        let clusters = std::slice::from_ref(&cluster);
         let upstream =
-            stage::set(&lab, &cluster, setup.delays.clone(), setup.image.clone()).await?;
+            stage::set(&lab, clusters, setup.delays.clone(), setup.image.clone()).await?;
         let process = &lab.vcenters()[0];
         let access = match setup.rules {
             Some(folder) => lab.kubeconfig_for_folder(folder).await?,

@@ -14,23 +14,26 @@ use crate::{
     played::{Delays, HostedCluster, ImageOptions, PlayedOptions, Upstream, guests},
 };
 
-/// Prepares one hosted cluster on the lab's first vCenter. The InfraEnv has the cluster's name.
+/// Prepares hosted clusters on the lab's first vCenter. All have their NodePools and Agents in the namespaces of the
+/// first one, and share the InfraEnv, which has its name.
 ///
 /// # Errors
-/// The lab has no vCenter, the API server refuses something, or the InfraEnv does not get its image.
+/// There is no cluster, the lab has no vCenter, the API server refuses something, or the InfraEnv does not get its image.
 pub async fn set(
     lab: &Lab,
-    cluster: &HostedCluster,
+    clusters: &[HostedCluster],
     delays: Delays,
     image: ImageOptions,
 ) -> Result<Upstream> {
     let client = lab.admin();
-    for name in [
+    let cluster = clusters.first().context("a hosted cluster")?;
+    let planes = clusters.iter().map(|c| c.control_plane_namespace.as_str());
+    let rest = [
         cluster.namespace.as_str(),
-        cluster.control_plane_namespace.as_str(),
         OPERATOR_NAMESPACE,
         cluster.agent_namespace.as_str(),
-    ] {
+    ];
+    for name in planes.chain(rest) {
         let mut object = namespace(name);
         // The pools are in the cluster's namespace. If the InfraEnv is in another namespace, that one must admit them.
         if name == cluster.agent_namespace && name != cluster.namespace {
@@ -42,7 +45,7 @@ pub async fn set(
     let vcenter = lab.vcenters().first().context("the lab has one vCenter")?;
     let guests = guests::vcenter::VCenter::new(vcenter.url(), vcenter.ca_pem())?;
     let played = PlayedOptions {
-        clusters: vec![cluster.clone()],
+        clusters: clusters.to_vec(),
         delays,
         image,
         ..PlayedOptions::default()

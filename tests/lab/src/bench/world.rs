@@ -66,7 +66,8 @@ impl World {
         let lab = Lab::start(LabOptions::default().vcenter(options)).await?;
         let client = lab.admin();
         let cluster = HostedCluster::new(NAMESPACE, CLUSTER);
-        let upstream = stage::set(&lab, &cluster, plan.delays.clone(), plan.image.clone()).await?;
+        let clusters = std::slice::from_ref(&cluster);
+        let upstream = stage::set(&lab, clusters, plan.delays.clone(), plan.image.clone()).await?;
         let process = lab.vcenters().first().context("the lab has one vCenter")?;
         let vcenter = process.admin()?;
         let access = lab.kubeconfig_for_operator(OPERATOR_NAMESPACE).await?;

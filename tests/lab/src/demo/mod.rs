@@ -42,7 +42,8 @@ pub struct Args {
     #[arg(long)]
     keep: bool,
 
-    /// Show hosts that wait, are taken within seconds, and come back, instead of scaling up and down.
+    /// Show hosts that wait, are taken within seconds, come back, and serve another hosted cluster, instead of scaling
+    /// up and down.
     #[arg(long, conflicts_with_all = ["sigkill", "kill_every", "jaeger", "machines", "scale_to"])]
     late_binding: bool,
 

@@ -35,6 +35,8 @@ pub(super) struct Stage {
     pub(super) vcenter: VCenterAdmin,
     pub(super) access: OperatorAccess,
     pub(super) cluster: HostedCluster,
+    /// With `--late-binding`: another hosted cluster, whose NodePools use the same InfraEnv.
+    pub(super) second: Option<HostedCluster>,
     /// Objects and VMs that belong to others.
     pub(super) foreign: Strangers,
     pub(super) client: Client,
@@ -94,7 +96,14 @@ impl Stage {
         voice.say("playing HyperShift, Cluster API, agent provider, assisted service and guests");
         let process = lab.vcenters().first().context("the lab has one vCenter")?;
         let guests = guests::vcenter::VCenter::new(process.url(), process.ca_pem())?;
-        let upstream = stage::set(&lab, &cluster, delays, ImageOptions::default()).await?;
+        let second = args
+            .late_binding
+            .then(|| super::late_binding::second(&cluster));
+        let clusters: Vec<_> = [cluster.clone()]
+            .into_iter()
+            .chain(second.clone())
+            .collect();
+        let upstream = stage::set(&lab, &clusters, delays, ImageOptions::default()).await?;
         let service = upstream.service(&cluster.agent_namespace)?;
 
         voice.say("adding a bare-metal host with the pool's labels, and a VM of another team");
@@ -139,6 +148,7 @@ impl Stage {
             vcenter,
             access,
             cluster,
+            second,
             foreign,
             client,
             jaeger,
