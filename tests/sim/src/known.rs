@@ -40,6 +40,7 @@ pub const ALL: &[Known] = &[
     TAKEN_TOO,
     EXPIRED,
     CLAIMED_WHEN_FREE,
+    CLAIMED_WHEN_LEFT,
     CLAIMED_WHEN_LENT,
     CLAIMED_WHEN_WANTED,
     MANY_REPORTS,
@@ -172,6 +173,13 @@ const CLAIMED_WHEN_FREE: Known = Known {
     reason: "another control plane claimed the Agent of a host that was about to be recycled: that host goes when it is free again, \
              and none waits in the buffer",
     example: "host_recycled@1 fence_agent:demo/w-9e377-66296#3=agent_claimed_2m",
+};
+
+/// As [`CLAIMED_WHEN_FREE`].
+const CLAIMED_WHEN_LEFT: Known = Known {
+    workload: "hosted_cluster_gone",
+    example: "hosted_cluster_gone@1 fence_agent:demo/w-9e377-66296#3=agent_claimed_2m",
+    ..CLAIMED_WHEN_FREE
 };
 
 /// As [`TAKEN`]: the free host is lost for both pools.

@@ -14,17 +14,10 @@ use crate::{
     workloads::{self, Workload},
 };
 
-/// Effects that no workload has: the simulated API server serves no HostedClusters, whose absence is the proof. The unit tests
-/// of the VM's actor have them (`actors/src/vm/tests/recycle.rs`).
-pub const NOT_PLAYED: [EffectKind; 1] = [EffectKind::SkipCleanup];
-
 /// Why a fault makes no sense at a call. `None` when it makes sense.
 #[must_use]
 pub fn senseless(call: Call, fault: Fault) -> Option<&'static str> {
     match call {
-        Call::Effect(effect) if NOT_PLAYED.contains(&effect) => {
-            Some("no workload has that effect: unit tests have it")
-        }
         Call::Effect(effect) if fault.class() == FaultClass::Between => between(effect, fault),
         Call::Effect(effect) => at_effect(effect, fault),
         Call::Read(read) => at_read(read, fault),

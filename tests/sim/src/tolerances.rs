@@ -148,6 +148,11 @@ pub const ALL: &[Tolerance] = &[
     ),
     row(
         Oracle::ConvergesInTime,
+        "with effect_late at power_off in hosted_cluster_gone: 11 min",
+        "a scan finds the VM that a late call switched off",
+    ),
+    row(
+        Oracle::ConvergesInTime,
         "in boot_order_broken: 51 min",
         "a reset that may have been lost is repeated after 40 minutes, and a busy VM rests for five",
     ),
@@ -224,6 +229,12 @@ pub fn recovery(plan: &Plan) -> Duration {
             if plan.workload == "serving_vm_switched_off" =>
         {
             120
+        }
+        // A scan finds the VM that a late call switched off.
+        (Call::Effect(EffectKind::PowerOff), Fault::EffectLate)
+            if plan.workload == "hosted_cluster_gone" =>
+        {
+            660
         }
         // The scan that the person waits for finds no Secret; the next one comes ten minutes later.
         (_, Fault::SecretMissing2m) if plan.workload.starts_with("hub_restored") => 660,

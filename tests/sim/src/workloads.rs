@@ -597,6 +597,14 @@ pub const ALL: &[Workload] = &[
         run: controls::host_recycled,
     },
     Workload {
+        code: "S49",
+        name: "hosted_cluster_gone",
+        text: "a hosted cluster goes with its Machine, and its kubeconfig before the host is free; the VM waits all the same, and goes",
+        exact: false,
+        instances: 1,
+        run: controls::hosted_cluster_gone,
+    },
+    Workload {
         code: "S47",
         name: "host_lent",
         text: "a host waits in the buffer of one pool, and a machine of another pool of the group gets it; then that machine goes down",

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{Done, Executor, StepOutcome, defect, look::Looked};
 use crate::{
     domain::{
-        failure::ReconcileError,
+        failure::{Class, ReconcileError},
         names::ObjectKey,
         recycle::{self, Stage, Why},
         template,
@@ -193,8 +193,14 @@ impl Executor<'_> {
         let gone = match home_of_hosted_cluster(pool) {
             Some(home) => {
                 let key = ObjectKey::new(&home, &pool.spec.hosted_cluster_ref.name);
-                memory.cluster_seen = Some(self.context.clock.monotonic());
-                !cluster.live_hosted_cluster(&key).await?
+                let found = cluster.live_hosted_cluster(&key).await;
+                // Only an API server that is away for a moment is asked again soon.
+                let answered = found
+                    .as_ref()
+                    .err()
+                    .is_none_or(|e| e.class() != Class::Transient);
+                memory.cluster_seen = answered.then(|| self.context.clock.monotonic());
+                !found?
             }
             None => false,
         };
@@ -206,6 +212,8 @@ impl Executor<'_> {
             memory.cluster_seen = Some(self.context.clock.monotonic());
             return Ok(StepOutcome::Same);
         };
+        // It is gone for good. A write that fails is repeated soon.
+        memory.cluster_seen = None;
         self.mark_cleanup(&agent, Some(recycle::SKIPPED.to_owned()))
             .await?;
         // The service goes on, and the watch shows it.

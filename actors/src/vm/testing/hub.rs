@@ -253,7 +253,7 @@ impl Cluster for Hub {
         self.with(|o| {
             o.hosted_cluster_looks += 1;
             o.hosted_cluster
-                .ok_or_else(|| error(ClusterErrorKind::Unavailable))
+                .ok_or_else(|| error(ClusterErrorKind::NotFound))
         })
     }
     async fn live_machines(&self, namespace: &str) -> ClusterResult<Vec<MachineFacts>> {

@@ -53,6 +53,9 @@ type Row = (
     bool,
 );
 
+/// Group and plural of HostedClusters, which few workloads need.
+pub const HOSTED_CLUSTERS: (&str, &str) = ("hypershift.openshift.io", "hostedclusters");
+
 const KINDS: &[Row] = &[
     ("", "namespaces", "Namespace", &["v1"], false, true),
     ("", "secrets", "Secret", &["v1"], true, false),
@@ -173,6 +176,25 @@ impl ApiServer {
         };
         server.namespace("kube-system");
         server
+    }
+
+    /// Serves HostedClusters from now on, and holds one of that name, as a hub with HyperShift does.
+    pub fn hosted_cluster(&self, namespace: &str, name: &str) {
+        let served = Served {
+            kind: "HostedCluster".to_owned(),
+            versions: vec!["v1beta1".to_owned()],
+            namespaced: true,
+            status: true,
+        };
+        let (group, plural) = HOSTED_CLUSTERS;
+        let object = json!({
+            "apiVersion": format!("{group}/v1beta1"), "kind": "HostedCluster", "metadata": {"name": name}, "spec": {},
+        });
+        let created = self.write(|s, now| {
+            s.serve(group, plural, served);
+            s.create(&kind(group, plural), namespace, object, now)
+        });
+        assert!(created.is_ok(), "{created:?}");
     }
 
     /// Creates a namespace.

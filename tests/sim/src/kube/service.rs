@@ -348,25 +348,22 @@ impl Door {
             ) => {
                 // Without a version, a list shows everything up to now, also where the server answers from its cache.
                 // With version 0 it may show an old state. The operator does not ask for that, so no fault plays it.
-                let unknown = [
-                    "labelSelector",
-                    "fieldSelector",
-                    "continue",
-                    "resourceVersion",
-                ];
+                let unknown = ["labelSelector", "continue", "resourceVersion"];
                 let unknown = unknown.iter().find(|k| asked.query(k).is_some());
                 assert!(
                     unknown.is_none(),
                     "{unknown:?} of lists is not played: {}",
                     asked.path
                 );
-                let (objects, revision, of) = server.read(|s| {
+                let named = named(asked);
+                let (mut objects, revision, of) = server.read(|s| {
                     let of = s.served.get(kind).cloned();
                     (s.list(kind, namespace), s.revision(), of)
                 });
                 let served = of
                     .filter(|s| s.versions.contains(version))
                     .ok_or_else(not_served)?;
+                objects.retain(|o| named.as_ref().is_none_or(|n| o["metadata"]["name"] == **n));
                 let items: Vec<Shown> = objects
                     .iter()
                     .map(|o| Shown::new(o, version, &kind.0, asked.metadata_only))
@@ -499,6 +496,20 @@ struct List<'a> {
     api_version: String,
     metadata: Value,
     items: Vec<Shown<'a>>,
+}
+
+/// The name that a list asks for. No other field selector is played.
+fn named(asked: &Asked) -> Option<String> {
+    let selector = asked.query("fieldSelector")?;
+    let name = selector.strip_prefix("metadata.name=");
+    let name = name.filter(|n| !n.contains(','));
+    let Some(name) = name else {
+        panic!(
+            "the field selector {selector} is not played: {}",
+            asked.path
+        );
+    };
+    Some(name.to_owned())
 }
 
 fn not_served() -> Refusal {

@@ -9,7 +9,14 @@ use futures::future::BoxFuture;
 use serde_json::json;
 
 use super::{ANY_OUTAGE, Run, children, guests::says, marked, site::merge_pool};
-use crate::{between, oracles, plan::Fault, vcenter::model::Ref, world::World};
+use crate::{
+    between,
+    kube::{HOSTED_CLUSTERS, kind},
+    oracles,
+    plan::Fault,
+    vcenter::model::Ref,
+    world::World,
+};
 
 /// Longer than two looks at a VM take.
 const TWO_LOOKS: Duration = Duration::from_secs(300);
@@ -198,6 +205,46 @@ pub(super) fn host_recycled(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         run.world.play("w")?.scale(0);
         comes_back(run, "it waits again", &host).await?;
         // Nothing is recycled any more, and the buffer is empty.
+        merge_pool(
+            &run.world,
+            "w",
+            &json!({"spec": {"release": {"policy": "Delete"}}}),
+        )?;
+        run.rest_with("down", &[("w", 0)]).await
+    })
+}
+
+/// Longer than a reclaim may last, and than the service may try to take a Node out of its hosted cluster afterwards
+/// (`CLEANUP` in the product).
+const CLEANED_UP: Duration = Duration::from_secs(2 * 3600);
+
+pub(super) fn hosted_cluster_gone(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let cluster = run.world.cluster.clone();
+        run.world
+            .api
+            .hosted_cluster(&cluster.namespace, &cluster.name);
+        run.world
+            .pool("w", &json!({"release": {"policy": "Recycle"}}))
+            .await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one up", &[("w", 1)]).await?;
+        let host = ours(&run.world);
+        let service = run.world.upstream.service(&cluster.agent_namespace)?;
+        service.break_kubeconfig(true);
+        // Until the host waits for a person, its Machine waits too. Only then it is the operator's.
+        service.stall_reclaims(true);
+        let (group, plural) = HOSTED_CLUSTERS;
+        let name = (cluster.namespace, cluster.name);
+        let gone = run
+            .world
+            .api
+            .write(|s, now| s.delete(&kind(group, plural), &name, &json!({}), now));
+        gone.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.world.play("w")?.scale(0);
+        let usual = std::mem::replace(&mut run.patience, CLEANED_UP);
+        comes_back(run, "it waits", &host).await?;
+        run.patience = usual;
         merge_pool(
             &run.world,
             "w",

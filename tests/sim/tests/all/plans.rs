@@ -280,8 +280,7 @@ fn every_effect_occurs_in_some_workload() {
         .flat_map(|r| r.effects.iter().filter_map(|(_, p)| p.call.effect()))
         .collect();
     for effect in EffectKind::ALL {
-        let played = !matrix::NOT_PLAYED.contains(effect);
-        assert_eq!(seen.contains(effect), played, "{}", effect.name());
+        assert!(seen.contains(effect), "{} occurs nowhere", effect.name());
     }
 }
 
