@@ -21,6 +21,7 @@
 //! Not included: tags, drives, the predecessor's records, adoption, force, pool deletion, hooks that wait for a dead
 //! guest; reads that fail; a Kubernetes write that arrives late.
 
+pub mod binding;
 pub mod explore;
 pub mod flight;
 pub mod flight_ports;

@@ -23,7 +23,7 @@ use crate::{
     ports::{
         cluster::AgentPatch,
         effect::EffectKind,
-        vcenter::{Fault, Renewal, RenewedDisk, TaskEnd},
+        vcenter::{Fault, PowerState, Renewal, RenewedDisk, TaskEnd},
     },
     runtime::holds::home_of_hosted_cluster,
     vm::{memory::Memory, ownership::Ownership},
@@ -127,7 +127,9 @@ impl Executor<'_> {
         let Ownership::Ours(shown) = &memory.seen else {
             return Err(defect("the VM is not proven ours"));
         };
-        vm.power_state = Some(shown.power.as_str().to_owned());
+        // Somebody may have switched it on already. That is recorded with the deadline of its guest.
+        let rests = shown.power != PowerState::On;
+        vm.power_state = rests.then(|| shown.power.as_str().to_owned());
         let disk = recycle::new_disk(before.as_ref(), shown.hardware.disk_uuid.as_deref());
         vm.served = None;
         vm.iso_ejected = None;

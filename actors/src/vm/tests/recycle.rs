@@ -252,6 +252,25 @@ async fn a_guest_that_does_not_come_back_is_replaced_with_its_vm() {
 
 /// The record of the way may fail, and the status be written all the same. The Machine of the life that is over stays on
 /// record until then.
+/// Somebody switches the VM on before its new life is on record. Its guest gets a deadline all the same.
+#[tokio::test]
+async fn a_vm_that_runs_before_its_life_is_recorded_has_a_deadline() {
+    let mut bench = released(None).await;
+    while bench.site.with(|i| i.renewals.is_empty()) {
+        let memory = std::mem::take(&mut bench.memory);
+        let key = crate::domain::names::ObjectKey::of(&bench.child());
+        let pass = crate::vm::pass::run_at_most(1, bench.context.clone(), key, memory);
+        bench.memory = pass.await.0;
+    }
+    assert_eq!(bench.vm().generation, None);
+    bench.site.with(|i| i.vms[0].power = PowerState::On);
+    bench.until(|b| b.vm().generation == Some(2)).await;
+    bench.until(|b| b.vm().discovery_deadline.is_some()).await;
+    assert_eq!(bench.vm().power_state.as_deref(), Some("poweredOn"));
+    bench.turn(31 * MINUTE);
+    bench.until(|b| b.vm().attempt == Some(2)).await;
+}
+
 #[tokio::test]
 async fn the_life_that_is_over_is_recorded_with_its_machine_also_at_the_second_try() {
     let mut bench = released(None).await;
