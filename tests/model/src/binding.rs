@@ -34,10 +34,19 @@ pub const CHANGED_HANDS: &str = "a machine is served by a host of another pool";
 pub const GROUP: [&str; 3] = ["p", "q", "r"];
 
 /// The states of the service.
-mod state {
-    pub(super) const DISCOVERING: &str = "discovering-unbound";
-    pub(super) const DISCONNECTED: &str = "disconnected-unbound";
-    pub(super) const KNOWN: &str = "known-unbound";
+pub mod state {
+    /// The guest registers.
+    pub const DISCOVERING: &str = "discovering-unbound";
+    /// The guest does not answer.
+    pub const DISCONNECTED: &str = "disconnected-unbound";
+    /// The guest is as it should be.
+    pub const KNOWN: &str = "known-unbound";
+    /// The guest has to be started anew by somebody else.
+    pub const PENDING: &str = "unbinding-pending-user-action";
+    /// The guest prepares its way back.
+    pub const RECLAIMING: &str = "reclaiming";
+    /// The guest is on its way back.
+    pub const REBOOTING: &str = "reclaiming-rebooting";
 }
 
 fn with_buffer(name: &str, (wanted, most): (i32, i32)) -> VsphereAgentPool {
@@ -152,11 +161,17 @@ pub fn of_guest(w: &World, vm: &VmObservation) -> Option<Deed> {
     let Some(agent) = w.agent_on(vm) else {
         return Some(Deed::Registers(id));
     };
-    let waits = w.lives && !agent.is_claimed_or_bound() && reported(agent) < life(vm);
-    waits.then(|| match agent.state() {
-        state::DISCOVERING => Deed::Reports(id),
-        _ => Deed::Restarts(id),
-    })
+    if !w.lives || agent.is_claimed_or_bound() {
+        return None;
+    }
+    let is_old = reported(agent) < life(vm);
+    match agent.state() {
+        state::DISCOVERING => Some(Deed::Reports(id)),
+        _ if is_old => Some(Deed::Restarts(id)),
+        state::REBOOTING => Some(Deed::Restarts(id)),
+        state::RECLAIMING => Some(Deed::Reboots(id)),
+        _ => None,
+    }
 }
 
 fn change_agent(w: &mut World, vm: &str, change: impl FnOnce(&mut Agent, u32)) {
@@ -171,6 +186,11 @@ fn change_agent(w: &mut World, vm: &str, change: impl FnOnce(&mut Agent, u32)) {
             bump(agent);
         });
     }
+}
+
+/// The guest boots the system that the service has put on its disk.
+pub fn reboots(w: &mut World, vm: &str) {
+    change_agent(w, vm, |agent, _| set_state(agent, state::REBOOTING));
 }
 
 /// The guest registers again. The service keeps its inventory and its validations.

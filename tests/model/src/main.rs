@@ -79,6 +79,9 @@ struct RecycleArgs {
     /// The second machine comes as soon as the first one is gone, and may go at any moment.
     #[arg(long)]
     hurries: bool,
+    /// The service may reclaim a host, so that its guest returns by itself.
+    #[arg(long)]
+    reclaims: bool,
     /// An administrator may switch the VM on between its lives.
     #[arg(long)]
     switched_on: bool,
@@ -185,6 +188,7 @@ fn main() -> Result<()> {
         }
         Some(Other::Recycle(args)) => {
             let mut model = Machines::recycle(args.hurries, &args.faults.all());
+            model.start.reclaims = args.reclaims;
             model
                 .people
                 .extend(args.switched_on.then_some(Deed::SwitchesOn));

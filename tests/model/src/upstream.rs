@@ -35,6 +35,10 @@ pub enum Deed {
     Follows(String),
     /// The provider unbinds the Agent of an AgentMachine that is being deleted.
     Unbinds(String),
+    /// The same, and the service reclaims the host.
+    Reclaims(String),
+    /// The guest of that VM is reclaimed, and reboots into discovery.
+    Reboots(String),
     /// The provider removes its finalizer from that AgentMachine.
     Forgets(String),
     /// Cluster API removes its finalizer from that Machine.
@@ -65,6 +69,8 @@ impl fmt::Display for Deed {
             Self::Leaves(m) => write!(f, "a person deletes Machine {m}"),
             Self::Follows(m) => write!(f, "AgentMachine {m} is being deleted"),
             Self::Unbinds(m) => write!(f, "provider unbinds the Agent of {m}"),
+            Self::Reclaims(m) => write!(f, "the Agent of {m} is unbound and reclaimed"),
+            Self::Reboots(vm) => write!(f, "guest of {vm} is reclaimed and reboots"),
             Self::Forgets(m) => write!(f, "AgentMachine {m} is gone"),
             Self::Ends(m) => write!(f, "Machine {m} is gone"),
             Self::Renames => write!(f, "a person renames the foreign VM"),
@@ -127,6 +133,8 @@ pub fn possible(w: &World, people: &[Deed]) -> Vec<Deed> {
                     reference.is_some_and(|r| r.name == a.name_any())
                         && a.claimed_by() == Some(name.as_str())
                 });
+                let reclaims = w.reclaims && bound;
+                deeds.extend(reclaims.then(|| Deed::Reclaims(name.clone())));
                 deeds.push(if bound {
                     Deed::Unbinds(name)
                 } else {
@@ -274,7 +282,12 @@ pub fn act(w: &mut World, deed: &Deed) {
                 });
             }
         }
-        Deed::Unbinds(name) => {
+        Deed::Reboots(vm) => binding::reboots(w, vm),
+        Deed::Unbinds(name) | Deed::Reclaims(name) => {
+            let state = match deed {
+                Deed::Reclaims(_) => binding::state::RECLAIMING,
+                _ => binding::state::PENDING,
+            };
             let lives = w.lives;
             for agent in w.agents.iter_mut() {
                 if agent.claimed_by() == Some(name.as_str()) {
@@ -285,7 +298,7 @@ pub fn act(w: &mut World, deed: &Deed) {
                         a.spec.cluster_deployment_name = None;
                         a.status.get_or_insert_default().conditions = objects::free();
                         if lives {
-                            binding::set_state(a, "unbinding-pending-user-action");
+                            binding::set_state(a, state);
                         }
                         bump(a);
                     });

@@ -212,6 +212,8 @@ pub struct World {
     pub to_come: Held<Vec<String>>,
     /// They may come as soon as the one before is gone, and not only when a host waits.
     pub hurries: bool,
+    /// The service may reclaim a host that is unbound, so that its guest returns by itself.
+    pub reclaims: bool,
     /// The servers check neither versions nor names. No real one is like that: it shows that an oracle can fail.
     pub lenient: bool,
     /// VMs have versions and lives, and Agents the states of these. See [`crate::binding`].
@@ -316,6 +318,7 @@ impl World {
             left: _,
             to_come,
             hurries: _,
+            reclaims: _,
             lenient: _,
             lives: _,
             harm,
@@ -346,6 +349,7 @@ impl World {
             left: Budget::of(faults),
             to_come: Held::default(),
             hurries: false,
+            reclaims: false,
             lenient: false,
             lives: false,
             harm: None,

@@ -37,6 +37,21 @@ fn a_vm_that_begins_another_life_keeps_all_promises() {
     }
 }
 
+/// The service reclaims the host, and its guest returns by itself. The operator waits, and then starts it anew.
+#[test]
+fn a_host_that_the_service_reclaims_keeps_all_promises() {
+    for (what, faults) in [
+        ("no faults", &[][..]),
+        ("crash", &[Fault::Crash]),
+        ("lag", &[Fault::Lag]),
+    ] {
+        let mut model = Machines::recycle(false, faults);
+        model.start.reclaims = true;
+        let found = explore(&format!("recycle, reclaims, {what}"), &model);
+        assert_eq!(found, BTreeSet::from([SERVED, SERVES_AGAIN]), "{what}");
+    }
+}
+
 /// An administrator switches the VM on before it is ready, or before that is recorded.
 #[test]
 fn a_vm_that_somebody_switches_on_between_its_lives_keeps_all_promises() {
