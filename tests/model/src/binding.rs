@@ -60,8 +60,8 @@ fn with_buffer(name: &str, (wanted, most): (i32, i32)) -> VsphereAgentPool {
 }
 
 impl Machines {
-    /// A pool that recycles: the VM of machine `b` may serve `c`, which a person creates when that VM waits again. Then the VM
-    /// is worn out. With `hurries`, `c` comes at any moment after `b` is gone, and may go at any moment.
+    /// A pool that recycles: the VM of machine `b` may serve `c`, which a person creates when that VM is made ready for it. Then the
+    /// VM is worn out. With `hurries`, `c` comes at any moment after `b` is gone, and may go at any moment.
     pub fn recycle(hurries: bool, faults: &[Fault]) -> Self {
         let mut people = vec![Deed::Leaves("b".to_owned()), Deed::Comes("c".to_owned())];
         people.extend(hurries.then(|| Deed::Leaves("c".to_owned())));
@@ -266,7 +266,7 @@ fn comes_to(w: &mut World, name: &str, pool: &str) {
 
 /// A Machine comes only after all others are gone.
 pub fn may_come(w: &World, name: &str) -> bool {
-    let in_time = || w.hurries || w.children.iter().any(|c| waits(w, c));
+    let in_time = || w.hurries || w.vms.iter().any(|vm| life(vm) > 1);
     w.to_come.iter().any(|waits| waits == name) && w.machines.is_empty() && in_time()
 }
 

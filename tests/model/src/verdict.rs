@@ -248,12 +248,13 @@ impl Endings {
             End::Rest(circle) => {
                 let last = &circle[0];
                 let wrong = unrest(model, last).unwrap_or_else(|| "all is well".to_owned());
+                let agents = &last.agents;
                 let records: Vec<String> = last
                     .children
                     .iter()
                     .map(|c| format!("{}: {:?}", c.name_any(), c.status))
                     .collect();
-                format!("{wrong}; {records:#?}; {:#?}", last.memory)
+                format!("{wrong}; {records:#?}; {agents:?}; {:#?}", last.memory)
             }
             _ => "it never comes to rest".to_owned(),
         }
