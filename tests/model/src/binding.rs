@@ -209,6 +209,8 @@ pub fn reports(w: &mut World, vm: &str) {
         set_state(agent, state::KNOWN);
         show_life(agent, life);
     });
+    // It may have booted since it registered.
+    w.late = None;
 }
 
 /// An hour is longer than the service waits for a guest that does not answer.

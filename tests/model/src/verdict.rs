@@ -248,13 +248,14 @@ impl Endings {
             End::Rest(circle) => {
                 let last = &circle[0];
                 let wrong = unrest(model, last).unwrap_or_else(|| "all is well".to_owned());
-                let agents = &last.agents;
+                let vm = |v: &Shared<VmObservation>| format!("{} is {:?}", v.moref.id, v.power);
+                let vms: Vec<String> = last.vms.iter().map(vm).collect();
                 let records: Vec<String> = last
                     .children
                     .iter()
                     .map(|c| format!("{}: {:?}", c.name_any(), c.status))
                     .collect();
-                format!("{wrong}; {records:#?}; {agents:?}; {:#?}", last.memory)
+                format!("{wrong}; {vms:?}; {records:#?}; {:#?}", last.memory)
             }
             _ => "it never comes to rest".to_owned(),
         }

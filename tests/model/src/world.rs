@@ -619,7 +619,7 @@ impl World {
                 .filter(|_| about.as_ref() == Some(&vm.moref));
             let same = seen
                 .as_ref()
-                .is_none_or(|seen| vm.change_version.as_ref() == Some(&**seen));
+                .is_none_or(|seen| vm.change_version.as_ref() == Some(**seen));
             if let Some(seen) = seen {
                 FIRST.clone_into(seen);
             }

@@ -50,14 +50,10 @@ const fn world(name: &'static str, faults: &'static [Fault]) -> SmallWorld {
     }
 }
 
-const fn of_life(
-    name: &'static str,
-    late_binding: LateBinding,
-    faults: &'static [Fault],
-) -> SmallWorld {
+const fn late_binding(name: &'static str, kind: LateBinding) -> SmallWorld {
     SmallWorld {
-        late_binding: Some(late_binding),
-        ..world(name, faults)
+        late_binding: Some(kind),
+        ..world(name, &[])
     }
 }
 
@@ -84,18 +80,8 @@ pub const WORLDS: &[SmallWorld] = &[
         machines: &["a", "b"],
         ..world("two machines", &[])
     },
-    of_life("a host that is recycled", LateBinding::Recycle, &[]),
-    of_life(
-        "a host that is recycled, a lagging watch",
-        LateBinding::Recycle,
-        &[Fault::Lag],
-    ),
-    of_life("a host of another pool", LateBinding::Reassign, &[]),
-    of_life(
-        "a host of another pool, a lagging watch",
-        LateBinding::Reassign,
-        &[Fault::Lag],
-    ),
+    late_binding("a host that is recycled", LateBinding::Recycle),
+    late_binding("a host of another pool", LateBinding::Reassign),
 ];
 
 /// A mutant can make a world endless.

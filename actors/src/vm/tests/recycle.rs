@@ -169,6 +169,33 @@ async fn an_agent_that_was_discovered_before_must_be_so_again() {
     bench.until(|b| b.vm().recycle.is_none()).await;
 }
 
+/// The watch is late, and shows what was before the VM was made ready. The API server knows better.
+#[tokio::test]
+async fn what_only_a_late_watch_shows_does_not_bring_an_agent_back() {
+    for (before, shown) in [
+        ("known-unbound", "discovering-unbound"),
+        ("unbinding-pending-user-action", "known-unbound"),
+    ] {
+        let mut bench = released(None).await;
+        change(&bench, |a| state(a, before, &[]));
+        bench
+            .until(|b| b.vm().generation == Some(2) && b.is_on())
+            .await;
+        bench.hub.with(|o| o.live_instead = o.agents.clone());
+        change(&bench, |a| state(a, shown, &[]));
+        bench.turn(MINUTE);
+        bench.pass().await;
+        let way = bench.vm().recycle.expect("it is not back");
+        assert_eq!(way.restarted, None, "{before}");
+        bench
+            .hub
+            .with(|o| o.agents = std::mem::take(&mut o.live_instead));
+        bench.turn(MINUTE);
+        bench.pass().await;
+        assert_eq!(bench.waits_on(), Some(Reason::Recycling), "{before}");
+    }
+}
+
 /// A crash after each effect: the next process goes on, and repeats none.
 #[tokio::test]
 async fn a_crash_between_any_two_steps_converges() {

@@ -221,18 +221,18 @@ fn model() -> [Part; 9] {
         ),
         part(
             "model-recycle",
-            "a pool that recycles, a machine and another one after it, a crash and an unknown outcome",
-            "recycle --switched-on --faults crash,unknown",
+            "a VM that begins another life, also where others start it, a crash and an unknown outcome",
+            "recycle --switched-on --reclaims --faults crash,unknown",
         ),
         part(
             "model-recycle-hurries",
-            "the same, both machines may go at any moment, a crash",
+            "a VM that begins another life while its next machine comes and goes, a crash",
             "recycle --hurries --faults crash",
         ),
         part(
             "model-reassign",
-            "two pools that want the free host of a third one, a crash",
-            "reassign --machines b/q,c/r --faults crash",
+            "three pools that want one free host, a crash",
+            "reassign --machines a/p,b/q,c/r --stay --faults crash",
         ),
         part(
             "model-foreign",
