@@ -276,7 +276,7 @@ fn secret() -> ObjectKey {
 }
 
 fn pool(n: usize) -> VsphereAgentPool {
-    let mut pool = objects::pool();
+    let mut pool = objects::pool(objects::POOL);
     let name = if n == 0 { "x" } else { "y" };
     pool.metadata.name = Some(name.to_owned());
     pool.metadata.uid = Some(format!("pool-{name}"));

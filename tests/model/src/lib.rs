@@ -8,6 +8,9 @@
 //! scan is a real pass too. All of them use the product's ports. [`ports`] implements these over a world in which any
 //! one effect may go wrong. [`upstream`] plays all other parts.
 //!
+//! [`binding`] has worlds whose hosts are there before anybody asks: VMs that begin another life, and pools that lend each
+//! other hosts. There each pass depends on the whole world.
+//!
 //! Two more models have worlds of their own: [`lease`] has two operators and one Lease, and [`flight`] has two pools
 //! and one ISO cache.
 //!
@@ -18,9 +21,13 @@
 //! - Parts of a status that only inform people (conditions, messages) are left out. So is the timeline: the pool reads
 //!   it only when a freed Agent lost its approval, which does not happen with these selectors.
 //!
-//! Not included: tags, drives, the predecessor's records, adoption, force, pool deletion, hooks that wait for a dead
+//! In worlds with lives, a request that may still arrive is gone when a guest has booted, as no request takes that long.
+//!
+//! Not included: tags, drives, kept disks, a clean-up that hangs, hosts that change their
+//! namespace, the predecessor's records, adoption, force, pool deletion, hooks that wait for a dead
 //! guest; reads that fail; a Kubernetes write that arrives late.
 
+pub mod binding;
 pub mod explore;
 pub mod flight;
 pub mod flight_ports;

@@ -35,6 +35,7 @@ use stateright::{Model, Property};
 use tokio::runtime::Runtime;
 
 use crate::{
+    binding,
     explore::{self, Spare},
     objects::{self, NAMESPACE, POOL},
     part::{self, Outcome},
@@ -77,7 +78,7 @@ pub enum Label {
     /// One step of a VM actor.
     Vm(String, bool, Option<(EffectKind, Blow)>),
     /// One round of the pool actor: plan and actions.
-    Pool(bool, Option<(EffectKind, Blow)>),
+    Pool(String, bool, Option<(EffectKind, Blow)>),
     /// The orphan scan.
     Scans,
     /// Another part acts after a pass looked, and right before that effect of it.
@@ -101,8 +102,8 @@ impl fmt::Display for Label {
                 write!(f, "VM actor {name}, {}", late(l))?;
                 blow(f, b)
             }
-            Self::Pool(l, b) => {
-                write!(f, "pool actor, {}", late(l))?;
+            Self::Pool(name, l, b) => {
+                write!(f, "pool actor {name}, {}", late(l))?;
                 blow(f, b)
             }
             Self::Scans => write!(f, "the orphan scan"),
@@ -160,7 +161,9 @@ pub struct Machines {
     pub draws: bool,
     /// Also runs each pass on the whole world, and compares ([`crate::part`]).
     pub verify: bool,
-    pool: Arc<VsphereAgentPool>,
+    pools: Vec<Arc<VsphereAgentPool>>,
+    /// Digest of the pools: a remembered pass depends on them.
+    setup: u64,
     endings: Endings,
     chart: Mutex<Arrows>,
     pool_chart: Mutex<Arrows>,
@@ -195,11 +198,23 @@ impl Machines {
             planted: None,
             draws: false,
             verify: false,
-            pool: Arc::new(objects::pool()),
+            pools: vec![Arc::new(objects::pool(POOL))],
+            setup: 0,
             endings: Endings::default(),
             chart: Mutex::default(),
             pool_chart: Mutex::default(),
         }
+    }
+
+    /// The pools.
+    pub fn pools(&self) -> &[Arc<VsphereAgentPool>] {
+        &self.pools
+    }
+
+    /// Replaces the pools.
+    pub fn set_pools(&mut self, pools: Vec<VsphereAgentPool>) {
+        self.setup = explore::digest(&format!("{pools:?}"));
+        self.pools = pools.into_iter().map(Arc::new).collect();
     }
 
     fn context(&self, ports: &Ports) -> Context {
@@ -229,7 +244,7 @@ impl Machines {
         if let Some(planted) = &self.planted {
             (planted.switch_on)();
         }
-        Ports::new(w.clone(), self.pool.clone(), age, blow)
+        Ports::new(w.clone(), &self.pools, age, blow)
     }
 
     fn defect(&self) -> Option<usize> {
@@ -259,7 +274,7 @@ impl Machines {
         let part = part::of_vm(w, name);
         move |blow| {
             let run = |w: &World| self.run_vm(w, name, steps, &self.ports(w, age(long), blow));
-            let how = ("vm", name, long, steps, blow, self.defect());
+            let how = ("vm", name, long, steps, blow, (self.defect(), self.setup));
             let outcome = part::remembered(&part, &how, run);
             let after = part::after_vm(w, name, &part, &outcome);
             self.compared(Self::over(after, &outcome, blow), || run(w), blow)
@@ -346,7 +361,7 @@ impl Machines {
             let name = need.split('(').next().unwrap_or_default().to_owned();
             (demand.name(), name)
         };
-        let plan = plan::plan(&Self::observed(&ports, w, false));
+        let plan = plan::plan(&Self::observed(&ports, w, POOL, false));
         plan.demands.iter().map(named).collect()
     }
 
@@ -374,20 +389,25 @@ impl Machines {
     }
 
     /// A round of the pool actor. The returned function takes what goes wrong in it.
-    fn pool<'a>(&'a self, w: &'a World, long: bool) -> impl Fn(Option<(usize, Blow)>) -> Ran + 'a {
+    fn pool<'a>(
+        &'a self,
+        w: &'a World,
+        name: &'a str,
+        long: bool,
+    ) -> impl Fn(Option<(usize, Blow)>) -> Ran + 'a {
         let part = part::of_pool(w);
         move |blow| {
-            let run = |w: &World| self.run_pool(w, long, &self.ports(w, age(long), blow));
-            let how = ("pool", long, blow, self.defect());
+            let run = |w: &World| self.run_pool(w, name, long, &self.ports(w, age(long), blow));
+            let how = ("pool", name, long, blow, (self.defect(), self.setup));
             let outcome = part::remembered(&part, &how, run);
             let ran = Self::over(part::after_pool(w, &outcome), &outcome, blow);
             self.compared(ran, || run(w), blow)
         }
     }
 
-    fn run_pool(&self, w: &World, long: bool, ports: &Ports) -> Outcome {
+    fn run_pool(&self, w: &World, name: &str, long: bool, ports: &Ports) -> Outcome {
         let context = self.context(ports);
-        let observed = Self::observed(ports, w, long);
+        let observed = Self::observed(ports, w, name, long);
         let plan = plan::plan(&observed);
         let mut memory = pool::Memory::default();
         let work = pool::act::perform_all(&context, &observed, &plan.actions, &mut memory);
@@ -400,7 +420,7 @@ impl Machines {
         }
     }
 
-    fn observed(ports: &Ports, w: &World, long: bool) -> Observed {
+    fn observed(ports: &Ports, w: &World, name: &str, long: bool) -> Observed {
         // Long after: every timeout is over. Soon: the AgentMachine has waited longer than the debounce, a VM is on
         // offer since a moment, and the provider may still bind a free Agent.
         let now = THEN + if long { LONG } else { SOON };
@@ -412,10 +432,12 @@ impl Machines {
             let since = if long { THEN } else { now };
             Some((c.uid()?, since))
         });
-        let key = ObjectKey::new(NAMESPACE, POOL);
+        let spare: BTreeMap<String, Duration> = spare.collect();
+        let key = ObjectKey::new(NAMESPACE, name);
         let mut memory = pool::Memory {
             waiting_since: waiting.collect(),
-            spare_since: spare.collect(),
+            reserved_since: spare.clone(),
+            spare_since: spare,
             ..pool::Memory::default()
         };
         let observed = observed::observe(ports, ports, &key, &[], &mut memory);
@@ -559,11 +581,14 @@ impl Machines {
                 self.between(w, &mut all, &label(None), (&effects, long), run);
             }
         }
-        for long in [false, true] {
-            let label = |blow| Label::Pool(long, blow);
-            let effects = Self::pass(w, &mut all, self.pool(w, long), label);
-            let run = |ports: &Ports| self.run_pool(w, long, ports);
-            self.between(w, &mut all, &label(None), (&effects, long), run);
+        for pool in &self.pools {
+            let name = pool.name_any();
+            for long in [false, true] {
+                let label = |blow| Label::Pool(name.clone(), long, blow);
+                let effects = Self::pass(w, &mut all, self.pool(w, &name, long), label);
+                let run = |ports: &Ports| self.run_pool(w, &name, long, ports);
+                self.between(w, &mut all, &label(None), (&effects, long), run);
+            }
         }
         let mut deeds = upstream::possible(w, &self.people);
         // A watch is never an hour behind.
@@ -639,8 +664,10 @@ impl Machines {
         if verdict::orphan(&w).is_some() {
             w = self.scan(&w, None).world;
         }
-        let pooled = self.pool(&w, long)(None).world;
-        w = pooled;
+        for pool in &self.pools {
+            let pooled = self.pool(&w, &pool.name_any(), long)(None).world;
+            w = pooled;
+        }
         let names: Vec<String> = w.shown_children().iter().map(|c| c.name_any()).collect();
         for name in names {
             let stepped = self.vm(&w, &name, long, usize::MAX)(None).world;
@@ -730,6 +757,8 @@ impl Model for Machines {
             Property::sometimes("a machine is gone with all that was its", |_, w| {
                 verdict::someone_left(w)
             }),
+            Property::sometimes(binding::SERVES_AGAIN, |_, w| binding::serves_again(w)),
+            Property::sometimes(binding::CHANGED_HANDS, |_, w| binding::changed_hands(w)),
         ]
     }
 }

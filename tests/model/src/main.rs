@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use agent_forge_actors::runtime::lease::Timing;
 use agent_forge_model::{
+    binding::GROUP,
     explore::{self, Spare},
     flight::{self, Flights},
     lease::{self, Leases},
@@ -14,7 +15,7 @@ use agent_forge_model::{
     verdict::{self, Endings},
     world::Fault,
 };
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 
 /// An exploration mostly makes and drops small values.
@@ -38,6 +39,10 @@ enum Other {
     Lease(LeaseArgs),
     /// Two pools that share one ISO, and one ISO cache.
     Flight(FlightArgs),
+    /// A pool that recycles its hosts: one machine, and another one after it.
+    Recycle(RecycleArgs),
+    /// Pools that share a free host.
+    Reassign(ReassignArgs),
 }
 
 #[derive(Args)]
@@ -63,6 +68,45 @@ struct MachinesArgs {
     #[arg(long)]
     renames: bool,
     /// Other parts also act between what a pass sees and each of its effects.
+    #[arg(long)]
+    interleaved: bool,
+}
+
+#[derive(Args)]
+struct RecycleArgs {
+    #[command(flatten)]
+    faults: Faults,
+    /// The second machine comes as soon as the first one is gone, and may go at any moment.
+    #[arg(long)]
+    hurries: bool,
+    /// The service may reclaim a host, so that its guest returns by itself.
+    #[arg(long)]
+    reclaims: bool,
+    /// An administrator may switch the VM on between its lives.
+    #[arg(long)]
+    switched_on: bool,
+    /// As for the world of the machines.
+    #[arg(long, default_value_t = 0)]
+    hours: u8,
+    /// As for the world of the machines.
+    #[arg(long)]
+    interleaved: bool,
+}
+
+#[derive(Args)]
+struct ReassignArgs {
+    #[command(flatten)]
+    faults: Faults,
+    /// Machines that wait, as `name/pool`. The pools are p, q and r; p has a free host.
+    #[arg(long, value_delimiter = ',', default_value = "b/q")]
+    machines: Vec<String>,
+    /// No machine leaves.
+    #[arg(long)]
+    stay: bool,
+    /// The first pool makes another host for its buffer.
+    #[arg(long)]
+    refills: bool,
+    /// As for the world of the machines.
     #[arg(long)]
     interleaved: bool,
 }
@@ -142,6 +186,31 @@ fn main() -> Result<()> {
                 }
             })
         }
+        Some(Other::Recycle(args)) => {
+            let mut model = Machines::recycle(args.hurries, &args.faults.all());
+            model.start.reclaims = args.reclaims;
+            model
+                .people
+                .extend(args.switched_on.then_some(Deed::SwitchesOn));
+            (model.hours, model.interleaved) = (args.hours, args.interleaved);
+            explore_machines(&model)
+        }
+        Some(Other::Reassign(args)) => {
+            let named = |text: &String| {
+                let named = text.split_once('/');
+                let named = named.filter(|(_, pool)| GROUP.contains(pool));
+                let (name, pool) = named.with_context(|| {
+                    format!("{text}: a machine is name/pool, with a pool of {GROUP:?}")
+                })?;
+                Ok((name.to_owned(), pool.to_owned()))
+            };
+            let all: Vec<_> = args.machines.iter().map(named).collect::<Result<_>>()?;
+            let all: Vec<_> = all.iter().map(|(n, p)| (n.as_str(), p.as_str())).collect();
+            let mut model = Machines::reassign(&all, args.refills, &args.faults.all());
+            model.people.retain(|_| !args.stay);
+            model.interleaved = args.interleaved;
+            explore_machines(&model)
+        }
     }
 }
 
@@ -152,7 +221,11 @@ fn machines(args: MachinesArgs) -> Result<()> {
     let (foreign, faults) = (args.foreign || args.renames, args.faults.all());
     let mut model = Machines::new(&names, foreign, people, args.hours, &faults);
     (model.lag, model.interleaved) = (args.lag, args.interleaved);
-    explore(&model, &verdict::PROMISES, |model, name, last| {
+    explore_machines(&model)
+}
+
+fn explore_machines(model: &Machines) -> Result<()> {
+    explore(model, &verdict::PROMISES, |model, name, last| {
         if name == verdict::ENDS {
             println!("  ends so: {}", Endings::tell(model, last));
         }

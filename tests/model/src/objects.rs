@@ -65,19 +65,19 @@ pub fn meta(namespace: &str, name: &str, uid: String) -> ObjectMeta {
     }
 }
 
-/// The pool. Its ISO is ready, and its Secret has the finalizer.
-pub fn pool() -> VsphereAgentPool {
-    let mut pool = VsphereAgentPool::new(POOL, Default::default());
+/// A pool, for the NodePool of its name. Its ISO is ready, and its Secret has the finalizer.
+pub fn pool(name: &str) -> VsphereAgentPool {
+    let mut pool = VsphereAgentPool::new(name, Default::default());
     pool.metadata = ObjectMeta {
         finalizers: Some(vec![POOL_FINALIZER.to_owned()]),
         generation: Some(1),
-        ..meta(NAMESPACE, POOL, "pool".to_owned())
+        ..meta(NAMESPACE, name, format!("pool-{name}"))
     };
     let named = |name: &str| ObjectNameRef {
         name: name.to_owned(),
     };
     pool.spec.hosted_cluster_ref = named("demo");
-    pool.spec.node_pool_ref = named(POOL);
+    pool.spec.node_pool_ref = named(name);
     pool.spec.infra_env_ref = InfraEnvRef {
         name: "infra".to_owned(),
         namespace: Some(NAMESPACE.to_owned()),
@@ -119,13 +119,13 @@ pub fn condition(type_: &str, status: &str, reason: &str) -> ForeignCondition {
     }
 }
 
-/// An AgentMachine that waits for a host.
-pub fn agent_machine(name: &str) -> AgentMachine {
+/// An AgentMachine that waits for a host of that pool.
+pub fn agent_machine(name: &str, pool: &str) -> AgentMachine {
     AgentMachine {
         metadata: ObjectMeta {
             annotations: Some(labels(&[(
                 NODE_POOL_ANNOTATION,
-                &format!("{NAMESPACE}/{POOL}"),
+                &format!("{NAMESPACE}/{pool}"),
             )])),
             finalizers: Some(vec![PROVIDER_FINALIZER.to_owned()]),
             owner_references: Some(vec![OwnerReference {

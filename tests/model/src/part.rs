@@ -83,9 +83,9 @@ fn runs_for(agent: &Agent, name: &str) -> bool {
 fn is_for(late: &Late, name: &str) -> bool {
     match &late.order {
         Order::Create(spec) => spec.name == name,
-        Order::Boot(vm, _) | Order::On(vm) | Order::Off(vm) | Order::Destroy(vm) => {
-            vm.id.starts_with(&format!("vm-{name}-"))
-        }
+        order => order
+            .vm()
+            .is_some_and(|vm| vm.id.starts_with(&format!("vm-{name}-"))),
     }
 }
 
@@ -116,8 +116,15 @@ fn by_name<K: kube::Resource>(a: &K, b: &K) -> Ordering {
     a.meta().name.cmp(&b.meta().name)
 }
 
-/// What a pass of this VM actor depends on.
+/// What a pass of this VM actor depends on. Where hosts have lives, they may change their owner: then that is everything, but
+/// for what other actors remember.
 pub fn of_vm(w: &World, name: &str) -> Part {
+    if w.lives {
+        return Part::new(World {
+            memory: own(&w.memory, name),
+            ..bare(w)
+        });
+    }
     let child = |c: &_| ResourceExt::name_any(c) == name;
     let agent = |a: &_| runs_for(a, name);
     Part::new(World {
@@ -141,6 +148,14 @@ pub fn of_vm(w: &World, name: &str) -> Part {
 /// `w` after that pass.
 pub fn after_vm(w: &World, name: &str, part: &Part, outcome: &Outcome) -> World {
     let (mut w, before, after) = (w.clone(), &part.world, &outcome.world);
+    if w.lives {
+        let mut whole = after.clone();
+        (whole.missed, whole.left) = (w.missed, w.left);
+        w.memory.remove(name);
+        w.memory.extend_from_litemap(LiteMap::clone(&after.memory));
+        whole.memory = w.memory;
+        return whole;
+    }
     let children = (&before.children, &after.children);
     let is_it = |c: &VsphereAgent| c.metadata.name.as_deref() == Some(name);
     put_back(&mut w.children, children, is_it, by_name);
@@ -166,8 +181,13 @@ pub fn after_vm(w: &World, name: &str, part: &Part, outcome: &Outcome) -> World 
 
 /// What a round of the pool actor depends on.
 pub fn of_pool(w: &World) -> Part {
+    let vms = if w.lives {
+        w.vms.clone()
+    } else {
+        List::default()
+    };
     Part::new(World {
-        vms: List::default(),
+        vms,
         late: None,
         memory: Held::default(),
         ..bare(w)

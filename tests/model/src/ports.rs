@@ -40,6 +40,7 @@ use agent_forge_actors::{
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
     external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
+    names::AGENT_MACHINE_LABEL,
     pool::{RefusedCredentials, VsphereAgentPool, VsphereAgentPoolStatus},
 };
 use async_trait::async_trait;
@@ -103,7 +104,7 @@ struct Inner {
     world: Mutex<World>,
     script: Mutex<Script>,
     died: Notify,
-    pool: Arc<VsphereAgentPool>,
+    pools: Vec<Arc<VsphereAgentPool>>,
     monotonic: Duration,
 }
 
@@ -145,7 +146,7 @@ impl Ports {
     /// Ports over `world` for one pass. It sees everything as `age` old, and one effect goes wrong.
     pub fn new(
         world: World,
-        pool: Arc<VsphereAgentPool>,
+        pools: &[Arc<VsphereAgentPool>],
         age: Duration,
         blow: Option<(usize, Blow)>,
     ) -> Self {
@@ -156,7 +157,7 @@ impl Ports {
                 ..Script::default()
             }),
             died: Notify::new(),
-            pool,
+            pools: pools.to_vec(),
             monotonic: THEN + age,
         }))
     }
@@ -197,7 +198,7 @@ impl Ports {
     async fn act<T, E: NoAnswer>(
         &self,
         kind: EffectKind,
-        order: Option<&Order>,
+        order: Option<(&Order, &str)>,
         deed: impl Fn(&mut World) -> Result<T, E>,
     ) -> Result<T, E> {
         match self.blow(kind) {
@@ -208,8 +209,12 @@ impl Ports {
                 Err(E::no_answer())
             }
             Some(Blow::Late) => {
-                let order = order.cloned();
-                self.with(|w| w.late = order.map(|order| Shared::new(Late { order, looks: 0 })));
+                let late = order.map(|(order, by)| Late {
+                    order: order.clone(),
+                    by: by.to_owned(),
+                    looks: 0,
+                });
+                self.with(|w| w.late = late.map(Shared::new));
                 Err(E::no_answer())
             }
             Some(Blow::Twice) => {
@@ -224,8 +229,10 @@ impl Ports {
         }
     }
 
-    async fn order(&self, kind: EffectKind, order: Order) -> VcResult<TaskRef> {
-        self.act(kind, Some(&order), |w| w.obey(&order)).await
+    async fn order(&self, effect: &Effect, order: Order) -> VcResult<TaskRef> {
+        let by = effect.subject.name();
+        self.act(effect.kind, Some((&order, by)), |w| w.obey(&order, by))
+            .await
     }
 }
 
@@ -264,15 +271,16 @@ impl View for Ports {
         CLUSTER_ID.to_owned()
     }
     fn pools(&self) -> Vec<Arc<VsphereAgentPool>> {
-        vec![self.0.pool.clone()]
+        self.0.pools.clone()
     }
     fn pool(&self, key: &ObjectKey) -> Option<Arc<VsphereAgentPool>> {
-        Some(&self.0.pool)
-            .filter(|p| ObjectKey::of(p.as_ref()) == *key)
-            .cloned()
+        let mut all = self.0.pools.iter();
+        all.find(|p| ObjectKey::of(p.as_ref()) == *key).cloned()
     }
-    fn children(&self, _: &ObjectKey) -> Vec<Arc<VsphereAgent>> {
-        self.all_children()
+    fn children(&self, pool: &ObjectKey) -> Vec<Arc<VsphereAgent>> {
+        let mut all = self.all_children();
+        all.retain(|c| c.spec.pool_ref.name == pool.name);
+        all
     }
     fn child(&self, key: &ObjectKey) -> Option<Arc<VsphereAgent>> {
         let mut all = self.all_children().into_iter();
@@ -313,8 +321,12 @@ impl Cluster for Ports {
                 .map(Shared::as_ref_clone)
         }))
     }
-    async fn live_children(&self, _: &ObjectKey) -> ClusterResult<Vec<VsphereAgent>> {
-        Ok(self.with(|w| w.children.iter().map(Shared::as_ref_clone).collect()))
+    async fn live_children(&self, pool: &ObjectKey) -> ClusterResult<Vec<VsphereAgent>> {
+        Ok(self.with(|w| {
+            let own = |c: &&Shared<VsphereAgent>| c.spec.pool_ref.name == pool.name;
+            let all = w.children.iter().filter(own);
+            all.map(Shared::as_ref_clone).collect()
+        }))
     }
     async fn live_agent(&self, key: &ObjectKey) -> ClusterResult<Option<Agent>> {
         Ok(self.with(|w| {
@@ -377,7 +389,9 @@ impl Cluster for Ports {
                 return Err(refused(ClusterErrorKind::AlreadyExists));
             }
             let wanted = upstream::made_for(child);
-            if w.children.iter().any(|c| upstream::made_for(c) == wanted) {
+            let same =
+                |c: &Shared<VsphereAgent>| wanted.is_some() && upstream::made_for(c) == wanted;
+            if w.children.iter().any(same) {
                 w.harmed(Harm::Doubled);
             }
             let n = w.count_born(&name, |(children, _)| children);
@@ -503,6 +517,13 @@ impl Cluster for Ports {
                 bump(agent);
             });
             let agent = agent.arc();
+            let promised = patch.labels.get(AGENT_MACHINE_LABEL);
+            if w.lives && promised.is_some_and(Option::is_some) {
+                let owner = w.vm_of(&agent).and_then(|vm| vm.marker.as_ref());
+                if owner.is_none_or(|owner| owner.name != effect.subject.name()) {
+                    w.harmed(Harm::OthersTouched);
+                }
+            }
             if patch.approved == Some(true) && !crate::verdict::may_be_approved(w, &agent) {
                 w.harmed(Harm::LateApproved);
             }
@@ -598,30 +619,30 @@ impl Machines for Ports {
         }))
     }
     async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef> {
-        self.order(effect.kind, Order::Create(Box::new(vm.clone())))
+        self.order(effect, Order::Create(Box::new(vm.clone())))
             .await
     }
-    async fn renew(&self, _: &Effect, _: &MoRef, _: &Renewal) -> VcResult<TaskRef> {
-        unreachable!("no VM gets another life here")
+    async fn renew(&self, e: &Effect, vm: &MoRef, renewal: &Renewal) -> VcResult<TaskRef> {
+        self.order(e, Order::Renew(vm.clone(), renewal.clone()))
+            .await
     }
     async fn reset(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
         unreachable!("no VM boots its ISO again here")
     }
     async fn set_boot_order(&self, e: &Effect, vm: &MoRef, keys: &[i32]) -> VcResult<TaskRef> {
-        self.order(e.kind, Order::Boot(vm.clone(), keys.to_vec()))
-            .await
+        self.order(e, Order::Boot(vm.clone(), keys.to_vec())).await
     }
-    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Stamp) -> VcResult<TaskRef> {
-        unreachable!("no records of the predecessor here")
+    async fn stamp_marker(&self, e: &Effect, vm: &MoRef, stamp: &Stamp) -> VcResult<TaskRef> {
+        self.order(e, Order::Stamp(vm.clone(), stamp.clone())).await
     }
     async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
-        self.order(e.kind, Order::On(vm.clone())).await
+        self.order(e, Order::On(vm.clone())).await
     }
     async fn power_off(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
-        self.order(e.kind, Order::Off(vm.clone())).await
+        self.order(e, Order::Off(vm.clone())).await
     }
     async fn destroy(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
-        self.order(e.kind, Order::Destroy(vm.clone())).await
+        self.order(e, Order::Destroy(vm.clone())).await
     }
     async fn eject_isos(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
         unreachable!("no drives here")

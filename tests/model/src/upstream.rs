@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use agent_forge_actors::ports::vcenter::PowerState;
+use agent_forge_actors::ports::vcenter::{PowerState, VmObservation};
 use agent_forge_crds::{
     agent::VsphereAgent,
     external::{
@@ -16,9 +16,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use crate::{
+    binding,
     objects::{self, CONTROL_PLANE, condition},
     shared::Shared,
-    world::{World, bump, is_ours},
+    world::{Harm, World, bump, is_ours},
 };
 
 /// An act.
@@ -34,12 +35,24 @@ pub enum Deed {
     Follows(String),
     /// The provider unbinds the Agent of an AgentMachine that is being deleted.
     Unbinds(String),
+    /// The same, and the service reclaims the host.
+    Reclaims(String),
+    /// The guest of that VM is reclaimed, and reboots into discovery.
+    Reboots(String),
     /// The provider removes its finalizer from that AgentMachine.
     Forgets(String),
     /// Cluster API removes its finalizer from that Machine.
     Ends(String),
     /// A person renames the foreign VM.
     Renames,
+    /// A person creates that Machine of the first pool.
+    Comes(String),
+    /// An administrator switches on a VM that waits for its next life.
+    SwitchesOn,
+    /// The guest of that VM boots the discovery ISO again, and the service hears of it.
+    Restarts(String),
+    /// The service has the inventory of that VM's guest.
+    Reports(String),
     /// An hour passes.
     Hour,
     /// The late request arrives.
@@ -56,9 +69,15 @@ impl fmt::Display for Deed {
             Self::Leaves(m) => write!(f, "a person deletes Machine {m}"),
             Self::Follows(m) => write!(f, "AgentMachine {m} is being deleted"),
             Self::Unbinds(m) => write!(f, "provider unbinds the Agent of {m}"),
+            Self::Reclaims(m) => write!(f, "the Agent of {m} is unbound and reclaimed"),
+            Self::Reboots(vm) => write!(f, "guest of {vm} is reclaimed and reboots"),
             Self::Forgets(m) => write!(f, "AgentMachine {m} is gone"),
             Self::Ends(m) => write!(f, "Machine {m} is gone"),
             Self::Renames => write!(f, "a person renames the foreign VM"),
+            Self::Comes(m) => write!(f, "a person creates Machine {m}"),
+            Self::SwitchesOn => write!(f, "an administrator switches the VM on"),
+            Self::Restarts(vm) => write!(f, "guest of {vm} boots the ISO again"),
+            Self::Reports(vm) => write!(f, "guest of {vm} has reported again"),
             Self::Hour => write!(f, "an hour goes by"),
             Self::Arrives => write!(f, "the late request arrives"),
             Self::CatchesUp => write!(f, "the watch catches up"),
@@ -93,8 +112,8 @@ fn named<K: ResourceExt + fmt::Debug>(all: &mut [Shared<K>], name: &str) -> Opti
 pub fn possible(w: &World, people: &[Deed]) -> Vec<Deed> {
     let mut deeds = Vec::new();
     for vm in w.vms.iter().filter(|v| is_ours(v)) {
-        if vm.power == PowerState::On && w.agent_on(vm).is_none() {
-            deeds.push(Deed::Registers(vm.moref.id.clone()));
+        if vm.power == PowerState::On {
+            deeds.extend(binding::of_guest(w, vm));
         }
     }
     for am in w.agent_machines.iter() {
@@ -114,6 +133,8 @@ pub fn possible(w: &World, people: &[Deed]) -> Vec<Deed> {
                     reference.is_some_and(|r| r.name == a.name_any())
                         && a.claimed_by() == Some(name.as_str())
                 });
+                let reclaims = w.reclaims && bound;
+                deeds.extend(reclaims.then(|| Deed::Reclaims(name.clone())));
                 deeds.push(if bound {
                     Deed::Unbinds(name)
                 } else {
@@ -147,6 +168,8 @@ pub fn possible(w: &World, people: &[Deed]) -> Vec<Deed> {
                 let wanted = |v: &Shared<_>| w.machines.iter().any(|m| names_it(v, &m.key.name));
                 w.vms.iter().any(wanted)
             }
+            Deed::Comes(name) => binding::may_come(w, name),
+            Deed::SwitchesOn => binding::rests(w).is_some(),
             _ => false,
         };
         if now {
@@ -156,7 +179,7 @@ pub fn possible(w: &World, people: &[Deed]) -> Vec<Deed> {
     deeds
 }
 
-fn names_it(vm: &Shared<agent_forge_actors::ports::vcenter::VmObservation>, name: &str) -> bool {
+fn names_it(vm: &Shared<VmObservation>, name: &str) -> bool {
     vm.marker.is_none() && vm.name == name
 }
 
@@ -171,7 +194,8 @@ pub fn waits_for_time(w: &World) -> bool {
         };
         let unseen = || {
             let mut vms = w.vms.iter();
-            vms.any(|v| Some(&v.moref.id) == vm.moref.as_ref() && w.agent_on(v).is_none())
+            let awaited = |v: &_| w.agent_on(v).is_none() || vm.recycle.is_some();
+            vms.any(|v| Some(&v.moref.id) == vm.moref.as_ref() && awaited(v))
         };
         let resting = vm.bios_uuid.is_none()
             && status.last_failure.as_ref().is_some_and(|f| {
@@ -182,7 +206,8 @@ pub fn waits_for_time(w: &World) -> bool {
             .discovery_deadline
             .as_ref()
             .is_some_and(|d| d.0 > objects::at(600 + 3600 * i64::from(w.hours)));
-        c.metadata.deletion_timestamp.is_none() && (resting || awaited && unseen())
+        let lost = w.lives && vm.agent_lost_since.is_some();
+        c.metadata.deletion_timestamp.is_none() && (resting || lost || awaited && unseen())
     })
 }
 
@@ -190,10 +215,15 @@ pub fn waits_for_time(w: &World) -> bool {
 pub fn act(w: &mut World, deed: &Deed) {
     match deed {
         Deed::Registers(vm) => {
-            let agent = w.vms.iter().find(|v| v.moref.id == *vm);
-            if let Some(agent) = agent.and_then(|vm| objects::agent_on(vm)) {
+            let vm = w.vms.iter().find(|v| v.moref.id == *vm);
+            if let Some((vm, mut agent)) = vm.and_then(|vm| Some((vm, objects::agent_on(vm)?))) {
+                if w.lives {
+                    binding::show_life(&mut agent, binding::life(vm));
+                }
                 w.agents.push(Shared::new(agent));
                 w.agents.sort_by_key(|a| a.name_any());
+                // No request takes as long as a boot.
+                w.late.take_if(|_| w.lives);
             }
         }
         Deed::Binds(am, agent) => {
@@ -208,7 +238,14 @@ pub fn act(w: &mut World, deed: &Deed) {
                 name: w.agents[agent].name_any(),
                 namespace: w.agents[agent].namespace().unwrap_or_default(),
             };
+            if !binding::runs(w, &w.agents[agent]) {
+                w.harmed(Harm::StaleBound);
+            }
+            let lives = w.lives;
             w.agents[agent].change(|a| {
+                if lives {
+                    binding::set_state(a, "added-to-existing-cluster");
+                }
                 a.labels_mut()
                     .insert(AGENT_MACHINE_REF_LABEL.to_owned(), name);
                 a.annotations_mut().insert(
@@ -245,7 +282,13 @@ pub fn act(w: &mut World, deed: &Deed) {
                 });
             }
         }
-        Deed::Unbinds(name) => {
+        Deed::Reboots(vm) => binding::reboots(w, vm),
+        Deed::Unbinds(name) | Deed::Reclaims(name) => {
+            let state = match deed {
+                Deed::Reclaims(_) => binding::state::RECLAIMING,
+                _ => binding::state::PENDING,
+            };
+            let lives = w.lives;
             for agent in w.agents.iter_mut() {
                 if agent.claimed_by() == Some(name.as_str()) {
                     agent.change(|a| {
@@ -254,6 +297,9 @@ pub fn act(w: &mut World, deed: &Deed) {
                             .remove(AGENT_MACHINE_REF_NAMESPACE_ANNOTATION);
                         a.spec.cluster_deployment_name = None;
                         a.status.get_or_insert_default().conditions = objects::free();
+                        if lives {
+                            binding::set_state(a, state);
+                        }
                         bump(a);
                     });
                 }
@@ -266,14 +312,19 @@ pub fn act(w: &mut World, deed: &Deed) {
                 vm.change(|vm| vm.name = "renamed".to_owned());
             }
         }
+        Deed::Comes(name) => binding::comes(w, name),
+        Deed::SwitchesOn => binding::switches_on(w),
+        Deed::Restarts(vm) => binding::restarts(w, vm),
+        Deed::Reports(vm) => binding::reports(w, vm),
         Deed::Hour => {
             w.hours += 1;
+            binding::fall_silent(w);
             // No request takes an hour: it arrived before, or it never does.
             w.late = None;
         }
         Deed::Arrives => {
             if let Some(late) = w.late.take() {
-                let _ = w.obey(&late.order);
+                let _ = w.obey(&late.order, &late.by);
             }
         }
         Deed::CatchesUp => w.stale = None,

@@ -13,6 +13,7 @@ use ahash::AHashMap;
 use kube::ResourceExt;
 
 use crate::{
+    binding,
     explore::digest,
     machines::Machines,
     objects::STRANGER,
@@ -91,7 +92,7 @@ pub fn someone_left(w: &World) -> bool {
 }
 
 /// What is wrong in a state in which nothing changes any more. `None` if every machine has ended well.
-pub fn unrest(w: &World) -> Option<String> {
+pub fn unrest(model: &Machines, w: &World) -> Option<String> {
     if let Some(harm) = w.harm {
         return Some(format!("{harm:?}"));
     }
@@ -112,6 +113,9 @@ pub fn unrest(w: &World) -> Option<String> {
             if on.is_none_or(|vm| !is_ours(vm)) {
                 return Some(format!("{name} is served by no VM of ours"));
             }
+            if !agent.is_some_and(|a| binding::runs(w, a)) {
+                return Some(format!("{name} is served by a guest of an earlier life"));
+            }
             continue;
         }
         let taken = w.vms.iter().any(|v| !is_ours(v) && v.name == *name);
@@ -130,12 +134,12 @@ pub fn unrest(w: &World) -> Option<String> {
     }
     for c in w.children.iter() {
         let for_it = |am: &Shared<_>| upstream::made_for(c) == ResourceExt::uid(&**am);
-        if !w.agent_machines.iter().any(for_it) {
+        if !w.agent_machines.iter().any(for_it) && !binding::waits(w, c) {
             return Some(format!("VsphereAgent {} is for nobody", c.name_any()));
         }
     }
     for a in w.agents.iter().filter(|a| a.name_any() != STRANGER) {
-        if !a.is_claimed_or_bound() {
+        if !a.is_claimed_or_bound() && !w.children.iter().any(|c| binding::waits_with(w, c, a)) {
             return Some(format!("Agent {} is left", a.name_any()));
         }
     }
@@ -146,7 +150,7 @@ pub fn unrest(w: &World) -> Option<String> {
     if let Some(vm) = orphan(w) {
         return Some(format!("{} is nobody's", vm.moref.id));
     }
-    double(w)
+    double(w).or_else(|| binding::unrest(model, w))
 }
 
 /// More rounds than any good ending takes. Fifteen looks, a replacement and a removal take about forty.
@@ -229,7 +233,7 @@ impl Endings {
         let mut way = Vec::new();
         let good = match self.follow(model, w, &mut way) {
             End::Known(good) => good,
-            End::Rest(circle) => circle.iter().any(|w| unrest(w).is_none()),
+            End::Rest(circle) => circle.iter().any(|w| unrest(model, w).is_none()),
             End::Never => false,
         };
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -243,13 +247,15 @@ impl Endings {
         match all.follow(model, w, &mut Vec::new()) {
             End::Rest(circle) => {
                 let last = &circle[0];
-                let wrong = unrest(last).unwrap_or_else(|| "all is well".to_owned());
+                let wrong = unrest(model, last).unwrap_or_else(|| "all is well".to_owned());
+                let vm = |v: &Shared<VmObservation>| format!("{} is {:?}", v.moref.id, v.power);
+                let vms: Vec<String> = last.vms.iter().map(vm).collect();
                 let records: Vec<String> = last
                     .children
                     .iter()
                     .map(|c| format!("{}: {:?}", c.name_any(), c.status))
                     .collect();
-                format!("{wrong}; {records:#?}; {:#?}", last.memory)
+                format!("{wrong}; {vms:?}; {records:#?}; {:#?}", last.memory)
             }
             _ => "it never comes to rest".to_owned(),
         }

@@ -10,8 +10,8 @@ use agent_forge_actors::{
         upstream::MachineFacts,
     },
     ports::vcenter::{
-        BootDevice, CreateVm, Fault as VcFault, PowerState, TaskRef, VcError, VcErrorKind,
-        VcResult, VmObservation,
+        BootDevice, CreateVm, Fault as VcFault, PowerState, Renewal, RenewedDisk, Stamp, TaskRef,
+        VcError, VcErrorKind, VcResult, VmObservation,
     },
     vm::{
         memory::{Memory, Topic},
@@ -28,7 +28,7 @@ use litemap::LiteMap;
 
 use crate::{
     explore::digest,
-    objects::{self, CLUSTER_ID},
+    objects::{self, CLUSTER_ID, POOL},
     shared::{Held, Shared},
 };
 
@@ -106,6 +106,10 @@ pub enum Harm {
     Doubled,
     /// An Agent was approved although its VM was given up or has no VsphereAgent.
     LateApproved,
+    /// An Agent was bound although its guest does not run in the present life of its VM.
+    StaleBound,
+    /// A VsphereAgent changed a VM with another one's mark, or promised the Agent of such a VM.
+    OthersTouched,
 }
 
 /// The watch that lags, with what it still shows.
@@ -132,6 +136,34 @@ pub enum Order {
     Off(MoRef),
     /// Destroy it.
     Destroy(MoRef),
+    /// Make it ready for another life.
+    Renew(MoRef, Renewal),
+    /// Write its mark.
+    Stamp(MoRef, Stamp),
+}
+
+impl Order {
+    /// The VM. `None` for one that is to be made.
+    pub const fn vm(&self) -> Option<&MoRef> {
+        match self {
+            Self::Create(_) => None,
+            Self::Boot(vm, _)
+            | Self::On(vm)
+            | Self::Off(vm)
+            | Self::Destroy(vm)
+            | Self::Renew(vm, _)
+            | Self::Stamp(vm, _) => Some(vm),
+        }
+    }
+
+    /// The version of the VM that it was decided from.
+    const fn version(&mut self) -> Option<&mut String> {
+        match self {
+            Self::Renew(_, Renewal { change_version, .. })
+            | Self::Stamp(_, Stamp { change_version, .. }) => change_version.as_mut(),
+            _ => None,
+        }
+    }
 }
 
 /// A request whose sender has given up, but that may still arrive.
@@ -139,6 +171,8 @@ pub enum Order {
 pub struct Late {
     /// The order in it.
     pub order: Order,
+    /// Name of the VsphereAgent that sent it.
+    pub by: String,
     /// How often the operator has since looked for its VM without success.
     pub looks: u8,
 }
@@ -174,8 +208,16 @@ pub struct World {
     pub hours: u8,
     /// The faults that are left.
     pub left: Budget,
+    /// Machines that a person may still create.
+    pub to_come: Held<Vec<String>>,
+    /// They may come as soon as the one before is gone, and not only when a VM is made ready for its next life.
+    pub hurries: bool,
+    /// The service may reclaim a host that is unbound, so that its guest returns by itself.
+    pub reclaims: bool,
     /// The servers check neither versions nor names. No real one is like that: it shows that an oracle can fail.
     pub lenient: bool,
+    /// VMs have versions and lives, and Agents the states of these. See [`crate::binding`].
+    pub lives: bool,
     /// The first broken promise.
     pub harm: Option<Harm>,
 }
@@ -274,11 +316,15 @@ impl World {
             born,
             hours,
             left: _,
+            to_come,
+            hurries: _,
+            reclaims: _,
             lenient: _,
+            lives: _,
             harm,
         } = self;
         let objects = (agent_machines, machines, children, agents, vms);
-        digest(&(objects, stale, late, memory, born, hours, harm))
+        digest(&(objects, stale, late, memory, born, hours, to_come, harm))
     }
 
     /// A world in which these machines wait and a foreign Agent exists. With `foreign`, a foreign VM has the name of
@@ -286,7 +332,10 @@ impl World {
     pub fn new(names: &[&str], foreign: bool, faults: &[Fault]) -> Self {
         let foreign = foreign.then(|| names.first()).flatten();
         Self {
-            agent_machines: names.iter().map(|n| objects::agent_machine(n)).collect(),
+            agent_machines: names
+                .iter()
+                .map(|n| objects::agent_machine(n, POOL))
+                .collect(),
             machines: names.iter().map(|n| objects::machine(n)).collect(),
             children: List::default(),
             agents: [objects::stranger()].into_iter().collect(),
@@ -298,7 +347,11 @@ impl World {
             born: Held::default(),
             hours: 0,
             left: Budget::of(faults),
+            to_come: Held::default(),
+            hurries: false,
+            reclaims: false,
             lenient: false,
+            lives: false,
             harm: None,
         }
     }
@@ -376,7 +429,7 @@ impl World {
     fn change_vm(
         &mut self,
         moref: &MoRef,
-        takes_away: bool,
+        (takes_away, by): (bool, &str),
         change: impl FnOnce(&mut VmObservation) -> Result<(), VcFault>,
     ) -> VcResult<TaskRef> {
         let Some(at) = self.vms.iter().position(|v| v.moref == *moref) else {
@@ -384,8 +437,10 @@ impl World {
         };
         let mut vm = self.vms[at].as_ref_clone();
         change(&mut vm).map_err(fault)?;
-        if self.vms[at].marker.is_none() {
-            self.harmed(Harm::ForeignTouched);
+        match &self.vms[at].marker {
+            None => self.harmed(Harm::ForeignTouched),
+            Some(marker) if takes_away && marker.name != by => self.harmed(Harm::OthersTouched),
+            Some(_) => {}
         }
         let serves = self
             .agent_on(&self.vms[at])
@@ -397,12 +452,12 @@ impl World {
         Ok(TaskRef("done".to_owned()))
     }
 
-    /// vCenter carries an order out.
+    /// vCenter carries an order of the VsphereAgent `by` out.
     ///
     /// # Errors
     /// The fault that vCenter answers with.
     #[allow(clippy::result_large_err, reason = "the port's own error type")]
-    pub fn obey(&mut self, order: &Order) -> VcResult<TaskRef> {
+    pub fn obey(&mut self, order: &Order, by: &str) -> VcResult<TaskRef> {
         let power = |vm: &VmObservation, want: PowerState| {
             if vm.power == want {
                 let existing = vm.power.as_str().to_owned();
@@ -412,25 +467,51 @@ impl World {
         };
         match order {
             Order::Create(spec) => self.create(spec),
-            Order::Boot(vm, keys) => self.change_vm(vm, false, |vm| {
+            Order::Boot(vm, keys) => self.change_vm(vm, (false, by), |vm| {
                 let disks = keys.iter().map(|k| BootDevice::Disk(*k));
                 vm.boot_order = disks.chain([BootDevice::Cdrom]).collect();
+                change_version(vm);
                 Ok(())
             }),
-            Order::On(vm) => self.change_vm(vm, false, |vm| {
+            Order::On(vm) => self.change_vm(vm, (false, by), |vm| {
                 power(vm, PowerState::On)?;
                 vm.power = PowerState::On;
                 Ok(())
             }),
-            Order::Off(vm) => self.change_vm(vm, true, |vm| {
+            Order::Off(vm) => self.change_vm(vm, (true, by), |vm| {
                 power(vm, PowerState::Off)?;
                 vm.power = PowerState::Off;
                 Ok(())
             }),
             Order::Destroy(vm) => {
-                let done = self.change_vm(vm, true, |vm| power(vm, PowerState::On))?;
+                let done = self.change_vm(vm, (true, by), |vm| power(vm, PowerState::On))?;
                 self.vms.retain(|v| v.moref != *vm);
                 Ok(done)
+            }
+            Order::Renew(vm, renewal) => {
+                let lenient = self.lenient;
+                self.change_vm(vm, (true, by), |vm| {
+                    power(vm, PowerState::On)?;
+                    is_as_seen(vm, renewal.change_version.as_ref(), lenient)?;
+                    vm.generation = Some(renewal.generation);
+                    if renewal.disk == RenewedDisk::Kept {
+                        vm.boot_order.rotate_right(1);
+                    } else {
+                        // A new disk has another key.
+                        vm.disk_keys = vm.disk_keys.iter().map(|key| key + 1).collect();
+                    }
+                    change_version(vm);
+                    Ok(())
+                })
+            }
+            Order::Stamp(vm, stamp) => {
+                let lenient = self.lenient;
+                self.change_vm(vm, (false, by), |vm| {
+                    is_as_seen(vm, stamp.change_version.as_ref(), lenient)?;
+                    vm.marker = stamp.mark.read().cloned();
+                    change_version(vm);
+                    Ok(())
+                })
             }
         }
     }
@@ -458,7 +539,7 @@ impl World {
             folder: Some(spec.place.folder.clone()),
             marker: Some(spec.marker.clone()),
             generation: None,
-            change_version: None,
+            change_version: self.lives.then(|| FIRST.to_owned()),
             marks: agent_forge_actors::domain::holds::VmMarks::default(),
             annotation: spec.annotation.clone(),
             power: PowerState::Off,
@@ -521,6 +602,36 @@ impl World {
         }
     }
 
+    /// Versions of VMs without history: only whether the VM changed since the late request was decided.
+    fn settle_versions(&mut self) {
+        if !self.lives {
+            return;
+        }
+        let mut late = self.late.as_ref().map(Shared::as_ref_clone);
+        let decided = late.as_mut().and_then(|late| {
+            let vm = late.order.vm()?.clone();
+            Some((vm, late.order.version()?))
+        });
+        let (about, mut decided) = decided.unzip();
+        for vm in self.vms.iter_mut() {
+            let seen = decided
+                .as_mut()
+                .filter(|_| about.as_ref() == Some(&vm.moref));
+            let same = seen
+                .as_ref()
+                .is_none_or(|seen| vm.change_version.as_ref() == Some(**seen));
+            if let Some(seen) = seen {
+                FIRST.clone_into(seen);
+            }
+            let want = if same { FIRST } else { SECOND };
+            if vm.change_version.as_deref().is_some_and(|v| v != want) {
+                let set = |vm: &mut VmObservation| vm.change_version = Some(want.to_owned());
+                vm.change_so(number(Some(want)), set);
+            }
+        }
+        self.late = late.map(Shared::new);
+    }
+
     /// Brings equal states into one form: memory without ages, versions without history.
     pub fn settle(&mut self) {
         if let Some(stale) = &self.stale {
@@ -536,6 +647,7 @@ impl World {
         if self.stale.is_none() {
             self.missed = 0;
         }
+        self.settle_versions();
         // An actor ends with its object.
         let mut memory = std::mem::take(&mut self.memory);
         let shown = self.shown_children();
@@ -592,6 +704,26 @@ impl World {
     }
 }
 
+/// The version of a VM that no request on its way was decided from, and of one that a request was.
+const FIRST: &str = "1";
+/// The version of a VM that changed since a request on its way was decided.
+const SECOND: &str = "2";
+
+/// Counts a change of the VM's configuration.
+fn change_version(vm: &mut VmObservation) {
+    if let Some(version) = &mut vm.change_version {
+        *version = (number(Some(version)) + 1).to_string();
+    }
+}
+
+/// vCenter refuses a request that was decided from another version of the VM.
+fn is_as_seen(vm: &VmObservation, seen: Option<&String>, lenient: bool) -> Result<(), VcFault> {
+    if lenient || seen.is_none() || vm.change_version.as_ref() == seen {
+        return Ok(());
+    }
+    Err(VcFault::ConcurrentAccess)
+}
+
 /// Brings memory into one form: every moment is [`THEN`], and what only informs people is left out.
 pub fn ageless(memory: &mut Memory) {
     memory.timeline = None;
@@ -607,6 +739,9 @@ pub fn ageless(memory: &mut Memory) {
     memory.known_since = None;
     // Both clocks run alike here.
     memory.discovery = None;
+    memory.lost_since = None;
+    // No hosted cluster of these worlds hangs.
+    memory.cluster_seen = None;
     // Every pass comes later than the pause between two proofs.
     memory.proof_at = None;
     memory.seen_since = (memory.seen != Ownership::NotAsked).then_some(THEN);
@@ -615,9 +750,14 @@ pub fn ageless(memory: &mut Memory) {
     memory.off_seen = None;
     memory.failed_steps.clear();
     memory.tried.clear();
-    if let Ownership::Foreign { at, what, .. } = &mut memory.seen {
-        *at = THEN;
-        what.clear();
+    match &mut memory.seen {
+        Ownership::Foreign { at, what, .. } => {
+            *at = THEN;
+            what.clear();
+        }
+        // A request carries the version that was seen directly before it.
+        Ownership::Ours(vm) | Ownership::Lenders(vm) => vm.change_version = None,
+        _ => {}
     }
     if let Some(refused) = &mut memory.create_refused {
         refused.at = THEN;
@@ -634,6 +774,7 @@ pub fn bare(status: &mut VsphereAgentStatus) {
     });
     if let Some(vm) = &mut status.vm {
         vm.last_transition_time = None;
+        vm.lives.clear();
         // Decisions depend on the phase of an orphan only.
         if vm.phase != Some(Phase::Orphaned) {
             vm.phase = None;

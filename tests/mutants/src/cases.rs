@@ -125,7 +125,9 @@ cases! {
     StrayStays [] "boot_order_broken" => ConvergesInTime;
     ReleasedGoes [] "host_recycled" => ConvergesInTime;
     LifeUnread [] "host_recycled" => ConvergesInTime;
+    StaleIsBack [] "recycled_guest_never_returns" => ConvergesInTime;
     LentStays [] "host_lent" => ConvergesInTime;
+    UnmarkedIsTaken [] "host_lent" => NothingLeaks;
     LentNameUsedAgain [] "lender_grows_after_lending" => ConvergesInTime;
 }
 

@@ -26,6 +26,17 @@ pub struct SmallWorld {
     pub hours: u8,
     /// What may go wrong, each once.
     pub faults: &'static [Fault],
+    /// Hosts are there before anybody asks. Then machines, foreign VMs and hours are as that world has them.
+    pub late_binding: Option<LateBinding>,
+}
+
+/// How hosts come to be there before anybody asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LateBinding {
+    /// VMs begin another life.
+    Recycle,
+    /// They change their pool.
+    Reassign,
 }
 
 const fn world(name: &'static str, faults: &'static [Fault]) -> SmallWorld {
@@ -35,6 +46,14 @@ const fn world(name: &'static str, faults: &'static [Fault]) -> SmallWorld {
         foreign: false,
         hours: 0,
         faults,
+        late_binding: None,
+    }
+}
+
+const fn late_binding(name: &'static str, kind: LateBinding) -> SmallWorld {
+    SmallWorld {
+        late_binding: Some(kind),
+        ..world(name, &[])
     }
 }
 
@@ -61,6 +80,8 @@ pub const WORLDS: &[SmallWorld] = &[
         machines: &["a", "b"],
         ..world("two machines", &[])
     },
+    late_binding("a host that is recycled", LateBinding::Recycle),
+    late_binding("a host of another pool", LateBinding::Reassign),
 ];
 
 /// A mutant can make a world endless.
@@ -83,6 +104,10 @@ pub const CASES: &[Modelled] = &[
     (Mutant::NotResumed, "a lost request", ENDS),
     (Mutant::UnseenIsUnmade, "a lost request", ENDS),
     (Mutant::WaitingIsSurplus, "two machines", ENDS),
+    (Mutant::LifeUnread, "a host that is recycled", ENDS),
+    (Mutant::StaleIsBack, "a host that is recycled", NO_HARM),
+    (Mutant::LentStays, "a host of another pool", ENDS),
+    (Mutant::UnmarkedIsTaken, "a host of another pool", NO_LEAK),
 ];
 
 /// The world of that name.
@@ -102,7 +127,11 @@ pub fn hunt(mutant: Mutant, world: &SmallWorld, until: &[&'static str]) -> BTree
     let mut people = vec![Deed::Leaves("b".to_owned())];
     people.extend(world.foreign.then_some(Deed::Renames));
     let (names, faults) = (world.machines, world.faults);
-    let mut model = Machines::new(names, world.foreign, people, world.hours, faults);
+    let mut model = match world.late_binding {
+        None => Machines::new(names, world.foreign, people, world.hours, faults),
+        Some(LateBinding::Recycle) => Machines::recycle(false, faults),
+        Some(LateBinding::Reassign) => Machines::reassign(&[("b", "q")], false, faults),
+    };
     model.planted = Some(Planted {
         number: mutant as usize,
         switch_on: Box::new(move || mutants::set(Some(mutant))),

@@ -52,6 +52,7 @@ workloads! {
     "unseen" machine_deleted_while_api_server_down "one machine comes up; its Machine is deleted while the operator cannot see it";
     "dead" first_guest_never_registers "the first guest never registers";
     "lender" lender_grows_after_lending "a pool lends the host of its buffer, and wants one host more afterwards";
+    "silent" recycled_guest_never_returns "a host is recycled, and its guest does not come up; then a machine wants a host";
     "taken" vm_name_taken "somebody's VM has the name that our VM should get";
     "poolless" pool_removed_by_force "a pool disappears with its finalizer while its machine serves";
     "adopted" foreign_vm_named_as_adopted "a user names somebody's VM in a VsphereAgent that he wrote, and deletes that VsphereAgent";
@@ -212,6 +213,25 @@ fn first_guest_never_registers(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             .clear_quirks();
         run.patience = Duration::from_secs(3600);
         run.rest_with("one up", &[("w", 1)]).await
+    })
+}
+
+fn recycled_guest_never_returns(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let recycles = json!({"release": {"policy": "Recycle"}});
+        run.world.pool("w", &recycles).await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one up", &[("w", 1)]).await?;
+        let guests = run.world.upstream.guests.as_ref().context("no guests")?;
+        guests.add_quirk("demo", Quirk::DeadOnArrival);
+        run.world.play("w")?.scale(0);
+        until_effect(&run.world, EffectKind::PowerOn, 2).await?;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let guests = run.world.upstream.guests.as_ref().context("no guests")?;
+        guests.clear_quirks();
+        run.world.play("w")?.scale(1);
+        run.patience = Duration::from_secs(3600);
+        run.rest_with("one up again", &[("w", 1)]).await
     })
 }
 

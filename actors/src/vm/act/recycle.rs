@@ -23,7 +23,7 @@ use crate::{
     ports::{
         cluster::AgentPatch,
         effect::EffectKind,
-        vcenter::{Fault, Renewal, RenewedDisk, TaskEnd},
+        vcenter::{Fault, PowerState, Renewal, RenewedDisk, TaskEnd},
     },
     runtime::holds::home_of_hosted_cluster,
     vm::{memory::Memory, ownership::Ownership},
@@ -127,7 +127,9 @@ impl Executor<'_> {
         let Ownership::Ours(shown) = &memory.seen else {
             return Err(defect("the VM is not proven ours"));
         };
-        vm.power_state = Some(shown.power.as_str().to_owned());
+        // Somebody may have switched it on already. That is recorded with the deadline of its guest.
+        let rests = shown.power != PowerState::On;
+        vm.power_state = rests.then(|| shown.power.as_str().to_owned());
         let disk = recycle::new_disk(before.as_ref(), shown.hardware.disk_uuid.as_deref());
         vm.served = None;
         vm.iso_ejected = None;
@@ -167,7 +169,7 @@ impl Executor<'_> {
         Ok(StepOutcome::Object(next))
     }
 
-    /// The Agent of the VM, live. While the VM is off, what it shows was before.
+    /// The Agent of the VM, live. A late watch may show what was before the VM was made ready.
     async fn agent_before(&self) -> Result<Option<Agent>, ReconcileError> {
         let Some(agent) = self.observed.candidate() else {
             return Ok(None);
@@ -178,10 +180,12 @@ impl Executor<'_> {
 
     /// The guest has started anew. Its Agent may show the same state afterwards as before.
     pub(super) async fn record_restart(&self, memory: &mut Memory) -> Done {
-        let mut vm = self.vm();
-        if let Some(way) = &mut vm.recycle {
-            way.restarted = Some(true);
-        }
+        let (mut vm, live) = (self.vm(), self.agent_before().await?);
+        let way = vm.recycle.as_mut().zip(live);
+        let Some((way, _)) = way.filter(|(way, agent)| recycle::has_restarted(way, agent)) else {
+            return Ok(StepOutcome::Pause(super::look::SOON));
+        };
+        way.restarted = Some(true);
         let kind = EffectKind::RecordObservation;
         Ok(StepOutcome::Object(self.save(kind, vm, memory).await?))
     }
@@ -235,13 +239,14 @@ impl Executor<'_> {
 
     /// The Agent is back: the host is as any other that waits. Its next Node is taken out of its cluster again.
     pub(super) async fn record_back(&self, memory: &mut Memory) -> Done {
-        let own = |a: &Agent| recycle::skips_cleanup(a) == Some(recycle::SKIPPED);
-        if self.observed.agent.as_deref().is_some_and(own)
-            && let Some(agent) = self.agent_before().await?.filter(own)
-        {
+        let (mut vm, now) = (self.vm(), self.context.clock.wall());
+        let live = self.agent_before().await?;
+        let Some(agent) = live.filter(|a| recycle::is_back(&vm, a, now)) else {
+            return Ok(StepOutcome::Pause(super::look::SOON));
+        };
+        if recycle::skips_cleanup(&agent) == Some(recycle::SKIPPED) {
             self.mark_cleanup(&agent, None).await?;
         }
-        let mut vm = self.vm();
         vm.recycle = None;
         let kind = EffectKind::RecordObservation;
         let next = self.save(kind, vm, memory).await?;

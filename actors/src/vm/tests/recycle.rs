@@ -169,6 +169,33 @@ async fn an_agent_that_was_discovered_before_must_be_so_again() {
     bench.until(|b| b.vm().recycle.is_none()).await;
 }
 
+/// The watch is late, and shows what was before the VM was made ready. The API server knows better.
+#[tokio::test]
+async fn what_only_a_late_watch_shows_does_not_bring_an_agent_back() {
+    for (before, shown) in [
+        ("known-unbound", "discovering-unbound"),
+        ("unbinding-pending-user-action", "known-unbound"),
+    ] {
+        let mut bench = released(None).await;
+        change(&bench, |a| state(a, before, &[]));
+        bench
+            .until(|b| b.vm().generation == Some(2) && b.is_on())
+            .await;
+        bench.hub.with(|o| o.live_instead = o.agents.clone());
+        change(&bench, |a| state(a, shown, &[]));
+        bench.turn(MINUTE);
+        bench.pass().await;
+        let way = bench.vm().recycle.expect("it is not back");
+        assert_eq!(way.restarted, None, "{before}");
+        bench
+            .hub
+            .with(|o| o.agents = std::mem::take(&mut o.live_instead));
+        bench.turn(MINUTE);
+        bench.pass().await;
+        assert_eq!(bench.waits_on(), Some(Reason::Recycling), "{before}");
+    }
+}
+
 /// A crash after each effect: the next process goes on, and repeats none.
 #[tokio::test]
 async fn a_crash_between_any_two_steps_converges() {
@@ -252,6 +279,25 @@ async fn a_guest_that_does_not_come_back_is_replaced_with_its_vm() {
 
 /// The record of the way may fail, and the status be written all the same. The Machine of the life that is over stays on
 /// record until then.
+/// Somebody switches the VM on before its new life is on record. Its guest gets a deadline all the same.
+#[tokio::test]
+async fn a_vm_that_runs_before_its_life_is_recorded_has_a_deadline() {
+    let mut bench = released(None).await;
+    while bench.site.with(|i| i.renewals.is_empty()) {
+        let memory = std::mem::take(&mut bench.memory);
+        let key = crate::domain::names::ObjectKey::of(&bench.child());
+        let pass = crate::vm::pass::run_at_most(1, bench.context.clone(), key, memory);
+        bench.memory = pass.await.0;
+    }
+    assert_eq!(bench.vm().generation, None);
+    bench.site.with(|i| i.vms[0].power = PowerState::On);
+    bench.until(|b| b.vm().generation == Some(2)).await;
+    bench.until(|b| b.vm().discovery_deadline.is_some()).await;
+    assert_eq!(bench.vm().power_state.as_deref(), Some("poweredOn"));
+    bench.turn(31 * MINUTE);
+    bench.until(|b| b.vm().attempt == Some(2)).await;
+}
+
 #[tokio::test]
 async fn the_life_that_is_over_is_recorded_with_its_machine_also_at_the_second_try() {
     let mut bench = released(None).await;

@@ -193,7 +193,7 @@ fn simulation(workloads: &[String], seed: u64) -> Vec<Part> {
     parts
 }
 
-fn model() -> [Part; 6] {
+fn model() -> [Part; 9] {
     let part = |name: &str, world: &str, args: &str| {
         let proves = format!("No order of events breaks a promise in this world: {world}.");
         Part::new(name, &proves, Program::Model, args)
@@ -218,6 +218,21 @@ fn model() -> [Part; 6] {
             "model-renames",
             "two machines, a foreign VM that is renamed at any moment, a crash and lagging watches",
             "--renames --faults crash,lag",
+        ),
+        part(
+            "model-recycle",
+            "a VM that begins another life, also where others start it, a crash and an unknown outcome",
+            "recycle --switched-on --reclaims --faults crash,unknown",
+        ),
+        part(
+            "model-recycle-hurries",
+            "a VM that begins another life while its next machine comes and goes, a crash",
+            "recycle --hurries --faults crash",
+        ),
+        part(
+            "model-reassign",
+            "three pools that want one free host, a crash",
+            "reassign --machines a/p,b/q,c/r --stay --faults crash",
         ),
         part(
             "model-foreign",

@@ -1,5 +1,6 @@
 //! The worlds of the model checker, in one program.
 
+mod binding;
 mod flight;
 mod guarded;
 mod lease;
