@@ -277,8 +277,6 @@ async fn a_guest_that_does_not_come_back_is_replaced_with_its_vm() {
     assert_eq!(bench.site.with(|i| i.renewals.len()), 1);
 }
 
-/// The record of the way may fail, and the status be written all the same. The Machine of the life that is over stays on
-/// record until then.
 /// Somebody switches the VM on before its new life is on record. Its guest gets a deadline all the same.
 #[tokio::test]
 async fn a_vm_that_runs_before_its_life_is_recorded_has_a_deadline() {
@@ -298,6 +296,8 @@ async fn a_vm_that_runs_before_its_life_is_recorded_has_a_deadline() {
     bench.until(|b| b.vm().attempt == Some(2)).await;
 }
 
+/// The record of the way may fail, and the status be written all the same. The Machine of the life that is over stays on
+/// record until then.
 #[tokio::test]
 async fn the_life_that_is_over_is_recorded_with_its_machine_also_at_the_second_try() {
     let mut bench = released(None).await;
