@@ -43,6 +43,7 @@ pub const ALL: &[Known] = &[
     CLAIMED_WHEN_LEFT,
     CLAIMED_WHEN_LENT,
     CLAIMED_WHEN_WANTED,
+    A_VM_MORE,
     MANY_REPORTS,
     OFF_TOO_LATE,
     OFF_TOO_LATE_IN_THE_END,
@@ -200,6 +201,15 @@ const CLAIMED_WHEN_WANTED: Known = Known {
     begins: "4 VMs",
     example: "host_wanted_by_two@1 reserve_agent:demo/y-9e377-a12da#1=agent_claimed_2m",
     ..CLAIMED_WHEN_LENT
+};
+
+/// As [`CLAIMED_WHEN_WANTED`].
+const A_VM_MORE: Known = Known {
+    oracle: Oracle::FewExtraCalls,
+    begins: "1",
+    reason: "the VM that is made instead of the claimed host costs its calls",
+    example: "host_wanted_by_two@1 reserve_agent:demo/w-9e377-d624d#1=agent_claimed_2m",
+    ..CLAIMED_WHEN_WANTED
 };
 
 /// No call is repeated without need: three pools report a little more each.
