@@ -203,11 +203,10 @@ const CLAIMED_WHEN_WANTED: Known = Known {
     ..CLAIMED_WHEN_LENT
 };
 
-/// As [`CLAIMED_WHEN_WANTED`].
+/// As [`CLAIMED_WHEN_WANTED`]: the VM that is made instead costs its calls.
 const A_VM_MORE: Known = Known {
     oracle: Oracle::FewExtraCalls,
     begins: "1",
-    reason: "the VM that is made instead of the claimed host costs its calls",
     example: "host_wanted_by_two@1 reserve_agent:demo/w-9e377-d624d#1=agent_claimed_2m",
     ..CLAIMED_WHEN_WANTED
 };

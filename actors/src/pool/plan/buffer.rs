@@ -76,9 +76,10 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
     }
     let (ready, making) = hosts(s, taken);
     let mut all: Vec<&ManagedVm> = ready.iter().chain(&making).copied().collect();
-    let here = all.len() + s.made_for_buffer.len();
-    let missing = size.wanted.saturating_sub(here);
-    let moved = move_spare(s, size.most.saturating_sub(here), taken, plan);
+    let missing = size
+        .wanted
+        .saturating_sub(all.len() + s.made_for_buffer.len());
+    let moved = move_spare(s, missing, taken, plan);
     remove_surplus(&mut all, size.most, scaling.delete_policy());
     if making.is_empty() && s.made_for_buffer.is_empty() && missing == 0 {
         replace_one(s, &mut all, &size, plan);
@@ -87,7 +88,7 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
         .most
         .saturating_sub(all.len() + s.made_for_buffer.len() + moved);
     plan.buffered = all.iter().map(|c| c.uid.clone()).collect();
-    let made = create(s, missing.saturating_sub(moved), plan);
+    let made = create(s, missing - moved, plan);
     let stays = |c: &&&ManagedVm| plan.buffered.contains(&c.uid);
     plan.buffer = BufferCount {
         wanted: size.wanted,
@@ -96,17 +97,16 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
     };
 }
 
-/// VMs in the making that no AgentMachine needs come into the buffer before new ones are made, as far as it has room.
-/// Returns how many.
+/// VMs in the making that no AgentMachine needs come into the buffer before new ones are made. Returns how many.
 fn move_spare(
     s: &Observed,
-    room: usize,
+    missing: usize,
     taken: &mut BTreeSet<ObjectKey>,
     plan: &mut Plan,
 ) -> usize {
     let spare = s.children.iter();
     let spare = spare.filter(|c| plan.spare.contains(&c.uid) && !taken.contains(&c.key));
-    let chosen: Vec<ManagedVm> = spare.take(room).cloned().collect();
+    let chosen: Vec<ManagedVm> = spare.take(missing).cloned().collect();
     let moved = chosen.len();
     for child in chosen {
         taken.insert(child.key.clone());

@@ -182,10 +182,6 @@ fn vms_in_the_making_that_nobody_needs_come_into_the_buffer_first() {
     world.agent_machines.clear();
     world.machines.clear();
     assert_eq!(does(&world), of([("move", "w-0"), ("make", "")]));
-    // Nothing is missing, but the buffer has room.
-    world.pool.spec.scaling = wants(0).pool.spec.scaling;
-    scaling(&mut world).buffer_max = Some(1);
-    assert_eq!(does(&world), of([("move", "w-0")]));
     world.pool.spec.scaling = None;
     assert_eq!(does(&world), [], "it is offered for a moment");
 }
