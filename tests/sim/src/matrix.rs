@@ -48,6 +48,7 @@ fn at_effect(effect: EffectKind, fault: Fault) -> Option<&'static str> {
             | E::DeleteFile
             | E::Logout
             | E::EjectIso
+            | E::SkipCleanup
             | E::Renew
             | E::Reset
     );
