@@ -355,7 +355,10 @@ pub async fn perform(
             provision::create_for_buffer(context, s, &effect).await?;
             Ok(ActionOutcome::It)
         }
-        Action::MoveToBuffer { child } => {
+        Action::MoveToBuffer { child, why } => {
+            if let Some(held) = prove_released(context, s, child, *why, machines).await? {
+                return Ok(ActionOutcome::Held(Some(held)));
+            }
             let at = Precondition::of(child.object.as_ref());
             cluster.patch_child(&effect, &at, &into_buffer()).await?;
             Ok(ActionOutcome::It)
@@ -566,7 +569,8 @@ fn new_child(
 
 /// Proves by live reads that a VsphereAgent may be deleted. `Some` says what holds it back.
 ///
-/// A Machine counts as gone only by proof. An Agent that is bound or reserved keeps its VM.
+/// A Machine counts as gone only by proof. An Agent that is bound or reserved keeps its VM, and so does one that the plan would
+/// have fenced first.
 async fn prove_released(
     context: &Context,
     s: &Observed,
@@ -597,6 +601,17 @@ async fn prove_released(
                 subject: child.key.name.clone(),
                 reason: Reason::AgentBound,
                 message: format!("Agent {key} is bound"),
+            }));
+        }
+        let shown = s.agents.iter().find(|a| a.uid() == agent.uid());
+        let was_fenced = shown.is_some_and(|a| plan::fence(s, a).is_none());
+        if was_fenced && !agent.is_deleting() && plan::fence(s, &agent).is_some() {
+            return Ok(Some(Waiting {
+                subject: child.key.name.clone(),
+                reason: Reason::AgentNotFenced,
+                message: format!(
+                    "Agent {key} can be chosen, as it has changed since; looking again"
+                ),
             }));
         }
     }

@@ -29,6 +29,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
+pub(super) use self::vm::fence;
 use super::{
     observed::Observed,
     secret_finalizers::{self, SecretPlan},
@@ -101,10 +102,12 @@ pub enum Action {
         /// Name of the VsphereAgent.
         name: String,
     },
-    /// Record that a VsphereAgent whose VM no AgentMachine needs is in the buffer now.
+    /// Record that a VsphereAgent whose VM no AgentMachine needs is in the buffer now, after live proof.
     MoveToBuffer {
         /// VsphereAgent.
         child: ManagedVm,
+        /// Why no AgentMachine needs it.
+        why: ReleaseReason,
     },
     /// Keep a VM whose Machine is gone: record that its VsphereAgent is in the buffer now, after live proof.
     Recycle {
@@ -174,7 +177,7 @@ impl Action {
                 },
             ),
             Self::Reassign { child, .. }
-            | Self::MoveToBuffer { child }
+            | Self::MoveToBuffer { child, .. }
             | Self::Recycle { child, .. } => of_vm(EffectKind::ReassignChild, child),
             Self::Unreserve { child, .. } => of_vm(EffectKind::ReserveAgent, child),
             Self::Prepare { child, .. } => of_vm(EffectKind::PrepareAgent, child),

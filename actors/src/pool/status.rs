@@ -142,10 +142,10 @@ fn planned(s: &Observed, plan: &Plan, outcome: &Outcome) -> Vec<PlannedAction> {
                 Some(name.clone()),
                 "the buffer lacks a host".to_owned(),
             )),
-            Action::MoveToBuffer { child } => Some(row(
+            Action::MoveToBuffer { child, .. } => Some(row(
                 action::BUFFER,
                 Some(child.key.name.clone()),
-                "no AgentMachine needs it, and the buffer lacks a host".to_owned(),
+                "no AgentMachine needs it, and the buffer has room".to_owned(),
             )),
             Action::Recycle { child, .. } => Some(row(
                 action::BUFFER,

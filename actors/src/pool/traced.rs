@@ -36,7 +36,7 @@ fn key(action: &Action) -> Option<Key> {
         Action::Prepare { patch, .. } => ("agent.label", Some(patch.uid.clone())),
         Action::Fence { patch, .. } => ("agent.fence", Some(patch.uid.clone())),
         Action::Release { child, .. } => ("machine.release", Some(child.uid.clone())),
-        Action::MoveToBuffer { child } => ("machine.buffer", Some(child.uid.clone())),
+        Action::MoveToBuffer { child, .. } => ("machine.buffer", Some(child.uid.clone())),
         Action::Recycle { child, .. } => ("machine.recycle", Some(child.uid.clone())),
         Action::CreateForBuffer { .. }
         | Action::AddFinalizer
@@ -140,7 +140,7 @@ fn whose(s: &Observed, action: &Action) -> Option<Machine> {
         Action::Prepare { patch, .. } | Action::Fence { patch, .. } => on_agent(&patch.uid),
         Action::Release { child, .. }
         | Action::Unreserve { child, .. }
-        | Action::MoveToBuffer { child }
+        | Action::MoveToBuffer { child, .. }
         | Action::Recycle { child, .. } => Some(Machine::made(s, child)),
         // Its trace begins with the VsphereAgent.
         Action::CreateForBuffer { .. }

@@ -232,12 +232,11 @@ pub fn proofs(found: &Found, live: &Live) -> Vec<Proof> {
     all
 }
 
-fn proof((one, other): (Kind, Kind), holds: bool, fact: String) -> Proof {
-    let between = [one, other];
-    let holds = Some(holds);
+/// `holds`: `None` where that is not known.
+fn proof((one, other): (Kind, Kind), holds: impl Into<Option<bool>>, fact: String) -> Proof {
     Proof {
-        between,
-        holds,
+        between: [one, other],
+        holds: holds.into(),
         fact,
     }
 }
@@ -252,13 +251,12 @@ fn made_for(am: &AgentMachine, child: &ManagedVm) -> Proof {
             );
             proof(between, recorded == uid, fact)
         }
-        None => Proof {
-            between: [between.0, between.1],
-            holds: None,
-            fact: format!(
+        None => {
+            let fact = format!(
                 "label {AGENT_MACHINE_LABEL} of the VsphereAgent has the AgentMachine's name; no uid is recorded, as by the predecessor"
-            ),
-        },
+            );
+            proof(between, None, fact)
+        }
     }
 }
 
@@ -270,11 +268,10 @@ fn owns_vm(child: &ManagedVm, live: &Live) -> Vec<Proof> {
     let mut all = vec![recorded(child, identity.bios_uuid)];
     match live {
         Live::NotAsked => {}
-        Live::Failed(why) => all.push(Proof {
-            between: [between.0, between.1],
-            holds: None,
-            fact: format!("the marker in vCenter could not be read: {why}"),
-        }),
+        Live::Failed(why) => {
+            let fact = format!("the marker in vCenter could not be read: {why}");
+            all.push(proof(between, None, fact));
+        }
         Live::Absent => all.push(proof(
             between,
             false,
@@ -297,12 +294,7 @@ fn owns_vm(child: &ManagedVm, live: &Live) -> Vec<Proof> {
             if is_lenders {
                 fact += ". It names the VsphereAgent from which the VM is being taken";
             }
-            let holds = (!is_lenders).then_some(is_ours);
-            all.push(Proof {
-                between: [between.0, between.1],
-                holds,
-                fact,
-            });
+            all.push(proof(between, (!is_lenders).then_some(is_ours), fact));
         }
     }
     all
@@ -340,11 +332,7 @@ fn recorded(child: &ManagedVm, uuid: BiosUuid) -> Proof {
         let fact = format!("status.vm.biosUUID {uuid} follows from cluster id, uid and attempt");
         (Some(true), fact)
     };
-    Proof {
-        between: [Kind::VsphereAgent, Kind::VM],
-        holds,
-        fact,
-    }
+    proof((Kind::VsphereAgent, Kind::VM), holds, fact)
 }
 
 fn runs_on(child: &ManagedVm, agent: &Agent) -> Option<Proof> {
@@ -372,11 +360,7 @@ fn runs_on(child: &ManagedVm, agent: &Agent) -> Option<Proof> {
         }
         AgentMatch::Partly(misfit) => proof(between, false, format!("{misfit}: {facts}")),
         AgentMatch::Other => proof(between, false, format!("it is another machine: {facts}")),
-        AgentMatch::NotYet => Proof {
-            between: [between.0, between.1],
-            holds: None,
-            fact: format!("evidence is still missing: {facts}"),
-        },
+        AgentMatch::NotYet => proof(between, None, format!("evidence is still missing: {facts}")),
     })
 }
 

@@ -82,12 +82,12 @@ fn words(action: &Action) -> (String, String) {
             format!("create VsphereAgent and VM {name}"),
             "the buffer lacks a host".to_owned(),
         ),
-        Action::MoveToBuffer { child } => (
+        Action::MoveToBuffer { child, .. } => (
             format!(
                 "record that VsphereAgent {} is in the buffer",
                 child.key.name
             ),
-            "no AgentMachine needs it, and the buffer lacks a host".to_owned(),
+            "no AgentMachine needs it, and the buffer has room".to_owned(),
         ),
         Action::Recycle { child, .. } => (
             format!("keep VM {} for the next AgentMachine", child.vm_name),

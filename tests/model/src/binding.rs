@@ -79,6 +79,22 @@ impl Machines {
         model
     }
 
+    /// A pool that may have one VM. Machine `b` may go at any moment. With `next`, a person then creates `c`. Otherwise the
+    /// buffer wants a host.
+    pub fn capped(next: bool, faults: &[Fault]) -> Self {
+        let mut people = vec![Deed::Leaves("b".to_owned())];
+        people.extend(next.then(|| Deed::Comes("c".to_owned())));
+        let mut model = Self::new(&["b"], false, people, 0, faults);
+        let wanted = i32::from(!next);
+        let mut pool = with_buffer(POOL, (wanted, wanted));
+        pool.spec.scaling.get_or_insert_default().max_vms = Some(1);
+        model.set_pools(vec![pool]);
+        model.start.lives = true;
+        model.start.hurries = next;
+        model.start.to_come.extend(next.then(|| "c".to_owned()));
+        model
+    }
+
     /// Pools of one group, each with its NodePool, and a free host in the buffer of the first one. `machines`: name and pool
     /// of each Machine that waits. `refills`: the first pool makes another host when that one is gone.
     pub fn reassign(machines: &[(&str, &str)], refills: bool, faults: &[Fault]) -> Self {
@@ -266,10 +282,14 @@ fn comes_to(w: &mut World, name: &str, pool: &str) {
     w.machines.sort_by(|a, b| a.key.name.cmp(&b.key.name));
 }
 
-/// A Machine comes only after all others are gone.
+/// A Machine comes only after all others are gone, or are being deleted if it hurries.
 pub fn may_come(w: &World, name: &str) -> bool {
-    let in_time = || w.hurries || w.vms.iter().any(|vm| life(vm) > 1);
-    w.to_come.iter().any(|waits| waits == name) && w.machines.is_empty() && in_time()
+    let in_time = if w.hurries {
+        w.machines.iter().all(|m| m.deleting)
+    } else {
+        w.machines.is_empty() && w.vms.iter().any(|vm| life(vm) > 1)
+    };
+    in_time && w.to_come.iter().any(|waits| waits == name)
 }
 
 /// Whether that VsphereAgent waits in the buffer, with that Agent ready to serve.
@@ -305,9 +325,16 @@ pub fn unrest(model: &Machines, w: &World) -> Option<String> {
     for pool in model.pools() {
         let scaling = pool.spec.scaling.clone().unwrap_or_default();
         let (size, _) = Size::read(&scaling, false, objects::at(0));
-        let own = |c: &&ManagedVm| c.object.spec.pool_ref.name == pool.name_any() && c.in_buffer;
-        let count = children.iter().filter(own).count();
-        if count < size.wanted || count > size.most {
+        let own = children.iter();
+        let own = own.filter(|c| c.object.spec.pool_ref.name == pool.name_any());
+        let (waiting, others): (Vec<_>, Vec<_>) = own.partition(|c| c.in_buffer);
+        let room = scaling.max_vms.map_or(usize::MAX, |max| {
+            usize::try_from(max)
+                .unwrap_or_default()
+                .saturating_sub(others.len())
+        });
+        let count = waiting.len();
+        if count < size.wanted.min(room) || count > size.most {
             return Some(format!(
                 "pool {} has {count} hosts that wait",
                 pool.name_any()

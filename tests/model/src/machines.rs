@@ -43,7 +43,7 @@ use crate::{
     shared::Shared,
     upstream::{self, Deed},
     verdict::{self, Endings},
-    world::{Fault, Stale, THEN, World, ageless},
+    world::{Fault, Stale, THEN, World, form::ageless},
 };
 
 /// How old a pass sees its memory: longer than the pause between two proofs of absence, shorter than any other timeout.

@@ -43,6 +43,8 @@ enum Other {
     Recycle(RecycleArgs),
     /// Pools that share a free host.
     Reassign(ReassignArgs),
+    /// A pool that may have one VM, whose machine may go before it has a host.
+    Capped(CappedArgs),
 }
 
 #[derive(Args)]
@@ -106,6 +108,18 @@ struct ReassignArgs {
     /// The first pool makes another host for its buffer.
     #[arg(long)]
     refills: bool,
+    /// As for the world of the machines.
+    #[arg(long)]
+    interleaved: bool,
+}
+
+#[derive(Args)]
+struct CappedArgs {
+    #[command(flatten)]
+    faults: Faults,
+    /// Another machine comes then. Otherwise the buffer wants the host.
+    #[arg(long)]
+    next: bool,
     /// As for the world of the machines.
     #[arg(long)]
     interleaved: bool,
@@ -208,6 +222,11 @@ fn main() -> Result<()> {
             let all: Vec<_> = all.iter().map(|(n, p)| (n.as_str(), p.as_str())).collect();
             let mut model = Machines::reassign(&all, args.refills, &args.faults.all());
             model.people.retain(|_| !args.stay);
+            model.interleaved = args.interleaved;
+            explore_machines(&model)
+        }
+        Some(Other::Capped(args)) => {
+            let mut model = Machines::capped(args.next, &args.faults.all());
             model.interleaved = args.interleaved;
             explore_machines(&model)
         }

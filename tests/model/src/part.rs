@@ -18,7 +18,10 @@ use crate::{
     explore::{Digest, wide_digest},
     objects,
     shared::Held,
-    world::{Budget, Late, List, Order, Stale, World},
+    world::{
+        Budget, List, Stale, World,
+        vcenter::{Late, Order},
+    },
 };
 
 /// The result of a pass: its part of the world, as the pass left it.

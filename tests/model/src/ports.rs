@@ -53,7 +53,12 @@ use crate::{
     objects::{self, CLUSTER_ID, SERVER, STRANGER},
     shared::Shared,
     upstream::{self, Deed},
-    world::{Fault, Harm, Late, Order, THEN, World, arcs, bare, bump, key, vc_error},
+    world::{
+        Fault, Harm, THEN, World, arcs, bump,
+        form::bare,
+        key,
+        vcenter::{Late, Order, vc_error},
+    },
 };
 
 /// What goes wrong with one effect of a pass.

@@ -177,3 +177,71 @@ async fn a_veto_holds_one_release() {
         .collect();
     assert_eq!(vetoed, ["a"]);
 }
+
+/// A VM whose Machine is gone, as the cache shows it. `live` changes the Agent that the API server has. Returns how often the
+/// VsphereAgent was changed or deleted, and why not.
+async fn released(
+    action: &Action,
+    live: impl FnOnce(&mut Agent),
+    machines: &[&str],
+) -> (usize, Vec<Reason>) {
+    let bench = Bench::new();
+    let child = child_with_vm("a");
+    let agent = testing::agent_on(&child);
+    let mut world = World::waiting(&[]);
+    world.agents.push(agent.clone());
+    world.children.push(child.clone());
+    bench.hub.with(|o| {
+        o.agents.push(testing::with(agent, live));
+        o.child = Some(child);
+        o.machines = machines.iter().map(|name| testing::machine(name)).collect();
+        o.agent_machines = machines
+            .iter()
+            .map(|name| testing::agent_machine(name))
+            .collect();
+    });
+    let observed = world.observed();
+    let mut memory = Memory::default();
+    let acted = perform_all(
+        &bench.context,
+        &observed,
+        std::slice::from_ref(action),
+        &mut memory,
+    )
+    .await;
+    assert!(acted.result.is_ok());
+    let said = acted.held.iter().map(|w| w.reason.clone()).collect();
+    (bench.hub.with(|o| o.effects.len()), said)
+}
+
+#[tokio::test]
+async fn what_the_cache_shows_as_free_is_read_again() {
+    let child = ManagedVm::read(Arc::new(child_with_vm("a")));
+    let why = ReleaseReason::MachineGone;
+    let actions = [
+        Action::MoveToBuffer {
+            child: child.clone(),
+            why,
+        },
+        Action::Recycle {
+            child: child.clone(),
+            request: None,
+        },
+        Action::Release { child, why },
+    ];
+    for action in actions {
+        assert_eq!(released(&action, |_| {}, &[]).await, (1, vec![]));
+        let bound = |agent: &mut Agent| testing::claim(agent, &testing::agent_machine("a"));
+        let held = (0, vec![Reason::AgentBound]);
+        assert_eq!(released(&action, bound, &[]).await, held);
+        let approved = |agent: &mut Agent| {
+            agent.spec.approved = true;
+            let label = (NODE_POOL_ROLE_LABEL.to_owned(), "worker".to_owned());
+            agent.labels_mut().extend([label]);
+        };
+        let held = (0, vec![Reason::AgentNotFenced]);
+        assert_eq!(released(&action, approved, &[]).await, held);
+        let held = (0, vec![Reason::MachineStateUnknown]);
+        assert_eq!(released(&action, |_| {}, &["a"]).await, held);
+    }
+}

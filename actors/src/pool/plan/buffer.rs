@@ -6,18 +6,22 @@
 //!   another life is.
 //! - Hosts that are outdated or old are replaced one at a time, and only while no other one is missing.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use agent_forge_crds::{conditions::Reason, external::agent::Agent, pool::DeletePolicy};
 
-use super::{Action, BufferCount, Plan, caps, serving_agent};
+use super::{Action, BufferCount, Plan, caps, fence, serving_agent};
 use crate::{
     demand::{
         buffer::{self, Size, since},
         prepare,
     },
-    domain::{identity::BootSource, managed_vm::ManagedVm, names::ObjectKey, recycle::Stage},
+    domain::{
+        identity::BootSource, machine_state::MachineState, managed_vm::ManagedVm, names::ObjectKey,
+        recycle::Stage,
+    },
     iso::infra_env_guards,
+    lifecycle::ReleaseReason,
     placement::request,
     pool::observed::Observed,
 };
@@ -76,10 +80,9 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
     }
     let (ready, making) = hosts(s, taken);
     let mut all: Vec<&ManagedVm> = ready.iter().chain(&making).copied().collect();
-    let missing = size
-        .wanted
-        .saturating_sub(all.len() + s.made_for_buffer.len());
-    let moved = move_spare(s, missing, taken, plan);
+    let here = all.len() + s.made_for_buffer.len();
+    let missing = size.wanted.saturating_sub(here);
+    let moved = move_spare(s, size.most.saturating_sub(here), taken, plan);
     remove_surplus(&mut all, size.most, scaling.delete_policy());
     if making.is_empty() && s.made_for_buffer.is_empty() && missing == 0 {
         replace_one(s, &mut all, &size, plan);
@@ -88,7 +91,7 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
         .most
         .saturating_sub(all.len() + s.made_for_buffer.len() + moved);
     plan.buffered = all.iter().map(|c| c.uid.clone()).collect();
-    let made = create(s, missing - moved, plan);
+    let made = create(s, missing.saturating_sub(moved), plan);
     let stays = |c: &&&ManagedVm| plan.buffered.contains(&c.uid);
     plan.buffer = BufferCount {
         wanted: size.wanted,
@@ -97,21 +100,32 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
     };
 }
 
-/// VMs in the making that no AgentMachine needs come into the buffer before new ones are made. Returns how many.
+/// VMs in the making that no AgentMachine needs come into the buffer before new ones are made, as far as it has room. Returns
+/// how many.
+///
+/// One whose Machine is not gone yet counts, and stays on record for it: the watch may be late, and an Agent that is bound is
+/// freed only for the Machine on record. So does one whose Agent has to be fenced first.
 fn move_spare(
     s: &Observed,
-    missing: usize,
+    room: usize,
     taken: &mut BTreeSet<ObjectKey>,
     plan: &mut Plan,
 ) -> usize {
     let spare = s.children.iter();
     let spare = spare.filter(|c| plan.spare.contains(&c.uid) && !taken.contains(&c.key));
-    let chosen: Vec<ManagedVm> = spare.take(missing).cloned().collect();
+    let chosen: Vec<ManagedVm> = spare.take(room).cloned().collect();
     let moved = chosen.len();
     for child in chosen {
+        let unfenced = |agent: &Arc<Agent>| !agent.is_deleting() && fence(s, agent).is_some();
+        let why = match s.machine_state(&child) {
+            _ if s.agent_on(&child).is_some_and(unfenced) => continue,
+            MachineState::Leaving => continue,
+            MachineState::Gone => ReleaseReason::MachineGone,
+            _ => ReleaseReason::Surplus,
+        };
         taken.insert(child.key.clone());
         plan.spare.remove(&child.uid);
-        plan.actions.push(Action::MoveToBuffer { child });
+        plan.actions.push(Action::MoveToBuffer { child, why });
     }
     moved
 }

@@ -29,6 +29,7 @@ use crate::{
     iso::infra_env_guards,
     lifecycle::{End, Fate, FreeVm, Policy, ReleaseReason, Stay},
     pool::observed::Observed,
+    ports::cluster::AgentPatch,
 };
 
 /// How long a VM is kept whose AgentMachine disappeared before its Agent was approved. Cluster API replaces a Machine
@@ -63,6 +64,13 @@ fn keeps(s: &Observed, demand: &Demand) -> Option<Duration> {
         }
         DemandState::Served | DemandState::NotRequested(_) => None,
     }
+}
+
+/// What keeps AgentMachines from that Agent. `None`: nothing has to be changed.
+pub(in crate::pool) fn fence(s: &Observed, agent: &Agent) -> Option<AgentPatch> {
+    let own = prepare::base_labels(&s.pool);
+    let approved = infra_env_guards::approves(s.infra_env.as_deref(), agent);
+    prepare::fence(&own, &s.choosers, approved, agent)
 }
 
 /// Plans for one VsphereAgent.
@@ -190,10 +198,7 @@ impl Host<'_> {
             return false;
         };
         if leaving {
-            let own = prepare::base_labels(&s.pool);
-            let approved = infra_env_guards::approves(s.infra_env.as_deref(), agent);
-            let patch = prepare::fence(&own, &s.choosers, approved, agent);
-            let fence = patch.map(|patch| Action::Fence {
+            let fence = fence(s, agent).map(|patch| Action::Fence {
                 patch,
                 child: child.clone(),
             });

@@ -69,6 +69,27 @@ fn a_vm_that_somebody_switches_on_between_its_lives_keeps_all_promises() {
     }
 }
 
+/// A VM whose machine goes before its guest registers is for the buffer. One that may serve is not, whatever a late watch
+/// shows.
+#[test]
+fn a_vm_in_the_making_that_nobody_needs_keeps_all_promises() {
+    for (what, faults) in each_fault() {
+        let model = Machines::capped(false, &faults);
+        let found = explore(&format!("buffer, one VM, {what}"), &model);
+        keeps_all(&found, SERVED);
+    }
+}
+
+/// The same, and another machine waits for that VM.
+#[test]
+fn a_vm_in_the_making_that_another_machine_gets_keeps_all_promises() {
+    for (what, faults) in each_fault() {
+        let model = Machines::capped(true, &faults);
+        let found = explore(&format!("two machines, one VM, {what}"), &model);
+        keeps_all(&found, SERVED);
+    }
+}
+
 /// A free host goes to a machine of another pool, or that one gets a VM of its own. It has one owner whatever happens.
 #[test]
 fn a_host_that_changes_its_pool_keeps_all_promises() {
@@ -89,6 +110,8 @@ fn what_happens_between_a_look_and_its_effect_breaks_no_promise() {
     let worlds = [
         ("recycle", Machines::recycle(false, &[])),
         ("reassign", Machines::reassign(&[("b", "q")], false, &[])),
+        ("buffer, one VM", Machines::capped(false, &[])),
+        ("two machines, one VM", Machines::capped(true, &[])),
     ];
     for (what, mut model) in worlds {
         model.interleaved = true;

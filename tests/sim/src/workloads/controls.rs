@@ -182,6 +182,16 @@ async fn comes_back(run: &mut Run, name: &'static str, host: &[String]) -> Resul
     Ok(())
 }
 
+/// Nothing is recycled any more, and the buffer gets empty.
+async fn let_go(run: &mut Run) -> Result<()> {
+    merge_pool(
+        &run.world,
+        "w",
+        &json!({"spec": {"release": {"policy": "Delete"}}}),
+    )?;
+    run.rest_with("down", &[("w", 0)]).await
+}
+
 pub(super) fn host_recycled(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world
@@ -204,13 +214,7 @@ pub(super) fn host_recycled(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         )?;
         run.world.play("w")?.scale(0);
         comes_back(run, "it waits again", &host).await?;
-        // Nothing is recycled any more, and the buffer is empty.
-        merge_pool(
-            &run.world,
-            "w",
-            &json!({"spec": {"release": {"policy": "Delete"}}}),
-        )?;
-        run.rest_with("down", &[("w", 0)]).await
+        let_go(run).await
     })
 }
 
@@ -245,12 +249,7 @@ pub(super) fn hosted_cluster_gone(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         let usual = std::mem::replace(&mut run.patience, CLEANED_UP);
         comes_back(run, "it waits", &host).await?;
         run.patience = usual;
-        merge_pool(
-            &run.world,
-            "w",
-            &json!({"spec": {"release": {"policy": "Delete"}}}),
-        )?;
-        run.rest_with("down", &[("w", 0)]).await
+        let_go(run).await
     })
 }
 

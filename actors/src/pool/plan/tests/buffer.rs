@@ -79,7 +79,7 @@ fn record_hardware(world: &mut World) {
 pub(super) fn done(planned: &Plan) -> Vec<(&'static str, String)> {
     let name = |action: &Action| match action {
         Action::CreateForBuffer { .. } => Some(("make", String::new())),
-        Action::MoveToBuffer { child } => Some(("move", child.key.name.clone())),
+        Action::MoveToBuffer { child, .. } => Some(("move", child.key.name.clone())),
         Action::CreateChild { name, .. } => Some(("create", name.clone())),
         Action::Reassign { child, .. } => Some(("claim", child.key.name.clone())),
         Action::Prepare { child, .. } => Some(("prepare", child.key.name.clone())),
@@ -182,6 +182,18 @@ fn vms_in_the_making_that_nobody_needs_come_into_the_buffer_first() {
     world.agent_machines.clear();
     world.machines.clear();
     assert_eq!(does(&world), of([("move", "w-0"), ("make", "")]));
+    // While its Machine is there, it counts, and stays on record for it.
+    let mut leaving = World::discovered("w-0");
+    leaving.pool.spec.scaling = world.pool.spec.scaling.clone();
+    leaving.machines[0].deleting = true;
+    delete(&mut leaving.agent_machines[0]);
+    let planned = plan(&leaving.observed());
+    assert_eq!(done(&planned), of([("make", "")]));
+    assert_eq!(planned.buffer.making, 2);
+    // Nothing is missing, but the buffer has room.
+    world.pool.spec.scaling = wants(0).pool.spec.scaling;
+    scaling(&mut world).buffer_max = Some(1);
+    assert_eq!(does(&world), of([("move", "w-0")]));
     world.pool.spec.scaling = None;
     assert_eq!(does(&world), [], "it is offered for a moment");
 }

@@ -164,7 +164,7 @@ fn apply(w: &mut World, actions: &[Action]) {
                 made.metadata.uid = Some(format!("va-{name}"));
                 w.children.push(made);
             }
-            Action::MoveToBuffer { child } | Action::Recycle { child, .. } => {
+            Action::MoveToBuffer { child, .. } | Action::Recycle { child, .. } => {
                 let mut all = w.children.iter_mut();
                 let moved = all.find(|c| c.name_any() == child.key.name).expect("moved");
                 let patch = act::into_buffer();

@@ -14,7 +14,7 @@ use crate::{
     testing::{World, agent_on, child_with_vm, with},
 };
 
-/// A pool that recycles, and `w-0`, whose Machine is gone. Its Agent is free.
+/// A pool that recycles, and `w-0`, whose Machine is gone. Its Agent is free, and approved since it was claimed.
 fn released() -> World {
     let mut world = wants(0);
     world.pool.spec.release = Some(ReleaseSpec {
@@ -25,7 +25,9 @@ fn released() -> World {
     let vm = vm_of(&mut child);
     vm.served = Some(true);
     vm.vm_path = Some("[ds1] w-0/w-0.vmx".to_owned());
-    world.agents.push(agent_on(&child));
+    world
+        .agents
+        .push(with(agent_on(&child), |a| a.spec.approved = true));
     world.children.push(child);
     world
 }
@@ -62,7 +64,7 @@ fn a_host_whose_machine_is_gone_comes_back() {
     // Its guest never registered.
     vm_of(&mut world.children[0]).recycle = None;
     world.agents.clear();
-    assert_eq!(requests(&world), [None]);
+    assert_eq!(does(&world), of([("move", "w-0")]));
 }
 
 #[test]
