@@ -15,7 +15,8 @@
 //! - An Agent is back only if its guest runs again. `Validated` alone may be out of date. The service may tell no time. So its
 //!   inventory names the new disk, or its state was another one since, which is recorded, or it is connected for longer than a
 //!   dead guest can be.
-//! - A VM whose Agent does not come back by the discovery deadline is removed like one that never came.
+//! - A VM whose Agent does not come back by the discovery deadline is removed like one that never came. So is one that cannot be
+//!   made ready.
 
 use std::time::Duration;
 
@@ -156,6 +157,18 @@ pub fn left(record: Option<&RecycleStatus>, patience: Duration, now: Timestamp) 
     let since = record.and_then(|r| r.started_at.as_ref());
     let gone_by = since.and_then(|t| Duration::try_from(now.duration_since(t.0)).ok());
     patience.saturating_sub(gone_by.unwrap_or_default())
+}
+
+/// A VM that is not made ready for its next life that long after it was recorded never will be, for example because vCenter
+/// refuses the change. Longer than a guest may take to return by itself.
+const RENEWING: Duration = Duration::from_secs(2 * 3600);
+
+/// The VM was to begin another life, and has not for too long: it goes as if its pool did not recycle.
+#[must_use]
+pub fn is_overdue(vm: &VmStatus, now: Timestamp) -> bool {
+    let record = vm.recycle.as_ref();
+    let recorded = record.is_some_and(|r| i64::from(r.generation) > i64::from(generation(vm)));
+    recorded && left(record, RENEWING, now).is_zero()
 }
 
 /// The states of a host that was discovered and serves nobody.

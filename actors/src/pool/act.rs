@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentSpec},
     conditions::Reason,
-    external::agent_machine::AgentMachine,
+    external::{agent::Agent, agent_machine::AgentMachine},
     names::{
         AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, API_VERSION,
         CREATED_FOR_AGENT_MACHINE, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, MACHINE_NAME_ANNOTATION,
@@ -35,7 +35,7 @@ use crate::{
         managed_vm::ManagedVm,
         names::ObjectKey,
         reassign::Source,
-        upstream::MachineFacts,
+        upstream::{self, MachineFacts},
     },
     iso::{msg::IsoState, of_pool::IsoCaches},
     lifecycle::ReleaseReason,
@@ -380,6 +380,9 @@ pub async fn perform(
             agent_machine,
             machine,
         } => {
+            if let Some(held) = prove_unclaimed(context, s, child, agent_machine).await? {
+                return Ok(ActionOutcome::Held(Some(held)));
+            }
             let patch = reassignment(agent_machine, machine.as_ref());
             let at = Precondition::of(child.object.as_ref());
             cluster.patch_child(&effect, &at, &patch).await?;
@@ -597,11 +600,7 @@ async fn prove_released(
             named && !am.is_deleting() && why != ReleaseReason::MachineGone
         });
         if agent.is_claimed_or_bound() || reserved {
-            return Ok(Some(Waiting {
-                subject: child.key.name.clone(),
-                reason: Reason::AgentBound,
-                message: format!("Agent {key} is bound"),
-            }));
+            return Ok(Some(bound(child, &key)));
         }
         let shown = s.agents.iter().find(|a| a.uid() == agent.uid());
         let was_fenced = shown.is_some_and(|a| plan::fence(s, a).is_none());
@@ -616,6 +615,35 @@ async fn prove_released(
         }
     }
     Ok(None)
+}
+
+/// Proves by live reads that the Agent of a VM whose Machine is leaving serves nobody but that AgentMachine. `Some` says what
+/// holds it back. An Agent that is bound is freed only for the Machine on record.
+async fn prove_unclaimed(
+    context: &Context,
+    s: &Observed,
+    child: &ManagedVm,
+    agent_machine: &AgentMachine,
+) -> Result<Option<Waiting>, ReconcileError> {
+    if s.machine_state(child) != MachineState::Leaving {
+        return Ok(None);
+    }
+    for key in plan::agents_to_ask(s, child) {
+        let agent = context.cluster.live_agent(&key).await?;
+        let serves = |a: &Agent| a.is_claimed_or_bound() && !upstream::claims(a, agent_machine);
+        if agent.is_some_and(|a| serves(&a)) {
+            return Ok(Some(bound(child, &key)));
+        }
+    }
+    Ok(None)
+}
+
+fn bound(child: &ManagedVm, agent: &ObjectKey) -> Waiting {
+    Waiting {
+        subject: child.key.name.clone(),
+        reason: Reason::AgentBound,
+        message: format!("Agent {agent} is bound"),
+    }
 }
 
 /// The message for an action that waits because its Machine is not in the state that the plan saw.

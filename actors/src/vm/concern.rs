@@ -183,11 +183,16 @@ fn unclaimable(known: &Known<'_>, vm: &VmStatus, agent: &Agent) -> Option<Obstac
     said(
         Reason::AgentValidationsFailing,
         format!(
-            "Agent {name} is in state {state:?} and cannot be claimed: {}. Mend what its conditions and status.validationsInfo say",
+            "Agent {name} is in state {state:?} and cannot be claimed: {}. Mend what its conditions and status.validationsInfo say{}",
             if why.is_empty() {
                 "its validations fail"
             } else {
                 why.trim_end_matches('.')
+            },
+            if known.lost == Some(Lost::Insufficient) {
+                format!(". {}", replaced(known, vm))
+            } else {
+                String::new()
             }
         ),
     )

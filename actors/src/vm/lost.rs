@@ -26,6 +26,8 @@ use crate::domain::{
 /// How long validations may fail before the status reports it. After registering and after binding they fail for a
 /// moment.
 pub const FAILING: SignedDuration = SignedDuration::from_mins(5);
+/// How long a host of the buffer may be silent before its VM is replaced.
+pub const SILENT_IN_BUFFER: Duration = Duration::from_secs(600);
 /// How long binding may take before the status reports it. The service asks the guest once a minute.
 pub const BINDING: SignedDuration = SignedDuration::from_mins(10);
 /// How many characters of a foreign message are repeated.
@@ -38,6 +40,8 @@ pub enum Lost {
     Disconnected,
     /// The Agent was registered, and is gone.
     Gone,
+    /// A host of the buffer fails its validations, so that nobody can claim it.
+    Insufficient,
 }
 
 impl Lost {
@@ -47,6 +51,7 @@ impl Lost {
         match self {
             Self::Disconnected => "AgentDisconnected",
             Self::Gone => "AgentGone",
+            Self::Insufficient => "AgentInsufficient",
         }
     }
 
@@ -56,6 +61,7 @@ impl Lost {
         match self {
             Self::Disconnected => "its Agent registered and does not answer any more",
             Self::Gone => "its Agent registered and was deleted before it served",
+            Self::Insufficient => "its Agent registered and fails its validations",
         }
     }
 }
@@ -98,10 +104,21 @@ pub fn was_bound(vm: &VmStatus) -> bool {
     }
 }
 
+/// The Agent serves no Machine, and its validations have failed for [`FAILING`].
+#[must_use]
+pub fn is_insufficient(agent: &Agent, now: Timestamp) -> bool {
+    !agent.is_claimed_or_bound() && !agent.is_deleting() && failing(agent, now).is_ok()
+}
+
 /// Whether the Agent of a VM is lost. `possible`: all Agents that may run there. `served`: one of them served once, as
 /// far as is known.
 #[must_use]
-pub fn lost(child: &ManagedVm, possible: &[Arc<Agent>], served: bool) -> Option<Lost> {
+pub fn lost(
+    child: &ManagedVm,
+    possible: &[Arc<Agent>],
+    served: bool,
+    now: Timestamp,
+) -> Option<Lost> {
     let status = child.object.status.as_ref()?;
     let vm = status.vm.as_ref().filter(|vm| vm.bios_uuid.is_some())?;
     if served || was_bound(vm) || child.adopted || vm.attempt.is_none() {
@@ -110,9 +127,12 @@ pub fn lost(child: &ManagedVm, possible: &[Arc<Agent>], served: bool) -> Option<
     if possible.is_empty() {
         return vm.agent_ref.as_ref().map(|_| Lost::Gone);
     }
-    candidate(child, possible)
-        .is_some_and(|a| is_abandoned(a))
-        .then_some(Lost::Disconnected)
+    let agent = candidate(child, possible)?;
+    if is_abandoned(agent) {
+        return Some(Lost::Disconnected);
+    }
+    // A person may still mend what an AgentMachine waits for.
+    (child.in_buffer && is_insufficient(agent, now)).then_some(Lost::Insufficient)
 }
 
 /// The time left until a VM whose Agent was lost at `since` is replaced.

@@ -367,7 +367,7 @@ impl Observed {
         };
         let object = &self.child.object;
         let failure = object.status.as_ref().and_then(|s| s.last_failure.as_ref());
-        let sight = match self.lost(memory) {
+        let sight = match self.lost(context, memory) {
             _ if self.child.recycling() == Stage::Begun => Sight::NotBack,
             Some(lost) => Sight::Lost(lost, self.lost_left(context, vm, memory)),
             None if self.outdated(context, memory).is_replaced() => Sight::Outdated,
@@ -411,6 +411,7 @@ impl Observed {
         let recycles = release.is_some_and(ReleaseSpec::recycles);
         RecycleState {
             stage: self.child.recycling(),
+            overdue: self.vm().is_some_and(|vm| recycle::is_overdue(vm, now)),
             says,
             back: self
                 .vm()
@@ -462,14 +463,14 @@ impl Observed {
 
     /// Why its Agent cannot be claimed.
     #[must_use]
-    pub fn lost(&self, memory: &Memory) -> Option<Lost> {
+    pub fn lost(&self, context: &Context, memory: &Memory) -> Option<Lost> {
         let served = self.bound || self.child.has_served(memory.told());
-        lost::lost(&self.child, &self.possible, served)
+        lost::lost(&self.child, &self.possible, served, context.clock.wall())
     }
 
     /// How long a lost Agent is still awaited: by the record, and by this actor's own clock if it saw the loss.
     fn lost_left(&self, context: &Context, vm: &VmStatus, memory: &Memory) -> Duration {
-        let patience = self.patience(context);
+        let patience = self.patience_with_lost(context, memory);
         let since = vm.agent_lost_since.as_ref();
         let by_record = since.map_or(patience, |t| {
             lost::left(t.0, patience, context.clock.wall())
@@ -488,6 +489,17 @@ impl Observed {
         let own = pool.and_then(|p| p.spec.agent.discovery_timeout.as_deref());
         own.and_then(|t| agent_forge_crds::duration::parse(t).ok())
             .unwrap_or(context.settings.discovery_timeout)
+    }
+
+    /// How long a lost Agent may take to come back. Nobody waits for a host of the buffer, so a silent one goes sooner.
+    #[must_use]
+    pub fn patience_with_lost(&self, context: &Context, memory: &Memory) -> Duration {
+        let patience = self.patience(context);
+        if self.child.in_buffer && self.lost(context, memory) == Some(Lost::Disconnected) {
+            patience.min(lost::SILENT_IN_BUFFER)
+        } else {
+            patience
+        }
     }
 
     /// See [`lost::candidate`].

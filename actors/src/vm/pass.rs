@@ -423,7 +423,7 @@ fn keep_up(context: &Context, observed: &Observed, memory: &mut Memory) {
     let begun = observed
         .vm()
         .is_some_and(|vm| vm.agent_lost_since.is_some());
-    memory.lost_since = observed.lost(memory).and_then(|_| {
+    memory.lost_since = observed.lost(context, memory).and_then(|_| {
         let fresh = (!begun).then(|| context.clock.monotonic());
         memory.lost_since.or(fresh)
     });
@@ -644,8 +644,8 @@ pub fn known<'a>(
         candidate: observed.candidate(),
         any_agent: !observed.possible.is_empty(),
         bound: observed.bound,
-        lost: observed.lost(memory),
-        patience: observed.patience(context),
+        lost: observed.lost(context, memory),
+        patience: observed.patience_with_lost(context, memory),
         asked: observed.is_asked(),
         doubt: observed.doubt.as_ref(),
         machine_state: &observed.machine_state,

@@ -92,7 +92,7 @@ fn unmet(f: &Facts<'_>) -> Met {
     checks::pool_exists(f)?;
     checks::finalizer_is_on(f)?;
     checks::cluster_is_the_recorded_one(f)?;
-    if f.owner.stuck_on_guest && f.recycle.stage == Stage::No {
+    if f.owner.stuck_on_guest && (f.recycle.stage == Stage::No || f.recycle.overdue) {
         return remove::release_hook(f);
     }
     checks::vm_is_not_adopted(f)?;

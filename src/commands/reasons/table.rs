@@ -263,9 +263,9 @@ reasons! {
             "Delete the Machine, or remove the annotation.";
         HostRestarted => PoolOwner, "The guest restarted in the middle of the installation, which failed by that. The VM is left alone.",
             "A MachineHealthCheck replaces the Machine. Without one, delete the Machine.";
-        AgentDisconnected => Network, "The guest has been silent for three minutes, so no AgentMachine can claim its Agent. It is replaced after the discovery timeout, unless it served.",
+        AgentDisconnected => Network, "The guest has been silent for three minutes, so no AgentMachine can claim its Agent. It is replaced after the discovery timeout, in the buffer after 10 minutes, unless it served.",
             "Look at the VM's console and network.";
-        AgentValidationsFailing => Hub, "Validations of a free Agent have failed for five minutes. Another VM would fail too, so it is not replaced unless spec.template changes.",
+        AgentValidationsFailing => Hub, "Validations of a free Agent have failed for five minutes. Another VM would fail too, so it is not replaced unless spec.template changes or it waits in the buffer.",
             "Correct what the message names. After a change of spec.template the VM is replaced. Else (network, DNS, NTP) delete the Machine or ask for another VM.";
         AgentMissing => Hub, "The Agent of this VM was deleted. If it served, the VM is left alone. Else it is replaced after the discovery timeout.",
             "Restore the Agent from a backup, or delete the Machine.";

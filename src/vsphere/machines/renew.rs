@@ -91,8 +91,10 @@ fn spec(devices: &[Value], renewal: &Renewal) -> Result<VirtualMachineConfigSpec
                 .and_then(|d| empty_disk(d, gib, eagerly_scrub));
             let new =
                 first.ok_or("the VM has no disk to replace: delete its VsphereAgent object")?;
-            let removed = disks.iter().map(|d| DeviceChange::destroy((*d).clone()));
-            device_change.extend(removed);
+            // The VM was made with one disk. Others are somebody's data, such as volumes of a dead node.
+            let mut removed = disks.into_iter().cloned();
+            device_change.extend(removed.next().map(DeviceChange::destroy));
+            device_change.extend(removed.map(DeviceChange::detach));
             device_change.push(DeviceChange::create(new));
         }
         RenewedDisk::Kept => {
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn all_disks_go_and_one_empty_disk_takes_the_place_of_the_first() {
+    fn an_empty_disk_takes_the_place_of_the_first_and_others_keep_their_files() {
         let devices = [cdrom(16001), disk(2001, 4), cdrom(16000), disk(2000, 3)];
         let sent = sent(&devices, REPLACED);
         assert_eq!(sent["changeVersion"], "v7");
@@ -195,7 +197,7 @@ mod tests {
             [
                 r#""edit" null 16000"#,
                 r#""remove" "destroy" 2000"#,
-                r#""remove" "destroy" 2001"#,
+                r#""remove" null 2001"#,
                 r#""add" "create" -102"#,
             ]
         );

@@ -41,6 +41,20 @@ fn agent(state: &str, reported: Option<i64>) -> Agent {
 }
 
 #[test]
+fn a_vm_that_is_not_made_ready_for_two_hours_is_overdue() {
+    let begun_at = |mut vm: VmStatus| {
+        vm.recycle.get_or_insert_default().started_at = Some(Time(at(100)));
+        vm
+    };
+    let waits = begun_at(vm(1, Some(2), Some(3)));
+    assert!(!is_overdue(&waits, at(100 + 7199)));
+    assert!(is_overdue(&waits, at(100 + 7200)));
+    let begun = begun_at(vm(1, Some(3), Some(3)));
+    assert!(!is_overdue(&begun, at(9999)), "its guest has a deadline");
+    assert!(!is_overdue(&vm(1, Some(2), None), at(9999)));
+}
+
+#[test]
 fn a_request_is_about_one_vm_and_its_next_life() {
     let first = vm(1, None, None);
     assert_eq!(request(&first), "1/2");

@@ -245,3 +245,38 @@ async fn what_the_cache_shows_as_free_is_read_again() {
         assert_eq!(released(&action, |_| {}, &["a"]).await, held);
     }
 }
+
+/// The cache shows a VM in the making whose Machine is leaving, and another AgentMachine gets it.
+#[tokio::test]
+async fn a_vm_whose_agent_was_bound_meanwhile_stays_on_record() {
+    let claims =
+        |name: &'static str| move |a: &mut Agent| testing::claim(a, &testing::agent_machine(name));
+    for (what, live, done) in [
+        ("free", None, 1),
+        ("it serves its own", Some("a"), 0),
+        ("it serves the other one", Some("b"), 1),
+    ] {
+        let bench = Bench::new();
+        let mut world = World::discovered("a");
+        world.machines[0].deleting = true;
+        let agent = world.agents[0].clone();
+        bench.hub.with(|o| {
+            o.child = Some(child_with_vm("a"));
+            o.agents.push(match live {
+                Some(name) => testing::with(agent, claims(name)),
+                None => agent,
+            });
+        });
+        let reassign = Action::Reassign {
+            child: ManagedVm::read(Arc::new(child_with_vm("a"))),
+            agent_machine: Arc::new(testing::agent_machine("b")),
+            machine: Some(testing::machine("b")),
+        };
+        let observed = world.observed();
+        let mut memory = Memory::default();
+        let acted = perform_all(&bench.context, &observed, &[reassign], &mut memory).await;
+        assert!(acted.result.is_ok());
+        assert_eq!(bench.hub.with(|o| o.effects.len()), done, "{what}");
+        assert_eq!(acted.held.len(), 1 - done, "{what}");
+    }
+}

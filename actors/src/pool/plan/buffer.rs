@@ -8,7 +8,9 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use agent_forge_crds::{conditions::Reason, external::agent::Agent, pool::DeletePolicy};
+use agent_forge_crds::{
+    agent::VmStatus, conditions::Reason, external::agent::Agent, pool::DeletePolicy,
+};
 
 use super::{Action, BufferCount, Plan, caps, fence, serving_agent};
 use crate::{
@@ -17,17 +19,20 @@ use crate::{
         prepare,
     },
     domain::{
-        identity::BootSource, machine_state::MachineState, managed_vm::ManagedVm, names::ObjectKey,
-        recycle::Stage,
+        identity::BootSource,
+        machine_state::MachineState,
+        managed_vm::ManagedVm,
+        names::ObjectKey,
+        recycle::{self, Stage},
     },
     iso::infra_env_guards,
-    lifecycle::ReleaseReason,
+    lifecycle::{Policy, ReleaseReason},
     placement::request,
     pool::observed::Observed,
 };
 
 /// What rows of `status.waitingOn` about the buffer are about.
-const SUBJECT: &str = "buffer";
+pub(in crate::pool) const BUFFER: &str = "buffer";
 
 /// The hosts in the buffer that no action of this pass is about: those that are ready, and the others. First come those
 /// that are as the pool wants them now, then the oldest.
@@ -41,6 +46,7 @@ pub(super) fn hosts<'a>(
         .filter(|c| c.in_buffer && !c.deleting && !taken.contains(&c.key))
         .filter(|c| !s.lent.to.contains_key(&c.uid))
         .filter(|c| !c.has_served(&[]) || c.recycling() != Stage::No)
+        .filter(|c| !c.vm().is_some_and(|vm| recycle::is_overdue(vm, s.wall)))
         .filter(|c| serving_agent(s, c).is_none())
         .collect();
     all.sort_by_cached_key(|c| (is_outdated(s, c), since(c), c.uid.clone()));
@@ -70,10 +76,12 @@ fn is_ready(s: &Observed, child: &ManagedVm) -> bool {
 pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Plan) {
     let scaling = s.pool.spec.scaling.clone().unwrap_or_default();
     let release = s.pool.spec.release.clone().unwrap_or_default();
-    let (size, wrong) = Size::read(&scaling, release.recycles(), s.wall);
+    let policy = Policy::Cleanup(Some(s.pool.spec.cleanup_policy()));
+    let recycles = release.recycles() && !policy.leaves_to_people();
+    let (size, wrong) = Size::read(&scaling, recycles, s.wall);
     for wrong in wrong {
         let message = format!("{wrong}. Until that is corrected, the field has no effect");
-        plan.wait(SUBJECT, Reason::InvalidSpec, message);
+        plan.wait(BUFFER, Reason::InvalidSpec, message);
     }
     if let Some(left) = size.left {
         plan.look_again(left.max(Duration::from_secs(1)));
@@ -82,7 +90,7 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
     let mut all: Vec<&ManagedVm> = ready.iter().chain(&making).copied().collect();
     let here = all.len() + s.made_for_buffer.len();
     let missing = size.wanted.saturating_sub(here);
-    let moved = move_spare(s, size.most.saturating_sub(here), taken, plan);
+    let (moved, coming) = move_spare(s, size.most.saturating_sub(here), taken, plan);
     remove_surplus(&mut all, size.most, scaling.delete_policy());
     if making.is_empty() && s.made_for_buffer.is_empty() && missing == 0 {
         replace_one(s, &mut all, &size, plan);
@@ -91,7 +99,7 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
         .most
         .saturating_sub(all.len() + s.made_for_buffer.len() + moved);
     plan.buffered = all.iter().map(|c| c.uid.clone()).collect();
-    let made = create(s, missing.saturating_sub(moved), plan);
+    let made = create(s, missing.saturating_sub(moved + coming), plan);
     let stays = |c: &&&ManagedVm| plan.buffered.contains(&c.uid);
     plan.buffer = BufferCount {
         wanted: size.wanted,
@@ -101,25 +109,32 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
 }
 
 /// VMs in the making that no AgentMachine needs come into the buffer before new ones are made, as far as it has room. Returns
-/// how many.
+/// how many come now, and how many are about to.
 ///
-/// One whose Machine is not gone yet counts, and stays on record for it: the watch may be late, and an Agent that is bound is
-/// freed only for the Machine on record. So does one whose Agent has to be fenced first.
+/// One whose Machine is not gone yet stays on record for it: the watch may be late, and an Agent that is bound is freed only
+/// for the Machine on record. One whose Agent has to be fenced comes after that.
 fn move_spare(
     s: &Observed,
     room: usize,
     taken: &mut BTreeSet<ObjectKey>,
     plan: &mut Plan,
-) -> usize {
+) -> (usize, usize) {
+    if s.guard().is_some() || s.refused_source().is_some() {
+        return (0, 0);
+    }
+    let unfenced = |agent: &Arc<Agent>| !agent.is_deleting() && fence(s, agent).is_some();
+    let waits = |c: &&ManagedVm| {
+        let leaving = s.machine_state(c) == MachineState::Leaving;
+        leaving || s.agent_on(c).is_some_and(unfenced)
+    };
     let spare = s.children.iter();
     let spare = spare.filter(|c| plan.spare.contains(&c.uid) && !taken.contains(&c.key));
-    let chosen: Vec<ManagedVm> = spare.take(room).cloned().collect();
-    let moved = chosen.len();
-    for child in chosen {
-        let unfenced = |agent: &Arc<Agent>| !agent.is_deleting() && fence(s, agent).is_some();
+    let spare = spare.filter(|c| c.recycling() == Stage::No && is_as_wanted(s, c));
+    let (coming, now): (Vec<&ManagedVm>, Vec<&ManagedVm>) = spare.partition(waits);
+    let now: Vec<ManagedVm> = now.into_iter().take(room).cloned().collect();
+    let (moved, coming) = (now.len(), coming.len().min(room - now.len()));
+    for child in now {
         let why = match s.machine_state(&child) {
-            _ if s.agent_on(&child).is_some_and(unfenced) => continue,
-            MachineState::Leaving => continue,
             MachineState::Gone => ReleaseReason::MachineGone,
             _ => ReleaseReason::Surplus,
         };
@@ -127,7 +142,13 @@ fn move_spare(
         plan.spare.remove(&child.uid);
         plan.actions.push(Action::MoveToBuffer { child, why });
     }
-    moved
+    (moved, coming)
+}
+
+/// It has the hardware that the pool wants, booted from its InfraEnv, and nobody has changed it in vCenter.
+pub(super) fn is_as_wanted(s: &Observed, child: &ManagedVm) -> bool {
+    let drifts = |vm: &VmStatus| !vm.hardware_drift.is_empty();
+    !is_outdated(s, child) && !child.vm().is_some_and(drifts)
 }
 
 /// Leaves that many hosts in `all`, sorted by age.
@@ -170,7 +191,7 @@ fn create(s: &Observed, missing: usize, plan: &mut Plan) -> usize {
     }
     if let Some(guard) = s.guard() {
         let message = format!("no host is made for the buffer: {}", guard.message);
-        plan.wait(SUBJECT, guard.reason, message);
+        plan.wait(BUFFER, guard.reason, message);
         return 0;
     }
     let room = caps::room(s, plan);
@@ -182,7 +203,7 @@ fn create(s: &Observed, missing: usize, plan: &mut Plan) -> usize {
             "{sentence}; hosts that the buffer lacks: {}",
             missing - admitted
         );
-        plan.wait(SUBJECT, Reason::CreateCapReached, message);
+        plan.wait(BUFFER, Reason::CreateCapReached, message);
     }
     let used: BTreeSet<&str> = s
         .children

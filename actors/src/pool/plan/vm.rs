@@ -295,7 +295,6 @@ impl Host<'_> {
             && room > 0
             && s.guard().is_none()
             && s.refused_source().is_none();
-        let as_made = !buffer::is_outdated(s, child) && vm.hardware_drift.is_empty();
         let usable = match self.agent() {
             Some(agent) => {
                 !agent.is_bare_metal_host()
@@ -304,7 +303,7 @@ impl Host<'_> {
             }
             None => !child.has_served(&[]) && !child.given_up,
         };
-        admitted && as_made && usable && !self.is_worn_out(release, vm)
+        admitted && buffer::is_as_wanted(s, child) && usable && !self.is_worn_out(release, vm)
     }
 
     /// Its present life is over. Not if its guest never served, or is on its way back already. The record of a binding may be
@@ -323,14 +322,26 @@ impl Host<'_> {
 
     /// It has served as many Machines, or is as old, as the pool admits.
     fn is_worn_out(&self, release: &ReleaseSpec, vm: &VmStatus) -> bool {
-        let uses = i32::try_from(recycle::generation(vm)).unwrap_or(i32::MAX);
-        let used_up = self.is_used() && release.max_uses.is_some_and(|most| uses >= most);
+        // A life that has not served does not count yet.
+        let over = match self.child.recycling() {
+            Stage::No => self.is_used(),
+            Stage::Asked(_) | Stage::Recorded(_) => true,
+            Stage::Begun => false,
+        };
+        let uses = recycle::generation(vm) - u32::from(!over);
+        let uses = i32::try_from(uses).unwrap_or(i32::MAX);
+        let used_up = release.max_uses.is_some_and(|most| uses >= most);
         let limit = release.max_age.as_deref().filter(|text| !text.is_empty());
         // A text that is no duration is refused by the schema, and has no effect.
         let limit = limit
             .and_then(|text| duration::parse(text).ok())
             .filter(|age| !age.is_zero());
-        let age = upstream::age(self.child.object.as_ref(), self.s.wall);
+        // A VM that changed its pool has a younger VsphereAgent.
+        let since = vm.first_powered_on.as_ref().map(|t| t.0);
+        let age = since.map_or_else(
+            || upstream::age(self.child.object.as_ref(), self.s.wall),
+            |since| Duration::try_from(self.s.wall.duration_since(since)).unwrap_or_default(),
+        );
         used_up || limit.is_some_and(|limit| age >= limit)
     }
 

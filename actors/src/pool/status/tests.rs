@@ -1,9 +1,9 @@
 //! Planned actions and counts as tables: the facts, and the status of the pool for them.
 
 use agent_forge_crds::{
-    conditions::Reason,
+    conditions::{CAPACITY_SATISFIED, Reason, find_condition},
     external::agent_machine::{AGENT_RESERVED, AgentMachine, PAUSED_ANNOTATION},
-    pool::PlannedAction,
+    pool::{PlannedAction, ScalingSpec},
 };
 
 use super::*;
@@ -208,6 +208,22 @@ fn each_state_of_capacity_counts_what_it_is_called() {
     ];
     assert_eq!(said, [7, 7, 4, 6, 5, 4, 2, 2].map(Some));
     assert_eq!(s.owned_vms.len(), 4);
+}
+
+/// A limit keeps a host out of the buffer, and no AgentMachine waits.
+#[test]
+fn a_buffer_that_lacks_a_host_is_no_lack_of_capacity() {
+    let mut world = World::default();
+    world.pool.spec.scaling = Some(ScalingSpec {
+        buffer_agents: Some(1),
+        max_vms: Some(0),
+        ..ScalingSpec::default()
+    });
+    let status = status_of(&world);
+    let waits: Vec<_> = status.waiting_on.iter().map(|w| &w.reason).collect();
+    assert_eq!(waits, [&Reason::CreateCapReached]);
+    let satisfied = find_condition(&status.conditions, CAPACITY_SATISFIED).expect("a condition");
+    assert_eq!(satisfied.reason, "Satisfied", "{}", satisfied.message);
 }
 
 #[test]

@@ -14,7 +14,10 @@ use crate::{
     },
     domain::{failure::ErrorSource, upstream::WaitingSign},
     iso::{msg::IsoState, of_pool::NoSource},
-    pool::{observed::Observed, plan::Plan},
+    pool::{
+        observed::Observed,
+        plan::{self, Plan},
+    },
     ports::{instruments::PoolGauges, vcenter::error::OF_ALL},
 };
 
@@ -161,7 +164,7 @@ fn capacity(g: &PoolGauges, plan: &Plan) -> Row {
     let capped = plan
         .waiting
         .iter()
-        .find(|w| w.reason == Reason::CreateCapReached);
+        .find(|w| w.reason == Reason::CreateCapReached && w.subject != plan::BUFFER);
     if let Some(first) = capped {
         let message = format!(
             "AgentMachine {}: {}; {message}",

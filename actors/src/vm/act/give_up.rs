@@ -22,7 +22,7 @@ use crate::{
     ports::{cluster::Notice, effect::EffectKind},
     vm::{
         arrival::{self, Arrival, Cause},
-        lost::{self, is_abandoned},
+        lost::{self, Lost, is_abandoned},
         memory::Memory,
     },
 };
@@ -73,10 +73,11 @@ impl Executor<'_> {
                 ));
             }
             let is_shown = |shown: &Arc<Agent>| shown.metadata.uid == agent.metadata.uid;
-            let useless = if cause == Cause::TemplateChanged {
-                lost::failing(&agent, self.context.clock.wall()).is_ok()
-            } else {
-                is_abandoned(&agent) || self.is_not_back(&agent)
+            let now = self.context.clock.wall();
+            let useless = match cause {
+                Cause::TemplateChanged => lost::failing(&agent, now).is_ok(),
+                Cause::Lost(Lost::Insufficient) => lost::is_insufficient(&agent, now),
+                _ => is_abandoned(&agent) || self.is_not_back(&agent),
             };
             let useless = useless && self.observed.possible.iter().any(is_shown);
             if !allowed && !useless {

@@ -30,7 +30,12 @@ fn only_a_free_silent_agent_that_is_alone_is_lost() {
     let made = child_with_vm("a");
     let read = |child: &VsphereAgent, agents: Vec<Agent>, served| {
         let agents: Vec<Arc<Agent>> = agents.into_iter().map(Arc::new).collect();
-        lost(&ManagedVm::read(Arc::new(child.clone())), &agents, served)
+        lost(
+            &ManagedVm::read(Arc::new(child.clone())),
+            &agents,
+            served,
+            at(0),
+        )
     };
     let own = silent(agent_on(&made));
     let bare = with(own.clone(), |a| {
@@ -82,6 +87,34 @@ fn only_a_free_silent_agent_that_is_alone_is_lost() {
         assert_eq!(read(&child, vec![], false), None, "{what}");
         assert_eq!(read(&child, vec![own.clone()], false), None, "{what}");
     }
+}
+
+/// Nobody else waits for a host of the buffer to be mended.
+#[test]
+fn a_host_of_the_buffer_that_fails_its_validations_is_lost() {
+    let insufficient = |child: &VsphereAgent, since: i64| {
+        with(agent_on(child), |a| {
+            let status = a.status.get_or_insert_default();
+            status.conditions.retain(|c| c.type_ != VALIDATED);
+            let failed = condition(VALIDATED, "False", "ValidationsFailing");
+            status.conditions.push(with(failed, |c| {
+                c.last_transition_time = Some(Time(at(since)));
+            }));
+        })
+    };
+    let read = |child: &VsphereAgent, agent: Agent| {
+        let child = ManagedVm::read(Arc::new(child.clone()));
+        lost(&child, &[Arc::new(agent)], false, at(300))
+    };
+    let waits = crate::testing::buffered("a");
+    assert_eq!(
+        read(&waits, insufficient(&waits, 0)),
+        Some(Lost::Insufficient)
+    );
+    assert_eq!(read(&waits, insufficient(&waits, 1)), None, "not for long");
+    assert_eq!(read(&waits, agent_on(&waits)), None);
+    let asked_for = child_with_vm("a");
+    assert_eq!(read(&asked_for, insufficient(&asked_for, 0)), None);
 }
 
 #[test]

@@ -172,6 +172,8 @@ pub struct OwnerState<'a> {
 pub struct RecycleState {
     /// How far.
     pub stage: Stage,
+    /// It could not be made ready for too long.
+    pub overdue: bool,
     /// What its Agent says about touching the VM.
     pub says: Says,
     /// Its Agent has reported again in the new life.

@@ -76,6 +76,7 @@ fn said_as(cause: Cause) -> Reason {
     match cause {
         Cause::Lost(Lost::Disconnected) => Reason::AgentDisconnected,
         Cause::Lost(Lost::Gone) => Reason::AgentMissing,
+        Cause::Lost(Lost::Insufficient) => Reason::AgentValidationsFailing,
         Cause::NotRegistered => Reason::AgentDiscoveryExpired,
         Cause::Asked => Reason::ReplaceRefused,
         Cause::TemplateChanged => Reason::TemplateChanged,

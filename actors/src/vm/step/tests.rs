@@ -99,6 +99,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
         arrival: Arrival::Awaited,
         recycle: RecycleState {
             stage: Stage::No,
+            overdue: false,
             says: Says::Free,
             back: false,
             restarted: false,
@@ -665,6 +666,7 @@ fn causes() -> impl Strategy<Value = Cause> {
         Just(Cause::NotRegistered),
         Just(Cause::Lost(Lost::Disconnected)),
         Just(Cause::Lost(Lost::Gone)),
+        Just(Cause::Lost(Lost::Insufficient)),
         Just(Cause::Asked),
     ]
 }

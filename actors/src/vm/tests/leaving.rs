@@ -97,6 +97,7 @@ fn a_vm_outlives_the_machine_it_served() {
         arrival: Arrival::Awaited,
         recycle: RecycleState {
             stage: Stage::No,
+            overdue: false,
             says: Says::Free,
             back: false,
             restarted: false,

@@ -50,6 +50,15 @@ impl DeviceChange {
         }
     }
 
+    /// Removes a disk, and leaves its file. `disk` is the whole device as vCenter shows it.
+    pub(crate) fn detach(disk: Value) -> Self {
+        Self {
+            operation: "remove",
+            file_operation: None,
+            device: Device::Shown(disk),
+        }
+    }
+
     /// Removes a disk with its file. `disk` is the whole device as vCenter shows it.
     pub(crate) fn destroy(disk: Value) -> Self {
         Self {

@@ -12,6 +12,8 @@ use agent_forge_model::{
     world::Fault,
 };
 
+use crate::machines::is_drawn;
+
 const SERVED: &str = "a machine is served";
 const GONE: &str = "a machine is gone with all that was its";
 
@@ -41,6 +43,24 @@ fn a_vm_that_begins_another_life_keeps_all_promises() {
         );
         assert_eq!(found, BTreeSet::from([SERVED, SERVES_AGAIN]), "{what}");
     }
+}
+
+/// What a next life adds to the decisions of the VM actor, arrow by arrow.
+#[test]
+fn the_chart_of_a_next_life_is_what_the_code_does() {
+    let drawn = |mut model: Machines| {
+        model.draws = true;
+        explore("a chart", &model);
+        model.chart()
+    };
+    let mut reclaims = Machines::recycle(false, &[]);
+    reclaims.start.reclaims = true;
+    let mut switched_on = Machines::recycle(false, &[]);
+    switched_on.people.push(Deed::SwitchesOn);
+    let all = &drawn(reclaims) | &drawn(switched_on);
+    let once = drawn(Machines::capped(true, &[]));
+    let page = include_str!("../../../../docs/explanation/late-binding.md");
+    is_drawn(page, 1, &(&all - &once));
 }
 
 /// The service reclaims the host, and its guest returns by itself. The operator waits, and then starts it anew.

@@ -65,26 +65,14 @@ fn the_charts_in_the_docs_are_what_the_code_does() {
     keeps_all("two attempts", &attempts);
     let of_vm = &foreign.chart() | &attempts.chart();
     let of_pool = &foreign.pool_chart() | &attempts.pool_chart();
-    for (n, arrows) in [of_vm, of_pool].into_iter().enumerate() {
-        let drawn = drawn(n);
-        let text = |arrows: Vec<&(String, String)>| {
-            let lines = arrows
-                .iter()
-                .map(|(from, to)| format!("    {from} --> {to}\n"));
-            lines.collect::<String>()
-        };
-        assert!(
-            arrows == drawn,
-            "a chart in docs/explanation/actors.md is another one than the code's.\nmissing there:\n{}not in the code:\n{}",
-            text(arrows.difference(&drawn).collect()),
-            text(drawn.difference(&arrows).collect()),
-        );
-    }
+    let page = include_str!("../../../../docs/explanation/actors.md");
+    is_drawn(page, 0, &of_vm);
+    is_drawn(page, 1, &of_pool);
 }
 
-/// The arrows of the n-th chart there.
-fn drawn(n: usize) -> Arrows {
-    include_str!("../../../../docs/explanation/actors.md")
+/// The n-th chart of that page has these arrows.
+pub fn is_drawn(page: &str, n: usize, arrows: &Arrows) {
+    let drawn: Arrows = page
         .split("```mermaid\nstateDiagram-v2\n")
         .nth(n + 1)
         .and_then(|rest| rest.split("```").next())
@@ -92,7 +80,19 @@ fn drawn(n: usize) -> Arrows {
         .flat_map(str::lines)
         .filter_map(|line| line.trim().split_once(" --> "))
         .map(|(from, to)| (from.to_owned(), to.to_owned()))
-        .collect()
+        .collect();
+    let text = |arrows: Vec<&(String, String)>| {
+        let lines = arrows
+            .iter()
+            .map(|(from, to)| format!("    {from} --> {to}\n"));
+        lines.collect::<String>()
+    };
+    assert!(
+        *arrows == drawn,
+        "a chart in docs/explanation is another one than the code's.\nmissing there:\n{}not in the code:\n{}",
+        text(arrows.difference(&drawn).collect()),
+        text(drawn.difference(arrows).collect()),
+    );
 }
 
 /// Where all faults are explored, both searches see the same states. Otherwise ours sees fewer states, and no other

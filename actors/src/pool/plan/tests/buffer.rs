@@ -7,7 +7,7 @@ use agent_forge_crds::{
     conditions::Reason,
     external::NamespacedName,
     names::AGENT_MACHINE_LABEL,
-    pool::{DeletePolicy, ScalingSpec},
+    pool::{DeletePolicy, ReleasePolicy, ReleaseSpec, ScalingSpec},
 };
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::Time};
 use kube::ResourceExt as _;
@@ -19,7 +19,9 @@ use crate::{
         act,
         plan::{Action, BufferCount, Plan, plan},
     },
-    testing::{World, agent_machine, agent_on, at, buffered, claim, delete, machine, with},
+    testing::{
+        World, agent_machine, agent_on, at, buffered, child_with_vm, claim, delete, machine, with,
+    },
 };
 
 /// A pool whose buffer wants `hosts`.
@@ -182,20 +184,59 @@ fn vms_in_the_making_that_nobody_needs_come_into_the_buffer_first() {
     world.agent_machines.clear();
     world.machines.clear();
     assert_eq!(does(&world), of([("move", "w-0"), ("make", "")]));
-    // While its Machine is there, it counts, and stays on record for it.
+    // While its Machine is there, no other one is made in its place, and it stays on record for that Machine.
     let mut leaving = World::discovered("w-0");
     leaving.pool.spec.scaling = world.pool.spec.scaling.clone();
     leaving.machines[0].deleting = true;
     delete(&mut leaving.agent_machines[0]);
     let planned = plan(&leaving.observed());
     assert_eq!(done(&planned), of([("make", "")]));
-    assert_eq!(planned.buffer.making, 2);
+    assert_eq!(planned.buffer.making, 1);
     // Nothing is missing, but the buffer has room.
     world.pool.spec.scaling = wants(0).pool.spec.scaling;
     scaling(&mut world).buffer_max = Some(1);
     assert_eq!(does(&world), of([("move", "w-0")]));
+    // One that is not as the pool wants it does not come.
+    vm_of(&mut world.children[0]).hardware_drift = vec![Default::default()];
+    assert_eq!(does(&world), []);
+    vm_of(&mut world.children[0]).hardware_drift.clear();
     world.pool.spec.scaling = None;
     assert_eq!(does(&world), [], "it is offered for a moment");
+}
+
+/// One that is about to come does not take the place of one that comes, nor of one that served.
+#[test]
+fn one_whose_machine_is_leaving_takes_no_room() {
+    let mut world = World::discovered("w-0");
+    world.machines[0].deleting = true;
+    delete(&mut world.agent_machines[0]);
+    let other = child_with_vm("w-1");
+    world.agents.push(agent_on(&other));
+    world.children.push(other);
+    world.pool.spec.scaling = wants(1).pool.spec.scaling;
+    assert_eq!(does(&world), of([("move", "w-1")]));
+    vm_of(&mut world.children[1]).served = Some(true);
+    vm_of(&mut world.children[1]).vm_path = Some("[ds1] w-1/w-1.vmx".to_owned());
+    world.pool.spec.release = Some(ReleaseSpec {
+        policy: Some(ReleasePolicy::Recycle),
+        ..ReleaseSpec::default()
+    });
+    scaling(&mut world).buffer_max = Some(1);
+    assert_eq!(does(&world), of([("recycle", "w-1")]));
+}
+
+/// A pool whose InfraEnv makes no hosts for NodePools takes none into its buffer.
+#[test]
+fn no_vm_comes_into_a_buffer_that_is_refused() {
+    let mut world = World::discovered("w-0");
+    world.pool.spec.scaling = wants(1).pool.spec.scaling;
+    world.agent_machines.clear();
+    world.machines.clear();
+    assert_eq!(does(&world), of([("move", "w-0")]));
+    let mut observed = world.observed();
+    let infra_env = observed.infra_env.as_mut().map(Arc::make_mut);
+    infra_env.expect("an InfraEnv").spec.cluster_ref = Some(Default::default());
+    assert_eq!(done(&plan(&observed)), []);
 }
 
 #[test]

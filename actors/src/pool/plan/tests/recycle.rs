@@ -6,12 +6,13 @@ use agent_forge_crds::{
     names::RECYCLE_ANNOTATION,
     pool::{CleanupPolicy, ReleasePolicy, ReleaseSpec},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
 use super::buffer::{asks, does, done, making, of, vm_of, wants};
 use crate::{
     pool::plan::{Action, BufferCount, plan},
-    testing::{World, agent_on, child_with_vm, with},
+    testing::{World, agent_on, at, child_with_vm, with},
 };
 
 /// A pool that recycles, and `w-0`, whose Machine is gone. Its Agent is free, and approved since it was claimed.
@@ -121,8 +122,57 @@ fn a_host_that_is_not_as_wanted_is_removed() {
     release(&mut world).max_uses = Some(2);
     release(&mut world).max_age = Some("1000h".to_owned());
     assert_eq!(does(&world), of([("recycle", "w-0")]));
+    // A VM that was taken over is older than its VsphereAgent.
+    vm_of(&mut world.children[0]).first_powered_on = Some(Time(at(600 - 1001 * 3600)));
+    assert_eq!(does(&world), of([("release", "w-0")]));
+    vm_of(&mut world.children[0]).first_powered_on = Some(Time(at(0)));
     world.pool.spec.cleanup_policy = Some(CleanupPolicy::Retain);
     assert_eq!(does(&world), []);
+}
+
+/// Its guest was dead, and was started anew to free its Machine. That life has not served, and may be one too many.
+#[test]
+fn a_vm_in_a_life_that_has_not_served_counts_those_before() {
+    let mut world = released();
+    let vm = vm_of(&mut world.children[0]);
+    vm.served = None;
+    vm.generation = Some(2);
+    vm.recycle = Some(RecycleStatus {
+        generation: 2,
+        ..RecycleStatus::default()
+    });
+    release(&mut world).max_uses = Some(2);
+    assert_eq!(does(&world), of([("recycle", "w-0")]));
+    release(&mut world).max_uses = Some(1);
+    assert_eq!(does(&world), of([("release", "w-0")]));
+    // It is not started yet.
+    vm_of(&mut world.children[0]).generation = Some(1);
+    assert_eq!(does(&world), of([("release", "w-0")]));
+}
+
+/// vCenter refuses to change the VM. It keeps no place of the buffer for ever.
+#[test]
+fn a_host_that_cannot_be_made_ready_goes() {
+    let mut world = released();
+    world.children.clear();
+    world.agents.clear();
+    let child = making(&mut world, "w-0", 0);
+    world.agents.push(agent_on(&child));
+    let vm = vm_of(&mut world.children[0]);
+    vm.served = Some(true);
+    vm.recycle = Some(RecycleStatus {
+        generation: 2,
+        started_at: Some(Time(at(600 - 7199))),
+        ..RecycleStatus::default()
+    });
+    assert_eq!(does(&world), []);
+    let way = vm_of(&mut world.children[0])
+        .recycle
+        .as_mut()
+        .expect("on its way");
+    way.started_at = Some(Time(at(600 - 7200)));
+    assert_eq!(does(&world), of([("release", "w-0")]));
+    assert_eq!(plan(&world.observed()).buffer.making, 0);
 }
 
 #[test]

@@ -50,6 +50,20 @@ fn intent_power_off_renewal_and_life_follow_each_other() {
     assert_eq!(next(&third), Step::Renew(3));
 }
 
+/// A hook waits for a dead guest, and vCenter refuses to make its VM ready: the Agent goes, as without recycling.
+#[test]
+fn a_hook_is_released_when_its_vm_cannot_be_made_ready() {
+    let vm = running(&child("a"));
+    let off = seen(PowerState::Off, None);
+    let stuck = with(recycled(&vm, &off), |f| {
+        f.owner.state = &MachineState::Leaving;
+        f.owner.stuck_on_guest = true;
+    });
+    assert_eq!(next(&stuck), Step::Renew(2));
+    let overdue = with(stuck, |f| f.recycle.overdue = true);
+    assert_eq!(next(&overdue), Step::ReleaseHook);
+}
+
 #[test]
 fn nothing_is_done_to_a_vm_whose_agent_serves_or_returns_by_itself() {
     let c = child("a");
