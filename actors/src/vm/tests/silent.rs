@@ -3,7 +3,7 @@
 use agent_forge_crds::{
     conditions::{READY, Reason, find_condition},
     external::agent::{Agent, CONNECTED, VALIDATED},
-    names::REPLACE_ANNOTATION,
+    names::{AGENT_MACHINE_LABEL, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, REPLACE_ANNOTATION},
 };
 
 use super::*;
@@ -104,6 +104,42 @@ async fn a_guest_that_went_silent_after_it_registered_is_said_and_replaced() {
         bench.until(Bench::is_on).await;
         assert_eq!(bench.vm().attempt, Some(2));
         assert_eq!(bench.vm().agent_lost_since, None);
+    }
+}
+
+/// In the buffer a silent guest goes after ten minutes, and one that fails its validations after the discovery timeout.
+#[tokio::test]
+async fn a_host_of_the_buffer_that_nobody_can_claim_is_replaced() {
+    let silent: (&str, &[(&str, &str)]) = ("disconnected-unbound", &[(CONNECTED, "False")]);
+    let failing: (&str, &[(&str, &str)]) = ("insufficient-unbound", &[(VALIDATED, "False")]);
+    for ((name, conditions), patience, class) in [
+        (silent, MINUTE * 10, "AgentDisconnected"),
+        (failing, TIMEOUT, "AgentInsufficient"),
+    ] {
+        let mut bench = registered().await;
+        bench.hub.with(|o| {
+            let child = o.child.as_mut().expect("it exists");
+            child.labels_mut().remove(AGENT_MACHINE_LABEL);
+            let buffer = (CREATED_FOR_LABEL.to_owned(), CREATED_FOR_BUFFER.to_owned());
+            child.labels_mut().extend([buffer]);
+            child.annotations_mut().clear();
+            o.version += 1;
+            child.metadata.resource_version = Some((o.version + 100).to_string());
+        });
+        change(&bench, |a| state(a, name, conditions));
+        bench.pass().await;
+        bench.turn(patience - MINUTE);
+        bench.pass().await;
+        assert_eq!(
+            bench.times(E::PowerOff),
+            0,
+            "{class}: there is a minute left"
+        );
+        bench.turn(MINUTE * 2);
+        bench.until(|b| b.vm().bios_uuid.is_none()).await;
+        let failure = bench.status().last_failure.expect("recorded");
+        assert_eq!(failure.class.as_deref(), Some(class));
+        assert!(bench.hub.with(|o| o.agents.is_empty()), "no Agent stays");
     }
 }
 
