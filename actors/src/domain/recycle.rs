@@ -160,8 +160,8 @@ pub fn left(record: Option<&RecycleStatus>, patience: Duration, now: Timestamp) 
 }
 
 /// A VM that is not made ready for its next life that long after it was recorded never will be, for example because vCenter
-/// refuses the change. Longer than a guest may take to return by itself.
-const RENEWING: Duration = Duration::from_secs(2 * 3600);
+/// refuses the change. An outage of vCenter or a guest that returns by itself takes less.
+const RENEWING: Duration = Duration::from_secs(24 * 3600);
 
 /// The VM was to begin another life, and has not for too long: it goes as if its pool did not recycle.
 #[must_use]

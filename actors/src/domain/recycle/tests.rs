@@ -41,17 +41,17 @@ fn agent(state: &str, reported: Option<i64>) -> Agent {
 }
 
 #[test]
-fn a_vm_that_is_not_made_ready_for_two_hours_is_overdue() {
+fn a_vm_that_is_not_made_ready_for_a_day_is_overdue() {
     let begun_at = |mut vm: VmStatus| {
         vm.recycle.get_or_insert_default().started_at = Some(Time(at(100)));
         vm
     };
     let waits = begun_at(vm(1, Some(2), Some(3)));
-    assert!(!is_overdue(&waits, at(100 + 7199)));
-    assert!(is_overdue(&waits, at(100 + 7200)));
+    assert!(!is_overdue(&waits, at(100 + 86_399)));
+    assert!(is_overdue(&waits, at(100 + 86_400)));
     let begun = begun_at(vm(1, Some(3), Some(3)));
-    assert!(!is_overdue(&begun, at(9999)), "its guest has a deadline");
-    assert!(!is_overdue(&vm(1, Some(2), None), at(9999)));
+    assert!(!is_overdue(&begun, at(999_999)), "its guest has a deadline");
+    assert!(!is_overdue(&vm(1, Some(2), None), at(999_999)));
 }
 
 #[test]

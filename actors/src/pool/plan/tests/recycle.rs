@@ -162,7 +162,7 @@ fn a_host_that_cannot_be_made_ready_goes() {
     vm.served = Some(true);
     vm.recycle = Some(RecycleStatus {
         generation: 2,
-        started_at: Some(Time(at(600 - 7199))),
+        started_at: Some(Time(at(600 - 86_399))),
         ..RecycleStatus::default()
     });
     assert_eq!(does(&world), []);
@@ -170,7 +170,7 @@ fn a_host_that_cannot_be_made_ready_goes() {
         .recycle
         .as_mut()
         .expect("on its way");
-    way.started_at = Some(Time(at(600 - 7200)));
+    way.started_at = Some(Time(at(600 - 86_400)));
     assert_eq!(does(&world), of([("release", "w-0")]));
     assert_eq!(plan(&world.observed()).buffer.making, 0);
 }
