@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 use agent_forge_crds::{
     duration,
     external::{
-        agent::{Agent, BOUND, CONNECTED, SPEC_SYNCED, VALIDATED},
+        agent::{Agent, BOUND, CONNECTED, VALIDATED},
         agent_machine::AgentMachine,
     },
     names::AGENT_MACHINE_LABEL,
@@ -130,8 +130,6 @@ pub fn is_ready(pool: &VsphereAgentPool, child: &ManagedVm, agent: &Agent) -> bo
     condition(BOUND).is_some_and(|c| c.is_false())
         && condition(CONNECTED).is_some_and(|c| c.is_true())
         && condition(VALIDATED).is_some_and(|c| c.is_true())
-        // The service refuses something in its spec, such as the hostname.
-        && !condition(SPEC_SYNCED).is_some_and(|c| c.is_false())
         && !agent.is_claimed_or_bound()
         && !agent.is_deleting()
         && agent.spec.hostname.as_deref() == Some(&hostname(child))

@@ -75,6 +75,13 @@ pub fn is_silent(agent: &Agent) -> bool {
         || agent.condition(CONNECTED).is_some_and(|c| c.is_false())
 }
 
+/// Since when the service has not heard from that guest, if it says so.
+#[must_use]
+pub fn silent_since(agent: &Agent) -> Option<Timestamp> {
+    let connected = agent.condition(CONNECTED).filter(|c| c.is_false())?;
+    connected.last_transition_time.as_ref().map(|t| t.0)
+}
+
 /// The Agent is silent, serves no Machine and is not being deleted: its removal loses nothing.
 #[must_use]
 pub fn is_abandoned(agent: &Agent) -> bool {

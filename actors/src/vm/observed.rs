@@ -369,6 +369,10 @@ impl Observed {
         let failure = object.status.as_ref().and_then(|s| s.last_failure.as_ref());
         let sight = match self.lost(context, memory) {
             _ if self.child.recycling() == Stage::Begun => Sight::NotBack,
+            // That is no failure: another VM may pass where this one does not.
+            Some(Lost::Insufficient) if self.outdated(context, memory).is_replaced() => {
+                Sight::Outdated
+            }
             Some(lost) => Sight::Lost(lost, self.lost_left(context, vm, memory)),
             None if self.outdated(context, memory).is_replaced() => Sight::Outdated,
             None if self.possible.is_empty() => Sight::Unseen,
@@ -472,8 +476,11 @@ impl Observed {
     fn lost_left(&self, context: &Context, vm: &VmStatus, memory: &Memory) -> Duration {
         let patience = self.patience_with_lost(context, memory);
         let since = vm.agent_lost_since.as_ref();
+        // A host of the buffer may have failed its validations before it fell silent.
+        let silent = self.candidate().and_then(lost::silent_since);
         let by_record = since.map_or(patience, |t| {
-            lost::left(t.0, patience, context.clock.wall())
+            let since = silent.map_or(t.0, |silent| silent.max(t.0));
+            lost::left(since, patience, context.clock.wall())
         });
         let now = context.clock.monotonic();
         let own = memory.lost_since.map_or(Duration::ZERO, |since| {

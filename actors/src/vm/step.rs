@@ -46,7 +46,10 @@ pub use self::{
 };
 use crate::{
     domain::recycle::Stage,
-    ports::{effect::EffectKind, vcenter::VmObservation},
+    ports::{
+        effect::EffectKind,
+        vcenter::{PowerState, VmObservation},
+    },
     vm::{arrival::Arrival, boot_repair::Repair, ownership::Ownership},
 };
 
@@ -92,7 +95,9 @@ fn unmet(f: &Facts<'_>) -> Met {
     checks::pool_exists(f)?;
     checks::finalizer_is_on(f)?;
     checks::cluster_is_the_recorded_one(f)?;
-    if f.owner.stuck_on_guest && (f.recycle.stage == Stage::No || f.recycle.overdue) {
+    let off = matches!(f.vm.seen, Ownership::Ours(vm) if vm.power == PowerState::Off);
+    // A VM that runs is switched off first, on the way into its next life.
+    if f.owner.stuck_on_guest && (f.recycle.stage == Stage::No || f.recycle.overdue && off) {
         return remove::release_hook(f);
     }
     checks::vm_is_not_adopted(f)?;

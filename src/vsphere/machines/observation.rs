@@ -119,7 +119,8 @@ fn power(vm: &Properties) -> PowerState {
     }
 }
 
-fn boot_order(vm: &Properties) -> Option<&Vec<Value>> {
+/// The devices in the order in which the VM boots them.
+pub(super) fn boot_order(vm: &Properties) -> Option<&Vec<Value>> {
     vm.value("config.bootOptions")
         .and_then(|o| o.get("bootOrder"))
         .map(unboxed)

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{
     config::{DISK_KEY, disk_backing},
-    observation::{key, number_of, type_name},
+    observation::{boot_order, key, number_of, type_name},
 };
 use crate::vsphere::rpc::{
     client::Client,
@@ -25,6 +25,7 @@ use crate::vsphere::rpc::{
 
 const DEVICES: &str = "config.hardware.device";
 const POWER: &str = "runtime.powerState";
+const BOOT: &str = "config.bootOptions";
 const OFF: &str = "poweredOff";
 const METHOD: &str = "ReconfigVM_Task";
 
@@ -36,7 +37,7 @@ impl Client {
     /// changed.
     pub(super) async fn renewal(&self, vm: &MoRef, renewal: &Renewal) -> VcResult<ReconfigVm> {
         let question = Question::about(vm.to_string())
-            .read("VirtualMachine", &[DEVICES, POWER])
+            .read("VirtualMachine", &[DEVICES, POWER, BOOT])
             .from(vm, Vec::new());
         let refused = |fault: Fault, why: &str| {
             VcError::new(VcErrorKind::Fault(fault), METHOD, vm.to_string(), why)
@@ -61,14 +62,21 @@ impl Client {
             return Err(refused(Fault::InvalidPowerState { existing }, &why));
         }
         let property = "spec.deviceChange".to_owned();
-        let spec = spec(shown.list(DEVICES), renewal)
+        let order = boot_order(&shown);
+        let mut order = order.into_iter().flatten();
+        let system = order.find_map(|d| number_of(d, "deviceKey"));
+        let spec = spec(shown.list(DEVICES), system, renewal)
             .map_err(|missing| refused(Fault::InvalidArgument { property }, missing))?;
         Ok(ReconfigVm { spec })
     }
 }
 
-/// Everything that changes. The error says which device is missing.
-fn spec(devices: &[Value], renewal: &Renewal) -> Result<VirtualMachineConfigSpec, &'static str> {
+/// Everything that changes. `system`: the key of the disk that the VM boots first. The error says which device is missing.
+fn spec(
+    devices: &[Value],
+    system: Option<i32>,
+    renewal: &Renewal,
+) -> Result<VirtualMachineConfigSpec, &'static str> {
     let of = |kind: &str| -> Vec<&Value> {
         let mut all: Vec<&Value> = devices.iter().filter(|d| type_name(d) == kind).collect();
         all.sort_by_key(|d| key(d));
@@ -83,7 +91,9 @@ fn spec(devices: &[Value], renewal: &Renewal) -> Result<VirtualMachineConfigSpec
         )?;
     let mut device_change = vec![DeviceChange::edit(drive)];
     let mut boot_options = None;
-    let disks = of("VirtualDisk");
+    let mut disks = of("VirtualDisk");
+    // The order of keys says nothing about disks at another controller.
+    disks.sort_by_key(|d| key(d) != system);
     match renewal.disk {
         RenewedDisk::Replaced { gib, eagerly_scrub } => {
             let first = disks
@@ -172,7 +182,7 @@ mod tests {
     }
 
     fn sent(devices: &[Value], disk: RenewedDisk) -> Value {
-        let spec = spec(devices, &renewal(disk)).expect("a spec");
+        let spec = spec(devices, None, &renewal(disk)).expect("a spec");
         serde_json::to_value(spec).expect("serialises")
     }
 
@@ -224,6 +234,23 @@ mod tests {
         assert!(sent.get("bootOptions").is_none(), "{sent}");
     }
 
+    /// A disk at a SATA controller has a higher key than a volume that was attached at a SCSI controller.
+    #[test]
+    fn the_disk_that_is_replaced_is_the_one_that_the_vm_boots() {
+        let devices = [cdrom(16001), disk(2000, 1), disk(16000, 0)];
+        let spec = spec(&devices, Some(16000), &renewal(REPLACED)).expect("a spec");
+        let sent = serde_json::to_value(spec).expect("serialises");
+        let change = |n: usize| {
+            let change = &sent["deviceChange"][n];
+            (
+                change["fileOperation"].clone(),
+                change["device"]["key"].clone(),
+            )
+        };
+        assert_eq!(change(1), (json!("destroy"), json!(16000)));
+        assert_eq!(change(2), (json!(null), json!(2000)));
+    }
+
     #[test]
     fn disks_that_stay_are_behind_the_drive_in_the_boot_order() {
         let sent = sent(&[disk(2000, 0), cdrom(16000)], RenewedDisk::Kept);
@@ -236,13 +263,14 @@ mod tests {
                 {"_typeName": "VirtualMachineBootOptionsBootableDiskDevice", "deviceKey": 2000},
             ])
         );
-        let without = spec(&[cdrom(16000)], &renewal(RenewedDisk::Kept));
+        let without = spec(&[cdrom(16000)], None, &renewal(RenewedDisk::Kept));
         assert!(without.is_ok(), "a VM without a disk keeps none");
     }
 
     #[test]
     fn the_device_that_is_missing_is_named() {
-        let missing = |devices: &[Value]| spec(devices, &renewal(REPLACED)).expect_err("missing");
+        let missing =
+            |devices: &[Value]| spec(devices, None, &renewal(REPLACED)).expect_err("missing");
         assert!(missing(&[disk(2000, 0)]).contains("no CD-ROM drive"));
         assert!(missing(&[cdrom(16000)]).contains("no disk"));
     }

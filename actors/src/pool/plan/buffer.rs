@@ -25,7 +25,7 @@ use crate::{
         names::ObjectKey,
         recycle::{self, Stage},
     },
-    iso::infra_env_guards,
+    iso::infra_env_guards::{self, Guard},
     lifecycle::{Policy, ReleaseReason},
     placement::request,
     pool::observed::Observed,
@@ -119,7 +119,9 @@ fn move_spare(
     taken: &mut BTreeSet<ObjectKey>,
     plan: &mut Plan,
 ) -> (usize, usize) {
-    if s.guard().is_some() || s.refused_source().is_some() {
+    // What else speaks against new VMs passes by itself.
+    let unavailable = |guard: Guard| guard.reason == Reason::LateBindingUnavailable;
+    if s.guard().is_some_and(unavailable) || s.refused_source().is_some() {
         return (0, 0);
     }
     let unfenced = |agent: &Arc<Agent>| !agent.is_deleting() && fence(s, agent).is_some();

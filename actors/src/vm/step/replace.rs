@@ -27,8 +27,13 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
         return Ok(());
     };
     let ask = |reason, message: String| Err(hold(reason, message, Some(CONFLICT_PROBE)));
-    let class = arrival::class(shown);
-    let advice = arrival::advice(class);
+    let (class, advice) = if cause == Cause::Lost(Lost::Insufficient) {
+        let advice = "see status.validationsInfo of the Agent";
+        (arrival::class_of(cause, shown), advice)
+    } else {
+        let class = arrival::class(shown);
+        (class, arrival::advice(class))
+    };
     let (happened, reason) = (cause.explain(), said_as(cause));
     let allow = format!(
         "to have it replaced, annotate the VsphereAgent with agent-forge.containeroo.ch/replace={}",
@@ -57,8 +62,12 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
     }
     let may_be_node =
         f.agent.guest_may_be_node || arrival::may_serve(shown) && !f.vm.powered_on_by_us;
-    // With another template, that is decided before: [`crate::vm::drift`].
-    if may_be_node && cause != Cause::TemplateChanged {
+    // With another template, that is decided before: [`crate::vm::drift`]. A guest that is validated is no node.
+    let decided = matches!(
+        cause,
+        Cause::TemplateChanged | Cause::Lost(Lost::Insufficient)
+    );
+    if may_be_node && !decided {
         return ask(
             reason,
             format!(

@@ -9,7 +9,7 @@ use agent_forge_crds::{
 };
 
 use super::{
-    silent::{change, registered, state},
+    silent::{change, moves_to_buffer, registered, state},
     *,
 };
 use crate::{
@@ -187,16 +187,21 @@ async fn another_template_replaces_a_vm_whose_agent_has_not_registered() {
 
 #[tokio::test]
 async fn another_template_replaces_a_vm_whose_validations_fail() {
-    let mut bench = registered().await;
-    fails(&bench);
-    bench.pass().await;
-    assert_eq!(
-        bench.status().last_failure,
-        None,
-        "the template is the same"
-    );
-    more_cpus(&bench);
-    is_replaced(&mut bench).await;
+    for in_buffer in [false, true] {
+        let mut bench = registered().await;
+        if in_buffer {
+            moves_to_buffer(&bench);
+        }
+        fails(&bench);
+        bench.pass().await;
+        assert_eq!(
+            bench.status().last_failure,
+            None,
+            "the template is the same"
+        );
+        more_cpus(&bench);
+        is_replaced(&mut bench).await;
+    }
 }
 
 #[tokio::test]

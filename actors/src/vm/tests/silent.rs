@@ -107,6 +107,18 @@ async fn a_guest_that_went_silent_after_it_registered_is_said_and_replaced() {
     }
 }
 
+pub(super) fn moves_to_buffer(bench: &Bench) {
+    bench.hub.with(|o| {
+        let child = o.child.as_mut().expect("it exists");
+        child.labels_mut().remove(AGENT_MACHINE_LABEL);
+        let buffer = (CREATED_FOR_LABEL.to_owned(), CREATED_FOR_BUFFER.to_owned());
+        child.labels_mut().extend([buffer]);
+        child.annotations_mut().clear();
+        o.version += 1;
+        child.metadata.resource_version = Some((o.version + 100).to_string());
+    });
+}
+
 /// In the buffer a silent guest goes after ten minutes, and one that fails its validations after the discovery timeout.
 #[tokio::test]
 async fn a_host_of_the_buffer_that_nobody_can_claim_is_replaced() {
@@ -117,15 +129,7 @@ async fn a_host_of_the_buffer_that_nobody_can_claim_is_replaced() {
         (failing, TIMEOUT, "AgentInsufficient"),
     ] {
         let mut bench = registered().await;
-        bench.hub.with(|o| {
-            let child = o.child.as_mut().expect("it exists");
-            child.labels_mut().remove(AGENT_MACHINE_LABEL);
-            let buffer = (CREATED_FOR_LABEL.to_owned(), CREATED_FOR_BUFFER.to_owned());
-            child.labels_mut().extend([buffer]);
-            child.annotations_mut().clear();
-            o.version += 1;
-            child.metadata.resource_version = Some((o.version + 100).to_string());
-        });
+        moves_to_buffer(&bench);
         change(&bench, |a| state(a, name, conditions));
         bench.pass().await;
         bench.turn(patience - MINUTE);

@@ -62,6 +62,9 @@ fn a_hook_is_released_when_its_vm_cannot_be_made_ready() {
     assert_eq!(next(&stuck), Step::Renew(2));
     let overdue = with(stuck, |f| f.recycle.overdue = true);
     assert_eq!(next(&overdue), Step::ReleaseHook);
+    let on = seen(PowerState::On, None);
+    let runs = with(overdue, |f| f.vm.seen = &on);
+    assert_eq!(next(&runs), Step::PowerOff);
 }
 
 #[test]
