@@ -159,8 +159,8 @@ pub fn left(record: Option<&RecycleStatus>, patience: Duration, now: Timestamp) 
     patience.saturating_sub(gone_by.unwrap_or_default())
 }
 
-/// A VM that is not made ready for its next life that long after it was recorded never will be, for example because vCenter
-/// refuses the change. An outage of vCenter or a guest that returns by itself takes less.
+/// How long after the record a VM may still be in the life before. By then vCenter refuses the change for good, or something
+/// else does. An outage of vCenter, or a guest that returns by itself, takes less.
 const RENEWING: Duration = Duration::from_secs(24 * 3600);
 
 /// The VM was to begin another life, and has not for too long: it goes as if its pool did not recycle.

@@ -369,7 +369,7 @@ impl Observed {
         let failure = object.status.as_ref().and_then(|s| s.last_failure.as_ref());
         let sight = match self.lost(context, memory) {
             _ if self.child.recycling() == Stage::Begun => Sight::NotBack,
-            // That is no failure: another VM may pass where this one does not.
+            // A VM of the new template may pass where this one does not, so it does not count as one that failed.
             Some(Lost::Insufficient) if self.outdated(context, memory).is_replaced() => {
                 Sight::Outdated
             }

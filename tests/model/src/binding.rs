@@ -61,7 +61,7 @@ fn with_buffer(name: &str, (wanted, most): (i32, i32)) -> VsphereAgentPool {
 
 impl Machines {
     /// A pool that recycles: the VM of machine `b` may serve `c`, which a person creates when that VM is made ready for it. Then the
-    /// VM is worn out. With `hurries`, `c` comes at any moment after `b` is gone, and may go at any moment.
+    /// VM is worn out. With `hurries`, `c` comes at any moment after `b` is being deleted, and may go at any moment.
     pub fn recycle(hurries: bool, faults: &[Fault]) -> Self {
         let mut people = vec![Deed::Leaves("b".to_owned()), Deed::Comes("c".to_owned())];
         people.extend(hurries.then(|| Deed::Leaves("c".to_owned())));

@@ -78,7 +78,7 @@ struct MachinesArgs {
 struct RecycleArgs {
     #[command(flatten)]
     faults: Faults,
-    /// The second machine comes as soon as the first one is gone, and may go at any moment.
+    /// The second machine comes as soon as the first one is being deleted, and may go at any moment.
     #[arg(long)]
     hurries: bool,
     /// The service may reclaim a host, so that its guest returns by itself.

@@ -145,7 +145,7 @@ pub struct World {
     pub left: Budget,
     /// Machines that a person may still create.
     pub to_come: Held<Vec<String>>,
-    /// They may come as soon as the one before is gone, and not only when a VM is made ready for its next life.
+    /// They may come as soon as the one before is being deleted, and not only when a VM is made ready for its next life.
     pub hurries: bool,
     /// The service may reclaim a host that is unbound, so that its guest returns by itself.
     pub reclaims: bool,

@@ -62,7 +62,8 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
     }
     let may_be_node =
         f.agent.guest_may_be_node || arrival::may_serve(shown) && !f.vm.powered_on_by_us;
-    // With another template, that is decided before: [`crate::vm::drift`]. A guest that is validated is no node.
+    // With another template, that is decided before: [`crate::vm::drift`]. A guest whose
+    // validations fail runs the discovery image: it is no node.
     let decided = matches!(
         cause,
         Cause::TemplateChanged | Cause::Lost(Lost::Insufficient)

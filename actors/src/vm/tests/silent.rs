@@ -147,6 +147,32 @@ async fn a_host_of_the_buffer_that_nobody_can_claim_is_replaced() {
     }
 }
 
+/// Its guest is started anew to mend it. The service then does not hear of it for a moment.
+#[tokio::test]
+async fn the_ten_minutes_in_the_buffer_begin_with_the_silence() {
+    let mut bench = registered().await;
+    moves_to_buffer(&bench);
+    let failing = [(VALIDATED, "False")];
+    change(&bench, |a| state(a, "insufficient-unbound", &failing));
+    bench.pass().await;
+    bench.turn(MINUTE * 20);
+    bench.pass().await;
+    let since = bench.context.clock.wall();
+    change(&bench, |a| {
+        state(a, "disconnected-unbound", &[(CONNECTED, "False")]);
+        let conditions = &mut a.status.as_mut().expect("a status").conditions;
+        let connected = conditions.iter_mut().find(|c| c.type_ == CONNECTED);
+        connected.expect("said").last_transition_time = Some(agent_forge_crds::Time(since));
+    });
+    bench.restart();
+    bench.pass().await;
+    bench.turn(MINUTE * 9);
+    bench.pass().await;
+    assert_eq!(bench.status().last_failure, None, "there is a minute left");
+    bench.turn(MINUTE * 2);
+    bench.until(|b| b.status().last_failure.is_some()).await;
+}
+
 #[tokio::test]
 async fn a_guest_that_answers_again_is_kept_and_its_clock_starts_anew() {
     let mut bench = registered().await;

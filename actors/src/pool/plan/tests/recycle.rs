@@ -33,6 +33,16 @@ fn released() -> World {
     world
 }
 
+/// The same pool, and `w-0` is in its buffer.
+fn in_buffer() -> World {
+    let mut world = released();
+    world.children.clear();
+    world.agents.clear();
+    let child = making(&mut world, "w-0", 0);
+    world.agents.push(agent_on(&child));
+    world
+}
+
 fn release(world: &mut World) -> &mut ReleaseSpec {
     world.pool.spec.release.as_mut().expect("it recycles")
 }
@@ -153,11 +163,7 @@ fn a_vm_in_a_life_that_has_not_served_counts_those_before() {
 /// vCenter refuses to change the VM. It keeps no place of the buffer for ever.
 #[test]
 fn a_host_that_cannot_be_made_ready_goes() {
-    let mut world = released();
-    world.children.clear();
-    world.agents.clear();
-    let child = making(&mut world, "w-0", 0);
-    world.agents.push(agent_on(&child));
+    let mut world = in_buffer();
     let vm = vm_of(&mut world.children[0]);
     vm.served = Some(true);
     vm.recycle = Some(RecycleStatus {
@@ -235,11 +241,7 @@ fn a_host_on_its_way_is_of_the_buffer_and_left_alone() {
 
 #[test]
 fn with_a_new_policy_what_waits_goes() {
-    let mut world = released();
-    world.children.clear();
-    world.agents.clear();
-    let child = making(&mut world, "w-0", 0);
-    world.agents.push(agent_on(&child));
+    let mut world = in_buffer();
     assert_eq!(plan(&world.observed()).buffer.making, 1);
     release(&mut world).policy = Some(ReleasePolicy::Delete);
     assert_eq!(does(&world), of([("release", "w-0")]));
