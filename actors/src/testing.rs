@@ -555,6 +555,8 @@ impl World {
                 .collect(),
             pinned: Default::default(),
             made: Default::default(),
+            begun: Default::default(),
+            given: Default::default(),
             made_for_buffer: Default::default(),
             secret_namespaces: Vec::new(),
             secrets_due: true,

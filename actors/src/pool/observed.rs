@@ -14,7 +14,7 @@ use agent_forge_crds::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{Memory, index::Index, lending::Lent, secret_finalizers};
+use super::{Memory, index::Index, lending::Lent, provision::Pending, secret_finalizers};
 use crate::{
     demand::{
         agents_home,
@@ -108,6 +108,11 @@ pub struct Observed {
     pub pinned: BTreeSet<String>,
     /// uids of AgentMachines whose VsphereAgent was created, while the cache does not show it yet.
     pub made: BTreeSet<String>,
+    /// As `made`, but longer ago: the same VsphereAgent may be created once more, and no other host is given.
+    pub begun: BTreeSet<String>,
+    /// uids of AgentMachines that got a VsphereAgent which was there, and the uid of that, while the cache does not show it
+    /// yet.
+    pub given: BTreeMap<String, String>,
     /// Names of VsphereAgents that were created for the buffer, while the cache does not show them yet.
     pub made_for_buffer: BTreeSet<String>,
     /// The only other namespaces from which credentials may be read. Empty: any.
@@ -149,6 +154,21 @@ impl Observed {
     #[must_use]
     pub fn may_have_lost_source(&self) -> bool {
         self.infra_env.is_none() && !self.grants.refused_homes(&self.pool).is_empty()
+    }
+
+    /// Adds the writes that the cache does not show yet.
+    pub fn see_pending(&mut self, pending: Pending) {
+        self.pinned = pending.pinned;
+        self.made = pending.made;
+        self.begun = pending.begun;
+        self.given = pending.given;
+        self.made_for_buffer = pending.made_for_buffer;
+    }
+
+    /// The AgentMachine of that uid got a host that the cache does not show yet.
+    #[must_use]
+    pub fn was_served(&self, uid: &str) -> bool {
+        self.made.contains(uid) || self.given.contains_key(uid)
     }
 
     /// Namespaces with AgentMachines that the pool is to serve, and that do not admit the pool. Also the control
@@ -254,6 +274,8 @@ pub fn observe(
         spare_since: memory.spare_since.clone(),
         pinned: BTreeSet::new(),
         made: BTreeSet::new(),
+        begun: BTreeSet::new(),
+        given: BTreeMap::new(),
         made_for_buffer: BTreeSet::new(),
         secret_namespaces: secret_namespaces.to_vec(),
         secrets_due: secret_finalizers::is_check_due(memory.secrets_checked, now),
@@ -272,9 +294,7 @@ pub fn observe(
         pool,
     };
     let pending = memory.pending.recall(&observed);
-    observed.pinned = pending.pinned;
-    observed.made = pending.made;
-    observed.made_for_buffer = pending.made_for_buffer;
+    observed.see_pending(pending);
     see_group(view, &mut observed, memory);
     Some(observed)
 }

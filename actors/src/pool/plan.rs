@@ -270,7 +270,7 @@ pub fn plan(s: &Observed) -> Plan {
         agent_namespace: &s.infra_env_key.namespace,
         in_flight: &|am| {
             let made = am.metadata.uid.as_ref();
-            s.child_for(am).is_some() || made.is_some_and(|uid| s.made.contains(uid))
+            s.child_for(am).is_some() || made.is_some_and(|uid| s.was_served(uid))
         },
         on_record: &|am| s.child_for(am).is_some_and(|c| c.identity.is_some()),
         made_by_others: &s.made_by_others,

@@ -45,6 +45,10 @@ const SIDE_BY_SIDE: usize = 8;
 /// in that time, the pool does it again afterwards.
 const PENDING_FOR: Duration = Duration::from_secs(60);
 
+/// How long an AgentMachine that got a host gets no other one, while the watch does not show it. A watch that hangs is begun
+/// again within six minutes. An API server that was restored may never show it.
+const GIVEN_FOR: Duration = Duration::from_secs(600);
+
 /// The writes for AgentMachines that the watch does not show yet, by uid, and when (monotonic) they were sent. Without
 /// this memory each pass would send them again, and the API server would accept them.
 #[derive(Debug, Default)]
@@ -52,17 +56,41 @@ pub struct PendingWrites {
     /// The version that was pinned.
     pinned: BTreeMap<String, (String, Duration)>,
     made: BTreeMap<String, Duration>,
+    given: BTreeMap<String, Given>,
     /// By name of the VsphereAgent.
     made_for_buffer: BTreeMap<String, Duration>,
 }
 
+/// A VsphereAgent that was given to an AgentMachine.
+#[derive(Debug)]
+struct Given {
+    /// Its uid.
+    child: String,
+    /// Its version before. The write names it, so the next version that the watch shows has the write.
+    version: String,
+    at: Duration,
+}
+
+impl Given {
+    fn is_unseen(&self, s: &Observed) -> bool {
+        let before = |c: &ManagedVm| {
+            c.uid == self.child && c.object.resource_version().unwrap_or_default() == self.version
+        };
+        s.children.iter().any(before)
+    }
+}
+
 /// Writes that the cache does not show yet.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Pending {
     /// uids of AgentMachines that were pinned.
     pub pinned: BTreeSet<String>,
     /// uids of AgentMachines that got a VsphereAgent.
     pub made: BTreeSet<String>,
+    /// As `made`, but longer ago: the same VsphereAgent may be created once more, and no other host is given.
+    pub begun: BTreeSet<String>,
+    /// uids of AgentMachines that got a VsphereAgent which was there, and the uid of that.
+    pub given: BTreeMap<String, String>,
     /// Names of VsphereAgents for the buffer.
     pub made_for_buffer: BTreeSet<String>,
 }
@@ -72,6 +100,20 @@ impl PendingWrites {
     pub fn note(&mut self, action: &Action, now: Duration) {
         if let Action::CreateForBuffer { name } = action {
             self.made_for_buffer.insert(name.clone(), now);
+        }
+        if let Action::Reassign {
+            child,
+            agent_machine,
+            ..
+        } = action
+        {
+            let given = Given {
+                child: child.uid.clone(),
+                version: child.object.resource_version().unwrap_or_default(),
+                at: now,
+            };
+            self.given
+                .insert(agent_machine.uid().unwrap_or_default(), given);
         }
         let Some(am) = whose(action) else { return };
         let uid = am.uid().unwrap_or_default();
@@ -86,7 +128,7 @@ impl PendingWrites {
         }
     }
 
-    /// The writes that the cache does not show yet. Forgets what the cache shows, and what is older than `PENDING_FOR`.
+    /// The writes that the cache does not show yet. Forgets what the cache shows, and what is too old.
     pub fn recall(&mut self, s: &Observed) -> Pending {
         let recent = |at: &Duration| s.now.saturating_sub(*at) < PENDING_FOR;
         self.pinned.retain(|uid, (version, at)| {
@@ -94,14 +136,22 @@ impl PendingWrites {
                 |am: &Arc<AgentMachine>| am.resource_version().unwrap_or_default() == *version;
             recent(at) && s.agent_machine(uid).is_some_and(is_old)
         });
+        let counts = |at: &Duration| s.now.saturating_sub(*at) < GIVEN_FOR;
         self.made
-            .retain(|uid, at| recent(at) && !s.has_child_for(uid));
+            .retain(|uid, at| counts(at) && !s.has_child_for(uid));
+        self.given.retain(|_, g| counts(&g.at) && g.is_unseen(s));
         let shown: BTreeSet<&str> = s.children.iter().map(|c| c.key.name.as_str()).collect();
         self.made_for_buffer
             .retain(|name, at| recent(at) && !shown.contains(name.as_str()));
+        let (made, begun): (Vec<_>, Vec<_>) = self.made.iter().partition(|(_, at)| recent(at));
+        let given = self.given.iter();
         Pending {
             pinned: self.pinned.keys().cloned().collect(),
-            made: self.made.keys().cloned().collect(),
+            made: made.into_iter().map(|(uid, _)| uid.clone()).collect(),
+            begun: begun.into_iter().map(|(uid, _)| uid.clone()).collect(),
+            given: given
+                .map(|(uid, g)| (uid.clone(), g.child.clone()))
+                .collect(),
             made_for_buffer: self.made_for_buffer.keys().cloned().collect(),
         }
     }

@@ -161,7 +161,7 @@ impl Unmet {
 fn has_child(s: &Observed, am: &AgentMachine) -> bool {
     let (name, uid) = (am.name_any(), am.uid().unwrap_or_default());
     let mut recorded = s.children.iter().filter_map(|c| c.agent_machine.as_ref());
-    s.made.contains(&uid) || recorded.any(|r| r.is(&name, &uid))
+    s.was_served(&uid) || recorded.any(|r| r.is(&name, &uid))
 }
 
 /// The same for an AgentMachine that may be gone.

@@ -60,11 +60,16 @@ pub(super) fn assign_hosts(
     records: &Records,
     plan: &mut Plan,
 ) -> BTreeSet<ObjectKey> {
-    let mut reassigned = BTreeSet::new();
+    // Nothing is done with a host that was given away, until the watch shows for whom it is.
+    let given: BTreeSet<&String> = s.given.values().collect();
+    let given = s.children.iter().filter(|c| given.contains(&c.uid));
+    let mut reassigned: BTreeSet<ObjectKey> = given.map(|c| c.key.clone()).collect();
     let demands = plan.demands.clone();
     // The Agent shows which AgentMachine its VM serves. If the provider bound it to another one, the record follows.
     let lent = |c: &ManagedVm| s.lent.to.contains_key(&c.uid);
-    for child in s.children.iter().filter(|c| !c.deleting && !lent(c)) {
+    let settled = |c: &&ManagedVm| !c.deleting && !lent(c) && !reassigned.contains(&c.key);
+    let settled: Vec<&ManagedVm> = s.children.iter().filter(settled).collect();
+    for child in settled {
         if let Some((agent_machine, machine)) = belongs_to(s, records, &demands, child) {
             reassigned.insert(child.key.clone());
             plan.actions.push(Action::Reassign {
@@ -136,7 +141,8 @@ pub(super) fn assign_hosts(
         };
         let am = &demand.agent_machine;
         pin_if_needed(s, am, plan);
-        if let Some(child) = spare.pop() {
+        let begun = s.begun.contains(&demand.uid());
+        if let Some(child) = spare.pop_if(|_| !begun) {
             reassigned.insert(child.key.clone());
             plan.actions.push(Action::Reassign {
                 child: child.clone(),
@@ -146,8 +152,8 @@ pub(super) fn assign_hosts(
             continue;
         }
         let name = child_name(s, am);
-        let lent = lend::host_for(s, &name, &mut borrowed);
-        plan.actions.push(match lent {
+        let lent = (!begun).then(|| lend::host_for(s, &name, &mut borrowed));
+        plan.actions.push(match lent.flatten() {
             Some((lender, agent)) => Action::Borrow {
                 agent_machine: am.clone(),
                 machine,

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     pool::{Memory, act::perform_all, plan},
     ports::effect::EffectKind,
-    testing::{World, agent_machine, machine},
+    testing::{World, agent_machine, agent_on, at, buffered, machine, with},
     vm::testing::Bench,
 };
 
@@ -119,7 +119,7 @@ async fn what_was_begun_is_not_begun_again_while_it_is_not_in_sight() {
         let mut s = world.observed();
         s.now += after;
         let shown = memory.pending.recall(&s);
-        (s.pinned, s.made) = (shown.pinned, shown.made);
+        s.see_pending(shown);
         let actions = plan::plan(&s).actions;
         perform_all(&bench.context, &s, &actions, &mut memory).await;
         let both = [EffectKind::PinSelector, EffectKind::CreateChild];
@@ -135,6 +135,95 @@ async fn what_was_begun_is_not_begun_again_while_it_is_not_in_sight() {
     assert_eq!(effects(PENDING_FOR).await, [2, 2], "somebody has undone it");
 }
 
+/// A host that waits in the buffer, and an AgentMachine that asks.
+fn waiting_host() -> World {
+    let mut world = World::waiting(&["a"]);
+    world.waited = Duration::from_secs(120);
+    let host = with(buffered("host"), |c| {
+        c.metadata.resource_version = Some("1".to_owned());
+    });
+    world.agents = vec![agent_on(&host)];
+    world.children = vec![host];
+    world
+}
+
+/// What a pass does that succeeds, of what gives an AgentMachine a host. `after`: the time since the first one.
+fn given(world: &World, memory: &mut Memory, after: Duration) -> Vec<(&'static str, String)> {
+    let mut s = world.observed();
+    s.now += after;
+    let shown = memory.pending.recall(&s);
+    s.see_pending(shown);
+    let actions = plan::plan(&s).actions;
+    let what = |action: &Action| match action {
+        Action::Reassign { child, .. } => Some(("give", child.key.name.clone())),
+        Action::CreateChild { name, .. } => Some(("make", name.clone())),
+        Action::Borrow { lender, .. } => Some(("take", lender.key.name.clone())),
+        Action::Release { child, .. } => Some(("release", child.key.name.clone())),
+        _ => None,
+    };
+    let gives = actions.iter().filter_map(what).collect();
+    for action in &actions {
+        memory.pending.note(action, s.now);
+    }
+    gives
+}
+
+#[test]
+fn an_agent_machine_that_got_a_waiting_host_gets_no_second_one_while_the_watch_is_late() {
+    let (mut world, mut memory) = (waiting_host(), Memory::default());
+    let give = [("give", "host".to_owned())];
+    let first = given(&world, &mut memory, Duration::ZERO);
+    assert_eq!(first, give);
+    // Another host is ready by then, and would be the first that is given.
+    let other = with(buffered("other"), |c| {
+        let time = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(-1000));
+        c.metadata.creation_timestamp = Some(time);
+    });
+    world.agents.push(agent_on(&other));
+    world.children.push(other);
+    for late in [1, 20, 61, 330] {
+        let late = Duration::from_secs(late);
+        let again = given(&world, &mut memory, late);
+        assert_eq!(again, [], "the watch is late by {late:?}");
+    }
+    // Another AgentMachine gets the other host, and the first one does not go.
+    world.agent_machines.push(agent_machine("b"));
+    world.machines.push(machine("b"));
+    let other = given(&world, &mut memory, Duration::from_secs(331));
+    assert_eq!(other, [("give", "other".to_owned())]);
+}
+
+#[test]
+fn a_host_that_was_taken_back_is_given_again() {
+    let (mut world, mut memory) = (waiting_host(), Memory::default());
+    let give = [("give", "host".to_owned())];
+    given(&world, &mut memory, Duration::ZERO);
+    // The watch shows a later version: somebody took it back.
+    world.children[0].metadata.resource_version = Some("3".to_owned());
+    let again = given(&world, &mut memory, Duration::from_secs(1));
+    assert_eq!(again, give);
+    // An API server that was restored shows the old version for ever.
+    let restored = given(&world, &mut memory, Duration::from_secs(602));
+    assert_eq!(restored, give);
+}
+
+/// A create is repeated after a minute, since it has the same name. Another host would be a second one.
+#[test]
+fn an_agent_machine_whose_vsphere_agent_was_made_gets_no_waiting_host_besides() {
+    let (mut world, mut memory) = (waiting_host(), Memory::default());
+    let (hosts, agents) = (world.children.clone(), world.agents.clone());
+    (world.children, world.agents) = (Vec::new(), Vec::new());
+    let make = [("make", "a".to_owned())];
+    let first = given(&world, &mut memory, Duration::ZERO);
+    assert_eq!(first, make);
+    // A host of the buffer becomes ready meanwhile.
+    (world.children, world.agents) = (hosts, agents);
+    let later = given(&world, &mut memory, Duration::from_secs(30));
+    assert_eq!(later, []);
+    let later = given(&world, &mut memory, PENDING_FOR);
+    assert_eq!(later, make);
+}
+
 #[test]
 fn what_is_in_sight_is_not_remembered() {
     let mut world = World::discovered("a");
@@ -146,7 +235,7 @@ fn what_is_in_sight_is_not_remembered() {
     let mut s = world.observed();
     s.now = Duration::ZERO;
     let shown = pending.recall(&s);
-    (s.pinned, s.made) = (shown.pinned, shown.made);
+    s.see_pending(shown);
     let known = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>();
     assert_eq!(
         known(&s.made),
@@ -158,7 +247,7 @@ fn what_is_in_sight_is_not_remembered() {
     let mut s = world.observed();
     s.now = Duration::ZERO;
     let shown = pending.recall(&s);
-    (s.pinned, s.made) = (shown.pinned, shown.made);
+    s.see_pending(shown);
     assert!(
         s.pinned.is_empty(),
         "it shows by itself whether it is pinned"
