@@ -4,12 +4,17 @@
 //! Patch types used: JSON merge patch (metadata, Agents, AgentMachines), and PUT on the status subresources. There is
 //! no server-side apply and no strategic merge.
 
-use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use agent_forge_actors::{
     domain::{
         names::ObjectKey,
-        upstream::{MachineFacts, PausableKind},
+        upstream::{MachineFacts, Pausable, PausableKind},
     },
     ports::{
         cluster::{
@@ -49,6 +54,7 @@ use super::{
     machines, pausables,
     refusals::Refusals,
     scope::{self, Scope},
+    shared::SharedReads,
     trim,
 };
 use crate::deadline;
@@ -67,6 +73,10 @@ pub struct Writer {
     write_within: Duration,
     refusals: Refusals,
     live_agents: LiveAgents,
+    live_pools: SharedReads<(), Option<VsphereAgentPool>>,
+    live_pausables: SharedReads<(), Vec<Pausable>>,
+    /// The kinds that can pause pools, as discovery last showed them.
+    pausable_kinds: Mutex<HashMap<PausableKind, ApiResource>>,
 }
 
 impl Writer {
@@ -87,6 +97,9 @@ impl Writer {
             write_within: write_within.min(REQUEST_TIMEOUT),
             refusals: Refusals::default(),
             live_agents: LiveAgents::default(),
+            live_pools: SharedReads::default(),
+            live_pausables: SharedReads::default(),
+            pausable_kinds: Mutex::default(),
         }
     }
 
@@ -119,6 +132,51 @@ impl Writer {
                 "namespace {namespace} is not among --namespaces: add it, so that the operator can read it"
             ),
         })
+    }
+
+    fn kinds(&self) -> MutexGuard<'_, HashMap<PausableKind, ApiResource>> {
+        let all = self.pausable_kinds.lock();
+        all.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lists objects that can pause pools. Discovery is asked once for each kind, and again when the kind is not there any more.
+    async fn list_pausables(
+        &self,
+        kind: PausableKind,
+        namespace: &str,
+        name: Option<&str>,
+    ) -> ClusterResult<Vec<Pausable>> {
+        let subject = format!("{}s in {namespace}", kind.as_str());
+        let params = match name {
+            Some(name) => ListParams::default().fields(&format!("metadata.name={name}")),
+            None => ListParams::default(),
+        };
+        let mut known = self.kinds().get(&kind).cloned();
+        loop {
+            let was_known = known.is_some();
+            let resource = match known.take() {
+                Some(resource) => resource,
+                None => {
+                    let find = pausables::served(&self.client, kind);
+                    let Some(found) = self.read("discover", subject.clone(), find).await? else {
+                        return Ok(Vec::new());
+                    };
+                    self.kinds().insert(kind, found.clone());
+                    found
+                }
+            };
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(self.client.clone(), namespace, &resource);
+            let listed = self.read("list", subject.clone(), api.list(&params)).await;
+            match listed {
+                Ok(list) => return Ok(list.items.iter().map(pausables::facts).collect()),
+                // That version is not served any more.
+                Err(e) if e.kind == ClusterErrorKind::NotFound && was_known => {
+                    self.kinds().remove(&kind);
+                }
+                Err(e) => return Err(e),
+            }
+        }
     }
 
     async fn agents_page(&self, namespace: &str, from: Option<String>) -> ClusterResult<Page> {
@@ -410,6 +468,31 @@ impl Cluster for Writer {
         let api: Api<VsphereAgent> = self.api(&key.namespace);
         self.read("get", subject::<VsphereAgent>(key), api.get_opt(&key.name))
             .await
+    }
+
+    async fn live_pool(&self, key: &ObjectKey) -> ClusterResult<Option<VsphereAgentPool>> {
+        self.served("list", &subject::<VsphereAgentPool>(key), &key.namespace)?;
+        let named = ListParams::default().fields(&format!("metadata.name={}", key.name));
+        let list = || async {
+            let api: Api<VsphereAgentPool> = self.api(&key.namespace);
+            let subject = subject::<VsphereAgentPool>(key);
+            let list = self.read("list", subject, api.list(&named)).await?;
+            Ok(list.items.into_iter().next())
+        };
+        self.live_pools.same(&key.to_string(), list).await
+    }
+
+    async fn live_pausables(
+        &self,
+        kind: PausableKind,
+        namespace: &str,
+        name: Option<&str>,
+    ) -> ClusterResult<Vec<Pausable>> {
+        let what = kind.as_str();
+        self.served("list", &format!("{what}s in {namespace}"), namespace)?;
+        let list = || self.list_pausables(kind, namespace, name);
+        let key = format!("{what}/{namespace}/{}", name.unwrap_or_default());
+        self.live_pausables.same(&key, list).await
     }
 
     async fn live_children(&self, pool: &ObjectKey) -> ClusterResult<Vec<VsphereAgent>> {

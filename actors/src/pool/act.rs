@@ -1,7 +1,7 @@
 //! Carries a plan out, action by action. It decides nothing.
 //!
 //! Before it releases a VsphereAgent, and before it approves or fences an Agent, live reads prove what the plan saw in
-//! the cache.
+//! the cache. What ends the use of a VM also asks live whether people hold it back.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -39,8 +39,11 @@ use crate::{
     },
     iso::{msg::IsoState, of_pool::IsoCaches},
     lifecycle::ReleaseReason,
-    ports::cluster::{MetadataPatch, Precondition},
-    runtime::holds,
+    ports::{
+        cluster::{MetadataPatch, Precondition},
+        effect::{Effect, Hold},
+    },
+    runtime::holds::{self, Pausing},
 };
 
 /// How long until the pass looks again at what a live read held back.
@@ -140,7 +143,7 @@ pub async fn perform_all(
     };
     let mut failed = provision::Failed::new();
     let mut unpinned = false;
-    let live = LiveMachines::default();
+    let live = LiveReads::default();
     for run in due.chunk_by(|a, b| provision::whose(a).is_some() && provision::whose(b).is_some()) {
         if run.iter().any(|a| provision::whose(a).is_some()) {
             let all = provision::side_by_side(context, s, run, &memory.failures, &mut failed).await;
@@ -247,15 +250,35 @@ pub enum ActionOutcome {
     HeldBack(Waiting),
 }
 
-/// The Machines of the control plane namespace, read live when the first action of a pass needs them, so after its plan
-/// was made.
+/// The Machines of the control plane namespace, and what can pause the pool. Both are read live when the first action of a
+/// pass needs them, so after its plan was made.
 ///
-/// The other actions of the pass use the same list. So a hundred machines that are deleted together cost one list. If a
+/// The other actions of the pass use the same reads. So a hundred machines that are deleted together cost one list. If a
 /// VsphereAgent has its Machine in another namespace on record, that Machine is read for each action.
 #[derive(Default)]
-pub struct LiveMachines(OnceCell<Vec<MachineFacts>>);
+pub struct LiveReads {
+    machines: OnceCell<Vec<MachineFacts>>,
+    pausing: OnceCell<Pausing>,
+}
 
-impl LiveMachines {
+impl LiveReads {
+    /// What people hold `effect` on `child` back with, by what the API server has of the pool and above it. The write itself
+    /// names the version of the VsphereAgent, so that a hold on that is not missed either.
+    async fn held(
+        &self,
+        context: &Context,
+        s: &Observed,
+        effect: &Effect,
+        child: &ManagedVm,
+    ) -> Result<Option<Hold>, ReconcileError> {
+        let (view, cluster) = (context.view.as_ref(), context.cluster.as_ref());
+        let read = || Pausing::read(view, cluster, &s.key, None);
+        let pausing = self.pausing.get_or_try_init(read).await?.clone();
+        let view = pausing.over(context.view.clone());
+        let holds = holds::of_vm(view.as_ref(), child);
+        Ok(holds::who_holds(effect.kind, &holds, context.clock.wall()))
+    }
+
     /// The state of the Machine of `child`, and its AgentMachine: live.
     async fn machine_state(
         &self,
@@ -271,7 +294,9 @@ impl LiveMachines {
             let machines = cluster.live_machines(home).await?;
             return Ok((machine_state(child, home, &machines, &all), agent_machine));
         }
-        let machines = self.0.get_or_try_init(|| cluster.live_machines(home));
+        let machines = self
+            .machines
+            .get_or_try_init(|| cluster.live_machines(home));
         let machine_state = machine_state(child, home, machines.await?, &all);
         Ok((machine_state, agent_machine))
     }
@@ -297,16 +322,26 @@ pub async fn perform(
     context: &Context,
     s: &Observed,
     action: &Action,
-    machines: &LiveMachines,
+    live: &LiveReads,
 ) -> Result<ActionOutcome, ReconcileError> {
     let cluster = context.cluster.as_ref();
     let effect = action.effect(&s.key);
-    if let Some(hold) = holds::ask(context.view.as_ref(), &effect, s.wall) {
-        return Ok(ActionOutcome::HeldBack(Waiting {
+    let held_back = |hold: Hold| {
+        ActionOutcome::HeldBack(Waiting {
             subject: effect.subject.name().to_owned(),
             reason: hold.reason,
             message: format!("{} waits: {}", effect.kind.name(), hold.why),
-        }));
+        })
+    };
+    if let Some(hold) = holds::ask(context.view.as_ref(), &effect, s.wall) {
+        return Ok(held_back(hold));
+    }
+    if let Action::MoveToBuffer { child, .. }
+    | Action::Recycle { child, .. }
+    | Action::Release { child, .. } = action
+        && let Some(hold) = live.held(context, s, &effect, child).await?
+    {
+        return Ok(held_back(hold));
     }
     // The pool's finalizers change only if no Secret is on record: so this pass has written no status before.
     let at = || Precondition::of(s.pool.as_ref());
@@ -356,7 +391,7 @@ pub async fn perform(
             Ok(ActionOutcome::It)
         }
         Action::MoveToBuffer { child, why } => {
-            if let Some(held) = prove_released(context, s, child, *why, machines).await? {
+            if let Some(held) = prove_released(context, s, child, *why, live).await? {
                 return Ok(ActionOutcome::Held(Some(held)));
             }
             let at = Precondition::of(child.object.as_ref());
@@ -365,7 +400,7 @@ pub async fn perform(
         }
         Action::Recycle { child, request } => {
             let why = ReleaseReason::MachineGone;
-            if let Some(held) = prove_released(context, s, child, why, machines).await? {
+            if let Some(held) = prove_released(context, s, child, why, live).await? {
                 return Ok(ActionOutcome::Held(Some(held)));
             }
             let mut patch = into_buffer();
@@ -398,7 +433,7 @@ pub async fn perform(
             };
             // The cache may be late: the labels must stay on a host that serves.
             if agent.is_claimed_or_bound() {
-                let (machine_state, _) = machines.machine_state(context, s, child).await?;
+                let (machine_state, _) = live.machine_state(context, s, child).await?;
                 if !matches!(machine_state, MachineState::Leaving | MachineState::Gone) {
                     return Ok(ActionOutcome::Held(Some(shown_otherwise(
                         child,
@@ -410,7 +445,7 @@ pub async fn perform(
             Ok(ActionOutcome::It)
         }
         Action::Release { child, why } => {
-            match prove_released(context, s, child, *why, machines).await? {
+            match prove_released(context, s, child, *why, live).await? {
                 None => {
                     let at = Precondition::of(child.object.as_ref());
                     cluster.delete_child(&effect, &at).await?;
@@ -579,11 +614,11 @@ async fn prove_released(
     s: &Observed,
     child: &ManagedVm,
     why: ReleaseReason,
-    machines: &LiveMachines,
+    live: &LiveReads,
 ) -> Result<Option<Waiting>, ReconcileError> {
     let cluster = context.cluster.as_ref();
     let agent_machine = if why == ReleaseReason::MachineGone {
-        let (machine_state, agent_machine) = machines.machine_state(context, s, child).await?;
+        let (machine_state, agent_machine) = live.machine_state(context, s, child).await?;
         if machine_state != MachineState::Gone {
             return Ok(Some(shown_otherwise(child, &machine_state)));
         }

@@ -16,7 +16,7 @@ use futures::{StreamExt as _, stream};
 use kube::ResourceExt;
 
 use super::{
-    act::{ActionOutcome, LiveMachines, borrower_object, buffer_object, child_object},
+    act::{ActionOutcome, LiveReads, borrower_object, buffer_object, child_object},
     observed::Observed,
     plan::Action,
     traced::{self, Failures},
@@ -213,7 +213,7 @@ async fn one<'a>(
 ) -> Vec<(&'a Action, Result<ActionOutcome, ReconcileError>)> {
     let mut all = Vec::with_capacity(lane.len());
     for action in lane {
-        let result = traced::perform(context, s, action, failures, &LiveMachines::default()).await;
+        let result = traced::perform(context, s, action, failures, &LiveReads::default()).await;
         let failed = result.is_err();
         all.push((action, result));
         if failed {

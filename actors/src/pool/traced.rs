@@ -204,7 +204,7 @@ pub async fn perform(
     s: &Observed,
     action: &Action,
     failures: &Failures,
-    live: &act::LiveMachines,
+    live: &act::LiveReads,
 ) -> Result<ActionOutcome, ReconcileError> {
     let work = act::perform(context, s, action, live);
     let (Some(key), Some(machine)) = (key(action), whose(s, action)) else {

@@ -327,6 +327,16 @@ pub type AgentMachineFilter = Arc<dyn Fn(&AgentMachine) -> bool + Send + Sync>;
 pub trait Cluster: Send + Sync {
     /// Reads one VsphereAgent from the API server; `None` from a typed 404 only.
     async fn live_child(&self, key: &ObjectKey) -> ClusterResult<Option<VsphereAgent>>;
+    /// Reads one pool; `None` if a list of its name is empty.
+    async fn live_pool(&self, key: &ObjectKey) -> ClusterResult<Option<VsphereAgentPool>>;
+    /// The objects of a namespace that can pause pools, from the API server: all, or the one of that name. None if discovery
+    /// says that the kind is not served.
+    async fn live_pausables(
+        &self,
+        kind: PausableKind,
+        namespace: &str,
+        name: Option<&str>,
+    ) -> ClusterResult<Vec<Pausable>>;
     /// Lists a pool's VsphereAgents from the API server.
     async fn live_children(&self, pool: &ObjectKey) -> ClusterResult<Vec<VsphereAgent>>;
     /// Reads one Agent; `None` from a typed 404 only.

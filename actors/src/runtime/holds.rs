@@ -5,6 +5,7 @@
 
 mod conditions;
 mod gather;
+mod live;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use jiff::Timestamp;
 pub use self::{
     conditions::set_conditions,
     gather::{covers, home_of_hosted_cluster, of, of_pool, of_vm},
+    live::Pausing,
 };
 use super::lease::{Leadership, Need};
 use crate::{

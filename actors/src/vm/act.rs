@@ -25,7 +25,7 @@ use agent_forge_crds::{
     pool::VsphereAgentPool,
 };
 
-use self::turn::Turn;
+use self::{look::Looked, turn::Turn};
 use super::{
     memory::Memory,
     observed::Observed,
@@ -114,12 +114,6 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
         Step::Create => executor.create(memory).await,
         Step::NextAttempt => executor.next_attempt(memory).await,
         Step::GiveUp => executor.give_up(memory).await,
-        Step::SetBootOrder(keys) => executor.set_boot_order(memory, &keys).await,
-        Step::PowerOn => {
-            let seen = executor.as_seen(memory).await?;
-            executor.power(memory, EffectKind::PowerOn, seen).await
-        }
-        Step::PowerOnAgain => executor.power_on_again(memory).await,
         Step::RecordVm => executor.record_vm(memory).await,
         Step::RecordMarks => {
             let mut vm = executor.vm();
@@ -134,10 +128,6 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
             Ok(StepOutcome::Object(executor.save(kind, vm, memory).await?))
         }
         Step::RecordRecycle => executor.record_recycle(memory).await,
-        Step::Renew(life) => match executor.last_look(memory, &step).await? {
-            Err(otherwise) => Ok(otherwise),
-            Ok(looked) => executor.renew(memory, life, looked).await,
-        },
         Step::BeginLife(life) => executor.begin_life(memory, life).await,
         Step::RecordTaken => executor.record_taken(memory).await,
         Step::Stamp => executor.stamp(memory).await,
@@ -151,19 +141,18 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
         Step::AttachTags => executor.attach_tags(memory).await,
         Step::EjectIso => executor.eject(memory).await,
         Step::RecordBootRepair => executor.record_boot_repair(memory).await,
-        Step::ResetVm => match executor.last_look(memory, &step).await? {
-            Err(otherwise) => Ok(otherwise),
-            Ok(looked) => executor.reset(memory, looked).await,
-        },
         Step::FinishEjection => executor.finish_ejection(memory).await,
         Step::Disown => executor.disown(memory).await,
         Step::FenceAgent => executor.fence().await,
-        Step::PowerOff | Step::Destroy => match executor.last_look(memory, &step).await? {
+        Step::SetBootOrder(_)
+        | Step::PowerOn
+        | Step::PowerOnAgain
+        | Step::PowerOff
+        | Step::ResetVm
+        | Step::Renew(_)
+        | Step::Destroy => match Box::pin(executor.last_look(memory, &step)).await? {
             Err(otherwise) => Ok(otherwise),
-            Ok(looked) => {
-                let kind = step.call().unwrap_or(EffectKind::Destroy);
-                executor.power(memory, kind, looked).await
-            }
+            Ok(looked) => change_vm(executor, memory, step, looked).await,
         },
         Step::DeleteAgent => executor.delete_agent("its VM is proven absent").await,
         Step::ReleaseHook => {
@@ -172,6 +161,25 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
                 .await
         }
         Step::RemoveFinalizer => executor.remove_finalizer(memory).await,
+    }
+}
+
+/// Carries out a step that changes the VM, directly after the last look at it.
+async fn change_vm(
+    executor: &Executor<'_>,
+    memory: &mut Memory,
+    step: Step,
+    looked: Looked,
+) -> Done {
+    match step {
+        Step::SetBootOrder(keys) => executor.set_boot_order(memory, &keys, looked).await,
+        Step::PowerOnAgain => executor.power_on_again(memory, looked).await,
+        Step::ResetVm => executor.reset(memory, looked).await,
+        Step::Renew(life) => executor.renew(memory, life, looked).await,
+        _ => {
+            let kind = step.call().unwrap_or(EffectKind::Destroy);
+            executor.power(memory, kind, looked).await
+        }
     }
 }
 

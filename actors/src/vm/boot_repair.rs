@@ -6,8 +6,12 @@
 //! - The boot order of a VM acts at its next boot.
 //! - The service has the same state for a host that takes long to fetch its configuration. Its guest may run.
 //!
-//! Guarantees: at most [`MOST`] resets for one VM, each recorded before vCenter is asked. A reset that is on record and
-//! was not sent by this actor counts as sent. If it was lost, the next one follows after [`GRACE`].
+//! - A second registration there leaves no trace in the Agent either. So after a reset nothing tells a guest that booted
+//!   the ISO again from a node whose hosted API the service cannot reach.
+//!
+//! Guarantees: one reset for one occurrence, and at most [`MOST`] for one VM. Each is recorded before vCenter is asked. A
+//! reset on record counts as sent, unless this actor knows that vCenter did not take it. Only a later stage report of the
+//! Agent is another occurrence. Without one, people are asked after [`GRACE`].
 
 use std::time::Duration;
 
@@ -56,7 +60,7 @@ pub enum Repair {
     Recorded,
     /// It was reset, or is taken to be. It may take that long until its host leaves the state.
     Waits(Duration),
-    /// It had all its resets.
+    /// Its reset for this occurrence did not help in time, or it had all its resets.
     Exhausted,
 }
 
@@ -94,7 +98,9 @@ pub fn repair(
         return Repair::Due;
     };
     let own = own.filter(|own| own.repair == *before);
-    let same = before.state_updated_at.as_ref() == occurrence;
+    // No report, or an older one as after a restored backup, is no news. Without one on record, a later report than that is.
+    let known = before.state_updated_at.as_ref().or(before.at.as_ref());
+    let same = occurrence.is_none_or(|report| known.is_some_and(|known| report.0 <= known.0));
     if same && own.is_some_and(|own| !own.sent) {
         return Repair::Recorded;
     }
@@ -109,7 +115,7 @@ pub fn repair(
     let left = by_record.max(by_own);
     if same && !left.is_zero() {
         Repair::Waits(left)
-    } else if before.count >= MOST {
+    } else if same || before.count >= MOST {
         Repair::Exhausted
     } else {
         Repair::Due
@@ -122,13 +128,12 @@ pub fn explain_wrong(shown: &VmObservation) -> String {
     let first = if shown.disk_keys.is_empty() {
         "the guest booted the discovery ISO, and the VM has no disk to boot".to_owned()
     } else {
-        format!(
-            "the guest boots the discovery ISO instead of its disk, and {MOST} resets did not change that"
-        )
+        "the guest booted the discovery ISO instead of its disk, and the Agent still says so after a reset".to_owned()
     };
     format!(
         "{first}. Boot order: {}. Disks: {}. CD-ROM drives: {}. In vCenter, look at the console and the boot options (firmware, boot \
-         order), let the VM boot its disk and restart it, or delete its Machine. The operator does not reset it again",
+         order), let the VM boot its disk and restart it, or delete its Machine. If its Node is there, the service cannot reach the API of the \
+         hosted cluster: leave the VM alone. The operator does not reset it again",
         devices(&shown.boot_order, |device| match device {
             BootDevice::Disk(key) => format!("disk {key}"),
             BootDevice::Cdrom => "CD-ROM".to_owned(),

@@ -60,6 +60,8 @@ pub struct Memory {
     uid: Option<String>,
     /// What the last look showed of the VM.
     pub seen: Ownership,
+    /// When (monotonic) vCenter showed that, at the latest.
+    pub looked_at: Option<Duration>,
     /// The vCenter that the last step led to.
     pub reached: Option<Reached>,
     /// This actor recorded the identity, and no create for it had an effect, or may still have one.
@@ -333,6 +335,7 @@ impl Memory {
         if matches!(&seen, Ownership::Ours(vm) if !suspended(vm)) {
             self.suspended = 0;
         }
+        self.looked_at = Some(now);
         self.seen = seen;
     }
 

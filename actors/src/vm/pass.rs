@@ -44,8 +44,8 @@ use crate::{
 const MAX_STEPS: usize = 24;
 /// Subject in `waitingOn` for what vCenter refuses or fails.
 const VSPHERE: &str = "vSphere";
-/// How soon the pass looks again at what the gate held back and the cache did not show. The watch shows it by then.
-const SOON: Duration = Duration::from_secs(2);
+/// How soon the pass asks again what people hold back by a live read, and no cache shows. The watch wakes it sooner.
+const UNSEEN: Duration = Duration::from_secs(30);
 /// How long a change of phase, reason and references waits for the next change before it is written.
 const QUIET_WRITES: Duration = Duration::from_secs(4);
 /// The same between the registration of an Agent and its binding. Its preparation and its binding follow soon, and are
@@ -220,7 +220,7 @@ async fn carry_out(
         }
         // A person began a pause meanwhile: that is no failure.
         Err(held) if HELD_BY_PEOPLE.contains(&held.reason) => {
-            outcome.hold(key, held.reason, held.message, Some(SOON));
+            outcome.hold(key, held.reason, held.message, Some(UNSEEN));
             return After::Publish(memory.status.over(before));
         }
         Err(trouble) => {

@@ -24,6 +24,7 @@ mod take_over;
 mod tasks;
 mod telling;
 mod trouble;
+mod unseen;
 
 use std::time::Duration;
 

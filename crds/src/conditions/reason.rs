@@ -211,7 +211,7 @@ words! {
         PowerOnLimited = "PowerOnLimited",
         /// The guest booted the discovery ISO instead of its disk: the VM was reset, and may still come up from its disk.
         BootOrderRepaired = "BootOrderRepaired",
-        /// The guest boots the discovery ISO instead of its disk, also after two resets, or the VM has no disk.
+        /// The guest booted the discovery ISO instead of its disk, and nothing shows that the reset helped. Or the VM has no disk.
         BootOrderWrong = "BootOrderWrong",
         /// The guest restarted in the middle of the installation, which failed by that.
         HostRestarted = "HostRestarted",

@@ -1,6 +1,9 @@
 //! Which callers share a list, and what is kept of it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use agent_forge_actors::ports::cluster::{ClusterError, ClusterErrorKind};
 use kube::ResourceExt;

@@ -219,7 +219,7 @@ reasons! {
             "Find out who switches it off. Pause the VM if that is right.";
         BootOrderRepaired => Nobody, "The guest booted the discovery ISO although its disk is installed. The VM was reset, and its host is to come up from its disk.",
             "None for 40 minutes. See boot order (docs/how-to/boot-order.md).";
-        BootOrderWrong => Vcenter, "The guest boots the discovery ISO instead of its disk, also after two resets. Or the VM has no disk. The message has its devices.",
+        BootOrderWrong => Vcenter, "The guest booted the discovery ISO instead of its disk, and the Agent says so 40 minutes after a reset. Or the VM has no disk. The message has its devices.",
             "Let the VM boot its disk and restart it, or delete its Machine. See boot order (docs/how-to/boot-order.md).";
         PowerOnScheduled => Nobody, "The VM is made, and is switched on at spec.powerOnAfter of the pool.",
             "None. To switch it on now, remove spec.powerOnAfter.";

@@ -17,7 +17,7 @@ use agent_forge_actors::{
         hardware::Hardware,
         identity::BiosUuid,
         names::{DatastorePath, MoRef, ObjectKey},
-        upstream::MachineFacts,
+        upstream::{MachineFacts, Pausable, PausableKind},
     },
     placement::Placer,
     ports::{
@@ -325,6 +325,17 @@ impl Cluster for Ports {
             all.find(|c| c.name_any() == key.name)
                 .map(Shared::as_ref_clone)
         }))
+    }
+    async fn live_pool(&self, key: &ObjectKey) -> ClusterResult<Option<VsphereAgentPool>> {
+        Ok(self.pool(key).map(|pool| pool.as_ref().clone()))
+    }
+    async fn live_pausables(
+        &self,
+        _: PausableKind,
+        _: &str,
+        _: Option<&str>,
+    ) -> ClusterResult<Vec<Pausable>> {
+        Ok(Vec::new())
     }
     async fn live_children(&self, pool: &ObjectKey) -> ClusterResult<Vec<VsphereAgent>> {
         Ok(self.with(|w| {

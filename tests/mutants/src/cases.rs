@@ -117,6 +117,7 @@ cases! {
     PauseIgnored [] "one_machine" + "pin_selector=paused_5m" => PausesHold;
     CreatesWhilePaused [] "guest_never_registers" + "destroy=paused_5m" => PausesHold;
     VetoIgnored [] "one_machine" + "fence_agent=deletion_vetoed_5m" => VetoesHold;
+    HoldsFromCache [] "one_machine" + "fence_agent=hold_unseen_5m" => PausesHold;
     AnyVersion [] "one_machine" + "delete_agent=object_touched" => ForeignAndServingUntouched;
     DryRunActs [] "dry_run_ends" => ConvergesInTime;
     NoLimits [] "limits_of_a_pool" => ConvergesInTime;

@@ -81,7 +81,8 @@ pub async fn happen(around: &Surroundings, process: &mut Process, fault: Fault, 
         Fault::Paused5m
         | Fault::CapiPaused5m
         | Fault::DeletionVetoed5m
-        | Fault::PowerOnVetoed5m => holds::hold(around, fault, key),
+        | Fault::PowerOnVetoed5m
+        | Fault::HoldUnseen5m => holds::hold(around, fault, key),
         Fault::ForeignEdit | Fault::FinalizersRemoved => {
             edit(around, fault, key);
         }

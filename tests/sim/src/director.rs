@@ -25,6 +25,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
     call::{Call, Read},
+    kube::store::Kind,
     plan::{Fault, Plan, Point},
     promise::{Failure, Oracle},
     traffic::Traffic,
@@ -120,6 +121,8 @@ pub enum Forbidden {
     Everything,
     /// The removal of VMs and of what belongs to them.
     Removal,
+    /// The same, and what interrupts a VM.
+    Ends,
     /// To switch VMs on.
     PowerOn,
 }
@@ -138,13 +141,14 @@ impl Forbidden {
                     | E::DeleteAgent
                     | E::RemoveChildFinalizer
             ),
+            Self::Ends => Self::Removal.includes(effect) || matches!(effect, E::Renew | E::Reset),
             Self::PowerOn => effect == E::PowerOn,
         }
     }
 
     fn oracle(self) -> Oracle {
         match self {
-            Self::Everything => Oracle::PausesHold,
+            Self::Everything | Self::Ends => Oracle::PausesHold,
             Self::Removal | Self::PowerOn => Oracle::VetoesHold,
         }
     }
@@ -179,7 +183,7 @@ impl Held {
         let concerned = pool.is_some_and(|pool| self.of.pools.contains(pool))
             || vm.is_some_and(|vm| self.of.vms.contains(vm));
         let overruled =
-            self.what == Forbidden::Everything && vm.is_some_and(|vm| forced.contains(vm));
+            self.what.oracle() == Oracle::PausesHold && vm.is_some_and(|vm| forced.contains(vm));
         self.what.includes(effect.kind)
             && concerned
             && !overruled
@@ -213,6 +217,8 @@ struct State {
     /// VsphereAgents whose deletion a person forces: no pause holds it.
     forced: BTreeSet<ObjectKey>,
     lag_until: Option<Instant>,
+    /// The kinds whose watches hang, and until when.
+    hung: Option<(Vec<Kind>, Instant)>,
     last_fault: Duration,
     jump: Duration,
     /// Draws the times of calls. `None` with the seed [`EVEN`].
@@ -666,6 +672,19 @@ impl Director {
     /// Makes the operator's watches lag for a while.
     pub fn lag(&self, lasting: Duration) {
         self.state().lag_until = Some(Instant::now() + lasting);
+    }
+
+    /// Lets the operator's watches of these kinds show nothing for a while.
+    pub fn hang(&self, kinds: Vec<Kind>, lasting: Duration) {
+        self.state().hung = Some((kinds, Instant::now() + lasting));
+    }
+
+    /// Whether the operator's watches of that kind show nothing now.
+    #[must_use]
+    pub fn hangs(&self, kind: &Kind) -> bool {
+        let state = self.state();
+        let hung = state.hung.as_ref();
+        hung.is_some_and(|(kinds, until)| kinds.contains(kind) && Instant::now() < *until)
     }
 
     /// Notes that a VM was created.

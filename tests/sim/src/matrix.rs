@@ -59,7 +59,9 @@ fn at_effect(effect: EffectKind, fault: Fault) -> Option<&'static str> {
             Some("no bytes are written then")
         }
         Fault::AnswerSlow15s | Fault::AnswerStale10s => Some("only the answer to a read decides"),
-        Fault::DeletionVetoed5m if !goes(effect) => Some("no VM is removed soon after that"),
+        Fault::DeletionVetoed5m | Fault::HoldUnseen5m if !goes(effect) => {
+            Some("no VM is removed soon after that")
+        }
         Fault::PowerOnVetoed5m if !comes(effect) => Some("no VM is switched on soon after that"),
         _ => None,
     }

@@ -94,6 +94,7 @@ faults! {
     CapiPaused5m "g19" "capi_paused_5m" "a person pauses the Cluster, its Machines or its AgentMachines for 5 min";
     DeletionVetoed5m "g20" "deletion_vetoed_5m" "a person forbids for 5 min that VMs are removed";
     PowerOnVetoed5m "g21" "power_on_vetoed_5m" "a person forbids for 5 min that VMs are switched on";
+    HoldUnseen5m "g22" "hold_unseen_5m" "a person pauses for 5 min, or forbids that VMs are removed, and the watches that show it hang";
 }
 
 impl fmt::Display for Fault {
@@ -176,7 +177,8 @@ impl Fault {
             | Self::Paused5m
             | Self::CapiPaused5m
             | Self::DeletionVetoed5m
-            | Self::PowerOnVetoed5m => FaultClass::World,
+            | Self::PowerOnVetoed5m
+            | Self::HoldUnseen5m => FaultClass::World,
         }
     }
 
@@ -191,7 +193,11 @@ impl Fault {
     pub const fn is_hold(self) -> bool {
         matches!(
             self,
-            Self::Paused5m | Self::CapiPaused5m | Self::DeletionVetoed5m | Self::PowerOnVetoed5m
+            Self::Paused5m
+                | Self::CapiPaused5m
+                | Self::DeletionVetoed5m
+                | Self::PowerOnVetoed5m
+                | Self::HoldUnseen5m
         )
     }
 
@@ -241,7 +247,8 @@ impl Fault {
             | Self::Paused5m
             | Self::CapiPaused5m
             | Self::DeletionVetoed5m
-            | Self::PowerOnVetoed5m => 300,
+            | Self::PowerOnVetoed5m
+            | Self::HoldUnseen5m => 300,
             Self::VcenterDown2h => 7200,
             Self::VcenterRestored => 1560,
             Self::ClockJumps10m => 600,

@@ -154,7 +154,7 @@ pub const ALL: &[Tolerance] = &[
     row(
         Oracle::ConvergesInTime,
         "in boot_order_broken: 51 min",
-        "a reset that may have been lost is repeated after 40 minutes, and a busy VM rests for five",
+        "after a reset that may have been lost a person is asked after 40 minutes, and a busy VM rests for five",
     ),
     row(
         Oracle::ConvergesInTime,

@@ -178,6 +178,54 @@ async fn a_veto_holds_one_release() {
     assert_eq!(vetoed, ["a"]);
 }
 
+/// The API server accepted a pause of the pool, or a veto, and the watch hangs. Each write that ends a use waits. All of them
+/// share the reads of what can pause the pool.
+#[tokio::test]
+async fn a_hold_on_the_pool_that_no_cache_shows_holds_each_end() {
+    for (key, reason) in [
+        (PAUSED_ANNOTATION.to_owned(), Some(Reason::Paused)),
+        (format!("{DELETE_CHECK_PREFIX}audit"), Some(Reason::Vetoed)),
+        ("nothing".to_owned(), None),
+    ] {
+        let bench = Bench::new();
+        bench.hub.with(|o| {
+            o.child = Some(child_with_vm("a"));
+            o.others = vec![child_with_vm("b")];
+            o.unseen_pool = o.pool.clone();
+            let pool = o.unseen_pool.as_mut().expect("a pool");
+            pool.annotations_mut().extend([(key, "true".to_owned())]);
+        });
+        let of = |name| ManagedVm::read(Arc::new(child_with_vm(name)));
+        let why = ReleaseReason::Surplus;
+        let release = |name| Action::Release {
+            child: of(name),
+            why,
+        };
+        let move_it = Action::MoveToBuffer {
+            child: of("a"),
+            why,
+        };
+        let world = World::waiting(&[]);
+        let observed = world.observed();
+        let actions = [release("b"), move_it, release("a")];
+        let mut memory = Memory::default();
+        let acted = perform_all(&bench.context, &observed, &actions, &mut memory).await;
+        let effects = bench.hub.with(|o| o.effects.clone());
+        let ended = effects.iter().filter(|e| **e == EffectKind::DeleteChild);
+        let said: Vec<_> = acted.held.iter().map(|w| w.reason.clone()).collect();
+        match reason {
+            Some(reason) => {
+                assert_eq!(ended.count(), 0, "{reason}");
+                assert!(said.contains(&reason), "{said:?}");
+            }
+            None => assert!(!effects.is_empty()),
+        }
+        let reads = bench.hub.with(|o| o.reads.clone());
+        let pools = reads.iter().filter(|read| **read == "pool");
+        assert_eq!(pools.count(), 1, "{reads:?}");
+    }
+}
+
 /// A VM whose Machine is gone, as the cache shows it. `live` changes the Agent that the API server has. Returns how often the
 /// VsphereAgent was changed or deleted, and why not.
 async fn released(

@@ -132,6 +132,7 @@ impl Executor<'_> {
                 memory.only_create = false;
                 // The next tasks of this VM follow at once, and use it.
                 memory.slot = Some(slot);
+                memory.looked_at = Some(now);
                 match session.observe(&moref).await? {
                     Some(shown) => {
                         memory.seen =

@@ -8,7 +8,7 @@ use agent_forge_crds::{
     pool::{CredentialsSecretRef, SOURCE_VSPHERE_AGENT},
 };
 
-use super::{Done, Executor, StepOutcome};
+use super::{Done, Executor, StepOutcome, look::Live};
 use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},
@@ -175,6 +175,7 @@ impl Executor<'_> {
             memory.seen = Ownership::NotAsked;
             return Ok(StepOutcome::Same);
         }
+        Box::pin(self.held_live(kind, Live::default())).await?;
         let (effect, stamp) = (self.effect(kind), Stamp::of(Mark::Released(self.marker())));
         let started = session.stamp_marker(&effect, &shown.moref, &stamp);
         let ended = self.change(memory, session.as_ref(), kind, started).await;

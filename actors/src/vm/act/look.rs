@@ -1,5 +1,6 @@
 //! The last look before a VM is switched off, reset or destroyed. The actor reads everything that the decision depends on
-//! live, and the VM itself. It then makes the pure decision once more from that, and sends the call.
+//! live, also what people hold it back with, and the VM itself. It then makes the pure decision once more from that, and
+//! sends the call. Before a power-on or a new boot order it looks so at the VM and its holds, unless it did a moment ago.
 //!
 //! Guarantee: the actor holds the slot by then, and awaits nothing between the look at the VM and the call.
 
@@ -7,6 +8,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     agent::VsphereAgent,
+    conditions::Reason,
     external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
     pool::VsphereAgentPool,
 };
@@ -18,6 +20,7 @@ use crate::{
     demand::agents_home,
     domain::{
         failure::{ErrorSource, ReconcileError},
+        holds::Mode,
         identity::agent_runs_on,
         index_keys::{self, IndexKeys},
         machine_state::{MachineState, machine_state},
@@ -28,8 +31,10 @@ use crate::{
     },
     ports::{
         cluster::View,
+        effect::EffectKind,
         vcenter::{VCenter, VmObservation},
     },
+    runtime::holds::{self, Pausing},
     vm::{
         memory::Memory,
         observed::Observed,
@@ -46,6 +51,7 @@ pub(super) struct Looked {
 }
 
 /// What the API server has of all that decides about the end of a VM.
+#[derive(Default)]
 pub(super) struct Live {
     /// Namespaces whose Agents were listed.
     homes: BTreeSet<String>,
@@ -135,7 +141,8 @@ impl Executor<'_> {
     }
 
     /// The look before `step`: a power-off, a reset, a destruction, or the renewal for another life. Only a reset may hit a
-    /// bound host.
+    /// bound host. A power-on and a new boot order ask for no Agents and Machines. If the look before them is at most
+    /// [`FRESH`] old, it is enough.
     ///
     /// # Errors
     /// The outer result says what keeps the VM, by what was read. The inner result says what to do instead.
@@ -144,6 +151,12 @@ impl Executor<'_> {
         memory: &mut Memory,
         step: &Step,
     ) -> Result<Result<Looked, StepOutcome>, ReconcileError> {
+        let starts = step.starts_vm();
+        let now = self.context.clock.monotonic();
+        let is_fresh = |at| now.saturating_sub(at) <= FRESH;
+        if starts && memory.looked_at.is_some_and(is_fresh) {
+            return Ok(Ok(self.as_seen(memory).await?));
+        }
         let before = self.shown(memory)?;
         let session = self.session().await?;
         let child = self
@@ -157,7 +170,7 @@ impl Executor<'_> {
         };
         let child = ManagedVm::read(Arc::new(child));
         let stays = *step == Step::ResetVm;
-        let live = if child.forced && !stays {
+        let live = if starts || child.forced && !stays {
             None
         } else {
             Some(self.read_live().await?)
@@ -165,6 +178,7 @@ impl Executor<'_> {
         if let Some(live) = live.as_ref().filter(|_| !stays) {
             self.unbound(live, Goes::Vm)?;
         }
+        let pausing = self.pausing(&child).await?;
         let shown = session.observe(&before.moref).await?;
         // From here on nothing is awaited.
         let now = self.context.clock.monotonic();
@@ -177,15 +191,21 @@ impl Executor<'_> {
         };
         let shown = shown.as_ref().clone();
         memory.seen = seen;
-        let context = match live {
-            Some(live) => seeing(self.context, live, child.object.clone()),
-            None => self.context.clone(),
-        };
+        memory.looked_at = None;
+        let live = live.unwrap_or_default();
+        let context = seeing(self.context, live, pausing, child.object.clone());
         let observed = Observed::gather(context.view.as_ref(), child.object);
         observed.remember(memory);
         let next = step::next(&observed.facts(&context, memory));
         match held_back(&context, &observed, next) {
-            next if next == *step => Ok(Ok(Looked { session, shown })),
+            next if next == *step => {
+                memory.looked_at = Some(now);
+                Ok(Ok(Looked { session, shown }))
+            }
+            // The same by what the caches show, so that the VM is the reason.
+            _ if starts && step::next(&self.observed.facts(self.context, memory)) != *step => {
+                Ok(Err(StepOutcome::Same))
+            }
             Step::Hold {
                 reason, message, ..
             } => Err(ReconcileError::transient(
@@ -202,6 +222,53 @@ impl Executor<'_> {
         }
     }
 }
+
+impl Executor<'_> {
+    /// Reads live what can pause the VM above its VsphereAgent. A forced deletion asks the pool alone.
+    async fn pausing(&self, child: &ManagedVm) -> Result<Pausing, ReconcileError> {
+        let key = ObjectKey::new(&child.key.namespace, &child.object.spec.pool_ref.name);
+        let (view, cluster) = (self.context.view.as_ref(), self.context.cluster.as_ref());
+        if child.forced && child.deleting {
+            return Ok(Pausing::read_pool(cluster, &key).await?);
+        }
+        let home = self.observed.control_plane();
+        Ok(Pausing::read(view, cluster, &key, home).await?)
+    }
+
+    /// Asks directly before an effect that needs no look at the VM whether people hold it back, by what the API server has.
+    /// `live`: what was read of it already.
+    pub(super) async fn held_live(
+        &self,
+        kind: EffectKind,
+        live: Live,
+    ) -> Result<(), ReconcileError> {
+        let key = &self.observed.child.key;
+        let child = self.context.cluster.live_child(key).await?;
+        let same = |c: &VsphereAgent| c.uid().as_ref() == Some(&self.observed.child.uid);
+        let Some(child) = child.filter(same) else {
+            return Err(ReconcileError::transient(
+                ErrorSource::Kubernetes,
+                Reason::Conflict,
+                format!("VsphereAgent {key} is gone, or is another one by now"),
+            ));
+        };
+        let child = ManagedVm::read(Arc::new(child));
+        let pausing = self.pausing(&child).await?;
+        let context = seeing(self.context, live, pausing, child.object.clone());
+        let holds = holds::of_vm(context.view.as_ref(), &child);
+        match holds::who_holds(kind, &holds, self.context.clock.wall()) {
+            Some(hold) => Err(ReconcileError::transient(
+                ErrorSource::Upstream,
+                hold.reason,
+                format!("{} waits: {}", kind.name(), hold.why),
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How old a look may be when a VM is switched on, or gets its boot order. These follow a create within seconds.
+const FRESH: Duration = Duration::from_secs(10);
 
 /// How long until the watch shows what a look showed.
 pub(super) const SOON: Duration = Duration::from_secs(2);
@@ -224,9 +291,9 @@ fn wanted_agent_machines(
 }
 
 /// The same ports, with what was read live instead of the cache.
-fn seeing(context: &Context, live: Live, child: Arc<VsphereAgent>) -> Context {
+fn seeing(context: &Context, live: Live, pausing: Pausing, child: Arc<VsphereAgent>) -> Context {
     let view = LiveView {
-        cached: context.view.clone(),
+        cached: pausing.over(context.view.clone()),
         live,
         child,
     };
@@ -251,6 +318,9 @@ impl LiveView {
 impl View for LiveView {
     fn ready(&self) -> bool {
         self.cached.ready()
+    }
+    fn mode(&self) -> Mode {
+        self.cached.mode()
     }
     fn cluster_id(&self) -> String {
         self.cached.cluster_id()

@@ -61,9 +61,13 @@ impl Executor<'_> {
         Ok(matches!(seen, Ownership::Ours(_)))
     }
 
-    pub(super) async fn set_boot_order(&self, memory: &mut Memory, keys: &[i32]) -> Done {
-        let mut shown = self.shown(memory)?;
-        let session = self.session().await?;
+    pub(super) async fn set_boot_order(
+        &self,
+        memory: &mut Memory,
+        keys: &[i32],
+        looked: Looked,
+    ) -> Done {
+        let Looked { session, mut shown } = looked;
         let kind = EffectKind::Reconfigure;
         let effect = self.effect(kind);
         let started = session.set_boot_order(&effect, &shown.moref, keys);
@@ -145,8 +149,7 @@ impl Executor<'_> {
     }
 
     /// Switches a VM on that has served. That is recorded before, so that the limit also holds after a crash.
-    pub(super) async fn power_on_again(&self, memory: &mut Memory) -> Done {
-        let seen = self.as_seen(memory).await?;
+    pub(super) async fn power_on_again(&self, memory: &mut Memory, seen: Looked) -> Done {
         let (mut vm, now) = (self.vm(), self.context.clock.wall());
         let second = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
         vm.switched_on_again = power_policy::recent(&vm.switched_on_again, now);

@@ -13,7 +13,11 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Done, Executor, StepOutcome, defect, look::SOON, release::held};
+use super::{
+    Done, Executor, StepOutcome, defect,
+    look::{Live, SOON},
+    release::held,
+};
 use crate::{
     demand::{agents_home, lending},
     domain::{
@@ -171,6 +175,7 @@ impl Executor<'_> {
         if source.is_none_or(|s| s.key != child.key || s.attempt != self.attempt()) {
             return Ok(StepOutcome::Pause(SOON));
         }
+        Box::pin(self.held_live(EffectKind::DeleteChild, Live::default())).await?;
         if !child.deleting {
             let effect = self.effect(EffectKind::DeleteChild);
             self.context

@@ -186,7 +186,8 @@ impl Executor<'_> {
         let Some(agent) = &self.observed.agent else {
             return Ok(StepOutcome::Same);
         };
-        self.unbound(&self.read_live().await?, Goes::Agent)?;
+        let read = self.read_live().await?;
+        self.unbound(&read, Goes::Agent)?;
         let live = self.live_namesakes().await?;
         let own = self.own_among(&live);
         if own.is_some_and(|own| own.uid() != agent.uid()) || own.is_none() && !live.is_empty() {
@@ -196,13 +197,14 @@ impl Executor<'_> {
             );
             return Err(held(Reason::RivalAgents, message));
         }
-        self.drop_agent(agent, why).await?;
+        self.drop_agent(agent, why, read).await?;
         // The watch shows its deletionTimestamp, or its absence.
         Ok(StepOutcome::Pause(Duration::from_secs(2)))
     }
 
-    async fn drop_agent(&self, agent: &Agent, why: &str) -> Result<(), ReconcileError> {
+    async fn drop_agent(&self, agent: &Agent, why: &str, read: Live) -> Result<(), ReconcileError> {
         let effect = self.effect(EffectKind::DeleteAgent);
+        Box::pin(self.held_live(effect.kind, read)).await?;
         self.context
             .cluster
             .delete_agent(&effect, &Precondition::of(agent))
@@ -232,7 +234,8 @@ impl Executor<'_> {
             let message = format!("Agent {} is bound; it stays", agent.name_any());
             return Err(held(Reason::AgentBound, message));
         }
-        self.drop_agent(&agent, "its VM is gone").await?;
+        self.drop_agent(&agent, "its VM is gone", Live::default())
+            .await?;
         Ok(true)
     }
 
@@ -317,6 +320,7 @@ impl Executor<'_> {
         if self.drop_unseen_agent().await? {
             return Ok(StepOutcome::Pause(Duration::from_secs(2)));
         }
+        Box::pin(self.held_live(EffectKind::RemoveChildFinalizer, Live::default())).await?;
         let object = self.record_end(memory).await?;
         traced::ending(self.context, &object);
         let finalizers = object

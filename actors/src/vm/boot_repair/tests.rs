@@ -18,7 +18,7 @@ fn record(count: i32, minute: i64, occurrence: i64) -> BootRepair {
 }
 
 #[test]
-fn one_reset_for_an_occurrence_a_second_after_the_grace_and_no_third() {
+fn one_reset_for_an_occurrence_another_for_the_next_one_and_no_third() {
     let minutes = |m: u64| MINUTE * u32::try_from(m).unwrap_or_default();
     let left = |m: u64| Repair::Waits(minutes(m));
     for (what, before, occurrence, minute, decided) in [
@@ -26,11 +26,11 @@ fn one_reset_for_an_occurrence_a_second_after_the_grace_and_no_third() {
         ("just reset", Some(record(1, 0, 1)), Some(1), 0, left(40)),
         ("it boots", Some(record(1, 0, 1)), Some(1), 39, left(1)),
         (
-            "it did not help",
+            "it did not help, or nobody can see it",
             Some(record(1, 0, 1)),
             Some(1),
             40,
-            Repair::Due,
+            Repair::Exhausted,
         ),
         (
             "it is another one",
@@ -44,7 +44,21 @@ fn one_reset_for_an_occurrence_a_second_after_the_grace_and_no_third() {
             Some(record(1, 0, 1)),
             None,
             5,
-            Repair::Due,
+            left(35),
+        ),
+        (
+            "the Agent says no time, much later",
+            Some(record(1, 0, 1)),
+            None,
+            500,
+            Repair::Exhausted,
+        ),
+        (
+            "the Agent comes from a backup",
+            Some(record(1, 0, 20)),
+            Some(2),
+            40,
+            Repair::Exhausted,
         ),
         ("reset twice", Some(record(2, 0, 1)), Some(1), 39, left(1)),
         (
@@ -76,6 +90,24 @@ fn one_reset_for_an_occurrence_a_second_after_the_grace_and_no_third() {
     }
 }
 
+/// The Agent said no time when the first reset was recorded.
+#[test]
+fn without_a_report_on_record_only_a_later_one_is_another_occurrence() {
+    let before = BootRepair {
+        state_updated_at: None,
+        ..record(1, 1, 0)
+    };
+    let decide = |occurrence: Option<i64>, minute: i64| {
+        let occurrence = occurrence.map(|second| Time(at(second)));
+        let now = (at(minute * 60), Duration::ZERO);
+        repair(Some(&before), occurrence.as_ref(), None, now)
+    };
+    assert_eq!(decide(None, 2), Repair::Waits(39 * MINUTE));
+    assert_eq!(decide(None, 60), Repair::Exhausted);
+    assert_eq!(decide(Some(30), 60), Repair::Exhausted, "from before");
+    assert_eq!(decide(Some(90), 2), Repair::Due);
+}
+
 #[test]
 fn only_the_actor_that_recorded_a_reset_knows_that_it_was_not_sent() {
     let (before, occurrence) = (record(1, 0, 1), Time(at(1)));
@@ -99,7 +131,7 @@ fn only_the_actor_that_recorded_a_reset_knows_that_it_was_not_sent() {
     assert_eq!(decide(Some(&of_another), 60), waits, "by the same count");
     // A wall clock that jumps ahead shortens nothing that this actor has seen begin.
     assert_eq!(decide(Some(&own(before.clone(), true)), 9000), waits);
-    assert_eq!(decide(None, 9000), Repair::Due);
+    assert_eq!(decide(None, 9000), Repair::Exhausted);
     let another = Time(at(2));
     let unsent = own(before.clone(), false);
     let now = (at(60), MINUTE);
@@ -173,7 +205,7 @@ fn a_person_reads_which_devices_the_vm_has() {
     });
     let said = explain_wrong(&vm);
     for part in [
-        "2 resets did not change that",
+        "the Agent still says so after a reset",
         "Boot order: CD-ROM, disk 2000.",
         "Disks: 2000.",
         "CD-ROM drives: 16000 ([isos] a.iso, not connected).",

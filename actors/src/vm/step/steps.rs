@@ -166,6 +166,15 @@ impl Step {
         }
     }
 
+    /// Whether the step makes the VM run, or says what it boots. It may follow a look after a long wait.
+    #[must_use]
+    pub const fn starts_vm(&self) -> bool {
+        matches!(
+            self,
+            Self::SetBootOrder(_) | Self::PowerOn | Self::PowerOnAgain
+        )
+    }
+
     /// Whether a half-made VM keeps its slot during the step: the next task follows at once.
     #[must_use]
     pub const fn keeps_slot(&self) -> bool {

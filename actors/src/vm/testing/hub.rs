@@ -71,6 +71,14 @@ pub struct Objects {
     pub infra_env_reads: usize,
     /// A VsphereAgent that the API server has instead of the one in the cache.
     pub unseen_child: Option<VsphereAgent>,
+    /// A pool that the API server has instead of the one in the cache.
+    pub unseen_pool: Option<VsphereAgentPool>,
+    /// Clusters, NodePools and HostedClusters that the API server has instead of those in the cache.
+    pub unseen_pausables: Vec<(PausableKind, Pausable)>,
+    /// What can pause the pool cannot be listed.
+    pub pausables_away: bool,
+    /// All live reads, by what was read.
+    pub reads: Vec<&'static str>,
     /// The content of every credentials Secret.
     pub secret: Option<SecretRead>,
     /// No Secret can be read.
@@ -89,6 +97,23 @@ pub struct Hub(pub Mutex<Objects>);
 impl Hub {
     pub fn with<T>(&self, f: impl FnOnce(&mut Objects) -> T) -> T {
         f(&mut self.0.lock().expect("lock"))
+    }
+
+    fn note(&self, read: &'static str) {
+        self.with(|o| o.reads.push(read));
+    }
+
+    fn agents_there(&self, home: &str, wanted: AgentFilter) -> Vec<Agent> {
+        self.with(|o| {
+            let all = o.agents.iter().chain(&o.unseen_agents);
+            let at_home = all.filter(|a| a.namespace().as_deref() == Some(home));
+            let instead = |a: &Agent| {
+                let mut others = o.live_instead.iter();
+                let other = others.find(|other| other.name_any() == a.name_any());
+                other.unwrap_or(a).clone()
+            };
+            at_home.map(instead).filter(|a| wanted(a)).collect()
+        })
     }
 
     fn has_machines(&self, namespace: &str) -> bool {
@@ -205,30 +230,51 @@ impl View for Hub {
 #[async_trait]
 impl Cluster for Hub {
     async fn live_child(&self, key: &ObjectKey) -> ClusterResult<Option<VsphereAgent>> {
+        self.note("VsphereAgent");
         let unseen = self.with(|o| o.unseen_child.clone());
         Ok(unseen.or_else(|| self.child(key).map(|c| c.as_ref().clone())))
     }
+    async fn live_pool(&self, key: &ObjectKey) -> ClusterResult<Option<VsphereAgentPool>> {
+        self.note("pool");
+        let unseen = self.with(|o| o.unseen_pool.clone());
+        Ok(unseen.or_else(|| self.pool(key).map(|pool| pool.as_ref().clone())))
+    }
+    async fn live_pausables(
+        &self,
+        kind: PausableKind,
+        namespace: &str,
+        name: Option<&str>,
+    ) -> ClusterResult<Vec<Pausable>> {
+        self.note(kind.as_str());
+        if self.with(|o| o.pausables_away) {
+            return Err(error(ClusterErrorKind::Unavailable));
+        }
+        let all = self.with(|o| match o.unseen_pausables.is_empty() {
+            true => o.pausables.clone(),
+            false => o.unseen_pausables.clone(),
+        });
+        let wanted = |(k, p): &(PausableKind, Pausable)| {
+            let named = name.is_none_or(|name| p.key.name == name);
+            *k == kind && p.key.namespace == namespace && named
+        };
+        Ok(all.into_iter().filter(wanted).map(|(_, p)| p).collect())
+    }
     async fn live_children(&self, _: &ObjectKey) -> ClusterResult<Vec<VsphereAgent>> {
+        self.note("VsphereAgents");
         Ok(self.with(|o| o.child.iter().cloned().collect()))
     }
     async fn live_agent(&self, key: &ObjectKey) -> ClusterResult<Option<Agent>> {
+        self.note("Agent");
         let name = key.name.clone();
         let wanted = Arc::new(move |a: &Agent| a.name_any() == name);
-        Ok(self.live_agents(&key.namespace, wanted).await?.pop())
+        Ok(self.agents_there(&key.namespace, wanted).pop())
     }
     async fn live_agents(&self, home: &str, wanted: AgentFilter) -> ClusterResult<Vec<Agent>> {
-        Ok(self.with(|o| {
-            let all = o.agents.iter().chain(&o.unseen_agents);
-            let at_home = all.filter(|a| a.namespace().as_deref() == Some(home));
-            let instead = |a: &Agent| {
-                let mut others = o.live_instead.iter();
-                let other = others.find(|other| other.name_any() == a.name_any());
-                other.unwrap_or(a).clone()
-            };
-            at_home.map(instead).filter(|a| wanted(a)).collect()
-        }))
+        self.note("Agents");
+        Ok(self.agents_there(home, wanted))
     }
     async fn live_agent_machine(&self, key: &ObjectKey) -> ClusterResult<Option<AgentMachine>> {
+        self.note("AgentMachine");
         let all = self.agent_machines(&key.namespace);
         let found = all.iter().find(|am| am.name_any() == key.name);
         Ok(found.map(|am| am.as_ref().clone()))
@@ -237,6 +283,7 @@ impl Cluster for Hub {
         &self,
         wanted: AgentMachineFilter,
     ) -> ClusterResult<Vec<AgentMachine>> {
+        self.note("AgentMachines");
         Ok(self.with(|o| {
             let all = o.agent_machines.iter().chain(&o.unseen_agent_machines);
             all.filter(|am| wanted(am)).cloned().collect()
@@ -257,6 +304,7 @@ impl Cluster for Hub {
         })
     }
     async fn live_machines(&self, namespace: &str) -> ClusterResult<Vec<MachineFacts>> {
+        self.note("Machines");
         self.with(|o| o.machine_lists += 1);
         let all = self.machines(namespace);
         let unseen = self.with(|o| o.unseen_machines.clone());

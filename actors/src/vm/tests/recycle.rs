@@ -75,6 +75,37 @@ fn returns(bench: &Bench) {
     });
 }
 
+/// The API server has accepted the pause, and the watch of pools hangs.
+#[tokio::test]
+async fn a_pause_of_the_pool_that_no_cache_shows_keeps_the_disk() {
+    for when in [E::PowerOff, E::Renew] {
+        let mut bench = released(None).await;
+        if when == E::Renew {
+            bench.site.with(|i| i.power_off_fails = true);
+            bench.until(|b| b.vm().recycle.is_some()).await;
+            bench.site.with(|i| {
+                i.power_off_fails = false;
+                i.vms[0].power = PowerState::Off;
+            });
+        }
+        bench.hub.with(|o| {
+            o.unseen_pool = o.pool.clone();
+            let pool = o.unseen_pool.as_mut().expect("a pool");
+            let pause = (PAUSED_ANNOTATION.to_owned(), "true".to_owned());
+            pool.annotations_mut().extend([pause]);
+        });
+        let before = bench.times(when);
+        for _ in 0..6 {
+            bench.pass().await;
+            bench.turn(MINUTE);
+        }
+        assert_eq!(bench.times(when), before, "{when:?}");
+        assert!(bench.site.with(|i| i.renewals.is_empty()));
+        bench.hub.with(|o| o.unseen_pool = None);
+        bench.until(|b| b.vm().generation == Some(2)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_released_vm_begins_another_life_with_the_same_identity() {
     let mut bench = released(None).await;

@@ -198,6 +198,8 @@ pub fn ageless(memory: &mut Memory) {
     memory.cluster_seen = None;
     // Every pass comes later than the pause between two proofs.
     memory.proof_at = None;
+    // Any time passes between two passes.
+    memory.looked_at = None;
     memory.seen_since = (memory.seen != Ownership::NotAsked).then_some(THEN);
     memory.stuck_since = memory.stuck_since.map(|_| THEN);
     // No pool of these worlds switches a VM on again, and no optional step fails for good.

@@ -81,6 +81,7 @@ pub(super) fn hold(around: &Surroundings, fault: Fault, key: &str) {
         Fault::DeletionVetoed5m => (on_own(DELETE_CHECK), Forbidden::Removal),
         Fault::PowerOnVetoed5m => (on_own(POWER_ON_CHECK), Forbidden::PowerOn),
         Fault::CapiPaused5m => (in_capi(around, &pools), Forbidden::Everything),
+        Fault::HoldUnseen5m => unseen(around, &pools),
         _ => (on_pools(&pools, PAUSED_ANNOTATION), Forbidden::Everything),
     };
     writing.write(api, &writing.patch);
@@ -90,6 +91,58 @@ pub(super) fn hold(around: &Surroundings, fault: Fault, key: &str) {
         tokio::time::sleep(fault.lasts()).await;
         writing.write(&api, &writing.undo);
     });
+}
+
+/// A hold on the pools or on their Cluster that only a read shows, since the watches of those kinds hang as long as it stands.
+/// The plan chooses which. Only what ends a VM, or interrupts it, waits for such a hold.
+fn unseen(around: &Surroundings, pools: &[ObjectKey]) -> ((Writing, Scope), Forbidden) {
+    let kinds = [
+        (OURS, "vsphereagentpools"),
+        (CAPI, "clusters"),
+        ("hypershift.openshift.io", "nodepools"),
+        ("hypershift.openshift.io", "hostedclusters"),
+    ];
+    let hung = kinds.map(|(group, plural)| kind(group, plural));
+    around
+        .director
+        .hang(hung.into(), Fault::HoldUnseen5m.lasts());
+    match drawn(around) % 3 {
+        0 => (on_pools(pools, DELETE_CHECK), Forbidden::Removal),
+        1 => (on_pools(pools, PAUSED_ANNOTATION), Forbidden::Ends),
+        _ => {
+            let clusters = kind(CAPI, "clusters");
+            let there = keys(&around.api, &clusters, &control_plane(&around.api));
+            (in_cluster(clusters, there, pools), Forbidden::Ends)
+        }
+    }
+}
+
+/// A number that the plan draws.
+fn drawn(around: &Surroundings) -> u64 {
+    let plan = around.director.plan();
+    let mut hasher = DefaultHasher::new();
+    plan.seed.hash(&mut hasher);
+    for (point, _) in &plan.faults {
+        point.coded().hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// `spec.paused` of the Cluster of our pools.
+fn in_cluster(clusters: Kind, there: Vec<ObjectKey>, pools: &[ObjectKey]) -> (Writing, Scope) {
+    let paused = |paused: Value| json!({"spec": {"paused": paused}});
+    let writing = Writing {
+        kind: clusters,
+        objects: there,
+        patch: paused(json!(true)),
+        undo: paused(Value::Null),
+    };
+    let ours = pools.iter().filter(|pool| pool.namespace == NAMESPACE);
+    let scope = Scope {
+        pools: ours.cloned().collect(),
+        ..Scope::default()
+    };
+    (writing, scope)
 }
 
 fn on_pools(pools: &[ObjectKey], annotation: &str) -> (Writing, Scope) {
@@ -104,12 +157,6 @@ fn on_pools(pools: &[ObjectKey], annotation: &str) -> (Writing, Scope) {
 /// A pause in Cluster API, for the hosted cluster of our pools. The plan chooses where.
 fn in_capi(around: &Surroundings, pools: &[ObjectKey]) -> (Writing, Scope) {
     let api = &around.api;
-    let plan = around.director.plan();
-    let mut hasher = DefaultHasher::new();
-    plan.seed.hash(&mut hasher);
-    for (point, _) in &plan.faults {
-        point.coded().hash(&mut hasher);
-    }
     let ours = pools.iter().filter(|pool| pool.namespace == NAMESPACE);
     let of_cluster = Scope {
         pools: ours.cloned().collect(),
@@ -132,17 +179,8 @@ fn in_capi(around: &Surroundings, pools: &[ObjectKey]) -> (Writing, Scope) {
         };
         (Writing::annotation(kind, objects, annotation), scope)
     };
-    match hasher.finish() % 4 {
-        0 => {
-            let paused = |paused: Value| json!({"spec": {"paused": paused}});
-            let writing = Writing {
-                kind: clusters,
-                objects: there,
-                patch: paused(json!(true)),
-                undo: paused(Value::Null),
-            };
-            (writing, of_cluster)
-        }
+    match drawn(around) % 4 {
+        0 => in_cluster(clusters, there, pools),
         1 => (Writing::annotation(clusters, there, annotation), of_cluster),
         2 => of_machines(kind(CAPI, "machines"), MACHINE_UID_ANNOTATION),
         _ => of_machines(

@@ -1,7 +1,7 @@
 //! Watches: the log from a revision on, as lines of JSON.
 //!
 //! Guarantees: events come in order, and none twice. A watch that allows bookmarks gets one each minute. It ends after
-//! the client's `timeoutSeconds`. A compacted revision gives a 410. The operator's watches may lag. With seeds other
+//! the client's `timeoutSeconds`. A compacted revision gives a 410. The operator's watches may lag, and those of some kinds may hang. With seeds other
 //! than 1, each of them is a few milliseconds late.
 
 use std::{sync::Arc, time::Duration};
@@ -134,6 +134,10 @@ impl Open {
             } else {
                 Duration::ZERO
             };
+            if mine && director.hangs(&self.kind) && Instant::now() < self.until {
+                tokio::time::sleep(LOOKS).await;
+                continue;
+            }
             let server = self.server.clone();
             match server.read(|s| self.step(s)) {
                 Step::Compacted => {
