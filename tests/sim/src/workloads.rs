@@ -597,6 +597,14 @@ pub const ALL: &[Workload] = &[
         run: controls::host_recycled,
     },
     Workload {
+        code: "S56",
+        name: "service_writes_late",
+        text: "the same, with a service that writes to an Agent late, in parts and with conflicts: states that pass soon are never shown",
+        exact: false,
+        instances: 1,
+        run: controls::service_writes_late,
+    },
+    Workload {
         code: "S49",
         name: "hosted_cluster_gone",
         text: "a hosted cluster goes with its Machine, and its kubeconfig before the host is free; the VM waits all the same, and goes",

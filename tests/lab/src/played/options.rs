@@ -105,9 +105,13 @@ pub struct Delays {
     pub hook_poll: Duration,
     /// Guest: from power-on to the end of the boot.
     pub boot: Duration,
+    /// Agent process: from the registration after a boot until it has replaced itself by the service's version and registered
+    /// again.
+    pub upgrade: Duration,
     /// Agent process: from registration to its first inventory.
     pub inventory: Duration,
-    /// Agent process: poll interval for its next steps. A bind or unbind takes this long.
+    /// Agent process: poll interval for its next steps. A bind or unbind takes this long. So does the check of what only a host
+    /// in a cluster needs.
     pub agent_poll: Duration,
     /// Service: interval of its monitor, which moves hosts between states.
     pub monitor: Duration,
@@ -142,6 +146,7 @@ impl Default for Delays {
             claim_step: ms(10),
             hook_poll: ms(5000),
             boot: ms(4000),
+            upgrade: ms(500),
             inventory: ms(1000),
             agent_poll: ms(2000),
             monitor: ms(1000),
@@ -170,6 +175,7 @@ impl Delays {
             claim_step: ms(5),
             hook_poll: ms(500),
             boot: ms(300),
+            upgrade: ms(50),
             inventory: ms(100),
             agent_poll: ms(150),
             monitor: ms(100),
@@ -205,7 +211,7 @@ impl Delays {
         Ok(())
     }
 
-    fn named(&mut self) -> [(&'static str, &mut Duration); 18] {
+    fn named(&mut self) -> [(&'static str, &mut Duration); 19] {
         [
             ("owner-swap", &mut self.owner_swap),
             ("drain", &mut self.drain),
@@ -213,6 +219,7 @@ impl Delays {
             ("claim-step", &mut self.claim_step),
             ("hook-poll", &mut self.hook_poll),
             ("boot", &mut self.boot),
+            ("upgrade", &mut self.upgrade),
             ("inventory", &mut self.inventory),
             ("agent-poll", &mut self.agent_poll),
             ("monitor", &mut self.monitor),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use agent_forge_actors::ports::effect::{EffectKind, Nature};
 use agent_forge_crds::names::{AGENT_MACHINE_LABEL, CREATED_FOR_BUFFER, CREATED_FOR_LABEL};
+use agent_forge_lab::played::assisted::Late;
 use anyhow::{Context as _, Result, ensure};
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -215,6 +216,24 @@ pub(super) fn host_recycled(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         run.world.play("w")?.scale(0);
         comes_back(run, "it waits again", &host).await?;
         let_go(run).await
+    })
+}
+
+/// Longer than a host needs from its registration until it is known.
+const LATE: Duration = Duration::from_secs(10);
+
+pub(super) fn service_writes_late(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let service = run
+            .world
+            .upstream
+            .service(&run.world.cluster.agent_namespace)?;
+        service.write_late(Late {
+            pass: LATE,
+            status: Duration::from_secs(2),
+            conflicts: true,
+        });
+        host_recycled(run).await
     })
 }
 

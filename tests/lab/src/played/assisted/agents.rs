@@ -2,13 +2,14 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use anyhow::Result;
+use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -32,9 +33,24 @@ const CLUSTER_NAMESPACE_LABEL: &str = "agent-install.openshift.io/clusterdeploym
 const ANNOTATIONS: &str = "agent.agent-install.openshift.io";
 const SKIP_CLEANUP: &str = "agent.agent-install.openshift.io/skip-spoke-cleanup";
 
-/// What goes wrong in the hosted clusters. Cheap to clone.
+/// How late the service writes to an Agent, and in which parts. By default it writes at once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Late {
+    /// From a change of the host to the pass over its Agent. A state that is shorter than this is never shown.
+    pub pass: Duration,
+    /// From the Agent's annotations to its status.
+    pub status: Duration,
+    /// The service meets a conflict at each new verdict on a host. `SpecSynced` is False until its next pass.
+    pub conflicts: bool,
+}
+
+/// What goes wrong in the service and in the hosted clusters. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Troubles {
+    /// How late the service writes.
+    pub late: Arc<Mutex<Late>>,
+    /// How long a call to the API of a hosted cluster takes before it fails; zero if it answers.
+    pub api_hangs: Arc<Mutex<Duration>>,
     /// Their kubeconfig is unusable.
     pub no_kubeconfig: Arc<AtomicBool>,
     /// No pod that reclaims a host ever reports.
@@ -50,8 +66,21 @@ pub struct Controller {
     pub troubles: Troubles,
 }
 
+/// The value of a trouble.
+fn read<T: Copy>(trouble: &Mutex<T>) -> T {
+    *trouble.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn wait(time: Duration) {
+    if !time.is_zero() {
+        tokio::time::sleep(time).await;
+    }
+}
+
 impl Player for Controller {
     async fn pass(&self, key: &str) -> Result<Option<Duration>> {
+        let late = read(&self.troubles.late);
+        wait(late.pass).await;
         let Some(agent) = self.agents.get(key) else {
             self.forget_if_gone(key).await?;
             return Ok(None);
@@ -76,6 +105,17 @@ impl Player for Controller {
                 .await?;
             return Ok(None);
         }
+        let hangs = read(&self.troubles.api_hangs);
+        let host = self.hosts.lock().get(key).cloned();
+        if let Some(until) = host.as_ref().and_then(|host| host.kept_until)
+            && until > Instant::now()
+        {
+            return Ok(Some(until.duration_since(Instant::now())));
+        }
+        if !hangs.is_zero() && host.is_some_and(|host| must_clean(&host, &agent)) {
+            wait(hangs).await;
+            return Ok(Some(self.delays.backend_retry));
+        }
         let now = Instant::now();
         let (host, due) = {
             let mut hosts = self.hosts.lock();
@@ -96,8 +136,24 @@ impl Player for Controller {
         self.hosts.note_disk(&host);
         let stuck = self.cleanup_fails(&host, &agent);
         if !stuck {
+            let mut agent = agent;
+            if must_clean(&host, &agent) {
+                let cleaned = json!({"deprovision_info": null});
+                agent = self.agents.patch_status(&agent, cleaned).await?;
+            }
             let agent = self.write_metadata(&agent, &host).await?;
-            self.write_status(&agent, &host).await?;
+            wait(late.status).await;
+            // The service asks the hosted cluster for the Node.
+            if asks_for_node(&host) {
+                wait(hangs).await;
+            }
+            let mut status = status(&agent, &host);
+            if late.conflicts && is_new_verdict(&agent, &host) {
+                refuse(&mut status);
+                self.write_status(&agent, status).await?;
+                return Ok(Some(CONFLICT));
+            }
+            self.write_status(&agent, status).await?;
         }
         let again = stuck || host.refused.is_some();
         let retry = again.then_some(self.delays.backend_retry);
@@ -163,10 +219,7 @@ impl Controller {
     /// Whether the Node of a host that has left its cluster cannot be removed there. The service tries that before it
     /// writes anything to the Agent, so the Agent goes on showing the state before.
     fn cleanup_fails(&self, host: &Host, agent: &Object) -> bool {
-        let pending = agent.at("/status/deprovision_info");
-        let pending = pending.is_some_and(|info| !info.is_null());
-        pending
-            && !is_leaving(host.state)
+        must_clean(host, agent)
             && self.troubles.no_kubeconfig.load(Relaxed)
             && agent.annotation(SKIP_CLEANUP).is_none()
     }
@@ -195,8 +248,15 @@ impl Controller {
         });
         let outcome = match (&host.cluster, wanted) {
             (None, Some(cluster)) => lifecycle::bind(host, cluster, now),
-            (Some(_), None) => lifecycle::unbind(host, self.unbind, now),
-            _ => Ok(()),
+            (Some(_), None) => {
+                let left = lifecycle::unbind(host, self.unbind, now);
+                host.kept_until = left.is_err().then(|| now + self.delays.backend_retry);
+                left
+            }
+            _ => {
+                host.kept = false;
+                Ok(())
+            }
         };
         host.refused = outcome.err();
     }
@@ -218,7 +278,8 @@ impl Controller {
         annotate("current-stage", stage(host).to_owned());
         if let Some(shown) = &host.shown {
             labels.extend(inventory::labels(shown));
-            annotate("inventory", inventory::status(shown).to_string());
+            let reported = host.reported.then(|| inventory::status(shown).to_string());
+            annotate("inventory", reported.unwrap_or_default());
             annotate(
                 "validations-info",
                 json!({"hardware": [{"id": "connected", "status": "success"}]}).to_string(),
@@ -234,31 +295,75 @@ impl Controller {
         self.agents.replace(&wanted).await
     }
 
-    async fn write_status(&self, agent: &Object, host: &Host) -> Result<()> {
-        let before = agent.at("/status/conditions");
-        let mut status = json!({
-            "conditions": condition::render(&conditions::of(host), before, Shape::Metav1, nature::now()),
-            "debugInfo": {
-                "state": host.state.name(),
-                "stateInfo": match host.info {
-                    Some(info) => info.to_owned(),
-                    None => format!("Host is {}", host.state.name()),
-                },
-            },
-            "progress": progress(host),
-            "role": if host.role.is_empty() { "auto-assign" } else { &host.role },
-            "bootstrap": false,
-            "kind": if host.cluster.is_some() || host.left.is_some() { "AddToExistingClusterHost" } else { "Host" },
-            "deprovision_info": deprovision(host),
-        });
-        if let Some(shown) = &host.shown {
-            status["inventory"] = inventory::status(shown);
-        }
+    async fn write_status(&self, agent: &Object, status: Value) -> Result<()> {
         if merge_is_idle(agent.at("/status").unwrap_or(&Value::Null), &status) {
             return Ok(());
         }
         self.agents.patch_status(agent, status).await.map(drop)
     }
+}
+
+/// Pause after a conflict.
+const CONFLICT: Duration = Duration::from_millis(100);
+
+/// What the Agent's status becomes.
+pub fn status(agent: &DynamicObject, host: &Host) -> Value {
+    let before = agent.at("/status/conditions");
+    // A host that was just registered is one of a cluster only after it has registered there.
+    let in_cluster = host.cluster.is_some() && host.state != HostState::Binding;
+    let mut status = json!({
+        "conditions": condition::render(&conditions::of(host), before, Shape::Metav1, nature::now()),
+        "debugInfo": {
+            "state": host.state.name(),
+            "stateInfo": match host.info {
+                Some(info) => info.to_owned(),
+                None => format!("Host is {}", host.state.name()),
+            },
+        },
+        "progress": progress(host),
+        "role": if host.role.is_empty() { "auto-assign" } else { &host.role },
+        "bootstrap": false,
+        "kind": if in_cluster { "AddToExistingClusterHost" } else { "Host" },
+        "deprovision_info": deprovision(host),
+    });
+    if let Some(shown) = &host.shown {
+        status["inventory"] = inventory::status(shown);
+    }
+    status
+}
+
+/// Whether the Agent does not show yet what the service decided about the host's inventory.
+pub fn is_new_verdict(agent: &DynamicObject, host: &Host) -> bool {
+    use HostState as S;
+    let verdict = matches!(
+        host.state,
+        S::KnownUnbound | S::InsufficientUnbound | S::Insufficient
+    );
+    verdict && agent.text("/status/debugInfo/state") != host.state.name()
+}
+
+/// Says in that status that the Agent's spec could not be applied.
+pub fn refuse(status: &mut Value) {
+    let conditions = status["conditions"].as_array_mut();
+    let synced = conditions.into_iter().flatten();
+    for condition in synced.filter(|c| c["type"] == "SpecSynced") {
+        condition["status"] = json!("False");
+        condition["reason"] = json!("BackendError");
+        condition["message"] =
+            json!("the object has been modified; please apply your changes to the latest version");
+    }
+}
+
+/// Whether the service must first take the Node of a host that has left its cluster away.
+pub fn must_clean(host: &Host, agent: &DynamicObject) -> bool {
+    let pending = agent.at("/status/deprovision_info");
+    pending.is_some_and(|info| !info.is_null()) && !is_leaving(host.state)
+}
+
+/// Whether the service follows the host's progress in the hosted cluster.
+fn asks_for_node(host: &Host) -> bool {
+    let rebooted = host.state.installs() && host.stage >= lifecycle::REBOOTING;
+    rebooted || host.state == HostState::InstallingPendingUserAction
 }
 
 fn stage(host: &Host) -> &'static str {
@@ -291,13 +396,16 @@ fn is_leaving(state: HostState) -> bool {
     )
 }
 
-/// The service's record of the cluster that the host leaves, until it has left.
+/// The service's record of the cluster that the host leaves, until it has left. It also has one after each failure to let it
+/// leave.
 fn deprovision(host: &Host) -> Value {
-    match &host.left {
-        Some((namespace, name)) if is_leaving(host.state) => json!({
+    let leaves = host.left.as_ref().filter(|_| is_leaving(host.state));
+    let kept = host.cluster.as_ref().filter(|_| host.kept);
+    match leaves.or(kept) {
+        Some((namespace, name)) => json!({
             "cluster_namespace": namespace, "cluster_name": name, "node_name": host.effective_hostname(),
         }),
-        _ => Value::Null,
+        None => Value::Null,
     }
 }
 

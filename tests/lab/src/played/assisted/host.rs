@@ -140,8 +140,12 @@ pub struct Host {
     pub heard: Instant,
     /// Whether the machine is powered on.
     pub powered: bool,
+    /// Whether its agent process has the service's version. The one in a discovery image has an older one.
+    pub upgraded: bool,
     /// Whether it has reported its inventory since it registered.
     pub reported: bool,
+    /// Whether it has checked what only a host in a cluster needs. Until then the validation fails there.
+    pub checked: bool,
     /// What the last inventory said. The Agent keeps showing it until there is a new one.
     pub shown: Option<HostFacts>,
     /// Result of the last validation.
@@ -172,6 +176,12 @@ pub struct Host {
     pub on_disk: Option<Instant>,
     /// Why the last bind or unbind was refused.
     pub refused: Option<String>,
+    /// The service could not let it leave its cluster.
+    pub kept: bool,
+    /// When the service tries that again.
+    pub kept_until: Option<Instant>,
+    /// Until when its changes are on record. A pass that comes later shows only the last of them.
+    pub looked: Instant,
     /// Whether its Agent was created. Until then a missing Agent means nothing.
     pub has_agent: bool,
     /// When the deletion of its Agent began.
@@ -191,7 +201,9 @@ impl Host {
             agent_runs: true,
             heard: now,
             powered: true,
+            upgraded: false,
             reported: false,
+            checked: false,
             shown: None,
             validation: Validation::Never,
             cluster: None,
@@ -207,6 +219,9 @@ impl Host {
             pulls_slowly: false,
             on_disk: None,
             refused: None,
+            kept: false,
+            kept_until: None,
+            looked: now,
             has_agent: false,
             leaving_since: None,
         }
@@ -225,6 +240,7 @@ impl Host {
             self.since = now;
             self.info = None;
             self.on_disk = None;
+            self.kept_until = None;
         }
     }
 

@@ -29,23 +29,27 @@ pub const PULL_TIMED_OUT: &str = "Host timed out when pulling the configuration 
 /// What it says of a host that starts over in the middle of its install.
 pub const RESTARTED: &str = "The host unexpectedly restarted during the installation";
 /// Number of the stage (from 1) in which the host reboots from its disk.
-const REBOOTING: usize = 4;
+pub const REBOOTING: usize = 4;
 
-/// Moves the host as far as possible until `now`. Returns when the host moves again by itself.
+/// Moves the host as far as possible until `now`. Returns when the host moves again by itself. After a long pause, each step
+/// happens at its own time, but not before the last call.
 pub fn advance(host: &mut Host, delays: &Delays, now: Instant) -> Option<Instant> {
-    loop {
-        let (due, step) = next(host, delays)?;
-        if due > now {
-            return Some(due);
+    let again = loop {
+        match next(host, delays) {
+            Some((due, step)) if due <= now => apply(host, step, due.max(host.looked)),
+            other => break other.map(|(due, _)| due),
         }
-        apply(host, step, now);
-    }
+    };
+    host.looked = now;
+    again
 }
 
 /// What happens to a host next by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
+    Upgrade,
     Report,
+    Check,
     Validate,
     Silence,
     Enter(HostState),
@@ -66,14 +70,14 @@ fn next(host: &Host, delays: &Delays) -> Option<(Instant, Step)> {
         if !host.agent_runs {
             return silence;
         }
-        if host.reported {
-            Some((
-                host.since.max(host.heard) + delays.inventory + delays.monitor,
-                Step::Validate,
-            ))
+        let since = host.since.max(host.heard);
+        Some(if !host.upgraded {
+            (since + delays.upgrade, Step::Upgrade)
+        } else if host.reported {
+            (since + delays.inventory + delays.monitor, Step::Validate)
         } else {
-            Some((host.since.max(host.heard) + delays.inventory, Step::Report))
-        }
+            (since + delays.inventory, Step::Report)
+        })
     };
     let revalidated = |good: bool| {
         if !host.agent_runs {
@@ -86,6 +90,10 @@ fn next(host: &Host, delays: &Delays) -> Option<(Instant, Step)> {
     match host.state {
         HostState::DiscoveringUnbound | HostState::Discovering => in_discovery(),
         HostState::KnownUnbound => revalidated(true),
+        // Its validation in the cluster fails until the agent process has polled once more.
+        HostState::Insufficient if host.agent_runs && !host.checked => {
+            Some((host.since + delays.agent_poll, Step::Check))
+        }
         HostState::InsufficientUnbound | HostState::Insufficient => revalidated(false),
         HostState::Known if !host.agent_runs => silence,
         HostState::Known if !is_sufficient(host) => revalidated(true),
@@ -118,20 +126,25 @@ fn next(host: &Host, delays: &Delays) -> Option<(Instant, Step)> {
             host.since + delays.reclaim_reboot,
             Step::Rejoin(HostState::DiscoveringUnbound),
         )),
-        // The host answers again, for example because its machine was resumed.
-        HostState::DisconnectedUnbound => heard_after(
+        // The host answers again, for example because its machine was resumed. It does not register for that.
+        HostState::DisconnectedUnbound if host.shown.is_none() => heard_after(
             delays.agent_poll,
             Step::Enter(HostState::DiscoveringUnbound),
+        ),
+        HostState::DisconnectedUnbound | HostState::Disconnected => {
+            heard_after(delays.agent_poll, Step::Validate)
+        }
+        // An agent process that still runs is told to end. It starts again, and registers.
+        HostState::UnbindingPendingUserAction => heard_after(
+            delays.agent_poll,
+            Step::Rejoin(HostState::DiscoveringUnbound),
         ),
         // Nothing but a boot from the disk ends this. Then the service finds the Node in the cluster.
         HostState::InstallingPendingUserAction => {
             let booted = host.on_disk.filter(|_| host.powered)?;
             Some((booted + delays.install_stage, Step::Join))
         }
-        HostState::Disconnected
-        | HostState::AddedToExistingCluster
-        | HostState::Error
-        | HostState::UnbindingPendingUserAction => None,
+        HostState::AddedToExistingCluster | HostState::Error => None,
     }
 }
 
@@ -151,6 +164,14 @@ fn installing(host: &Host, delays: &Delays) -> Option<(Instant, Step)> {
 
 fn apply(host: &mut Host, step: Step, now: Instant) {
     match step {
+        Step::Upgrade => {
+            host.upgraded = true;
+            host.since = now;
+        }
+        Step::Check => {
+            host.checked = true;
+            validate(host, now);
+        }
         Step::Report => {
             host.reported = true;
             host.shown = Some(host.facts.clone());
@@ -180,8 +201,13 @@ fn apply(host: &mut Host, step: Step, now: Instant) {
             }
         }
         Step::Rejoin(state) => {
+            // A host that was reclaimed boots an image, and so has its agent process.
+            if host.state == HostState::ReclaimingRebooting {
+                host.upgraded = false;
+            }
             host.enter(state, now);
             host.reported = false;
+            host.checked = false;
             host.stage = 0;
             host.set_agent(true, now);
             host.powered = true;
@@ -219,7 +245,7 @@ fn next_stage(host: &mut Host, now: Instant) {
 
 fn validate(host: &mut Host, now: Instant) {
     let bound = host.cluster.is_some();
-    if is_sufficient(host) {
+    if is_sufficient(host) && (host.checked || !bound) {
         host.validation = Validation::Passing;
         host.enter(
             if bound {
@@ -282,6 +308,8 @@ pub fn bind(host: &mut Host, cluster: (String, String), now: Instant) -> Result<
         ));
     }
     host.cluster = Some(cluster);
+    host.kept = false;
+    host.reported = false;
     host.enter(HostState::Binding, now);
     Ok(())
 }
@@ -293,18 +321,21 @@ pub fn bind(host: &mut Host, cluster: (String, String), now: Instant) -> Result<
 pub fn unbind(host: &mut Host, way: Unbind, now: Instant) -> Result<(), String> {
     use HostState as S;
     let next = match host.state {
-        S::Known | S::Discovering | S::Disconnected | S::Insufficient | S::Binding => S::Unbinding,
+        S::Known | S::Discovering | S::Disconnected | S::Insufficient => S::Unbinding,
         S::AddedToExistingCluster if way == Unbind::Reclaim => S::Reclaiming,
         S::AddedToExistingCluster | S::Error | S::InstallingPendingUserAction => {
             S::UnbindingPendingUserAction
         }
+        // The reclaim fails. The service then takes the Node away, and next time there is nothing left to reclaim.
         S::Installing | S::InstallingInProgress
-            if way == Unbind::Reclaim && host.stage > REBOOTING =>
+            if way == Unbind::Reclaim && host.stage > REBOOTING && !host.kept =>
         {
+            host.kept = true;
             return Err("host cannot be reclaimed before its install is done".to_owned());
         }
         S::Installing | S::InstallingInProgress => S::UnbindingPendingUserAction,
         _ => {
+            host.kept = true;
             return Err(format!(
                 "host in state {} cannot be unbound",
                 host.state.name()
@@ -314,6 +345,8 @@ pub fn unbind(host: &mut Host, way: Unbind, now: Instant) -> Result<(), String> 
     host.left = host.cluster.take();
     "auto-assign".clone_into(&mut host.role);
     host.stage = 0;
+    host.kept = false;
+    host.reported = false;
     host.enter(next, now);
     Ok(())
 }
@@ -327,9 +360,19 @@ pub fn boot_disk(host: &mut Host, now: Instant) {
     }
 }
 
-/// The agent process in a discovery image registers again. Returns whether the service accepts that. If not, the process
-/// tries again.
-pub fn register(host: &mut Host, now: Instant) -> bool {
+/// What the service answers to an agent process that registers again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// It knows the host, and the process goes on.
+    Accepted,
+    /// Not in this state. The process tries again.
+    TryAgain,
+    /// Forbidden. The process stays silent until its machine boots again.
+    Forbidden,
+}
+
+/// The agent process in a discovery image registers again.
+pub fn register(host: &mut Host, now: Instant) -> Answer {
     use HostState as S;
     host.powered = true;
     host.on_disk = None;
@@ -350,19 +393,23 @@ pub fn register(host: &mut Host, now: Instant) -> bool {
         }
         // An install fails if its host starts over in the middle.
         S::Installing | S::InstallingInProgress => S::Error,
-        S::Error => return true,
-        S::InstallingPendingUserAction | S::Reclaiming => return false,
+        S::Error => return Answer::Accepted,
+        S::InstallingPendingUserAction => return Answer::Forbidden,
+        S::Reclaiming => return Answer::TryAgain,
     };
     host.set_agent(true, now);
     host.heard = now;
     host.since = now;
+    host.looked = now;
+    host.upgraded = false;
     host.reported = false;
+    host.checked = false;
     match next {
         S::InstallingPendingUserAction => host.enter_as(next, BOOTED_IMAGE, now),
         S::Error => host.enter_as(next, RESTARTED, now),
         _ => host.enter(next, now),
     }
-    true
+    Answer::Accepted
 }
 
 #[cfg(test)]

@@ -15,10 +15,15 @@ pub mod image_server;
 mod infra_env;
 mod inventory;
 mod lifecycle;
+#[cfg(test)]
+mod recorded;
 mod restore;
 pub mod state;
 
-use std::sync::{Arc, PoisonError, atomic::Ordering::Relaxed};
+use std::{
+    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, bail};
 use jiff::{SignedDuration, Timestamp};
@@ -36,10 +41,12 @@ use super::{
     refusal,
     task::Task,
 };
+pub use agents::Late;
 use agents::Troubles;
 use host::{Content, Host, HostFacts, Hosts, NextBoot};
 use image_server::ImageServer;
 use infra_env::Withheld;
+pub use lifecycle::Answer;
 use state::HostState;
 
 /// Label of an Agent with its InfraEnv's name.
@@ -112,7 +119,8 @@ impl Assisted {
         let tasks = vec![
             hosts_desk.follow(&agents, named),
             hosts_desk.follow(&infra_envs, of_infra_env),
-            hosts_desk.work(controller, 8),
+            // The real service reconciles one Agent at a time.
+            hosts_desk.work(controller, 1),
             images_desk.follow(&infra_envs, named),
             images_desk.work(Arc::new(publisher), 2),
         ];
@@ -145,7 +153,7 @@ impl Assisted {
     /// # Errors
     /// There is no such InfraEnv, or the API server refused the Agent. Or the service refuses hosts in this state: the
     /// process must try again.
-    pub async fn register(&self, infra_env: &str, facts: HostFacts) -> Result<()> {
+    pub async fn register(&self, infra_env: &str, facts: HostFacts) -> Result<Answer> {
         let id = facts.id.clone();
         let now = Instant::now();
         {
@@ -154,14 +162,18 @@ impl Assisted {
                 if host.leaving_since.is_some() {
                     bail!("host {id} is being deregistered; register again when its Agent is gone");
                 }
-                if !lifecycle::register(host, now) {
-                    let state = host.state.name();
-                    bail!("host {id} cannot register in state {state}; it tries again");
+                let answer = lifecycle::register(host, now);
+                match answer {
+                    Answer::Accepted => host.facts = facts,
+                    Answer::Forbidden => return Ok(answer),
+                    Answer::TryAgain => {
+                        let state = host.state.name();
+                        bail!("host {id} cannot register in state {state}; it tries again");
+                    }
                 }
-                host.facts = facts;
                 drop(hosts);
                 self.0.hosts_desk.wake(&id);
-                return Ok(());
+                return Ok(answer);
             }
             hosts.insert(id.clone(), Host::new(infra_env, facts, now));
         }
@@ -180,7 +192,7 @@ impl Assisted {
         }
         drop(hosts);
         self.0.hosts_desk.wake(&id);
-        Ok(())
+        Ok(Answer::Accepted)
     }
 
     async fn create_agent(&self, infra_env: &str, id: &str) -> Result<()> {
@@ -317,6 +329,21 @@ impl Assisted {
     /// does not end has a time limit. Then the host waits for a user action.
     pub fn stall_reclaims(&self, stalled: bool) {
         self.0.troubles.reclaims_stall.store(stalled, Relaxed);
+        self.wake_all();
+    }
+
+    /// From now on the service writes so late. `Late::default()` ends that.
+    pub fn write_late(&self, late: Late) {
+        let trouble = &self.0.troubles.late;
+        *trouble.lock().unwrap_or_else(PoisonError::into_inner) = late;
+        self.wake_all();
+    }
+
+    /// From now on each call to the API of a hosted cluster takes that long and then fails. Meanwhile the service does nothing
+    /// for any other Agent. Zero ends that.
+    pub fn hang_hosted_api(&self, time: Duration) {
+        let trouble = &self.0.troubles.api_hangs;
+        *trouble.lock().unwrap_or_else(PoisonError::into_inner) = time;
         self.wake_all();
     }
 

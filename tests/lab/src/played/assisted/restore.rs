@@ -12,7 +12,7 @@ use super::{
 };
 
 /// The host as its Agent last showed it. Its machine counts as powered on. Its agent process counts as answering,
-/// unless the Agent shows it as disconnected.
+/// unless the Agent shows it as disconnected, or as waiting for a boot.
 #[must_use]
 pub fn host(agent: &DynamicObject, infra_env: &str, now: Instant) -> Host {
     let mut host = Host::new(infra_env, facts(agent), now);
@@ -21,6 +21,8 @@ pub fn host(agent: &DynamicObject, infra_env: &str, now: Instant) -> Host {
     let has_inventory = agent.at("/status/inventory/memory").is_some();
     host.shown = has_inventory.then(|| host.facts.clone());
     host.reported = has_inventory;
+    host.upgraded = has_inventory;
+    host.checked = host.state == HostState::Known;
     host.validation = match agent
         .condition("Validated")
         .map(|condition| condition.status)
@@ -65,7 +67,9 @@ pub fn host(agent: &DynamicObject, infra_env: &str, now: Instant) -> Host {
     }
     if matches!(
         host.state,
-        HostState::DisconnectedUnbound | HostState::Disconnected
+        HostState::DisconnectedUnbound
+            | HostState::Disconnected
+            | HostState::UnbindingPendingUserAction
     ) {
         host.agent_runs = false;
     }

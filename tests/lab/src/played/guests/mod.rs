@@ -25,7 +25,7 @@ use anyhow::{Context as _, Result};
 
 use super::{
     assisted::{
-        Assisted,
+        Answer, Assisted,
         host::{Content, NextBoot},
         image,
     },
@@ -222,10 +222,13 @@ impl World {
         };
         let facts = identity::facts(&vm, &quirks);
         let id = facts.id.clone();
-        service
+        let answer = service
             .register(&infra_env, facts)
             .await
             .with_context(|| format!("{} registers", vm.name))?;
+        if answer == Answer::Forbidden {
+            return Ok(());
+        }
         let mut guests = self.guests();
         if let Some(guest) = guests.get_mut(moref) {
             guest.host = Some((namespace, id.clone()));

@@ -61,6 +61,7 @@ fn discovery_to_installed() {
         [
             "binding",
             "discovering",
+            "insufficient",
             "known",
             "installing",
             "installing-in-progress",
@@ -81,10 +82,11 @@ fn wrong_boot_order_ends_in_a_user_action() {
     assert_eq!(run.settle().last(), Some(&"installing-pending-user-action"));
     assert_eq!(run.host.info, Some(BOOTED_IMAGE));
     let mut run = Run::installed();
-    assert!(register(&mut run.host, run.now));
+    assert_eq!(register(&mut run.host, run.now), Answer::Accepted);
     assert_eq!(run.host.state.name(), "installing-pending-user-action");
     assert_eq!(run.host.info, Some(BOOTED_IMAGE));
-    assert!(!register(&mut run.host, run.now), "a second one is refused");
+    let second = register(&mut run.host, run.now);
+    assert_eq!(second, Answer::Forbidden, "a second one is refused");
     assert_eq!(run.settle(), ["installing-pending-user-action"]);
     boot_disk(&mut run.host, run.now);
     assert_eq!(run.settle().last(), Some(&"added-to-existing-cluster"));
@@ -113,7 +115,7 @@ fn an_install_that_starts_over_fails() {
     while !run.host.state.installs() {
         run.now = advance(&mut run.host, &run.delays, run.now).unwrap_or_else(|| panic!("stuck"));
     }
-    assert!(register(&mut run.host, run.now));
+    assert_eq!(register(&mut run.host, run.now), Answer::Accepted);
     assert_eq!(run.settle(), ["error"]);
     assert_eq!(run.host.info, Some(RESTARTED));
 }
@@ -134,7 +136,7 @@ fn reclaim_and_plain_unbind() {
     let mut run = Run::installed();
     unbind(&mut run.host, Unbind::Plain, run.now).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(run.settle(), ["unbinding-pending-user-action"]);
-    assert!(register(&mut run.host, run.now));
+    assert_eq!(register(&mut run.host, run.now), Answer::Accepted);
     assert_eq!(run.settle(), ["discovering-unbound", "known-unbound"]);
 }
 
@@ -143,7 +145,8 @@ fn a_reclaim_without_power_times_out_and_cannot_be_cut_short() {
     let mut run = Run::installed();
     run.host.powered = false;
     unbind(&mut run.host, Unbind::Reclaim, run.now).unwrap_or_else(|error| panic!("{error}"));
-    assert!(!register(&mut run.host.clone(), run.now));
+    let early = register(&mut run.host.clone(), run.now);
+    assert_eq!(early, Answer::TryAgain);
     assert_eq!(
         run.settle(),
         ["reclaiming", "unbinding-pending-user-action"]
@@ -161,7 +164,7 @@ fn a_reclaim_that_stalls_times_out_with_power_too() {
     );
     let system = Some((run.host.facts.disk_id.clone(), Content::System));
     assert_eq!(run.host.written, system, "it got no discovery");
-    assert!(register(&mut run.host, run.now));
+    assert_eq!(register(&mut run.host, run.now), Answer::Accepted);
     assert_eq!(run.settle(), ["discovering-unbound", "known-unbound"]);
 }
 
@@ -187,7 +190,7 @@ fn a_host_with_a_new_disk_shows_the_old_inventory_until_it_reports() {
     let mut run = Run::installed();
     unbind(&mut run.host, Unbind::Plain, run.now).unwrap_or_else(|error| panic!("{error}"));
     let old = run.host.facts.clone();
-    assert!(register(&mut run.host, run.now));
+    assert_eq!(register(&mut run.host, run.now), Answer::Accepted);
     run.host.facts.disk_id = "another".to_owned();
     assert_eq!(run.host.state.name(), "discovering-unbound");
     assert_eq!(run.host.validation, Validation::Passing, "a stale one");
