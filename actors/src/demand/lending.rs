@@ -33,7 +33,7 @@ use crate::{
         managed_vm::ManagedVm,
         names::ObjectKey,
         reassign::{Reservation, Taking},
-        recycle::Stage,
+        recycle::{self, Says, Stage},
         template,
         upstream::{self, WaitingSign},
     },
@@ -356,6 +356,7 @@ fn is_free(
         && !child.has_served(&[])
         && child.recycling() == Stage::No
         && !child.is_taking()
+        && recycle::says(Some(agent), false) == Says::Free
         && buffer::is_ready(pool, child, agent)
         && buffer::wait(pool, child, &choosers, approved, agent).is_none()
 }

@@ -10,7 +10,10 @@ use std::{
 };
 
 use agent_forge_crds::{
-    external::{agent::Agent, agent_machine::AgentMachine},
+    external::{
+        agent::{Agent, RESOURCE_CLASS_LABEL},
+        agent_machine::AgentMachine,
+    },
     names::{AGENT_MACHINE_LABEL, CLEANUP_VM_ANNOTATION, NODE_POOL_LABEL, NODE_POOL_ROLE_LABEL},
     pool::VsphereAgentPool,
 };
@@ -20,6 +23,7 @@ use kube::ResourceExt;
 use crate::{
     domain::{
         managed_vm::ManagedVm,
+        recycle::Stage,
         selector::{self, Labels, Unsatisfiable},
     },
     migration::agent::is_let_go,
@@ -160,12 +164,12 @@ pub fn prepare_as(
 }
 
 /// Whether the present VsphereAgent still wants the Agent that the operator planned to prepare. Since the plan, the VM may
-/// have been given up, released or replaced.
+/// have been given up, released or replaced, or be on its way into another life.
 #[must_use]
 pub fn is_wanted_by(planned: &ManagedVm, live: &ManagedVm) -> bool {
     let uuid = |child: &ManagedVm| child.identity.as_ref().map(|i| i.bios_uuid);
     let same = live.uid == planned.uid && uuid(live) == uuid(planned);
-    same && !live.given_up && !live.deleting
+    same && !live.given_up && !live.deleting && live.recycling() == Stage::No
 }
 
 /// Whether a prepared Agent still waits for the approval of a user.
@@ -190,9 +194,9 @@ pub fn fence(
     fenced(own_labels, choosers, auto_approved, false, agent)
 }
 
-/// As [`fence`], for an Agent whose VM is being removed. It always withdraws the approval: the provider takes only approved
-/// Agents, and a new AgentMachine may appear at any time. If the service would approve the Agent again, removing the labels
-/// must be enough.
+/// As [`fence`], for an Agent whose VM is being removed, or is on its way into another life. It always withdraws the approval: the
+/// provider takes only approved Agents, and a new AgentMachine may appear at any time. If the service would approve the Agent
+/// again, removing the labels must be enough. It removes the label by which OSAC chooses as well: OSAC asks for no approval.
 #[must_use]
 pub fn seal(
     own_labels: &Labels,
@@ -224,6 +228,7 @@ fn fenced(
         keys.extend(selector::wanted_keys(*s));
     }
     keys.retain(|k| k != AGENT_MACHINE_LABEL && !selector::is_service_label(k));
+    keys.extend(whatever.then(|| RESOURCE_CLASS_LABEL.to_owned()));
     let mut left = agent.labels().clone();
     left.retain(|k, _| !keys.contains(k));
     let still_matches = whatever || selectors.iter().any(|s| selector::matches(*s, &left));

@@ -12,9 +12,9 @@
 //! Guarantees
 //! - A VM is touched only while its Agent is free of any Machine, by a live read directly before the call.
 //! - The host id stays: it follows from the BIOS UUID. So the same Agent comes back.
-//! - An Agent is back only if its guest runs again. `Validated` alone may be out of date. The service may tell no time. So its
-//!   inventory names the new disk, or its state was another one since, which is recorded, or it is connected for longer than a
-//!   dead guest can be.
+//! - An Agent is back only if something that it shows belongs to the new boot ([`is_back`]). The service may be away or write late:
+//!   what it shows then is of the life before. So neither time nor a changed state proves anything by itself.
+//! - Who claims the host on its way gets it as it is, and it runs.
 //! - A VM whose Agent does not come back by the discovery deadline is removed like one that never came. So is one that cannot be
 //!   made ready.
 
@@ -23,13 +23,13 @@ use std::time::Duration;
 use agent_forge_crds::{
     Time,
     agent::{MAX_LIVES, PastLife, RecycleStatus, VmStatus},
-    external::agent::{Agent, CONNECTED, SKIP_SPOKE_CLEANUP_ANNOTATION},
+    external::agent::{Agent, SKIP_SPOKE_CLEANUP_ANNOTATION},
 };
 use jiff::Timestamp;
 
 use super::trace::TraceId;
 
-/// A guest that answers leaves `unbinding` by itself within a minute.
+/// A guest that answers leaves `unbinding` by itself within a minute, and `binding` as well.
 const UNBINDING: Duration = Duration::from_secs(300);
 /// The service gives a reclaim up after an hour, and looks once a minute.
 const RECLAIMING: Duration = Duration::from_secs(62 * 60);
@@ -117,9 +117,12 @@ pub enum Says {
     Returns(Duration),
     /// It serves a Machine, or is about to.
     Serves,
+    /// It shows a state that is not known here, or none yet. Nothing is done to the VM.
+    Unknown,
 }
 
-/// Reads what that Agent says. `off`: its VM is switched off, so that nothing happens by itself.
+/// Reads what that Agent says. `off`: its VM is switched off, so that nothing happens by itself. The lists have every state of
+/// the service, also those that it does not use any more.
 #[must_use]
 pub fn says(agent: Option<&Agent>, off: bool) -> Says {
     let Some(agent) = agent else {
@@ -129,15 +132,29 @@ pub fn says(agent: Option<&Agent>, off: bool) -> Says {
         return Says::Serves;
     }
     match agent.state() {
-        "unbinding" if !off => Says::Returns(UNBINDING),
+        // Without a cluster, a host in `binding` was to be bound, and is to be unbound. The service does that only after its
+        // guest has registered again.
+        "unbinding" | "binding" if !off => Says::Returns(UNBINDING),
+        "unbinding"
+        | "binding"
+        | "unbinding-pending-user-action"
+        | "discovering-unbound"
+        | "known-unbound"
+        | "insufficient-unbound"
+        | "disconnected-unbound"
+        | "disabled-unbound"
+        | "error"
+        | "cancelled" => Says::Free,
         "reclaiming" => Says::Returns(RECLAIMING),
         "reclaiming-rebooting" => Says::Returns(REBOOTING),
         // What the service does with a host of a cluster. Its reference to the cluster went a moment ago.
-        "binding"
-        | "known"
+        "known"
         | "discovering"
         | "insufficient"
         | "disconnected"
+        | "disabled"
+        | "resetting"
+        | "resetting-pending-user-action"
         | "pending-for-input"
         | "preparing-for-installation"
         | "preparing-successful"
@@ -147,7 +164,7 @@ pub fn says(agent: Option<&Agent>, off: bool) -> Says {
         | "installing-pending-user-action"
         | "installed"
         | "added-to-existing-cluster" => Says::Serves,
-        _ => Says::Free,
+        _ => Says::Unknown,
     }
 }
 
@@ -174,16 +191,26 @@ pub fn is_overdue(vm: &VmStatus, now: Timestamp) -> bool {
 /// The states of a host that was discovered and serves nobody.
 const DISCOVERED: [&str; 2] = ["known-unbound", "insufficient-unbound"];
 
-/// The states of a host whose guest registers again, or was silent meanwhile.
+/// The states of a host whose guest registers again, or is silent.
 const RESTARTED: [&str; 2] = ["discovering-unbound", "disconnected-unbound"];
 
-/// The service calls a host disconnected that it has not heard for three minutes, and looks once a minute. An Agent that is
-/// connected for longer than this after its VM was off has a guest that runs.
-const HEARD: Duration = Duration::from_secs(300);
+/// The states of a host that has no cluster.
+const UNBOUND: [&str; 4] = [
+    "discovering-unbound",
+    "known-unbound",
+    "insufficient-unbound",
+    "disconnected-unbound",
+];
 
-/// Whether that Agent shows that its guest has reported again since the VM was made ready.
+/// Whether that Agent shows that its guest has reported again since the VM was made ready. Each proof belongs to the new boot:
+///
+/// - The inventory names the new disk. No guest of an earlier life has seen it. An inventory that names another disk of vSphere
+///   is an earlier one, and then nothing else counts.
+/// - The inventory is younger than the power-off, and than the one that the Agent showed then, by the clock of the guest.
+/// - The guest has started since. That is recorded, as it passes ([`has_restarted`]).
+/// - There was no Agent when the VM was off. A guest that is off registers none.
 #[must_use]
-pub fn is_back(vm: &VmStatus, agent: &Agent, now: Timestamp) -> bool {
+pub fn is_back(vm: &VmStatus, agent: &Agent) -> bool {
     let Some(record) = vm.recycle.as_ref() else {
         return true;
     };
@@ -191,18 +218,31 @@ pub fn is_back(vm: &VmStatus, agent: &Agent, now: Timestamp) -> bool {
     if agent.is_claimed_or_bound() || agent.is_deleting() || !DISCOVERED.contains(&state) {
         return false;
     }
-    let inventory = agent.status.as_ref().and_then(|s| s.inventory.as_ref());
-    let reported = inventory
-        .and_then(|i| i.report_time.as_ref())
-        .zip(record.report_before.as_ref());
-    reported.is_some_and(|(now, before)| now.0 > before.0)
-        || record
-            .new_disk
-            .as_deref()
-            .is_some_and(|disk| names_disk(agent, disk))
+    if shows_disk_before(record, agent) {
+        return false;
+    }
+    let since_off = |t: &Time| vm.generation_since.as_ref().is_some_and(|off| t.0 > off.0);
+    let before = record.report_before.as_ref();
+    let reported = agent
+        .inventory_time()
+        .is_some_and(|t| since_off(&t) && before.is_none_or(|before| t.0 > before.0));
+    let created = agent.metadata.creation_timestamp.as_ref();
+    record
+        .new_disk
+        .as_deref()
+        .is_some_and(|disk| names_disk(agent, disk))
+        || reported
         || record.restarted == Some(true)
-        || agent.condition(CONNECTED).is_some_and(|c| c.is_true()) && was_off_long_ago(vm, now)
-        || record.state_before.as_deref() != Some(state)
+        || record.state_before.is_none() && created.is_some_and(since_off)
+}
+
+/// How vCenter begins the UUID of each disk that it makes.
+const DISK_OF_VSPHERE: &str = "6000c29";
+
+/// The inventory is of an earlier life: its guest sees the UUIDs of its disks, and not that of the new one.
+fn shows_disk_before(record: &RecycleStatus, agent: &Agent) -> bool {
+    let new = record.new_disk.as_deref();
+    new.is_some_and(|disk| !names_disk(agent, disk)) && names_disk(agent, DISK_OF_VSPHERE)
 }
 
 /// The disk to look for in the inventory of the VM's Agent: the one that the VM has now, `shown`, if the Agent's inventory
@@ -214,9 +254,8 @@ pub fn new_disk(before: Option<&Agent>, shown: Option<&str>) -> Option<String> {
     (!names_disk(before, shown)).then(|| shown.to_owned())
 }
 
-/// Whether the inventory of that Agent names the disk with this UUID. vSphere shows a guest the UUID of a disk as its serial
-/// number and world wide name, as each VM has `disk.EnableUUID`. Where it does not, the other proofs are left: only a match says
-/// anything.
+/// Whether the inventory of that Agent names a disk with this UUID, or part of one. vSphere shows a guest the UUID of a disk as its serial
+/// number and world wide name, as each VM has `disk.EnableUUID`. Where it does not, the other proofs are left.
 fn names_disk(agent: &Agent, uuid: &str) -> bool {
     let has = |text: &str| {
         let text = text.replace('-', "").to_ascii_lowercase();
@@ -307,19 +346,23 @@ pub fn skips_cleanup(agent: &Agent) -> Option<&str> {
         .map(String::as_str)
 }
 
-fn was_off_long_ago(vm: &VmStatus, now: Timestamp) -> bool {
-    let off = vm.generation_since.as_ref();
-    let gone_by = off.and_then(|t| Duration::try_from(now.duration_since(t.0)).ok());
-    gone_by.is_some_and(|gone_by| gone_by >= HEARD)
-}
-
-/// Whether that Agent shows that its guest started anew, and the record does not say so yet. The state is a passing one.
+/// Whether that Agent shows that its guest started anew, and the record does not say so yet. The state is a passing one, and the
+/// service may not show it. Where the inventory names a disk, that decides, and nothing is recorded.
+///
+/// - The host has left its cluster since: the service does that when the guest registers again.
+/// - The guest registers again, and was known before.
+/// - The service misses the guest: it was off. A state of a discovered host after that is one of the new boot.
+///
+/// `discovering-unbound` before says nothing: the service makes `known-unbound` of the last report before the power-off.
 #[must_use]
 pub fn has_restarted(record: &RecycleStatus, agent: &Agent) -> bool {
-    let state = agent.state();
+    let (before, state) = (record.state_before.as_deref(), agent.state());
     record.restarted != Some(true)
-        && RESTARTED.contains(&state)
-        && record.state_before.as_deref() != Some(state)
+        && !(record.new_disk.is_some() && names_disk(agent, DISK_OF_VSPHERE))
+        && UNBOUND.contains(&state)
+        && before.is_some_and(|before| {
+            !UNBOUND.contains(&before) || RESTARTED.contains(&state) && before != state
+        })
 }
 
 #[cfg(test)]

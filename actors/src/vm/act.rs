@@ -143,7 +143,7 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
         Step::RecordBootRepair => executor.record_boot_repair(memory).await,
         Step::FinishEjection => executor.finish_ejection(memory).await,
         Step::Disown => executor.disown(memory).await,
-        Step::FenceAgent => executor.fence().await,
+        Step::FenceAgent => executor.fence(memory).await,
         Step::SetBootOrder(_)
         | Step::PowerOn
         | Step::PowerOnAgain

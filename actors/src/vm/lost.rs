@@ -28,8 +28,8 @@ use crate::domain::{
 pub const FAILING: SignedDuration = SignedDuration::from_mins(5);
 /// How long a host of the buffer may be silent before its VM is replaced.
 pub const SILENT_IN_BUFFER: Duration = Duration::from_secs(600);
-/// How long binding may take before the status reports it. The service asks the guest once a minute.
-pub const BINDING: SignedDuration = SignedDuration::from_mins(10);
+/// How long binding may take before the status reports it. A guest that runs asks the service once a minute.
+pub const BINDING: SignedDuration = SignedDuration::from_mins(1);
 /// How many characters of a foreign message are repeated.
 const LONGEST: usize = 300;
 

@@ -406,9 +406,16 @@ impl Observed {
         let off = matches!(&memory.seen, Ownership::Ours(vm) if vm.power == PowerState::Off);
         let record = self.vm().and_then(|vm| vm.recycle.as_ref());
         let now = context.clock.wall();
-        let says = match recycle::says(self.candidate(), off) {
+        let says = |agent: &Agent| recycle::says(Some(agent), off);
+        let unknown = self.possible.iter().any(|a| says(a) == Says::Unknown);
+        let own = self
+            .candidate()
+            .filter(|_| !unknown)
+            .map_or(Says::Free, says);
+        let says = match own {
             Says::Returns(patience) => Says::Returns(recycle::left(record, patience, now)),
             _ if self.bound => Says::Serves,
+            _ if unknown => Says::Unknown,
             other => other,
         };
         let release = self.pool.as_ref().and_then(|p| p.spec.release.as_ref());
@@ -420,7 +427,8 @@ impl Observed {
             back: self
                 .vm()
                 .zip(self.agent.as_deref())
-                .is_some_and(|(vm, agent)| recycle::is_back(vm, agent, now)),
+                .is_some_and(|(vm, agent)| recycle::is_back(vm, agent)),
+            claimed: self.agent.as_ref().is_some_and(|a| a.is_claimed_or_bound()),
             restarted: record
                 .zip(self.agent.as_deref())
                 .is_some_and(|(record, agent)| recycle::has_restarted(record, agent)),
@@ -437,7 +445,7 @@ impl Observed {
                 && self
                     .agent
                     .as_ref()
-                    .is_some_and(|a| a.state() == "unbinding"),
+                    .is_some_and(|a| matches!(a.state(), "unbinding" | "binding")),
         }
     }
 

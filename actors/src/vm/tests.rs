@@ -16,6 +16,7 @@ mod lost;
 mod power;
 mod reassign;
 mod recycle;
+mod renewal;
 mod service;
 mod silent;
 mod source;

@@ -27,9 +27,14 @@ pub struct RecycleStatus {
     /// True once its Agent has shown since then that its guest started anew.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarted: Option<bool>,
-    /// `status.inventory.reportTime` of its Agent at that time. An Agent with this time, or an earlier one, is not back.
+    /// When the guest had made the inventory that its Agent showed at that time, by the guest's clock. That inventory, or an
+    /// earlier one, does not show that the guest is back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report_before: Option<Time>,
+    /// Value of the label `osac.openshift.io/resource_class` that its Agent had. The operator takes the label off before it
+    /// switches the VM off, and puts it back when the host is back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_class: Option<String>,
     /// UUID of the disk with which the VM begins that life, as 32 hexadecimal digits. Absent where the inventory of its Agent
     /// named that disk before. An Agent whose inventory names it has a guest that has started since.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -133,6 +133,8 @@ words! {
         AgentValidationsFailing = "AgentValidationsFailing",
         /// A reserved Agent is in a state that does not end by itself.
         AgentStuck = "AgentStuck",
+        /// The Agent shows a state that the operator does not know, or none. Its VM is not touched.
+        AgentStateUnknown = "AgentStateUnknown",
         /// The VM's Agent was registered and is gone.
         AgentMissing = "AgentMissing",
         /// A person requested another VM, but the Agent of this one serves a Machine, or did.

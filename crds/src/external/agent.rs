@@ -3,7 +3,7 @@
 use super::NamespacedName;
 use super::condition::{ForeignCondition, find};
 use super::kind::foreign_kind;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,11 @@ pub const INFRA_ENV_LABEL: &str = "infraenvs.agent-install.openshift.io";
 pub const BARE_METAL_HOST_LABEL: &str = "agent-install.openshift.io/bmh";
 /// Label with which OSAC reserves it for one of its cluster orders, before any AgentMachine claims it.
 pub const CLUSTER_ORDER_LABEL: &str = "osac.openshift.io/clusterorder";
+/// Label with which OSAC offers it to its cluster orders. A person sets it.
+pub const RESOURCE_CLASS_LABEL: &str = "osac.openshift.io/resource_class";
+/// Annotation with the whole inventory, as JSON. The service writes it before `status.inventory`, and empties it when the host
+/// registers, is bound or is unbound.
+pub const INVENTORY_ANNOTATION: &str = "agent.agent-install.openshift.io/inventory";
 /// Annotation with which the service does not remove the Node from the hosted cluster before it goes on. Any value counts.
 pub const SKIP_SPOKE_CLEANUP_ANNOTATION: &str =
     "agent.agent-install.openshift.io/skip-spoke-cleanup";
@@ -148,7 +153,7 @@ pub struct Inventory {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub disks: Vec<InventoryDisk>,
-    /// When the host reported this, by its own clock.
+    /// When the host reported this. The service has never written it, so no decision reads it.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
@@ -336,6 +341,12 @@ impl Agent {
             .is_some_and(ForeignCondition::is_true)
     }
 
+    /// Class that OSAC offers it as.
+    pub fn resource_class(&self) -> Option<&str> {
+        let labels = self.labels();
+        labels.get(RESOURCE_CLASS_LABEL).map(String::as_str)
+    }
+
     /// State in the service's state machine; empty if it is unknown.
     pub fn state(&self) -> &str {
         self.status
@@ -355,6 +366,23 @@ impl Agent {
     /// Hardware, once the host has reported it.
     pub fn inventory(&self) -> Option<&Inventory> {
         self.status.as_ref()?.inventory.as_ref()
+    }
+
+    /// When the guest made the inventory that the Agent shows, by the guest's own clock. `None` if the service shows none, or
+    /// the guest told no time.
+    pub fn inventory_time(&self) -> Option<Time> {
+        let text = self.annotations().get(INVENTORY_ANNOTATION)?;
+        let read: serde_json::Value = serde_json::from_str(text).ok()?;
+        let seconds = read.get("timestamp")?.as_i64()?;
+        Timestamp::from_second(seconds).ok().map(Time)
+    }
+
+    /// Leaves of the annotation with the inventory what [`Self::inventory_time`] reads.
+    pub fn trim_inventory(&mut self) {
+        let seconds = self.inventory_time().map(|t| t.0.as_second());
+        if let Some(text) = self.annotations_mut().get_mut(INVENTORY_ANNOTATION) {
+            *text = seconds.map_or_else(String::new, |s| format!("{{\"timestamp\":{s}}}"));
+        }
     }
 
     /// Stage of the installation.

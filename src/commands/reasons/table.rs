@@ -271,6 +271,8 @@ reasons! {
             "Restore the Agent from a backup, or delete the Machine.";
         AgentStuck => Hub, "A reserved Agent is in a state that does not end by itself. The message names the state.",
             "See the Agent's conditions. Only the deletion of its Machine sets it free.";
+        AgentStateUnknown => Hub, "The Agent shows a state that the operator does not know, or none yet. Its VM is not switched off, reset, renewed, lent or destroyed.",
+            "None while its guest registers. If it lasts, look at the assisted service: is it away, or newer than the operator? To remove the VM all the same, force the deletion.";
         RivalAgents => Hub, "Two Agents match one VM. Neither is labelled or approved.",
             "Find out which one runs on the VM. Delete the other.";
         MacDiffers => Hub, "An Agent matches the VM except for its MAC addresses.",

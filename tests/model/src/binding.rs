@@ -12,7 +12,7 @@ use agent_forge_actors::{
 };
 use agent_forge_crds::{
     agent::VsphereAgent,
-    external::agent::{Agent, CONNECTED, InventoryDisk},
+    external::agent::{Agent, CONNECTED, INVENTORY_ANNOTATION, InventoryDisk},
     pool::{ReassignSpec, ReleasePolicy, ReleaseSpec, ScalingSpec, VsphereAgentPool},
 };
 use kube::ResourceExt;
@@ -156,8 +156,12 @@ pub fn runs(w: &World, agent: &Agent) -> bool {
     !w.lives || w.vm_of(agent).is_some_and(runs)
 }
 
-/// The inventory shows the disk of that life.
-pub fn show_life(agent: &mut Agent, life: u32) {
+/// The inventory shows the disk of that life, and when its guest made it. Each life begins a second after the one before.
+pub fn show_life(agent: &mut Agent, life: u32, hours: u8) {
+    let now = objects::at(599 + 3600 * i64::from(hours) + i64::from(life));
+    let time = format!("{{\"timestamp\":{}}}", now.as_second());
+    let annotations = agent.annotations_mut();
+    annotations.insert(INVENTORY_ANNOTATION.to_owned(), time);
     let status = agent.status.get_or_insert_default();
     status.inventory.get_or_insert_default().disks = vec![InventoryDisk {
         id: Some(life.to_string()),
@@ -221,9 +225,10 @@ pub fn restarts(w: &mut World, vm: &str) {
 
 /// The service has the inventory of the present life.
 pub fn reports(w: &mut World, vm: &str) {
+    let hours = w.hours;
     change_agent(w, vm, |agent, life| {
         set_state(agent, state::KNOWN);
-        show_life(agent, life);
+        show_life(agent, life, hours);
     });
     // It may have booted since it registered.
     w.late = None;

@@ -218,7 +218,7 @@ pub fn act(w: &mut World, deed: &Deed) {
             let vm = w.vms.iter().find(|v| v.moref.id == *vm);
             if let Some((vm, mut agent)) = vm.and_then(|vm| Some((vm, objects::agent_on(vm)?))) {
                 if w.lives {
-                    binding::show_life(&mut agent, binding::life(vm));
+                    binding::show_life(&mut agent, binding::life(vm), w.hours);
                 }
                 w.agents.push(Shared::new(agent));
                 w.agents.sort_by_key(|a| a.name_any());

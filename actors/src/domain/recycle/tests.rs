@@ -1,7 +1,8 @@
 use agent_forge_crds::external::agent::{
-    AgentStatus, DebugInfo, DeprovisionInfo, Inventory, InventoryDisk,
+    AgentStatus, DebugInfo, DeprovisionInfo, INVENTORY_ANNOTATION, InventoryDisk,
 };
 use k8s_openapi::api::core::v1::ObjectReference;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -28,16 +29,17 @@ fn agent(state: &str, reported: Option<i64>) -> Agent {
             state: Some(state.into()),
             state_info: None,
         }),
-        inventory: reported.map(|t| Inventory {
-            report_time: Some(Time(at(t))),
-            ..Inventory::default()
-        }),
         ..AgentStatus::default()
     };
-    Agent {
+    let mut agent = Agent {
         status: Some(status),
         ..Agent::default()
-    }
+    };
+    // As the service writes it: the whole inventory, with the guest's time in it.
+    let inventory = |t| format!(r#"{{"hostname":"h","timestamp":{t}}}"#);
+    let annotation = reported.map(|t| (INVENTORY_ANNOTATION.to_owned(), inventory(t)));
+    agent.metadata.annotations = annotation.map(|a| [a].into());
+    agent
 }
 
 #[test]
@@ -89,39 +91,79 @@ fn the_record_decides_how_far_it_is() {
     assert_eq!(stage(&unmade, Some("1/2")), Stage::No);
 }
 
+/// Each state that the service knows: what its Agent says while its VM runs, and while it is off.
+fn states() -> Vec<(&'static str, Says, Says)> {
+    let minutes = |n: u64| Says::Returns(Duration::from_secs(n * 60));
+    let free = [
+        "unbinding-pending-user-action",
+        "discovering-unbound",
+        "known-unbound",
+        "insufficient-unbound",
+        "disconnected-unbound",
+        "disabled-unbound",
+        "error",
+        "cancelled",
+    ];
+    let serves = [
+        "known",
+        "discovering",
+        "insufficient",
+        "disconnected",
+        "disabled",
+        "resetting",
+        "resetting-pending-user-action",
+        "pending-for-input",
+        "preparing-for-installation",
+        "preparing-successful",
+        "preparing-failed",
+        "installing",
+        "installing-in-progress",
+        "installing-pending-user-action",
+        "installed",
+        "added-to-existing-cluster",
+    ];
+    let mut all = vec![
+        ("unbinding", minutes(5), Says::Free),
+        ("binding", minutes(5), Says::Free),
+        ("reclaiming", minutes(62), minutes(62)),
+        ("reclaiming-rebooting", minutes(10), minutes(10)),
+    ];
+    all.extend(free.map(|state| (state, Says::Free, Says::Free)));
+    all.extend(serves.map(|state| (state, Says::Serves, Says::Serves)));
+    all
+}
+
 /// The table of states: which VM may be switched off, which returns by itself, which serves.
 #[test]
 fn each_state_of_the_agent_says_what_may_be_done() {
-    let minutes = |n: u64| Says::Returns(Duration::from_secs(n * 60));
-    for (state, off, wanted) in [
-        ("unbinding-pending-user-action", false, Says::Free),
-        ("unbinding", false, minutes(5)),
-        ("unbinding", true, Says::Free),
-        ("reclaiming", false, minutes(62)),
-        ("reclaiming", true, minutes(62)),
-        ("reclaiming-rebooting", false, minutes(10)),
-        ("discovering-unbound", false, Says::Free),
-        ("known-unbound", false, Says::Free),
-        ("insufficient-unbound", false, Says::Free),
-        ("disconnected-unbound", false, Says::Free),
-        ("error", false, Says::Free),
-        ("cancelled", false, Says::Free),
-        ("binding", true, Says::Serves),
-        ("installing", true, Says::Serves),
-        ("installing-in-progress", true, Says::Serves),
-        ("installing-pending-user-action", true, Says::Serves),
-        ("added-to-existing-cluster", true, Says::Serves),
-    ] {
-        assert_eq!(
-            says(Some(&agent(state, None)), off),
-            wanted,
-            "{state} {off}"
-        );
+    for (state, on, off) in states() {
+        let agent = agent(state, None);
+        assert_eq!(says(Some(&agent), false), on, "{state}");
+        assert_eq!(says(Some(&agent), true), off, "{state}, off");
     }
+    for state in ["", "known-unbound ", "Known-Unbound", "known-unbound-2"] {
+        let agent = agent(state, None);
+        assert_eq!(says(Some(&agent), true), Says::Unknown, "{state:?}");
+    }
+    assert_eq!(says(Some(&Agent::default()), true), Says::Unknown);
     let mut bound = agent("unbinding-pending-user-action", None);
     bound.spec.cluster_deployment_name = Some(Default::default());
     assert_eq!(says(Some(&bound), true), Says::Serves);
     assert_eq!(says(None, false), Says::Free);
+}
+
+proptest! {
+    /// A word that the service has not told us about touches nothing.
+    #[test]
+    fn no_other_word_frees_a_vm(
+        word in "[a-zA-Z-]{0,40}",
+        end in prop_oneof![Just(""), Just("-unbound"), Just("-rebooting"), Just("unbinding")],
+        off: bool,
+    ) {
+        let state = format!("{word}{end}");
+        prop_assume!(states().iter().all(|(known, ..)| *known != state));
+        prop_assert_eq!(says(Some(&agent(&state, None)), off), Says::Unknown);
+    }
 }
 
 #[test]
@@ -140,6 +182,7 @@ fn patience_counts_from_the_record() {
 
 #[test]
 fn an_agent_is_back_when_its_guest_has_reported_again() {
+    // The VM was off at 100. Its Agent showed the inventory of `report` then.
     let record = |state: &str, report: Option<i64>| RecycleStatus {
         state_before: Some(state.into()),
         report_before: report.map(|t| Time(at(t))),
@@ -147,39 +190,102 @@ fn an_agent_is_back_when_its_guest_has_reported_again() {
     };
     let back = |record: &RecycleStatus, agent: &Agent| {
         let mut vm = vm(1, Some(2), None);
+        vm.generation_since = Some(Time(at(100)));
         vm.recycle = Some(record.clone());
-        is_back(&vm, agent, at(0))
+        is_back(&vm, agent)
     };
-    let before = record("unbinding-pending-user-action", Some(100));
+    let before = record("known-unbound", Some(90));
     assert!(back(&before, &agent("known-unbound", Some(101))));
     assert!(back(&before, &agent("insufficient-unbound", Some(101))));
+    assert!(
+        !back(&before, &agent("known-unbound", Some(90))),
+        "it is the same"
+    );
+    assert!(
+        !back(&before, &agent("known-unbound", Some(99))),
+        "of the last boot"
+    );
+    // A guest whose clock is ahead.
+    let ahead = record("known-unbound", Some(300));
+    assert!(!back(&ahead, &agent("known-unbound", Some(300))));
+    assert!(back(&ahead, &agent("known-unbound", Some(301))));
     // The state is not settled yet.
     assert!(!back(&before, &agent("discovering-unbound", Some(101))));
     assert!(!back(
         &before,
         &agent("unbinding-pending-user-action", Some(101))
     ));
-    // After a reclaim the state is the same as after the next start.
-    let known = record("known-unbound", Some(100));
-    assert!(!back(&known, &agent("known-unbound", Some(100))));
-    assert!(back(&known, &agent("known-unbound", Some(101))));
-    let mut silent = record("known-unbound", None);
-    assert!(!back(&silent, &agent("known-unbound", None)));
-    assert!(has_restarted(&silent, &agent("discovering-unbound", None)));
-    assert!(!has_restarted(&silent, &agent("known-unbound", None)));
-    assert!(!has_restarted(
-        &silent,
-        &agent("reclaiming-rebooting", None)
-    ));
-    silent.restarted = Some(true);
-    assert!(!has_restarted(&silent, &agent("discovering-unbound", None)));
-    assert!(back(&silent, &agent("known-unbound", None)));
-    let early = record("discovering-unbound", None);
-    assert!(!has_restarted(&early, &agent("discovering-unbound", None)));
-    assert!(back(&early, &agent("known-unbound", None)));
     let mut claimed = agent("known-unbound", Some(101));
     claimed.spec.cluster_deployment_name = Some(Default::default());
     assert!(!back(&before, &claimed));
+}
+
+/// Where no inventory tells a time, only what the service shows in passing is left.
+#[test]
+fn a_guest_has_restarted_if_the_service_says_so_since_its_vm_was_off() {
+    let table = [
+        // It was known: another state of an unbound host is new.
+        ("known-unbound", "known-unbound", false),
+        ("known-unbound", "insufficient-unbound", false),
+        ("known-unbound", "discovering-unbound", true),
+        ("known-unbound", "disconnected-unbound", true),
+        // The service makes known of the last report, after the power-off.
+        ("discovering-unbound", "discovering-unbound", false),
+        ("discovering-unbound", "known-unbound", false),
+        ("discovering-unbound", "insufficient-unbound", false),
+        ("discovering-unbound", "disconnected-unbound", true),
+        ("disconnected-unbound", "disconnected-unbound", false),
+        ("disconnected-unbound", "known-unbound", false),
+        ("disconnected-unbound", "discovering-unbound", true),
+        // It leaves its cluster when the guest registers. The service need not show that it is discovered.
+        (
+            "unbinding-pending-user-action",
+            "unbinding-pending-user-action",
+            false,
+        ),
+        ("unbinding-pending-user-action", "discovering-unbound", true),
+        ("reclaiming-rebooting", "known-unbound", true),
+        ("reclaiming", "reclaiming-rebooting", false),
+        ("unbinding", "unbinding-pending-user-action", false),
+        ("binding", "known-unbound", true),
+        // Nobody knows that one.
+        ("known-unbound", "rediscovering-unbound", false),
+    ];
+    for (before, shown, restarted) in table {
+        let mut record = RecycleStatus {
+            state_before: Some(before.into()),
+            ..RecycleStatus::default()
+        };
+        let is = has_restarted(&record, &agent(shown, None));
+        assert_eq!(is, restarted, "{before} -> {shown}");
+        // The record is written once, and makes a discovered host one that is back.
+        record.restarted = Some(true);
+        assert!(!has_restarted(&record, &agent(shown, None)));
+        let mut vm = vm(1, Some(2), None);
+        vm.recycle = Some(record);
+        assert_eq!(
+            is_back(&vm, &agent(shown, None)),
+            DISCOVERED.contains(&shown)
+        );
+    }
+    let none = RecycleStatus::default();
+    assert!(!has_restarted(&none, &agent("discovering-unbound", None)));
+}
+
+/// There was no Agent when the VM was off. One that is older was not looked for in the right place.
+#[test]
+fn an_agent_that_registered_since_is_back() {
+    let mut vm = vm(1, Some(2), Some(2));
+    vm.generation_since = Some(Time(at(100)));
+    let born = |at_second| {
+        let mut agent = agent("known-unbound", None);
+        agent.metadata.creation_timestamp = Some(Time(at(at_second)));
+        agent
+    };
+    assert!(is_back(&vm, &born(101)));
+    assert!(!is_back(&vm, &born(100)));
+    vm.recycle.get_or_insert_default().state_before = Some("known-unbound".into());
+    assert!(!is_back(&vm, &born(101)), "it was there");
 }
 
 /// The table of `docs/explanation/late-binding.md` says the same as the code.
@@ -195,7 +301,7 @@ fn the_page_lists_what_each_state_means() {
                 .split_once("` | ")
         })
         .collect();
-    assert_eq!(rows.len(), 15, "{rows:?}");
+    assert_eq!(rows.len(), states().len(), "{rows:?}");
     for (state, words) in rows {
         let on = says(Some(&agent(state, None)), false);
         let off = says(Some(&agent(state, None)), true);
@@ -213,23 +319,6 @@ fn the_page_lists_what_each_state_means() {
         };
         assert_eq!(told, words, "{state}");
     }
-}
-
-/// A host that is still connected five minutes after its VM was off has a guest that runs.
-#[test]
-fn an_agent_that_stays_connected_for_longer_than_a_dead_guest_is_back() {
-    let mut vm = vm(1, Some(2), Some(2));
-    vm.generation_since = Some(Time(at(1000)));
-    vm.recycle.get_or_insert_default().state_before = Some("known-unbound".into());
-    let connected = |value: &str| {
-        let mut agent = agent("known-unbound", None);
-        let status = agent.status.get_or_insert_default();
-        status.conditions = vec![crate::testing::condition("Connected", value, "x")];
-        agent
-    };
-    assert!(!is_back(&vm, &connected("True"), at(1299)));
-    assert!(is_back(&vm, &connected("True"), at(1300)));
-    assert!(!is_back(&vm, &connected("False"), at(1300)));
 }
 
 /// An Agent whose inventory has one disk with these texts.
@@ -255,21 +344,42 @@ fn an_agent_that_names_the_new_disk_is_back_at_once() {
     let mut vm = vm(1, Some(2), Some(2));
     let way = vm.recycle.get_or_insert_default();
     way.state_before = Some("known-unbound".into());
-    assert!(!is_back(&vm, &by_id(NEW), at(0)), "no disk is on record");
+    assert!(!is_back(&vm, &by_id(NEW)), "no disk is on record");
     let way = vm.recycle.get_or_insert_default();
     way.new_disk = new_disk(Some(&by_id(OLD)), Some(NEW));
     assert_eq!(way.new_disk.as_deref(), Some(NEW));
-    assert!(!is_back(&vm, &by_id(OLD), at(0)), "the old inventory");
-    assert!(is_back(&vm, &by_id(NEW), at(0)));
+    assert!(!is_back(&vm, &by_id(OLD)), "the old inventory");
+    assert!(is_back(&vm, &by_id(NEW)));
     let others: [fn(&mut InventoryDisk); 2] = [
         |d| d.wwn = Some(format!("0x{}", NEW.to_uppercase())),
         |d| d.serial = Some("6000c29a-aaaa-aaaa-aaaa-aaaaaaaaaaa2".into()),
     ];
     for edit in others {
-        assert!(is_back(&vm, &with_disk("known-unbound", edit), at(0)));
+        assert!(is_back(&vm, &with_disk("known-unbound", edit)));
     }
     let early = with_disk("discovering-unbound", |d| d.serial = Some(NEW.into()));
-    assert!(!is_back(&vm, &early, at(0)), "nobody can claim it yet");
+    assert!(!is_back(&vm, &early), "nobody can claim it yet");
+}
+
+/// The inventory decides where it names a disk: no passing state, no time and no younger Agent counts beside the old one.
+#[test]
+fn nothing_counts_beside_an_inventory_with_the_old_disk() {
+    let shows = |state: &str, uuid: &str| with_disk(state, |d| d.serial = Some(uuid.into()));
+    let mut vm = vm(1, Some(2), Some(2));
+    vm.generation_since = Some(Time(at(100)));
+    let way = vm.recycle.get_or_insert_default();
+    way.new_disk = Some(NEW.into());
+    let discovering = shows("discovering-unbound", OLD);
+    assert!(!has_restarted(way, &discovering), "nothing is recorded");
+    way.restarted = Some(true);
+    let mut old = shows("known-unbound", OLD);
+    let younger = agent("known-unbound", Some(999)).metadata.annotations;
+    old.metadata.annotations = younger;
+    old.metadata.creation_timestamp = Some(Time(at(999)));
+    assert!(!is_back(&vm, &old));
+    assert!(is_back(&vm, &shows("known-unbound", NEW)));
+    // A guest that sees no UUID of vSphere tells nothing by its disk.
+    assert!(is_back(&vm, &shows("known-unbound", "VMWare NVME_0000")));
 }
 
 #[test]

@@ -31,9 +31,8 @@ impl Executor<'_> {
     /// The VM began another life, and that Agent shows only what was before.
     fn is_not_back(&self, agent: &Agent) -> bool {
         let child = &self.observed.child;
-        let now = self.context.clock.wall();
         let vm = child.vm().filter(|_| child.recycling() == Stage::Begun);
-        vm.is_some_and(|vm| !recycle::is_back(vm, agent, now))
+        vm.is_some_and(|vm| !recycle::is_back(vm, agent))
             && !agent.is_claimed_or_bound()
             && !agent.is_deleting()
     }

@@ -3,11 +3,12 @@
 use agent_forge_crds::{
     agent::{RecycleStatus, VmStatus},
     conditions::event,
-    external::agent::{Agent, SKIP_SPOKE_CLEANUP_ANNOTATION},
+    external::agent::{Agent, RESOURCE_CLASS_LABEL, SKIP_SPOKE_CLEANUP_ANNOTATION},
     pool::ReleasedDisk,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
 
 use super::{Done, Executor, StepOutcome, defect, look::Looked};
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
     iso::of_pool,
     placement::request,
     ports::{
-        cluster::AgentPatch,
+        cluster::{AgentPatch, Notice},
         effect::EffectKind,
         vcenter::{Fault, PowerState, Renewal, RenewedDisk, TaskEnd},
     },
@@ -53,6 +54,10 @@ impl Executor<'_> {
             generation: i32::try_from(life).unwrap_or(i32::MAX),
             started_at: self.whole_second(),
             reason: Some(why.as_str().to_owned()),
+            resource_class: self
+                .observed
+                .candidate()
+                .and_then(|a| a.resource_class().map(str::to_owned)),
             ..RecycleStatus::default()
         });
         let kind = EffectKind::RecordObservation;
@@ -154,8 +159,7 @@ impl Executor<'_> {
                 .as_ref()
                 .map(|a| a.state().to_owned())
                 .filter(|s| !s.is_empty());
-            way.report_before =
-                before.and_then(|a| a.status.as_ref()?.inventory.as_ref()?.report_time.clone());
+            way.report_before = before.and_then(|a| a.inventory_time());
         }
         record.vm = Some(vm);
         memory.forget_guest();
@@ -218,40 +222,75 @@ impl Executor<'_> {
         };
         // It is gone for good. A write that fails is repeated soon.
         memory.cluster_seen = None;
-        self.mark_cleanup(&agent, Some(recycle::SKIPPED.to_owned()))
-            .await?;
+        self.mark_cleanup(&agent).await?;
         // The service goes on, and the watch shows it.
         Ok(StepOutcome::Pause(super::look::SOON))
     }
 
-    /// Writes that annotation, or takes it off.
-    async fn mark_cleanup(
-        &self,
-        agent: &Agent,
-        value: Option<String>,
-    ) -> Result<(), ReconcileError> {
+    /// Writes that annotation.
+    async fn mark_cleanup(&self, agent: &Agent) -> Result<(), ReconcileError> {
         let mut patch = AgentPatch::of(agent);
         let key = SKIP_SPOKE_CLEANUP_ANNOTATION.to_owned();
+        let value = Some(recycle::SKIPPED.to_owned());
         patch.annotations.insert(key, value);
         let effect = self.effect(EffectKind::SkipCleanup);
         Ok(self.context.cluster.patch_agent(&effect, &patch).await?)
     }
 
-    /// The Agent is back: the host is as any other that waits. Its next Node is taken out of its cluster again.
+    /// The Agent is back: the host is as any other that waits. Its next Node is taken out of its cluster again. Or somebody has
+    /// claimed the Agent: the host serves from now on, in the life that its VM has.
     pub(super) async fn record_back(&self, memory: &mut Memory) -> Done {
-        let (mut vm, now) = (self.vm(), self.context.clock.wall());
+        let mut vm = self.vm();
         let live = self.agent_before().await?;
-        let Some(agent) = live.filter(|a| recycle::is_back(&vm, a, now)) else {
+        let is_over = |a: &Agent| a.is_claimed_or_bound() || recycle::is_back(&vm, a);
+        let Some(agent) = live.filter(is_over) else {
             return Ok(StepOutcome::Pause(super::look::SOON));
         };
-        if recycle::skips_cleanup(&agent) == Some(recycle::SKIPPED) {
-            self.mark_cleanup(&agent, None).await?;
+        let class = vm.recycle.as_ref().and_then(|w| w.resource_class.clone());
+        self.give_back(&agent, class).await?;
+        let claimed = agent.is_claimed_or_bound();
+        if matches!(self.observed.child.recycling(), Stage::Recorded(_)) {
+            // Its life is not over.
+            let life = i64::from(recycle::generation(&vm));
+            vm.lives.retain(|past| i64::from(past.generation) < life);
         }
         vm.recycle = None;
         let kind = EffectKind::RecordObservation;
         let next = self.save(kind, vm, memory).await?;
-        self.count_recycle("back");
+        self.count_recycle(if claimed { "claimed" } else { "back" });
+        if claimed {
+            self.context.cluster.notify(Notice {
+                regarding: self.observed.regarding(),
+                warning: true,
+                reason: event::HOST_TROUBLE,
+                action: "RecycleVM",
+                note: format!(
+                    "Agent {} was claimed while its VM was on its way into another life: the VM runs, and serves as it is (trace {})",
+                    agent.name_any(),
+                    self.observed.child.trace()
+                ),
+            });
+        }
         Ok(StepOutcome::Object(next))
+    }
+
+    /// Gives that Agent back what the operator took off for the time of the renewal: the label of OSAC, and the clean-up of its
+    /// Node.
+    async fn give_back(&self, agent: &Agent, class: Option<String>) -> Result<(), ReconcileError> {
+        let mut patch = AgentPatch::of(agent);
+        if recycle::skips_cleanup(agent) == Some(recycle::SKIPPED) {
+            let key = SKIP_SPOKE_CLEANUP_ANNOTATION.to_owned();
+            patch.annotations.insert(key, None);
+        }
+        if let Some(class) = class.filter(|_| agent.resource_class().is_none()) {
+            let key = RESOURCE_CLASS_LABEL.to_owned();
+            patch.labels.insert(key, Some(class));
+        }
+        if patch == AgentPatch::of(agent) {
+            return Ok(());
+        }
+        let effect = self.effect(EffectKind::SkipCleanup);
+        Ok(self.context.cluster.patch_agent(&effect, &patch).await?)
     }
 
     /// Counts the end of the VM's way into another life.

@@ -168,10 +168,20 @@ impl Executor<'_> {
         Ok(StepOutcome::Object(self.save(kind, vm, memory).await?))
     }
 
-    pub(super) async fn fence(&self) -> Done {
+    pub(super) async fn fence(&self, memory: &mut Memory) -> Done {
         let Some(agent) = &self.observed.agent else {
             return Ok(StepOutcome::Same);
         };
+        let mut vm = self.vm();
+        let class = agent.resource_class();
+        // It is put back when the host is back.
+        if let Some(way) = vm.recycle.as_mut()
+            && class.is_some_and(|class| way.resource_class.as_deref() != Some(class))
+        {
+            way.resource_class = class.map(str::to_owned);
+            let kind = EffectKind::RecordObservation;
+            return Ok(StepOutcome::Object(self.save(kind, vm, memory).await?));
+        }
         if let Some(patch) = self.observed.fencing(self.context, agent) {
             self.context
                 .cluster

@@ -307,7 +307,7 @@ impl Observed {
         let Some(agent) = &self.agent else {
             return true;
         };
-        let recycles = matches!(self.child.recycling(), Stage::Recorded(_));
+        let recycles = matches!(self.child.recycling(), Stage::Recorded(_) | Stage::Begun);
         if !self.child.deleting && !self.child.given_up && !recycles {
             return true;
         }

@@ -178,6 +178,8 @@ pub struct RecycleState {
     pub says: Says,
     /// Its Agent has reported again in the new life.
     pub back: bool,
+    /// Its Agent is claimed or bound.
+    pub claimed: bool,
     /// Its Agent shows that its guest has started anew. The record does not say so yet.
     pub restarted: bool,
     /// Its Agent shows the state of the life before, because its Node cannot be taken out of the hosted cluster.

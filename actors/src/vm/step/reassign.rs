@@ -2,7 +2,7 @@
 
 use agent_forge_crds::conditions::Reason;
 
-use super::{Facts, MISSING_PROBE, Met, PROOFS, Step, build, hold, owned};
+use super::{Facts, MISSING_PROBE, Met, PROOFS, Step, build, hold, owned, recycle};
 use crate::{
     domain::{names::ObjectKey, reassign::Taking},
     ports::vcenter::VmObservation,
@@ -78,6 +78,7 @@ fn may_stamp(f: &Facts<'_>, shown: &VmObservation) -> Met {
             Some(MISSING_PROBE),
         ));
     }
+    recycle::agent_state_is_known(f)?;
     if shown.marks.paused {
         return Err(hold(
             Reason::TakingHost,

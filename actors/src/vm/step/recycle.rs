@@ -22,6 +22,8 @@ use crate::{
 pub(super) fn go_on(f: &Facts<'_>) -> Met {
     match f.recycle.stage {
         Stage::No => Ok(()),
+        // Who has claimed the host has it as it is.
+        Stage::Asked(_) if f.recycle.claimed => Ok(()),
         Stage::Asked(_) => Err(Step::RecordRecycle),
         Stage::Recorded(life) => make_ready(f, life),
         Stage::Begun => come_back(f),
@@ -43,6 +45,9 @@ fn make_ready(f: &Facts<'_>, life: u32) -> Met {
     if shown.generation.is_some_and(|made| made >= life) {
         return Err(Step::BeginLife(life));
     }
+    if f.recycle.claimed {
+        return bring_back(f, shown);
+    }
     agent_is_free(f)?;
     remove::agent_is_fenced(f)?;
     build::iso_is_ready(f)?;
@@ -52,10 +57,42 @@ fn make_ready(f: &Facts<'_>, life: u32) -> Met {
     })
 }
 
+/// Somebody has claimed the host before it was made ready, and maybe after it was switched off: it runs as before, and stays
+/// in its life.
+fn bring_back(f: &Facts<'_>, shown: &VmObservation) -> Met {
+    match shown.power {
+        PowerState::On if !build::is_recorded(f, shown) => Err(Step::RecordVm),
+        PowerState::On | PowerState::Suspended => Err(Step::RecordBack),
+        PowerState::Off => {
+            build::is_time_to_run(f)?;
+            Err(Step::PowerOn)
+        }
+    }
+}
+
+/// The Agent is back, or somebody has claimed it: the way is over.
+fn is_over(f: &Facts<'_>) -> bool {
+    f.recycle.back || f.recycle.claimed
+}
+
+/// What the Agent shows is known here. Otherwise nothing is done to the VM, unless a person forces its deletion.
+pub(super) fn agent_state_is_known(f: &Facts<'_>) -> Met {
+    let forced = f.object.forced && f.object.deleting;
+    if f.recycle.says != Says::Unknown || forced {
+        return Ok(());
+    }
+    Err(hold(
+        Reason::AgentStateUnknown,
+        "its Agent shows a state that the operator does not know, or none yet (status.debugInfo.state): nothing is done to the VM",
+        Some(MISSING_PROBE),
+    ))
+}
+
 /// The Agent serves nobody, and its guest does not return by itself.
 fn agent_is_free(f: &Facts<'_>) -> Met {
+    agent_state_is_known(f)?;
     match f.recycle.says {
-        Says::Free | Says::Returns(Duration::ZERO) => Ok(()),
+        Says::Free | Says::Unknown | Says::Returns(Duration::ZERO) => Ok(()),
         Says::Returns(left) => Err(hold(
             Reason::Recycling,
             "its guest returns into discovery by itself: the VM is left alone meanwhile",
@@ -73,18 +110,23 @@ fn agent_is_free(f: &Facts<'_>) -> Met {
 fn come_back(f: &Facts<'_>) -> Met {
     let runs = f.runs_by_record();
     // An outage may have lasted until after the deadline.
-    let overdue = !f.recycle.back && matches!(f.arrival, Arrival::Overdue { .. });
+    let over = is_over(f);
+    let overdue = !over && matches!(f.arrival, Arrival::Overdue { .. });
     let settled = runs && !overdue && !f.vm.missing_in_scan;
-    if runs && f.recycle.restarted {
+    if !over {
+        // A service that was away may have written the Agent once more.
+        remove::agent_is_fenced(f)?;
+    }
+    if runs && !over && f.recycle.restarted {
         return Err(Step::RecordRestart);
     }
-    if settled && f.recycle.back && !f.recycle.keeps_disk {
+    if settled && over && !f.recycle.keeps_disk {
         return Err(Step::RecordBack);
     }
-    if settled && !f.recycle.back && f.recycle.cleanup_hangs {
+    if settled && !over && f.recycle.cleanup_hangs {
         return Err(Step::SkipCleanup);
     }
-    if settled && !f.recycle.back && *f.vm.seen == Ownership::NotAsked {
+    if settled && !over && *f.vm.seen == Ownership::NotAsked {
         return Err(awaited());
     }
     match resolve_ownership(f, Purpose::Recycle)? {
@@ -100,8 +142,8 @@ fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
     match shown.power {
         PowerState::On if !build::is_recorded(f, shown) => Err(Step::RecordVm),
         // It booted from its CD-ROM. What is installed later has to boot from the disk.
-        PowerState::On if f.recycle.back && !disk_first => order(),
-        PowerState::On if f.recycle.back => Err(Step::RecordBack),
+        PowerState::On if is_over(f) && !disk_first => order(),
+        PowerState::On if is_over(f) => Err(Step::RecordBack),
         PowerState::On => Err(awaited()),
         PowerState::Off if !f.recycle.keeps_disk && !disk_first => order(),
         PowerState::Off | PowerState::Suspended => {

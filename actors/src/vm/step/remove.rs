@@ -211,6 +211,7 @@ fn destroy(f: &Facts<'_>) -> Met {
 
 /// The one way down: `shown` is switched off, even if it is suspended, then destroyed.
 pub(super) fn take_down(f: &Facts<'_>, shown: &VmObservation) -> Met {
+    recycle::agent_state_is_known(f)?;
     // The recorded addresses identify its Agent: without them the Agent would be left behind.
     checks::macs_are_recorded(f, shown)?;
     Err(match shown.power {
@@ -237,7 +238,7 @@ pub(super) fn release_hook(f: &Facts<'_>) -> Met {
         OwnedVm::There(_) if recycle::frees_hook(f) => Err(Step::RecordRecycle),
         OwnedVm::There(vm) if vm.power == PowerState::On => Err(hold(
             Reason::WaitingForGuest,
-            "the deletion hook waits for the guest, and the VM runs",
+            "the deletion hook waits for the guest, which does not answer, and the VM runs; if the guest is dead, switch the VM off",
             Some(CONFLICT_PROBE),
         )),
         OwnedVm::There(_) | OwnedVm::Absent => Err(Step::ReleaseHook),

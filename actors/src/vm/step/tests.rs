@@ -102,6 +102,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
             overdue: false,
             says: Says::Free,
             back: false,
+            claimed: false,
             restarted: false,
             cleanup_hangs: false,
             keeps_disk: false,

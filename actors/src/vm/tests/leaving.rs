@@ -100,6 +100,7 @@ fn a_vm_outlives_the_machine_it_served() {
             overdue: false,
             says: Says::Free,
             back: false,
+            claimed: false,
             restarted: false,
             cleanup_hangs: false,
             keeps_disk: false,

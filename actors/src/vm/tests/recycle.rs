@@ -30,7 +30,7 @@ fn reports(agent: &mut Agent, at: i64) {
 }
 
 /// The VM served. Its Machine is gone, its Agent is free, and the pool has moved it into the buffer.
-async fn released(disk: Option<ReleasedDisk>) -> Bench {
+pub(super) async fn released(disk: Option<ReleasedDisk>) -> Bench {
     let mut bench = on().await;
     bind_agent(&bench);
     bench.pass().await;

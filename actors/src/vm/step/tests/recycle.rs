@@ -205,3 +205,71 @@ fn a_vm_on_its_way_may_be_removed_although_it_served() {
     });
     assert_eq!(next(&removed), Step::PowerOff);
 }
+
+/// Whoever claims the host on its way has it as it is, and it runs.
+#[test]
+fn a_claim_ends_the_way_and_the_vm_runs() {
+    let vm = running(&child("a"));
+    let claimed = |seen| {
+        with(recycled(&vm, seen), |f| {
+            f.agent.bound = true;
+            f.recycle.says = Says::Serves;
+            f.recycle.claimed = true;
+        })
+    };
+    let (on, off) = (seen(PowerState::On, None), seen(PowerState::Off, None));
+    assert_eq!(next(&claimed(&on)), Step::RecordBack);
+    assert_eq!(next(&claimed(&off)), Step::PowerOn);
+    let asked = with(claimed(&on), |f| f.recycle.stage = Stage::Asked(2));
+    assert_eq!(next(&asked), Step::Settled);
+    let renewed = seen(PowerState::Off, Some(2));
+    assert_eq!(next(&claimed(&renewed)), Step::BeginLife(2));
+    // Another Agent that may run there is no reason to switch anything.
+    let other = with(claimed(&off), |f| f.recycle.claimed = false);
+    assert_eq!(reason(&next(&other)), Some(Reason::AgentBound));
+    let begun = with(claimed(&on), |f| f.recycle.stage = Stage::Begun);
+    assert_eq!(next(&begun), Step::RecordBack);
+    let late = with(begun, |f| {
+        f.arrival = Arrival::Overdue {
+            cause: Cause::NotRegistered,
+            exhausted: false,
+            allowed: false,
+        };
+    });
+    assert_eq!(next(&late), Step::RecordBack, "it is not given up");
+}
+
+#[test]
+fn an_agent_that_is_written_once_more_is_fenced_until_it_is_back() {
+    let vm = running(&child("a"));
+    let on = seen(PowerState::On, Some(2));
+    let open = with(recycled(&vm, &on), |f| {
+        f.recycle.stage = Stage::Begun;
+        f.agent.fenced = false;
+    });
+    assert_eq!(next(&open), Step::FenceAgent);
+    let back = with(open, |f| f.recycle.back = true);
+    assert_eq!(next(&back), Step::RecordBack, "its labels come back now");
+}
+
+/// What its Agent shows is not known: the VM is neither switched off nor renewed nor destroyed, unless a person forces it.
+#[test]
+fn a_state_that_is_not_known_holds_back_each_way_down() {
+    let vm = running(&child("a"));
+    let (on, off) = (seen(PowerState::On, None), seen(PowerState::Off, None));
+    for shown in [&on, &off] {
+        let unknown = with(recycled(&vm, shown), |f| f.recycle.says = Says::Unknown);
+        assert_eq!(reason(&next(&unknown)), Some(Reason::AgentStateUnknown));
+        let removed = with(unknown, |f| f.object.deleting = true);
+        assert_eq!(reason(&next(&removed)), Some(Reason::AgentStateUnknown));
+        let given_up = with(unknown, |f| {
+            f.agent.has_served = false;
+            f.recycle.stage = Stage::No;
+            f.arrival = Arrival::GivenUp;
+        });
+        assert_eq!(reason(&next(&given_up)), Some(Reason::AgentStateUnknown));
+        let forced = with(removed, |f| f.object.forced = true);
+        let way_down = matches!(next(&forced), Step::PowerOff | Step::Destroy);
+        assert!(way_down, "{:?}", next(&forced));
+    }
+}
