@@ -127,6 +127,8 @@ cases! {
     ReleasedGoes [] "host_recycled" => ConvergesInTime;
     LifeUnread [] "host_recycled" => ConvergesInTime;
     StaleIsBack [] "recycled_guest_never_returns" => ConvergesInTime;
+    LateStateIsBack [] "recycled_guest_of_a_late_service" => ConvergesInTime;
+    UnknownIsFree [] "agent_state_unknown" => ConvergesInTime;
     LentStays [] "host_lent" => ConvergesInTime;
     UnmarkedIsTaken [] "host_lent" => NothingLeaks;
     LentNameUsedAgain [] "lender_grows_after_lending" => ConvergesInTime;

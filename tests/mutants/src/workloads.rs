@@ -7,7 +7,7 @@ use agent_forge_actors::{
     ports::effect::EffectKind,
 };
 use agent_forge_lab::played::{
-    assisted::{INFRA_ENV_LABEL, host::HostFacts},
+    assisted::{INFRA_ENV_LABEL, Late, host::HostFacts},
     guests::identity::Quirk,
 };
 use agent_forge_sim::{
@@ -53,6 +53,7 @@ workloads! {
     "dead" first_guest_never_registers "the first guest never registers";
     "lender" lender_grows_after_lending "a pool lends the host of its buffer, and wants one host more afterwards";
     "silent" recycled_guest_never_returns "a host is recycled, and its guest does not come up; then a machine wants a host";
+    "late" recycled_guest_of_a_late_service "a host is recycled, its guest does not come up, and the service writes late; then a machine wants a host";
     "taken" vm_name_taken "somebody's VM has the name that our VM should get";
     "poolless" pool_removed_by_force "a pool disappears with its finalizer while its machine serves";
     "adopted" foreign_vm_named_as_adopted "a user names somebody's VM in a VsphereAgent that he wrote, and deletes that VsphereAgent";
@@ -216,7 +217,17 @@ fn first_guest_never_registers(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
+/// The state of a host before the last one is shown when its VM is off.
+fn recycled_guest_of_a_late_service(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    recycled_guest_is_dead(run, Duration::from_secs(15))
+}
+
 fn recycled_guest_never_returns(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    recycled_guest_is_dead(run, Duration::ZERO)
+}
+
+/// `late`: how long after the annotations of an Agent the service writes its status.
+fn recycled_guest_is_dead(run: &mut Run, late: Duration) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         let recycles = json!({"release": {"policy": "Recycle"}});
         run.world.pool("w", &recycles).await?;
@@ -224,6 +235,14 @@ fn recycled_guest_never_returns(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         run.rest_with("one up", &[("w", 1)]).await?;
         let guests = run.world.upstream.guests.as_ref().context("no guests")?;
         guests.add_quirk("demo", Quirk::DeadOnArrival);
+        let service = run
+            .world
+            .upstream
+            .service(&run.world.cluster.agent_namespace)?;
+        service.write_late(Late {
+            status: late,
+            ..Late::default()
+        });
         run.world.play("w")?.scale(0);
         until_effect(&run.world, EffectKind::PowerOn, 2).await?;
         tokio::time::sleep(Duration::from_secs(60)).await;

@@ -605,6 +605,14 @@ pub const ALL: &[Workload] = &[
         run: controls::service_writes_late,
     },
     Workload {
+        code: "S61",
+        name: "agent_state_unknown",
+        text: "a host of the buffer is to go, and its Agent shows a state that the operator does not know; then it shows one that it knows",
+        exact: true,
+        instances: 1,
+        run: controls::agent_state_unknown,
+    },
+    Workload {
         code: "S49",
         name: "hosted_cluster_gone",
         text: "a hosted cluster goes with its Machine, and its kubeconfig before the host is free; the VM waits all the same, and goes",

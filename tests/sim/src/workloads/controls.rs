@@ -237,6 +237,24 @@ pub(super) fn service_writes_late(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
+pub(super) fn agent_state_unknown(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let waits = json!({"scaling": {"bufferAgents": 1}});
+        run.world.pool("w", &waits).await?;
+        run.rest("a host waits", |world| has(world, 0, 1)).await?;
+        let home = run.world.cluster.agent_namespace.clone();
+        let service = run.world.upstream.service(&home)?;
+        service.name_states(Some("waiting-for-something-new"));
+        buffer(&run.world, 0)?;
+        run.rest("it is left alone", |world| {
+            says(world, "AgentStateUnknown") && marked(world) == 1
+        })
+        .await?;
+        run.world.upstream.service(&home)?.name_states(None);
+        run.rest_with("down", &[("w", 0)]).await
+    })
+}
+
 /// Longer than a reclaim may last, and than the service may try to take a Node out of its hosted cluster afterwards
 /// (`CLEANUP` in the product).
 const CLEANED_UP: Duration = Duration::from_secs(2 * 3600);

@@ -55,6 +55,8 @@ pub struct Troubles {
     pub no_kubeconfig: Arc<AtomicBool>,
     /// No pod that reclaims a host ever reports.
     pub reclaims_stall: Arc<AtomicBool>,
+    /// A newer service has this word for each state.
+    pub word: Arc<Mutex<Option<&'static str>>>,
 }
 
 pub struct Controller {
@@ -126,10 +128,13 @@ impl Player for Controller {
             if !self.cleanup_fails(host, &agent) {
                 self.take_spec(host, &agent, now);
             }
-            let stage = host.stage;
+            let (stage, reported) = (host.stage, host.reported);
             let due = lifecycle::advance(host, &self.delays, now);
             if host.stage != stage {
                 host.stage_at = Some(nature::now());
+            }
+            if host.reported && !reported {
+                host.reported_at = Some(nature::now());
             }
             (host.clone(), due)
         };
@@ -148,6 +153,9 @@ impl Player for Controller {
                 wait(hangs).await;
             }
             let mut status = status(&agent, &host);
+            if let Some(word) = read(&self.troubles.word) {
+                status["debugInfo"]["state"] = json!(word);
+            }
             if late.conflicts && is_new_verdict(&agent, &host) {
                 refuse(&mut status);
                 self.write_status(&agent, status).await?;
@@ -278,7 +286,11 @@ impl Controller {
         annotate("current-stage", stage(host).to_owned());
         if let Some(shown) = &host.shown {
             labels.extend(inventory::labels(shown));
-            let reported = host.reported.then(|| inventory::status(shown).to_string());
+            let reported = host.reported.then(|| {
+                let mut inventory = inventory::status(shown);
+                inventory["timestamp"] = json!(host.reported_at.map(|at| at.as_second()));
+                inventory.to_string()
+            });
             annotate("inventory", reported.unwrap_or_default());
             annotate(
                 "validations-info",

@@ -146,6 +146,8 @@ pub struct Host {
     pub reported: bool,
     /// Whether it has checked what only a host in a cluster needs. Until then the validation fails there.
     pub checked: bool,
+    /// When it has, by the clock of its guest.
+    pub reported_at: Option<Timestamp>,
     /// What the last inventory said. The Agent keeps showing it until there is a new one.
     pub shown: Option<HostFacts>,
     /// Result of the last validation.
@@ -203,6 +205,7 @@ impl Host {
             powered: true,
             upgraded: false,
             reported: false,
+            reported_at: None,
             checked: false,
             shown: None,
             validation: Validation::Never,

@@ -339,6 +339,13 @@ impl Assisted {
         self.wake_all();
     }
 
+    /// From now on the service has this word for the state of each host, as a newer one may have. `None` ends that.
+    pub fn name_states(&self, word: Option<&'static str>) {
+        let trouble = &self.0.troubles.word;
+        *trouble.lock().unwrap_or_else(PoisonError::into_inner) = word;
+        self.wake_all();
+    }
+
     /// From now on each call to the API of a hosted cluster takes that long and then fails. Meanwhile the service does nothing
     /// for any other Agent. Zero ends that.
     pub fn hang_hosted_api(&self, time: Duration) {
