@@ -16,8 +16,8 @@ use agent_forge_crds::{
     WaitingOn,
     agent::{HardwareDifference, VsphereAgent},
     conditions::Reason,
-    external::agent::Agent,
-    names::{AGENT_MACHINE_UID_ANNOTATION, RESERVED_FOR_ANNOTATION},
+    external::{agent::Agent, agent_machine::AgentMachine},
+    names::{AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, RESERVED_FOR_ANNOTATION},
     pool::VsphereAgentPool,
 };
 use jiff::Timestamp;
@@ -32,7 +32,7 @@ use crate::{
         index_keys::{IndexKey, IndexKeys},
         managed_vm::ManagedVm,
         names::ObjectKey,
-        reassign::{Reservation, Taking},
+        reassign::{Reservation, Source, Taking},
         recycle::{self, Says, Stage},
         template,
         upstream::{self, WaitingSign},
@@ -48,6 +48,8 @@ use crate::{
 pub enum Refusal {
     /// The namespace of the lender does not allow pools of the taker's.
     NotGranted(String),
+    /// It is of another group, or of none.
+    OtherGroup,
     /// It uses another InfraEnv, or its InfraEnv does not exist.
     OtherInfraEnv,
     /// It uses another credentials Secret.
@@ -72,7 +74,7 @@ impl Refusal {
     pub const fn is_lasting(&self) -> bool {
         matches!(
             self,
-            Self::NotGranted(_) | Self::OtherInfraEnv | Self::OtherCredentials
+            Self::NotGranted(_) | Self::OtherGroup | Self::OtherInfraEnv | Self::OtherCredentials
         )
     }
 }
@@ -81,6 +83,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotGranted(sentence) => f.write_str(sentence),
+            Self::OtherGroup => f.write_str("it is of another group, or of none"),
             Self::OtherInfraEnv => {
                 f.write_str("it has another InfraEnv, or its InfraEnv does not exist")
             }
@@ -110,8 +113,7 @@ pub struct Side {
 /// namespace.
 #[must_use]
 pub fn admits(taker: &Side, lender: &Side, grant: Option<&str>) -> Option<Refusal> {
-    let granted = lender.namespace == taker.namespace || grants::allows(grant, &taker.namespace);
-    if !granted {
+    if !grants_to(&taker.namespace, &lender.namespace, grant) {
         return Some(Refusal::NotGranted(format!(
             "namespace {} does not admit pools of namespace {}",
             lender.namespace, taker.namespace
@@ -121,6 +123,117 @@ pub fn admits(taker: &Side, lender: &Side, grant: Option<&str>) -> Option<Refusa
         return Some(Refusal::OtherInfraEnv);
     }
     (lender.secret.is_none() || lender.secret != taker.secret).then_some(Refusal::OtherCredentials)
+}
+
+/// Pools of namespace `lender` lend to pools of namespace `taker`.
+fn grants_to(taker: &str, lender: &str, grant: Option<&str>) -> bool {
+    lender == taker || grants::allows(grant, taker)
+}
+
+/// As [`grants_to`], by what the cache shows of the lender's namespace.
+#[must_use]
+pub fn is_granted(view: &dyn View, taker: &str, lender: &str) -> bool {
+    grants_to(taker, lender, view.namespace_grant(lender).as_deref())
+}
+
+/// Why the pool `lender` does not lend to the pool `taker` as both are set up.
+#[must_use]
+pub fn consents(
+    view: &dyn View,
+    (taker, lender): (&VsphereAgentPool, &VsphereAgentPool),
+    secret_namespaces: &[String],
+) -> Option<Refusal> {
+    let group = lender.spec.group();
+    if group.is_none() || group != taker.spec.group() {
+        return Some(Refusal::OtherGroup);
+    }
+    let grants = Grants::read(
+        view,
+        [taker, lender].into_iter(),
+        std::iter::empty::<AgentMachine>(),
+    );
+    let side = |pool| side(view, &grants, pool, secret_namespaces);
+    let (taker, lender) = (side(taker), side(lender));
+    let grant = view.namespace_grant(&lender.namespace);
+    admits(&taker, &lender, grant.as_deref())
+}
+
+/// What a taker does with the host on its record before it changes the mark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on.
+    Take,
+    /// It waits: that ends by itself, or people end it.
+    Wait(String),
+    /// It lets go of the host, if it has not begun to change the mark.
+    LetGo(String),
+}
+
+/// What decides that, read live but for the grant.
+#[derive(Clone, Debug)]
+pub struct Taken<'a> {
+    /// The VsphereAgent that has the VM.
+    pub lender: Option<&'a ManagedVm>,
+    /// The record of the taker.
+    pub source: &'a Source,
+    /// The namespace of the lender allows that of the taker.
+    pub granted: bool,
+    /// What people hold back of the lender, besides its VM.
+    pub held: Option<String>,
+    /// The marks on the VM.
+    pub marks: VmMarks,
+    /// The Agent.
+    pub agent: Option<&'a Agent>,
+    /// What reserves it for the taker.
+    pub own: &'a Reservation,
+    /// The AgentMachine of the taker claims the Agent.
+    pub is_own_claim: bool,
+}
+
+/// Decides it.
+#[must_use]
+pub fn verdict(f: &Taken<'_>) -> Verdict {
+    let let_go = |why: &str| Verdict::LetGo(why.to_owned());
+    let Some(lender) = f.lender.filter(|lender| lends(lender, f.source)) else {
+        return let_go("the VsphereAgent that has it is gone, or needs it");
+    };
+    if !f.granted {
+        return let_go("the lender's namespace does not admit the pool any more");
+    }
+    if f.marks.skip_delete || lender.skips_delete() {
+        return let_go("a person keeps it (skip-delete)");
+    }
+    let Some(agent) = f.agent.filter(|agent| !agent.is_deleting()) else {
+        return let_go("its Agent is gone");
+    };
+    let other = reservation(agent).is_some_and(|other| other != *f.own);
+    let claimed = agent.claimed_by().is_some() || agent.cluster_order().is_some();
+    if other || claimed && !f.is_own_claim {
+        return let_go("its Agent serves another one, or is reserved for it");
+    }
+    if agent.is_claimed_or_bound() || agent.labels().contains_key(AGENT_MACHINE_LABEL) {
+        let name = agent.name_any();
+        return Verdict::Wait(format!("Agent {name} serves another one, or is about to"));
+    }
+    if f.marks.paused {
+        return Verdict::Wait("an administrator of vCenter pauses the VM".to_owned());
+    }
+    match &f.held {
+        Some(why) => Verdict::Wait(format!("the lender's host waits: {why}")),
+        None => Verdict::Take,
+    }
+}
+
+/// That VsphereAgent still has the VM that `source` names, and nothing else is planned for it.
+#[must_use]
+pub fn lends(lender: &ManagedVm, source: &Source) -> bool {
+    let attempt = lender.vm().and_then(|vm| vm.attempt);
+    lender.uid == source.uid
+        && attempt.and_then(|a| u32::try_from(a).ok()) == Some(source.attempt)
+        && lender.in_buffer
+        && !lender.deleting
+        && !lender.given_up
+        && lender.identity.is_some()
 }
 
 /// Why a VM with the hardware `made` is not for a pool that wants `wanted`: it has less of something, or another kind of it.
@@ -382,7 +495,7 @@ pub fn taker(view: &dyn View, child: &ManagedVm) -> Option<ManagedVm> {
 }
 
 /// Another pool, and its VsphereAgent for which that Agent of `child` is reserved. A pool that is gone, or is going, counts for
-/// nothing.
+/// nothing. Nor does one that the namespace of `child` does not admit.
 #[must_use]
 pub fn reserved_for(
     view: &dyn View,
@@ -398,5 +511,6 @@ pub fn reserved_for(
     })?;
     let key = ObjectKey::of(pool.as_ref());
     let taker = ObjectKey::new(&key.namespace, &reservation.name);
-    (key != own).then_some((key, taker))
+    let granted = is_granted(view, &key.namespace, &own.namespace);
+    (granted && key != own).then_some((key, taker))
 }

@@ -7,8 +7,8 @@
 //!
 //! Guarantees
 //! - The mark in vCenter decides who owns the VM. It is changed only if the VM is as it was seen.
-//! - Once the VM is on the taker's record, the taker lets go of it only if the VM is gone or has a third one's mark. So no
-//!   late request of the taker leaves a VM without an owner.
+//! - Once the taker has begun to change the mark, it lets go of the VM only if the VM is gone or has a third one's mark. So no
+//!   late request of the taker leaves a VM without an owner. The record says when it begins.
 //! - The lender does nothing to the VM or its Agent while a taker is there. Its record goes only after the taker's record says
 //!   that the mark was seen.
 
@@ -143,12 +143,23 @@ pub fn taking(vm: Option<&VmStatus>, source: Option<&Source>) -> Taking {
     }
 }
 
+/// The taker may have asked vCenter to change the mark of the VM that is on its record. An older release did not record when it
+/// begins.
+#[must_use]
+pub fn may_have_asked(vm: Option<&VmStatus>) -> bool {
+    let record = vm.and_then(|vm| vm.taken_from.as_ref());
+    record.is_none_or(|record| record.stamped != Some(false))
+}
+
 /// What the taker records of the VM on the record of the lender. The notes of the VM still name its first owner.
 #[must_use]
 pub fn record(lender: &VmStatus, source: &Source) -> VmStatus {
     VmStatus {
         attempt: Some(1),
-        taken_from: Some(source.record()),
+        taken_from: Some(TakenFrom {
+            stamped: Some(false),
+            ..source.record()
+        }),
         machine_ref: None,
         agent_machine_ref: None,
         agent_machine_paused: None,
@@ -203,6 +214,13 @@ mod tests {
         let stamped = with(recorded.clone(), |vm| {
             vm.taken_from.as_mut().expect("on record").stamped = Some(true);
         });
+        assert!(!may_have_asked(Some(&recorded)));
+        for begun in [None, Some(true)] {
+            let begun = with(recorded.clone(), |vm| {
+                vm.taken_from.as_mut().expect("on record").stamped = begun;
+            });
+            assert!(may_have_asked(Some(&begun)), "{begun:?}");
+        }
         let let_go = with(recorded.clone(), |vm| vm.taken_from = None);
         let named = VmStatus::default();
         for (vm, source, expected) in [

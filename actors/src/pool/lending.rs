@@ -71,6 +71,8 @@ pub fn lent(view: &dyn View, s: &Observed, clocks: &mut BTreeMap<String, Duratio
 /// The VsphereAgent at `key` is there to take over that host.
 fn is_asked(view: &dyn View, key: &ObjectKey, child: &ManagedVm) -> bool {
     let there = view.child(key).map(ManagedVm::read);
+    // One that let go of the host keeps the annotation.
+    let there = there.filter(ManagedVm::is_taking);
     let source = there.and_then(|there| there.taken_from);
     source.is_some_and(|source| source.uid == child.uid)
 }

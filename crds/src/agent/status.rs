@@ -319,7 +319,8 @@ pub struct TakenFrom {
     /// Which of its VMs.
     #[schemars(range(min = 1))]
     pub attempt: i32,
-    /// True once the VM's mark in vCenter was seen to name this VsphereAgent. Before that the VM is not its own.
+    /// True once the VM's mark in vCenter was seen to name this VsphereAgent. Before that the VM is not its own. False until the
+    /// operator begins to change the mark. Until then it can let go of the VM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stamped: Option<bool>,
 }

@@ -92,6 +92,135 @@ fn pools_lend_only_with_one_source_one_secret_and_a_grant() {
 }
 
 #[test]
+fn before_its_mark_is_changed_a_host_is_taken_awaited_or_let_go_of() {
+    let host = host("a", 1);
+    let source = Source {
+        key: host.child.key.clone(),
+        uid: host.child.uid.clone(),
+        attempt: 1,
+    };
+    let (mine, other) = (own("w"), own("another"));
+    let free = host.agent.clone().expect("an Agent");
+    let changed = |f: fn(&mut Agent)| with(free.as_ref().clone(), f);
+    let labelled = |key: &str| {
+        with(free.as_ref().clone(), |a| {
+            a.labels_mut().insert(key.to_owned(), "x".to_owned());
+        })
+    };
+    let reserved = reserved(host.clone(), &other).agent.expect("an Agent");
+    let claimed = labelled(agent_forge_crds::external::agent::AGENT_MACHINE_REF_LABEL);
+    let pinned = labelled(AGENT_MACHINE_LABEL);
+    let bound = changed(|a| {
+        a.spec.cluster_deployment_name = Some(agent_forge_crds::external::NamespacedName {
+            namespace: "n".to_owned(),
+            name: "c".to_owned(),
+        });
+    });
+    let base = Taken {
+        lender: Some(&host.child),
+        source: &source,
+        granted: true,
+        held: None,
+        marks: VmMarks::default(),
+        agent: Some(&free),
+        own: &mine,
+        is_own_claim: false,
+    };
+    let word = |f: Taken<'_>| match verdict(&f) {
+        Verdict::Take => "take",
+        Verdict::Wait(_) => "wait",
+        Verdict::LetGo(_) => "let go",
+    };
+    let marks = |paused, skip_delete| VmMarks {
+        paused,
+        skip_delete,
+    };
+    assert_eq!(word(base.clone()), "take");
+    for (f, expected) in [
+        (
+            Taken {
+                lender: None,
+                ..base.clone()
+            },
+            "let go",
+        ),
+        (
+            Taken {
+                granted: false,
+                ..base.clone()
+            },
+            "let go",
+        ),
+        (
+            Taken {
+                marks: marks(false, true),
+                ..base.clone()
+            },
+            "let go",
+        ),
+        (
+            Taken {
+                marks: marks(true, false),
+                ..base.clone()
+            },
+            "wait",
+        ),
+        (
+            Taken {
+                held: Some("a veto".to_owned()),
+                ..base.clone()
+            },
+            "wait",
+        ),
+        (
+            Taken {
+                agent: None,
+                ..base.clone()
+            },
+            "let go",
+        ),
+        (
+            Taken {
+                agent: Some(&reserved),
+                ..base.clone()
+            },
+            "let go",
+        ),
+        (
+            Taken {
+                agent: Some(&claimed),
+                ..base.clone()
+            },
+            "let go",
+        ),
+        (
+            Taken {
+                agent: Some(&claimed),
+                is_own_claim: true,
+                ..base.clone()
+            },
+            "wait",
+        ),
+        (
+            Taken {
+                agent: Some(&pinned),
+                ..base.clone()
+            },
+            "wait",
+        ),
+        (
+            Taken {
+                agent: Some(&bound),
+                ..base.clone()
+            },
+            "wait",
+        ),
+    ] {
+        assert_eq!(word(f.clone()), expected, "{f:?}");
+    }
+}
+
+#[test]
 fn more_of_everything_suits_and_less_or_another_kind_does_not() {
     type Case = (fn(&mut Hardware), Option<&'static str>);
     let edits: [Case; 8] = [

@@ -6,10 +6,7 @@ use agent_forge_crds::{
     agent::VmStatus,
     conditions::{Reason, event},
     external::agent::Agent,
-    names::{
-        AGENT_FINALIZER, AGENT_MACHINE_LABEL, RESERVED_FOR_ANNOTATION, TAKEN_FROM_ANNOTATION,
-        VM_NAME_ANNOTATION,
-    },
+    names::{AGENT_FINALIZER, RESERVED_FOR_ANNOTATION, TAKEN_FROM_ANNOTATION, VM_NAME_ANNOTATION},
 };
 use kube::ResourceExt;
 
@@ -19,19 +16,25 @@ use super::{
     release::held,
 };
 use crate::{
-    demand::{agents_home, lending},
+    demand::{
+        agents_home,
+        lending::{self, Taken, Verdict},
+    },
     domain::{
         failure::ReconcileError,
+        holds::VmMarks,
         managed_vm::ManagedVm,
         marker::Mark,
         names::ObjectKey,
         reassign::{self, Reservation, Source, Taking},
+        upstream,
     },
     ports::{
         cluster::{AgentPatch, MetadataPatch},
         effect::EffectKind,
         vcenter::{Fault, Stamp, TaskEnd},
     },
+    runtime::holds::{self, Pausing},
     vm::{
         memory::Memory,
         ownership::{self, Ownership},
@@ -45,9 +48,9 @@ impl Executor<'_> {
         let source = self.source()?;
         let lender = self.context.cluster.live_child(&source.key).await?;
         let lender = lender.map(|c| ManagedVm::read(Arc::new(c)));
-        let lender = lender.filter(|lender| lends(lender, source));
+        let lender = lender.filter(|lender| lending::lends(lender, source));
         let reserved = match &lender {
-            Some(lender) => self.is_reserved(lender).await?,
+            Some(lender) => self.is_lent(lender).await?,
             None => false,
         };
         let Some(vm) = lender.as_ref().filter(|_| reserved).and_then(ManagedVm::vm) else {
@@ -65,13 +68,16 @@ impl Executor<'_> {
 
     /// Writes the mark of this VsphereAgent onto the VM, if the VM is as it was seen: of several that try, one succeeds.
     pub(super) async fn stamp(&self, memory: &mut Memory) -> Done {
-        let Ownership::Lenders(before) = &memory.seen else {
+        let Ownership::Lenders(before) = memory.seen.clone() else {
             return Ok(StepOutcome::Same);
         };
         let moref = before.moref.clone();
         let session = self.session().await?;
-        if let Some(otherwise) = self.keep_reservation().await? {
+        if let Some(otherwise) = self.keep_reservation(before.marks, memory).await? {
             return Ok(otherwise);
+        }
+        if !reassign::may_have_asked(self.observed.vm()) {
+            return self.record_begin(memory).await;
         }
         let now = self.context.clock.monotonic();
         let found = session.observe(&moref).await?.into_iter().collect();
@@ -80,6 +86,10 @@ impl Executor<'_> {
             memory.seen = Ownership::NotAsked;
             return Ok(StepOutcome::Same);
         };
+        if shown.marks != before.marks {
+            memory.seen = Ownership::Lenders(shown);
+            return Ok(StepOutcome::Same);
+        }
         let stamp = Stamp {
             change_version: shown.change_version.clone(),
             ..Stamp::of(Mark::Owned(self.marker()))
@@ -96,6 +106,17 @@ impl Executor<'_> {
             Err(e) if e.fault() == Some(&Fault::ConcurrentAccess) => Ok(StepOutcome::Pause(SOON)),
             Err(e) => Err(e.into()),
         }
+    }
+
+    /// Records that it begins to change the mark. From then on it does not let go of a VM with the lender's mark.
+    async fn record_begin(&self, memory: &mut Memory) -> Done {
+        let mut vm = self.vm();
+        let record = vm.taken_from.as_mut();
+        record
+            .ok_or_else(|| defect("no VsphereAgent is recorded to take from"))?
+            .stamped = None;
+        let next = self.save(EffectKind::RecordIdentity, vm, memory).await?;
+        Ok(StepOutcome::Object(next))
     }
 
     /// A look showed the mark: from now on the VM is as any other of this VsphereAgent.
@@ -217,11 +238,21 @@ impl Executor<'_> {
         })
     }
 
-    /// Live: the Agent of that VsphereAgent is free, and reserved for this one.
-    async fn is_reserved(&self, lender: &ManagedVm) -> Result<bool, ReconcileError> {
+    /// Live: the pool of that VsphereAgent lends to this one, its Agent is free, and is reserved for this one.
+    async fn is_lent(&self, lender: &ManagedVm) -> Result<bool, ReconcileError> {
         let (own, cluster) = (self.reservation()?, &self.context.cluster);
-        let pool = self.observed.pool.as_deref();
-        for key in agents_home::own_names(pool, lender) {
+        let pool = self.pool()?;
+        let theirs = ObjectKey::new(&lender.key.namespace, &lender.object.spec.pool_ref.name);
+        let theirs = cluster.live_pool(&theirs).await?;
+        let (view, settings) = (self.context.view.as_ref(), &self.context.settings);
+        let refused = theirs.is_none_or(|theirs| {
+            theirs.metadata.deletion_timestamp.is_some()
+                || lending::consents(view, (pool, &theirs), &settings.secret_namespaces).is_some()
+        });
+        if refused || lender.skips_delete() {
+            return Ok(false);
+        }
+        for key in agents_home::own_names(Some(pool), lender) {
             let agent = cluster.live_agent(&key).await?;
             let own = |a: &Agent| lending::reservation(a).as_ref() == Some(&own);
             if agent.is_some_and(|a| own(&a) && !a.is_claimed_or_bound()) {
@@ -231,38 +262,81 @@ impl Executor<'_> {
         Ok(false)
     }
 
-    /// Makes sure that the Agent is free, and still reserved for this VsphereAgent. `Some`: what to do instead of going on.
-    async fn keep_reservation(&self) -> Result<Option<StepOutcome>, ReconcileError> {
-        let agent = self.observed.agent.as_deref();
-        let key = agent.map(ObjectKey::of);
-        let key = key.or_else(|| self.observed.child.agent.clone());
-        let live = match &key {
-            Some(key) => self.context.cluster.live_agent(key).await?,
+    /// Makes sure that the lender still lends, and that the Agent is free and reserved for this VsphereAgent. `marks`: those on
+    /// the VM. `Some`: what to do instead of going on.
+    async fn keep_reservation(
+        &self,
+        marks: VmMarks,
+        memory: &mut Memory,
+    ) -> Result<Option<StepOutcome>, ReconcileError> {
+        let (child, cluster) = (&self.observed.child, &self.context.cluster);
+        let source = self.source()?;
+        let lender = cluster.live_child(&source.key).await?;
+        let lender = lender.map(|c| ManagedVm::read(Arc::new(c)));
+        let hold = match &lender {
+            Some(lender) => self.lender_hold(lender).await?,
             None => None,
         };
-        let Some(live) = live else {
-            let message = "the Agent of the VM is not there: the VM is not taken over now";
-            return Err(held(Reason::TakingHost, message.to_owned()));
+        let agent = self.observed.agent.as_deref();
+        let key = agent.map(ObjectKey::of);
+        let key = key.or_else(|| child.agent.clone());
+        let live = match &key {
+            Some(key) => cluster.live_agent(key).await?,
+            None => None,
         };
+        let am = self.observed.agent_machine.as_deref();
         let own = self.reservation()?;
-        if live.is_claimed_or_bound() || is_promised(&live) {
-            let message = format!(
-                "Agent {} serves another one, or is about to",
-                live.name_any()
-            );
-            return Err(held(Reason::TakingHost, message));
+        let (view, namespace) = (self.context.view.as_ref(), &child.key.namespace);
+        let verdict = lending::verdict(&Taken {
+            lender: lender.as_ref(),
+            source,
+            granted: lending::is_granted(view, namespace, &source.key.namespace),
+            held: hold,
+            marks,
+            agent: live.as_ref(),
+            own: &own,
+            is_own_claim: live
+                .as_ref()
+                .zip(am)
+                .is_some_and(|(agent, am)| upstream::claims(agent, am)),
+        });
+        match (verdict, live) {
+            (Verdict::Take, Some(live)) if lending::reservation(&live).is_none() => {
+                // A person took the reservation off.
+                let reserved = (RESERVED_FOR_ANNOTATION.to_owned(), Some(own.to_string()));
+                let patch = AgentPatch {
+                    annotations: [reserved].into(),
+                    ..AgentPatch::of(&live)
+                };
+                let effect = self.effect(EffectKind::ReserveAgent);
+                cluster.patch_agent(&effect, &patch).await?;
+                Ok(Some(StepOutcome::Pause(SOON)))
+            }
+            (Verdict::Take, _) => Ok(None),
+            (Verdict::LetGo(why), _) if !reassign::may_have_asked(self.observed.vm()) => {
+                tracing::info!(object = %child.key, "lets go of the host of {source}: {why}");
+                Ok(Some(self.not_taken(memory).await?))
+            }
+            (Verdict::Wait(why) | Verdict::LetGo(why), _) => {
+                let message = format!("{why}: the VM is not taken over now");
+                Err(held(Reason::TakingHost, message))
+            }
         }
-        if lending::reservation(&live).as_ref() == Some(&own) {
-            return Ok(None);
-        }
-        // A person took the reservation off.
-        let patch = AgentPatch {
-            annotations: [(RESERVED_FOR_ANNOTATION.to_owned(), Some(own.to_string()))].into(),
-            ..AgentPatch::of(&live)
-        };
-        let effect = self.effect(EffectKind::ReserveAgent);
-        self.context.cluster.patch_agent(&effect, &patch).await?;
-        Ok(Some(StepOutcome::Pause(SOON)))
+    }
+
+    /// Live: what people hold back of the VsphereAgent that the VM is taken from. A host under a veto is not lent either.
+    async fn lender_hold(&self, lender: &ManagedVm) -> Result<Option<String>, ReconcileError> {
+        let (view, cluster) = (&self.context.view, self.context.cluster.as_ref());
+        let pool = ObjectKey::new(&lender.key.namespace, &lender.object.spec.pool_ref.name);
+        let home = lender.control_plane.as_deref();
+        let pausing = Pausing::read(view.as_ref(), cluster, &pool, home).await?;
+        let holds = holds::of_vm(pausing.over(view.clone()).as_ref(), lender);
+        let now = self.context.clock.wall();
+        let kinds = [EffectKind::DeleteChild, EffectKind::PowerOn];
+        let mut all = kinds
+            .into_iter()
+            .filter_map(|kind| holds::who_holds(kind, &holds, now));
+        Ok(all.next().map(|hold| hold.why))
     }
 
     /// A VM in vCenter has the mark of this VsphereAgent.
@@ -270,20 +344,4 @@ impl Executor<'_> {
         let (survey, own) = (self.session().await?.survey().await?, self.marker());
         Ok(survey.marked.iter().any(|vm| vm.marker.same_owner(&own)))
     }
-}
-
-/// That VsphereAgent still has the VM that `source` names, and nothing else is planned for it.
-fn lends(lender: &ManagedVm, source: &Source) -> bool {
-    let attempt = lender.vm().and_then(|vm| vm.attempt);
-    lender.uid == source.uid
-        && attempt.and_then(|a| u32::try_from(a).ok()) == Some(source.attempt)
-        && lender.in_buffer
-        && !lender.deleting
-        && !lender.given_up
-        && lender.identity.is_some()
-}
-
-/// A pin promises it to an AgentMachine.
-fn is_promised(agent: &Agent) -> bool {
-    agent.labels().contains_key(AGENT_MACHINE_LABEL)
 }

@@ -4,7 +4,10 @@ use agent_forge_crds::conditions::Reason;
 
 use super::{Facts, MISSING_PROBE, Met, PROOFS, Step, build, hold, owned, recycle};
 use crate::{
-    domain::{names::ObjectKey, reassign::Taking},
+    domain::{
+        names::ObjectKey,
+        reassign::{self, Taking},
+    },
     ports::vcenter::VmObservation,
     vm::ownership::Ownership,
 };
@@ -71,7 +74,9 @@ fn mark(f: &Facts<'_>) -> Met {
 }
 
 fn may_stamp(f: &Facts<'_>, shown: &VmObservation) -> Met {
-    if f.agent.bound {
+    // Before the taker begins, it asks live, and lets go of a host that others have.
+    let begun = reassign::may_have_asked(f.record.vm);
+    if f.agent.bound && begun {
         return Err(hold(
             Reason::TakingHost,
             "its Agent serves a Machine, or is about to: the VM is not taken over now",

@@ -2,7 +2,11 @@
 
 use agent_forge_crds::{
     agent::VsphereAgent,
-    names::{AGENT_MACHINE_LABEL, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, RESERVED_FOR_ANNOTATION},
+    names::{
+        AGENT_MACHINE_LABEL, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, PAUSED_ANNOTATION,
+        RESERVED_FOR_ANNOTATION, SKIP_DELETE_ANNOTATION,
+    },
+    pool::ReassignSpec,
 };
 
 use super::*;
@@ -74,6 +78,9 @@ fn taker(lender: &Bench) -> Bench {
         let key = RESERVED_FOR_ANNOTATION.to_owned();
         agents[0].annotations_mut().insert(key, own.to_string());
         o.agents = agents;
+        o.pool.as_mut().expect("a pool").spec.reassign = Some(ReassignSpec {
+            group: "lab".to_owned(),
+        });
         let child = o.child.as_mut().expect("it exists");
         let made = act::borrower_object(
             o.pool.as_ref().expect("a pool"),
@@ -173,6 +180,125 @@ async fn of_two_that_write_their_mark_the_second_makes_a_vm_of_its_own() {
     assert_eq!(calls, [2, 0, 0]);
     let agents = taker.hub.with(|o| o.agents.len());
     assert_eq!(agents, 1, "the Agent is not its own");
+}
+
+/// A taker that has the VM on record, and has not begun to change its mark.
+async fn recorded(lender: &Bench) -> Bench {
+    let taker = taker(lender);
+    for _ in 0..12 {
+        if let Some(from) = taker.vm().taken_from {
+            assert_eq!(from.stamped, Some(false), "it has not begun");
+            return taker;
+        }
+        let key = ObjectKey::of(&taker.child());
+        let (context, memory) = (taker.context.clone(), Default::default());
+        let _ = crate::vm::pass::run_at_most(1, context, key, memory).await;
+        taker.turn(Duration::from_secs(3));
+    }
+    panic!("the VM is not on record: {:?}", taker.status());
+}
+
+/// It makes a VM of its own, and the host stays as it is.
+async fn lets_go(taker: &mut Bench) {
+    let seen = taker.site.with(|i| i.effects.len());
+    taker
+        .until(|b| b.vm().taken_from.is_none() && b.vm().name == "b" && b.is_on())
+        .await;
+    assert_eq!(owner(&taker.site).as_deref(), Some("va-a"));
+    let calls = taker.site.with(|i| i.effects[seen..].to_vec());
+    for kind in [E::PowerOff, E::Destroy] {
+        assert!(!calls.contains(&kind), "{calls:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_taker_lets_go_of_a_host_that_others_have_or_whose_agent_is_gone() {
+    type Change = fn(&mut crate::vm::testing::hub::Objects);
+    let changes: [(&str, Change); 5] = [
+        ("its Agent is gone", |o| o.agents.clear()),
+        ("another one claims its Agent", |o| {
+            claim(&mut o.agents[0], &testing::agent_machine("another"));
+        }),
+        ("it is reserved for another one", |o| {
+            let key = RESERVED_FOR_ANNOTATION.to_owned();
+            let other = "another/w".to_owned();
+            o.agents[0].annotations_mut().insert(key, other);
+        }),
+        ("a person keeps it", |o| {
+            let key = SKIP_DELETE_ANNOTATION.to_owned();
+            o.others[0].annotations_mut().insert(key, "true".to_owned());
+        }),
+        ("its VsphereAgent is not of the buffer any more", |o| {
+            let label = (AGENT_MACHINE_LABEL.to_owned(), "another".to_owned());
+            o.others[0].labels_mut().extend([label]);
+        }),
+    ];
+    for (what, change) in changes {
+        let lender = waiting().await;
+        let mut taker = recorded(&lender).await;
+        taker.hub.with(change);
+        println!("{what}");
+        lets_go(&mut taker).await;
+    }
+}
+
+/// A request may be under way.
+#[tokio::test]
+async fn a_taker_that_has_begun_does_not_let_go() {
+    let lender = waiting().await;
+    let mut taker = recorded(&lender).await;
+    taker.hub.with(|o| {
+        let vm = o.child.as_mut().and_then(|c| c.status.as_mut());
+        let vm = vm.and_then(|s| s.vm.as_mut()).expect("a record");
+        vm.taken_from.as_mut().expect("on record").stamped = None;
+        o.agents.clear();
+    });
+    for _ in 0..5 {
+        taker.pass().await;
+        taker.turn(MINUTE);
+    }
+    assert_eq!(taker.waits_on(), Some(Reason::TakingHost));
+    assert_eq!(owner(&taker.site).as_deref(), Some("va-a"));
+    assert!(taker.vm().taken_from.is_some());
+}
+
+/// The caches do not show it.
+#[tokio::test]
+async fn a_host_whose_pool_people_hold_back_is_not_taken_until_they_end_that() {
+    use agent_forge_crds::names::DELETE_CHECK_PREFIX;
+    let veto = format!("{DELETE_CHECK_PREFIX}storage");
+    for key in [PAUSED_ANNOTATION, veto.as_str()] {
+        let lender = waiting().await;
+        let mut taker = recorded(&lender).await;
+        taker.hub.with(|o| {
+            let mut pool = o.pool.clone().expect("a pool");
+            pool.annotations_mut()
+                .insert(key.to_owned(), "true".to_owned());
+            o.unseen_pool = Some(pool);
+        });
+        for _ in 0..5 {
+            taker.pass().await;
+            taker.turn(MINUTE);
+        }
+        assert_eq!(taker.waits_on(), Some(Reason::TakingHost), "{key}");
+        assert_eq!(owner(&taker.site).as_deref(), Some("va-a"), "{key}");
+        taker.hub.with(|o| o.unseen_pool = None);
+        taker.until(is_stamped).await;
+        assert_eq!(owner(&taker.site).as_deref(), Some("va-b"), "{key}");
+    }
+}
+
+/// A person wrote both annotations.
+#[tokio::test]
+async fn nothing_is_taken_from_a_pool_of_another_group() {
+    let lender = waiting().await;
+    let mut taker = taker(&lender);
+    taker
+        .hub
+        .with(|o| o.pool.as_mut().expect("a pool").spec.reassign = None);
+    taker.until(Bench::is_on).await;
+    assert_eq!(owner(&taker.site).as_deref(), Some("va-a"));
+    assert_eq!(taker.vm().taken_from, None);
 }
 
 #[tokio::test]
