@@ -37,7 +37,7 @@ use crate::{
     domain::{
         identity::BiosUuid,
         managed_vm::ManagedVm,
-        marker::Marker,
+        marker::{Marker, MayServe},
         names::{MoRef, ObjectKey},
         tally::Tally,
         upstream::MachineFacts,
@@ -263,6 +263,15 @@ pub fn intent(child: &VsphereAgent, attempt: u32) -> VmStatus {
     }
 }
 
+/// What the VM of a VsphereAgent says of its guest, if it was made for what that names.
+pub fn may_serve(child: &VsphereAgent) -> MayServe {
+    let vm = crate::domain::managed_vm::ManagedVm::read(std::sync::Arc::new(child.clone()));
+    MayServe {
+        life: 1,
+        machine: vm.offered_to().map(str::to_owned),
+    }
+}
+
 /// What is recorded of a VM that runs.
 pub fn running(child: &VsphereAgent) -> VmStatus {
     VmStatus {
@@ -270,6 +279,7 @@ pub fn running(child: &VsphereAgent) -> VmStatus {
         instance_uuid: Some(format!("instance-{}", child.name_any())),
         mac_addresses: vec![mac(&child.name_any())],
         power_state: Some("poweredOn".to_owned()),
+        may_serve: Some(may_serve(child).to_string()),
         ..intent(child, 1)
     }
 }
@@ -293,6 +303,10 @@ pub fn buffered(name: &str) -> VsphereAgent {
         labels.remove(AGENT_MACHINE_LABEL);
         labels.insert(CREATED_FOR_LABEL.to_owned(), CREATED_FOR_BUFFER.to_owned());
         c.annotations_mut().clear();
+        let says = may_serve(c).to_string();
+        if let Some(vm) = c.status.as_mut().and_then(|s| s.vm.as_mut()) {
+            vm.may_serve = Some(says);
+        }
     })
 }
 
@@ -321,6 +335,7 @@ pub fn shown(child: &VsphereAgent, power: PowerState) -> VmObservation {
         instance_uuid: Some(format!("instance-{name}")),
         folder: Some(MoRef::new("Folder", "group-v1")),
         marker: Some(marker(child, 1)),
+        may_serve: Some(may_serve(child)),
         generation: None,
         change_version: None,
         marks: crate::domain::holds::VmMarks::default(),

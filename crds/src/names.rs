@@ -48,6 +48,9 @@ pub const FORCE_ISO_REFRESH_ANNOTATION: &str = "agent-forge.containeroo.ch/force
 pub const AGENT_MACHINE_UID_ANNOTATION: &str = "agent-forge.containeroo.ch/agent-machine-uid";
 /// Annotation of a VsphereAgent: its Machine is proven gone, and its VM is to begin that life, as `<attempt>/<life>`.
 pub const RECYCLE_ANNOTATION: &str = "agent-forge.containeroo.ch/recycle";
+/// Annotation of a VsphereAgent: the AgentMachines that its VM was for before in that life, as
+/// `<attempt>/<life>/<uid>[,<uid>...]`. So what the VM says in vCenter of them is explained.
+pub const OFFERED_TO_ANNOTATION: &str = "agent-forge.containeroo.ch/offered-to";
 /// Annotation on an Agent: the pool and VsphereAgent that are to take its host over, as `<uid of the pool>/<name>`.
 pub const RESERVED_FOR_ANNOTATION: &str = "agent-forge.containeroo.ch/reserved-for";
 /// Annotation on a `VsphereAgent`: the VsphereAgent whose VM it takes over, as `<namespace>/<name>/<uid>/<attempt>`.

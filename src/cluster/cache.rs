@@ -21,6 +21,7 @@ use agent_forge_actors::domain::{
 use kube::runtime::watcher::Event;
 
 use super::{
+    doubt::Doubt,
     index::{Index, Reads},
     scope::Part,
 };
@@ -31,6 +32,10 @@ pub struct Cache<K> {
     objects: RwLock<Objects<K>>,
     /// The parts that are not listed yet.
     unlisted: RwLock<BTreeSet<Part>>,
+    /// The parts that are to be listed again, because what was seen may be of another history of the API server.
+    doubted: RwLock<BTreeSet<Part>>,
+    /// Is told of a list that nobody asked for.
+    doubt: Arc<Doubt>,
     /// Rises with each change.
     version: AtomicU64,
 }
@@ -70,8 +75,17 @@ impl<K> Cache<K> {
                 index,
             }),
             unlisted: RwLock::new(parts.iter().cloned().collect()),
+            doubted: RwLock::default(),
+            doubt: Arc::default(),
             version: AtomicU64::new(0),
         }
+    }
+
+    /// The same cache, which tells `doubt` of each list that nobody asked for.
+    #[must_use]
+    pub fn telling(mut self, doubt: &Arc<Doubt>) -> Self {
+        self.doubt = doubt.clone();
+        self
     }
 
     /// A number that rises with each change of an object. It starts again with the process.
@@ -91,6 +105,37 @@ impl<K> Cache<K> {
         unlisted
             .unwrap_or_else(PoisonError::into_inner)
             .extend(parts.iter().cloned());
+    }
+
+    /// Marks these parts as to be listed again, while everything goes on.
+    pub fn mistrust(&self, parts: &[Part]) {
+        let doubted = self.doubted.write();
+        doubted
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(parts.iter().cloned());
+    }
+
+    /// Whether a part is still to be listed again.
+    pub fn is_in_doubt(&self) -> bool {
+        let doubted = self.doubted.read();
+        !doubted.unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// The API server knows only earlier versions than this cache has.
+    pub fn is_ahead(&self) {
+        self.doubt.begin();
+    }
+
+    /// A list of that part begins. If nobody asked for it, its watch has lost its place: the API server may have another
+    /// history by now.
+    fn lists(&self, part: &Part) {
+        let awaits = |parts: &RwLock<BTreeSet<Part>>| {
+            let parts = parts.read().unwrap_or_else(PoisonError::into_inner);
+            parts.contains(part)
+        };
+        if !awaits(&self.unlisted) && !awaits(&self.doubted) {
+            self.doubt.begin();
+        }
     }
 
     /// One object.
@@ -188,6 +233,8 @@ impl<K> Cache<K> {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         unlisted.remove(part);
+        let mut doubted = self.doubted.write().unwrap_or_else(PoisonError::into_inner);
+        doubted.remove(part);
         differences
     }
 }
@@ -212,6 +259,8 @@ pub struct Feed<K> {
     cache: Arc<Cache<K>>,
     part: Part,
     listing: BTreeMap<ObjectKey, Arc<K>>,
+    /// It is fed by a watch, which lists again only if it has lost its place.
+    watches: bool,
 }
 
 impl<K> Feed<K> {
@@ -222,6 +271,16 @@ impl<K> Feed<K> {
             cache,
             part,
             listing: BTreeMap::new(),
+            watches: true,
+        }
+    }
+
+    /// A feed that is fed by lists alone.
+    #[must_use]
+    pub fn of_lists(cache: Arc<Cache<K>>, part: Part) -> Self {
+        Self {
+            watches: false,
+            ..Self::new(cache, part)
         }
     }
 
@@ -231,6 +290,9 @@ impl<K> Feed<K> {
             Event::Apply(object) => vec![self.cache.put(key(&object), object)],
             Event::Delete(object) => vec![self.cache.remove(key(&object))],
             Event::Init => {
+                if self.watches {
+                    self.cache.lists(&self.part);
+                }
                 self.listing.clear();
                 vec![]
             }

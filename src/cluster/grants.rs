@@ -28,7 +28,7 @@ pub async fn poll(
     tell: impl Fn(Vec<Difference<NamespaceGrant>>),
 ) {
     let api: Api<Namespace> = Api::all(client);
-    let mut feed = Feed::new(cache, None);
+    let mut feed = Feed::of_lists(cache, None);
     let key = |n: &NamespaceGrant| NamespaceGrant::key(&n.name);
     let mut known = BTreeMap::new();
     let mut beat = interval(EVERY);

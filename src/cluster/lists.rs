@@ -94,7 +94,7 @@ pub(crate) fn show<K>(
     objects: Vec<K>,
     key: impl Fn(&K) -> ObjectKey,
 ) {
-    let mut feed = Feed::new(cache.clone(), part.clone());
+    let mut feed = Feed::of_lists(cache.clone(), part.clone());
     feed.take(Event::Init, &key);
     for object in objects {
         feed.take(Event::InitApply(object), &key);

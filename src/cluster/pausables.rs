@@ -100,7 +100,7 @@ pub async fn follow(
                 NOT_SERVED
             }
             Ok(None) => {
-                let mut feed = Feed::new(cache.clone(), part.clone());
+                let mut feed = Feed::of_lists(cache.clone(), part.clone());
                 feed.take(Event::Init, key);
                 report(feed.take(Event::InitDone, key), &changed, tell);
                 LATER

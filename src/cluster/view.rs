@@ -25,6 +25,7 @@ use kube::ResourceExt;
 
 use super::{
     cache::Cache,
+    doubt::Doubt,
     index::Reads,
     scope::{Part, Scope},
 };
@@ -80,6 +81,8 @@ pub struct Caches {
     pub scope: Scope,
     /// Identity of this cluster; empty until known.
     pub cluster_id: RwLock<String>,
+    /// Whether the content may be of two histories of the API server.
+    pub doubt: Arc<Doubt>,
     leading: AtomicBool,
     warm: AtomicBool,
     mode: RwLock<Mode>,
@@ -90,27 +93,27 @@ impl Caches {
     #[must_use]
     pub fn of(scope: &Scope) -> Self {
         let parts = scope.parts();
+        let doubt = Arc::new(Doubt::default());
+        let agents = Reads {
+            keys: index_keys::of_agent,
+            tally: Tally::of,
+        };
         Self {
-            pools: Arc::new(Cache::of(&parts)),
-            children: found_by(&parts, index_keys::asked_by_child),
-            agent_machines: found_by(&parts, index_keys::asked_by_agent_machine),
-            machines: Arc::new(Cache::of(&parts)),
-            agents: Arc::new(Cache::indexed(
-                &parts,
-                Reads {
-                    keys: index_keys::of_agent,
-                    tally: Tally::of,
-                },
-            )),
-            infra_envs: Arc::new(Cache::of(&parts)),
+            pools: plain(&parts, &doubt),
+            children: found_by(&parts, &doubt, index_keys::asked_by_child),
+            agent_machines: found_by(&parts, &doubt, index_keys::asked_by_agent_machine),
+            machines: plain(&parts, &doubt),
+            agents: Arc::new(Cache::indexed(&parts, agents).telling(&doubt)),
+            infra_envs: plain(&parts, &doubt),
             pausables: [
                 PausableKind::Cluster,
                 PausableKind::NodePool,
                 PausableKind::HostedCluster,
             ]
-            .map(|kind| (kind, Arc::new(Cache::of(&parts)))),
-            namespaces: Arc::new(Cache::of(&[None])),
+            .map(|kind| (kind, plain(&parts, &doubt))),
+            namespaces: plain(&[None], &doubt),
             scope: scope.clone(),
+            doubt,
             cluster_id: RwLock::default(),
             leading: AtomicBool::new(false),
             warm: AtomicBool::new(false),
@@ -145,6 +148,23 @@ impl Caches {
             cache.list_again(&parts);
         }
         self.namespaces.list_again(&[None]);
+    }
+
+    /// Marks everything as to be listed again, because the content may be of two histories of the API server. Everything but
+    /// an end goes on meanwhile.
+    pub fn mistrust(&self) {
+        let parts = self.scope.parts();
+        self.pools.mistrust(&parts);
+        self.children.mistrust(&parts);
+        self.agent_machines.mistrust(&parts);
+        self.machines.mistrust(&parts);
+        self.agents.mistrust(&parts);
+        self.infra_envs.mistrust(&parts);
+        for (_, cache) in &self.pausables {
+            cache.mistrust(&parts);
+        }
+        self.namespaces.mistrust(&[None]);
+        self.doubt.is_answered();
     }
 
     /// Records that everything was listed once.
@@ -189,13 +209,21 @@ impl Caches {
     }
 }
 
+fn plain<K>(parts: &[Part], doubt: &Arc<Doubt>) -> Arc<Cache<K>> {
+    Arc::new(Cache::of(parts).telling(doubt))
+}
+
 /// A cache whose objects are found by their index keys.
-fn found_by<K>(parts: &[Part], keys: fn(&K) -> IndexKeys) -> Arc<Cache<K>> {
+fn found_by<K>(
+    parts: &[Part],
+    doubt: &Arc<Doubt>,
+    keys: fn(&K) -> IndexKeys,
+) -> Arc<Cache<K>> {
     let reads = Reads {
         keys,
         ..Reads::default()
     };
-    Arc::new(Cache::indexed(parts, reads))
+    Arc::new(Cache::indexed(parts, reads).telling(doubt))
 }
 
 impl View for Caches {
@@ -295,6 +323,23 @@ impl View for Caches {
 
     fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>> {
         self.infra_envs.get(key)
+    }
+
+    fn history(&self) -> u64 {
+        self.doubt.times()
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        // In this order: what has begun is asked for before it is answered.
+        self.doubt.has_begun()
+            || self.pools.is_in_doubt()
+            || self.children.is_in_doubt()
+            || self.agent_machines.is_in_doubt()
+            || self.machines.is_in_doubt()
+            || self.agents.is_in_doubt()
+            || self.infra_envs.is_in_doubt()
+            || self.pausables.iter().any(|(_, c)| c.is_in_doubt())
+            || self.namespaces.is_in_doubt()
     }
 
     fn serves(&self, namespace: &str) -> bool {

@@ -29,7 +29,7 @@ use kube::{
 };
 use ractor::ActorRef;
 use serde::de::DeserializeOwned;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     cache::{Cache, Feed},
@@ -42,6 +42,10 @@ use super::{
 
 /// Pause before a kind that is not served (a CRD that is not installed yet) is looked for again.
 pub(super) const NOT_SERVED: Duration = Duration::from_secs(5);
+
+/// How long after all kinds were asked for because of a doubt they are asked for once more. A kind that cannot be followed for
+/// longer than a moment must not keep the others from being followed.
+const BETWEEN_DOUBTS: Duration = Duration::from_secs(30);
 
 /// Objects in one page of a list. A page is held as text before it is parsed. kube's default of 500 would be 30 MB of
 /// Agents.
@@ -67,14 +71,35 @@ async fn follow_all(
     tell: &impl Fn(Change),
     anew: oneshot::Receiver<oneshot::Sender<()>>,
 ) {
-    let begun = tokio::select! {
-        () = everything(clients, caches, tell) => return,
-        Ok(begun) = anew => begun,
-    };
-    // The earlier watches are gone, so their lists cannot be mistaken for new ones.
-    caches.list_again();
-    let _ = begun.send(());
-    everything(clients, caches, tell).await;
+    pin_mut!(anew);
+    let (mut asked, mut last) = (false, None);
+    loop {
+        tokio::select! {
+            () = everything(clients, caches, tell) => return,
+            // The earlier watches are gone, so their lists cannot be mistaken for new ones.
+            Ok(begun) = &mut anew, if !asked => {
+                asked = true;
+                caches.list_again();
+                let _ = begun.send(());
+            }
+            () = is_doubted(caches, last) => {
+                tracing::warn!(
+                    "a watch has lost its place, as after a restore of the API server: all kinds are listed again, and nothing is \
+                     ended before"
+                );
+                caches.mistrust();
+                last = Some(Instant::now());
+            }
+        }
+    }
+}
+
+/// Ends when the caches are in doubt, but not within [`BETWEEN_DOUBTS`] after the time before.
+async fn is_doubted(caches: &Caches, last: Option<Instant>) {
+    caches.doubt.begins().await;
+    if let Some(last) = last {
+        tokio::time::sleep_until(last + BETWEEN_DOUBTS).await;
+    }
 }
 
 async fn everything(clients: &Clients, caches: &Caches, tell: &impl Fn(Change)) {
@@ -256,7 +281,7 @@ async fn follow<K>(
     let stream = watcher(scope::api::<K>(client, part), paged).default_backoff();
     let mut feed = Feed::new(cache.clone(), part.clone());
     pin_mut!(stream);
-    while let Some(event) = next(&mut stream, &K::kind(&())).await {
+    while let Some(event) = next(&mut stream, &K::kind(&()), || cache.is_ahead()).await {
         let event = map(event, |mut object| {
             trim(&mut object);
             object
@@ -344,7 +369,7 @@ async fn follow_namespaces(
     let stream = watcher(api, paged).default_backoff();
     let mut feed = Feed::new(cache.clone(), None);
     pin_mut!(stream);
-    while let Some(event) = next(&mut stream, "Namespace").await {
+    while let Some(event) = next(&mut stream, "Namespace", || cache.is_ahead()).await {
         let event = map(event, |namespace| NamespaceGrant::of(&namespace));
         let key = |n: &NamespaceGrant| NamespaceGrant::key(&n.name);
         report(feed.take(event, key), &namespace_change, tell);
@@ -374,13 +399,28 @@ pub(super) fn is_not_served(error: &watcher::Error) -> bool {
 async fn next<K>(
     stream: &mut (impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Unpin),
     kind: &str,
+    ahead: impl Fn(),
 ) -> Option<watcher::Event<K>> {
     loop {
         match stream.next().await? {
             Ok(event) => return Some(event),
-            Err(e) => tracing::warn!(kind, "watch: {e}"),
+            Err(e) => {
+                tracing::warn!(kind, "watch: {e}");
+                if is_ahead(&e) {
+                    ahead();
+                }
+            }
         }
     }
+}
+
+/// Whether the API server does not know the version yet that the watch has seen: it was set back to an earlier one. Such a
+/// watch would wait until the version exists, and go on in another history without a new list.
+fn is_ahead(error: &watcher::Error) -> bool {
+    let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = error else {
+        return false;
+    };
+    status.message.contains("Too large resource version")
 }
 
 pub(super) fn map<A, B>(event: watcher::Event<A>, f: impl FnOnce(A) -> B) -> watcher::Event<B> {

@@ -231,6 +231,7 @@ pub fn create_vm(name: &str, place: &Place) -> CreateVm {
         name: name.into(),
         uuid: uuid_of(name),
         marker: marker(name),
+        may_serve: MayServe::no(1),
         hardware: hardware(),
         nics: nics(&place.network),
         place: place.clone(),

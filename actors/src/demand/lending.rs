@@ -427,7 +427,8 @@ fn hosts(view: &dyn View, grants: &Grants, pool: &VsphereAgentPool, now: Timesta
             let refusal = if held {
                 Some(Refusal::Held)
             } else {
-                (!ready || taker(view, &child).is_some()).then_some(Refusal::NotReady)
+                let free = ready && !child.is_outdated() && taker(view, &child).is_none();
+                (!free).then_some(Refusal::NotReady)
             };
             Host {
                 child,

@@ -196,6 +196,8 @@ pub struct Holds {
     pub invalid: Vec<String>,
     /// The VsphereAgent is being deleted with `force-delete`.
     pub forced: bool,
+    /// The caches may mix two histories of the API server.
+    pub in_doubt: bool,
 }
 
 impl Holds {

@@ -8,8 +8,8 @@ use agent_forge_crds::{
     names::{
         ADOPT_ANNOTATION, AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION,
         CREATED_FOR_ADOPTED, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, FORCE_DELETE_ANNOTATION,
-        MACHINE_NAME_ANNOTATION, MACHINE_UID_ANNOTATION, RECYCLE_ANNOTATION, TAKEN_FROM_ANNOTATION,
-        VM_NAME_ANNOTATION,
+        MACHINE_NAME_ANNOTATION, MACHINE_UID_ANNOTATION, OFFERED_TO_ANNOTATION, RECYCLE_ANNOTATION,
+        TAKEN_FROM_ANNOTATION, VM_NAME_ANNOTATION,
     },
     pool::{SOURCE_DISCOVERED_AGENT, VsphereAgentPool},
 };
@@ -19,6 +19,7 @@ use kube::ResourceExt;
 use super::{
     holds::{self, VmMarks},
     identity::{BiosUuid, BootSource, MacAddress, VmIdentity, lineup::Lineup},
+    marker::MayServe,
     names::ObjectKey,
     reassign::{self, Source, Taking},
     recycle::{self, Stage},
@@ -173,6 +174,9 @@ pub fn recorded_machine(object: &VsphereAgent) -> Option<Recorded> {
     own.or_else(in_status).or_else(by_name)
 }
 
+/// AgentMachines that the annotation `offered-to` keeps at most.
+const MOST_OFFERS: usize = 8;
+
 /// The identity of a VM by its record, for the comparison with Agents.
 #[must_use]
 pub fn recorded_identity(vm: &VmStatus) -> Option<VmIdentity> {
@@ -302,6 +306,76 @@ impl ManagedVm {
         // An entry of `told` that says that another life began counts for the recorded ones as well.
         let told_all = told.starts_with(&status.timeline);
         vm.iso_ejected == Some(true) || served(told) || !told_all && served(&status.timeline)
+    }
+
+    /// What the VM says of its guest in vCenter, as it was last seen there.
+    #[must_use]
+    pub fn may_serve(&self) -> Option<MayServe> {
+        MayServe::parse(self.vm()?.may_serve.as_deref()?)
+    }
+
+    /// The name for its AgentMachine in [`MayServe`].
+    #[must_use]
+    pub fn offered_to(&self) -> Option<&str> {
+        let record = self.agent_machine.as_ref()?;
+        Some(record.uid.as_deref().unwrap_or(&record.name))
+    }
+
+    /// The number of the VM, and of its life, in the annotation `offered-to`.
+    fn offer(&self, life: u32) -> String {
+        let attempt = self.vm().and_then(|vm| vm.attempt).unwrap_or(1);
+        format!("{attempt}/{life}/")
+    }
+
+    /// The AgentMachines that the VM was for before in that life.
+    fn offered_before(&self, life: u32) -> Vec<&str> {
+        let noted = self.object.annotations().get(OFFERED_TO_ANNOTATION);
+        let noted = noted.and_then(|text| text.strip_prefix(&self.offer(life)));
+        noted.map_or_else(Vec::new, |text| text.split(',').collect())
+    }
+
+    /// The value of the annotation `offered-to` once the VM is for its AgentMachine no more. `None`: it was for none.
+    #[must_use]
+    pub fn offer_to_note(&self) -> Option<String> {
+        let own = self.offered_to()?;
+        let life = self.vm().map_or(1, recycle::generation);
+        let mut all = self.offered_before(life);
+        all.retain(|uid| *uid != own);
+        all.push(own);
+        let last = all.len().saturating_sub(MOST_OFFERS);
+        Some(format!("{}{}", self.offer(life), all[last..].join(",")))
+    }
+
+    /// The VM says in vCenter that it may serve an AgentMachine that this record does not know of: the record is older than
+    /// that, as after a restore of the hub.
+    #[must_use]
+    pub fn forgets(&self, mark: &MayServe) -> bool {
+        let known = |uid: &str| {
+            self.offered_to() == Some(uid)
+                || self.offered_before(mark.life).contains(&uid)
+                || uid == MayServe::BOUND && self.has_served(&[])
+        };
+        let unknown = mark.machine.as_deref().is_some_and(|uid| !known(uid));
+        // Until it has the VM, the mark is that of the lender.
+        unknown && !self.is_taking()
+    }
+
+    /// As [`Self::forgets`], by what was last seen in vCenter.
+    #[must_use]
+    pub fn is_outdated(&self) -> bool {
+        let life = self.vm().map_or(1, recycle::generation);
+        let mark = self.may_serve();
+        mark.is_some_and(|mark| mark.life >= life && self.forgets(&mark))
+    }
+
+    /// The VM says in vCenter that it may serve in its present life, so that its Agent may be prepared for an AgentMachine.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        let life = self.vm().map_or(1, recycle::generation);
+        let mark = self.may_serve();
+        mark.is_some_and(|mark| {
+            mark.life == life && mark.machine.is_some() && !self.forgets(&mark)
+        })
     }
 
     /// The way of the VM into another life, by the record.

@@ -6,6 +6,10 @@ use std::fmt;
 /// `extraConfig` key of the marker. Not below `guestinfo.`, which the guest's root could rewrite.
 pub const MARKER_KEY: &str = "agent-forge.owner";
 
+/// `extraConfig` key of a VM that says whether its guest may serve a Machine ([`MayServe`]). Its own key: an older release
+/// reads [`MARKER_KEY`] as before.
+pub const MAY_SERVE_KEY: &str = "agent-forge.may-serve";
+
 /// Longest text that is read as a marker.
 const LONGEST: usize = 1024;
 
@@ -72,6 +76,55 @@ impl Marker {
     }
 }
 
+/// Whether the guest of a VM may serve a Machine, as vCenter keeps it: no API server that is restored can hide it.
+///
+/// It is written before an AgentMachine can choose the host. The text is `<life>/<uid of the AgentMachine>`, or `<life>/no`.
+/// A VM without it, or with that of another life, is unknown: an older release made the VM, or made it ready for that life.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MayServe {
+    /// Number of the life of the VM that it is about.
+    pub life: u32,
+    /// uid of the AgentMachine that may have the host. `None`: the host was offered to nobody.
+    pub machine: Option<String>,
+}
+
+impl MayServe {
+    /// The text for a host that was offered to nobody.
+    const NO: &str = "no";
+    /// In the place of the uid: the Agent was bound, and the AgentMachine is not on record.
+    pub const BOUND: &str = "bound";
+
+    /// The host was offered to nobody in that life.
+    #[must_use]
+    pub const fn no(life: u32) -> Self {
+        Self {
+            life,
+            machine: None,
+        }
+    }
+
+    /// Reads the text form back; `None` for anything else.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (life, machine) = text.split_once('/')?;
+        let plausible = |c: char| c.is_ascii_graphic() && !['/', ','].contains(&c);
+        if machine.is_empty() || machine.len() > 253 || !machine.chars().all(plausible) {
+            return None;
+        }
+        Some(Self {
+            life: life.parse().ok()?,
+            machine: (machine != Self::NO).then(|| machine.to_owned()),
+        })
+    }
+}
+
+impl fmt::Display for MayServe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let machine = self.machine.as_deref().unwrap_or(Self::NO);
+        write!(f, "{}/{machine}", self.life)
+    }
+}
+
 /// What a VM has under [`MARKER_KEY`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
@@ -114,6 +167,17 @@ impl fmt::Display for Marker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_serve_is_read_as_it_is_written() {
+        let machine = Some("0b6-u".to_owned());
+        for mark in [MayServe::no(1), MayServe { life: 4, machine }] {
+            assert_eq!(MayServe::parse(&mark.to_string()), Some(mark));
+        }
+        for bad in ["", "1", "1/", "x/no", "/no", "-1/no", "1/a/b", "1/a b"] {
+            assert_eq!(MayServe::parse(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn markers_round_trip_and_nothing_else_parses() {

@@ -12,7 +12,8 @@ use agent_forge_crds::{
     names::{
         AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, API_VERSION,
         CREATED_FOR_AGENT_MACHINE, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, MACHINE_NAME_ANNOTATION,
-        MACHINE_UID_ANNOTATION, POOL_FINALIZER, POOL_LABEL, RECYCLE_ANNOTATION,
+        MACHINE_UID_ANNOTATION, OFFERED_TO_ANNOTATION, POOL_FINALIZER, POOL_LABEL,
+        RECYCLE_ANNOTATION,
         TAKEN_FROM_ANNOTATION, VM_NAME_ANNOTATION,
     },
     pool::{ObjectNameRef, VsphereAgentPool, VsphereAgentPoolStatus},
@@ -395,7 +396,8 @@ pub async fn perform(
                 return Ok(ActionOutcome::Held(Some(held)));
             }
             let at = Precondition::of(child.object.as_ref());
-            cluster.patch_child(&effect, &at, &into_buffer()).await?;
+            let patch = into_buffer(child);
+            cluster.patch_child(&effect, &at, &patch).await?;
             Ok(ActionOutcome::It)
         }
         Action::Recycle { child, request } => {
@@ -403,7 +405,7 @@ pub async fn perform(
             if let Some(held) = prove_released(context, s, child, why, live).await? {
                 return Ok(ActionOutcome::Held(Some(held)));
             }
-            let mut patch = into_buffer();
+            let mut patch = into_buffer(child);
             let key = RECYCLE_ANNOTATION.to_owned();
             patch.annotations.insert(key, request.clone());
             let at = Precondition::of(child.object.as_ref());
@@ -418,7 +420,7 @@ pub async fn perform(
             if let Some(held) = prove_unclaimed(context, s, child, agent_machine).await? {
                 return Ok(ActionOutcome::Held(Some(held)));
             }
-            let patch = reassignment(agent_machine, machine.as_ref());
+            let patch = reassignment(child, agent_machine, machine.as_ref());
             let at = Precondition::of(child.object.as_ref());
             cluster.patch_child(&effect, &at, &patch).await?;
             Ok(ActionOutcome::It)
@@ -490,18 +492,32 @@ const WHOSE: [&str; 3] = [
 /// The patch that assigns a VsphereAgent to another AgentMachine. Without a Machine it removes the record of the old
 /// one.
 #[must_use]
-pub fn reassignment(am: &AgentMachine, machine: Option<&MachineFacts>) -> MetadataPatch {
+pub fn reassignment(
+    child: &ManagedVm,
+    am: &AgentMachine,
+    machine: Option<&MachineFacts>,
+) -> MetadataPatch {
     let known = annotations(am, machine);
     MetadataPatch {
         labels: BTreeMap::from([(AGENT_MACHINE_LABEL.to_owned(), Some(am.name_any()))]),
-        annotations: WHOSE.map(|k| (k.to_owned(), known.get(k).cloned())).into(),
+        annotations: WHOSE
+            .map(|k| (k.to_owned(), known.get(k).cloned()))
+            .into_iter()
+            .chain(offered_to(child))
+            .collect(),
         finalizers: None,
     }
 }
 
+/// The note that the VM was for its AgentMachine: what the VM says of that in vCenter stays explained.
+fn offered_to(child: &ManagedVm) -> Option<(String, Option<String>)> {
+    let note = child.offer_to_note()?;
+    Some((OFFERED_TO_ANNOTATION.to_owned(), Some(note)))
+}
+
 /// The patch that takes a VsphereAgent from its AgentMachine into the buffer.
 #[must_use]
-pub fn into_buffer() -> MetadataPatch {
+pub fn into_buffer(child: &ManagedVm) -> MetadataPatch {
     MetadataPatch {
         labels: BTreeMap::from([
             (AGENT_MACHINE_LABEL.to_owned(), None),
@@ -510,7 +526,11 @@ pub fn into_buffer() -> MetadataPatch {
                 Some(CREATED_FOR_BUFFER.to_owned()),
             ),
         ]),
-        annotations: WHOSE.map(|k| (k.to_owned(), None)).into(),
+        annotations: WHOSE
+            .map(|k| (k.to_owned(), None))
+            .into_iter()
+            .chain(offered_to(child))
+            .collect(),
         finalizers: None,
     }
 }

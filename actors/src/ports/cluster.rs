@@ -108,6 +108,15 @@ pub trait View: Send + Sync {
     }
     /// One InfraEnv.
     fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>>;
+    /// How often the caches were in doubt so far: a watch had to list again, as after a restore of the API server. Whoever
+    /// has followed an object may have missed something since.
+    fn history(&self) -> u64 {
+        0
+    }
+    /// The caches may mix two histories of the API server, until all kinds were listed again.
+    fn is_in_doubt(&self) -> bool {
+        false
+    }
     /// Whether objects of that namespace are watched, read and written (`--namespaces`).
     fn serves(&self, _namespace: &str) -> bool {
         true

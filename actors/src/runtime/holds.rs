@@ -78,7 +78,8 @@ pub fn who_holds(kind: EffectKind, holds: &Holds, now: Timestamp) -> Option<Hold
     if let Some(run) = dry_run {
         return Some(by_dry_run(run));
     }
-    let paused = holds.pause(now).map(by_pause);
+    let doubted = (holds.in_doubt && ends(kind)).then(by_doubt);
+    let paused = doubted.or_else(|| holds.pause(now).map(by_pause));
     paused.or_else(|| by_veto(check(kind)?, holds))
 }
 
@@ -93,6 +94,33 @@ pub fn ask(view: &dyn View, effect: &Effect, now: Timestamp) -> Option<Hold> {
 pub fn stop(holds: &Holds, now: Timestamp) -> Option<Hold> {
     let dry_run = holds.dry_run.as_ref().map(by_dry_run);
     dry_run.or_else(|| holds.pause(now).map(by_pause))
+}
+
+/// The effect ends something for good. It waits while the caches may mix two histories.
+const fn ends(kind: EffectKind) -> bool {
+    use EffectKind as E;
+    matches!(
+        kind,
+        E::DeleteChild
+            | E::PowerOff
+            | E::Destroy
+            | E::Renew
+            | E::DeleteAgent
+            | E::RemoveChildFinalizer
+            | E::RemovePoolFinalizer
+            | E::ReleaseSecret
+    )
+}
+
+fn by_doubt() -> Hold {
+    Hold {
+        reason: Reason::HistoryUnclear,
+        holder: "the caches".to_owned(),
+        why: "a watch had to list again, as after a restore of the API server: nothing is ended until all kinds were listed \
+              again"
+            .to_owned(),
+        until: None,
+    }
 }
 
 fn by_dry_run(run: &DryRun) -> Hold {

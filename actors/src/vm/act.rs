@@ -131,6 +131,7 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
         Step::BeginLife(life) => executor.begin_life(memory, life).await,
         Step::RecordTaken => executor.record_taken(memory).await,
         Step::Stamp => executor.stamp(memory).await,
+        Step::MarkMayServe => executor.mark_may_serve(memory).await,
         Step::RecordStamped => executor.record_stamped(memory).await,
         Step::NotTaken => executor.not_taken(memory).await,
         Step::HandOver => executor.hand_over().await,

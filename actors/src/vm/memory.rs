@@ -103,6 +103,14 @@ pub struct Memory {
     pub cluster_seen: Option<Duration>,
     /// The AgentMachine was paused when last seen.
     pub paused: bool,
+    /// This actor has seen the Agent of the VM bound in its present life. No record that changes back takes that away.
+    pub seen_bound: bool,
+    /// This actor has looked at the VM.
+    pub looked: bool,
+    /// How often the caches were in doubt when this actor last looked ([`View::history`]).
+    ///
+    /// [`View::history`]: crate::ports::cluster::View::history
+    pub history: u64,
     /// A guest that this actor did not start reported a name of its own: it may be a node.
     pub guest_may_be_node: bool,
     /// Since when (monotonic) the Agent is lost, if this actor saw that begin.
@@ -326,6 +334,15 @@ impl Memory {
         }
     }
 
+    /// Forgets what it has followed, if the caches were in doubt since: something may have happened that it did not see.
+    pub fn follow(&mut self, history: u64) {
+        if self.history != history {
+            self.history = history;
+            self.powered_on = false;
+            self.looked = false;
+        }
+    }
+
     /// Takes in a fresh view of the VM, from `now`.
     pub fn look(&mut self, seen: Ownership, now: Duration) {
         let off = matches!(&seen, Ownership::Ours(vm) if vm.power == PowerState::Off);
@@ -341,6 +358,7 @@ impl Memory {
 
     /// Keeps for good what a look at the VM shows of its guest. A later look may not show it again.
     pub fn note_guest(&mut self) {
+        self.looked |= matches!(self.seen, Ownership::Ours(_));
         let told = matches!(&self.seen, Ownership::Ours(shown) if arrival::may_serve(shown));
         self.guest_may_be_node |= told && !self.powered_on;
     }
@@ -417,6 +435,7 @@ impl Memory {
     /// Forgets what it remembers of the guest, because the VM begins another life.
     pub fn forget_guest(&mut self) {
         self.powered_on = false;
+        self.seen_bound = false;
         self.switched_on_at = None;
         self.agent_seen = false;
         self.discovery = None;
@@ -440,6 +459,7 @@ impl Memory {
         self.announcer.keep(|topic| *topic == Topic::Vcenter);
         *self = Self {
             uid: self.uid.take(),
+            history: self.history,
             known_since: self.known_since,
             status: self.status.with_write_only(),
             recorded: self.recorded,

@@ -257,7 +257,7 @@ impl Observed {
     #[must_use]
     pub fn has_served(&self, memory: &Memory) -> bool {
         let serves = self.agent.as_ref().is_some_and(|a| a.is_claimed_or_bound());
-        serves || self.child.has_served(memory.told())
+        serves || memory.seen_bound || self.child.has_served(memory.told())
     }
 
     /// Its guest may be a node whose Agent is missing.
@@ -283,6 +283,8 @@ impl Observed {
     /// Remembers what this actor has to know later of what is in view now.
     pub fn remember(&self, memory: &mut Memory) {
         memory.note_guest();
+        let own = self.agent.as_ref();
+        memory.seen_bound |= own.is_some_and(|a| a.is_claimed_or_bound());
         memory.paused = match self.vanished(memory) {
             Vanished::Over => self.paused() == Some(true),
             Vanished::No | Vanished::Held => self.paused().unwrap_or(memory.paused),
@@ -476,7 +478,7 @@ impl Observed {
     /// Why its Agent cannot be claimed.
     #[must_use]
     pub fn lost(&self, context: &Context, memory: &Memory) -> Option<Lost> {
-        let served = self.bound || self.child.has_served(memory.told());
+        let served = self.bound || self.has_served(memory);
         lost::lost(&self.child, &self.possible, served, context.clock.wall())
     }
 

@@ -215,6 +215,7 @@ pub(crate) mod tests {
             instance_uuid: Some(instance.into()),
             folder: None,
             marker,
+            may_serve: None,
             generation: None,
             change_version: None,
             marks: crate::domain::holds::VmMarks::default(),

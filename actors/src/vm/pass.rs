@@ -55,7 +55,12 @@ const UNTIL_BOUND: Duration = Duration::from_secs(30);
 /// Failures of steps that hold no later step back.
 const STOPS_NOTHING: [Reason; 2] = [Reason::TaggingFailed, Reason::EjectFailed];
 /// Reasons of holds that are no failure.
-const HELD_BY_PEOPLE: [Reason; 3] = [Reason::DryRun, Reason::Paused, Reason::Vetoed];
+const HELD_BY_PEOPLE: [Reason; 4] = [
+    Reason::DryRun,
+    Reason::Paused,
+    Reason::Vetoed,
+    Reason::HistoryUnclear,
+];
 
 /// Runs one pass.
 pub async fn run(context: Context, key: ObjectKey, memory: Memory) -> (Memory, Verdict) {
@@ -135,6 +140,7 @@ fn begin(context: &Context, shown: &Arc<VsphereAgent>, memory: &mut Memory) -> A
     memory.tried.clear();
     let now = context.clock.monotonic();
     memory.known_since.get_or_insert(now);
+    memory.follow(context.view.history());
     traced::name_pass(shown);
     memory.status.begin(shown)
 }
@@ -163,7 +169,12 @@ pub(super) fn held_back(context: &Context, observed: &Observed, step: Step) -> S
     Step::Hold {
         reason: hold.reason,
         message: format!("{} waits: {}", kind.name(), hold.why),
-        again: observed.holds.left(now),
+        // Nothing else wakes the actor when the doubt is over.
+        again: if observed.holds.in_doubt {
+            Some(SOON)
+        } else {
+            observed.holds.left(now)
+        },
     }
 }
 

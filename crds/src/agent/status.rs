@@ -243,6 +243,11 @@ pub struct VmStatus {
     /// It may be a node whose Agent is missing. A reboot, or Tools that stop, do not take that back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest_may_be_node: Option<bool>,
+    /// What the VM says in vCenter of its guest, as it was last seen there (`extraConfig` key `agent-forge.may-serve`):
+    /// `<life>/<uid of the AgentMachine that may have the host>`, or `<life>/no`. An Agent is prepared for an AgentMachine only
+    /// after that. Absent: unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub may_serve: Option<String>,
     /// True while the AgentMachine carries the pause annotation, and from then on where it went like that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_machine_paused: Option<bool>,

@@ -185,6 +185,10 @@ words! {
         NoAgentMachine = "NoAgentMachine",
         /// The VsphereAgent or its pool is being deleted, and its Machine still exists.
         MachineRemains = "MachineRemains",
+        /// The VM says in vCenter that it may serve an AgentMachine that this hub does not know of: the record is older.
+        RecordOutdated = "RecordOutdated",
+        /// The API server's objects may come from two histories: it was restored, or a watch lost its place.
+        HistoryUnclear = "HistoryUnclear",
         /// The Agent's deletion hook waits for the guest, and the VM runs.
         WaitingForGuest = "WaitingForGuest",
         /// The VM is made ready for another life: its guest is to boot the discovery ISO again.

@@ -86,6 +86,7 @@ const ADDED_TO_AGENT: &[&str] = &[
     "status.vm.lives",
     "status.vm.macAddresses",
     "status.vm.machineVanishedPaused",
+    "status.vm.mayServe",
     "status.vm.moref",
     "status.vm.pausedInVCenter",
     "status.vm.placement",

@@ -53,6 +53,7 @@ fn shown(uid: &str) -> Live {
             uid: uid.to_owned(),
             attempt: 1,
         }),
+        may_serve: None,
         generation: None,
         change_version: None,
         marks: Default::default(),

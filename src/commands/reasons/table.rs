@@ -301,6 +301,10 @@ reasons! {
             "None. If it lasts, read the status of the VsphereAgent that takes it.";
         TakingHost => Nobody, "The host of another pool of the group is to be taken over, and something holds that back: the message says what.",
             "None while that passes. To give the host up, delete the VsphereAgent with force-delete.";
+        RecordOutdated => Hub, "The VM says in vCenter that it may serve an AgentMachine that this hub does not know of. The record is older than that, as after a restore of the hub. The guest may be a node: the VM is left alone.",
+            "Find out whether the guest is a node, see restore a hub (docs/how-to/restore-a-hub.md). Then allow the replacement, or force the deletion.";
+        HistoryUnclear => Nobody, "A watch had to list again, as after a restore of the API server. Nothing is ended until all kinds were listed again.",
+            "None. If it lasts, look for errors of watches in the operator's log.";
         WaitingForGuest => Hub, "The Agent's deletion hook waits for the guest, and the VM runs.",
             "None while the node leaves. If the guest is dead, switch the VM off.";
         Retained => PoolOwner, "cleanupPolicy: Retain keeps VM and Agent although the Machine is gone.",

@@ -59,6 +59,7 @@ const OF_ONE_OBJECT: [Reason; 29] = [
     Reason::EffectHeld,
     Reason::Paused,
     Reason::Vetoed,
+    Reason::HistoryUnclear,
     Reason::SessionActorRestarting,
     Reason::PlacementActorRestarting,
     Reason::ServerMismatch,

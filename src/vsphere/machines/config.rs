@@ -3,7 +3,7 @@
 use agent_forge_actors::{
     domain::{
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
-        marker::MARKER_KEY,
+        marker::{MARKER_KEY, MAY_SERVE_KEY},
         network::MacSource,
     },
     ports::vcenter::{CreateVm, Stamp},
@@ -45,6 +45,7 @@ pub(super) fn creation(vm: &CreateVm, networks: Vec<NicBacking>) -> impl Seriali
         // Without this the guest cannot find its disks by uuid.
         OptionValue::text("disk.EnableUUID", "TRUE"),
         OptionValue::text(MARKER_KEY, vm.marker.to_string()),
+        OptionValue::text(MAY_SERVE_KEY, vm.may_serve.to_string()),
     ];
     let keys = (0..).map(|n| NIC_KEY - 100 * n);
     let cards = vm.nics.iter().zip(networks).zip(keys);
@@ -172,9 +173,13 @@ pub(super) fn boot_order(disk_keys: &[i32]) -> ReconfigVm {
     }
 }
 
-/// The marker, and notes.
+/// The marker, whether the guest may serve, and notes.
 pub(super) fn stamped(stamp: &Stamp) -> ReconfigVm {
-    let extra_config = vec![OptionValue::text(MARKER_KEY, stamp.mark.to_string())];
+    let mark = stamp.mark.as_ref();
+    let mark = mark.map(|mark| OptionValue::text(MARKER_KEY, mark.to_string()));
+    let may_serve = stamp.may_serve.as_ref();
+    let may_serve = may_serve.map(|m| OptionValue::text(MAY_SERVE_KEY, m.to_string()));
+    let extra_config = mark.into_iter().chain(may_serve).collect();
     ReconfigVm {
         spec: VirtualMachineConfigSpec {
             annotation: stamp.annotation.clone(),

@@ -5,7 +5,7 @@ use agent_forge_actors::{
         hardware::{DiskController, Link, NetworkAdapter, ShownCard, ShownHardware, disk_uuid},
         holds::{PAUSE_KEY, SKIP_DELETE_KEY, VmMarks},
         identity::{BiosUuid, MacAddress},
-        marker::{MARKER_KEY, Marker},
+        marker::{MARKER_KEY, MAY_SERVE_KEY, Marker, MayServe},
     },
     ports::vcenter::{
         BareVm, BootDevice, Cdrom, GENERATION_KEY, MarkedVm, PowerState, VcResult, VmObservation,
@@ -140,6 +140,7 @@ pub(super) fn observation(vm: &Properties) -> VcResult<VmObservation> {
             .map(str::to_owned),
         folder: vm.reference("parent"),
         marker: marker(vm.list("config.extraConfig")),
+        may_serve: extra(vm.list("config.extraConfig"), MAY_SERVE_KEY).and_then(MayServe::parse),
         generation: extra(vm.list("config.extraConfig"), GENERATION_KEY)
             .and_then(|number| number.parse().ok()),
         change_version: vm
@@ -379,6 +380,7 @@ mod tests {
             "config.extraConfig": {"_typeName": "ArrayOfOptionValue", "_value": [
                 {"_typeName": "OptionValue", "key": "x", "value": {"_typeName": "string", "_value": "y"}},
                 {"_typeName": "OptionValue", "key": GENERATION_KEY, "value": {"_typeName": "string", "_value": "2"}},
+                {"_typeName": "OptionValue", "key": MAY_SERVE_KEY, "value": {"_typeName": "string", "_value": "2/no"}},
                 {"value": {"_value": owner.to_string(), "_typeName": "string"}, "key": MARKER_KEY}]},
             "config.hardware.device": {"_value": [
                 {"key": 202, "_typeName": "VirtualDisk"},
@@ -396,6 +398,7 @@ mod tests {
         assert_eq!(seen.marker, Some(owner));
         assert_eq!(seen.annotation, "ask Ann");
         assert_eq!(seen.generation, Some(2));
+        assert_eq!(seen.may_serve_now(), Some(&MayServe::no(2)));
         assert_eq!(
             seen.change_version.as_deref(),
             Some("2026-03-01T00:00:00.000001Z")

@@ -4,7 +4,10 @@
 //! the devices are read first. A device that changes after that read makes the request fail by its `changeVersion`.
 
 use agent_forge_actors::{
-    domain::names::{DatastorePath, MoRef},
+    domain::{
+        marker::{MAY_SERVE_KEY, MayServe},
+        names::{DatastorePath, MoRef},
+    },
     ports::vcenter::{Fault, GENERATION_KEY, Renewal, RenewedDisk, VcError, VcErrorKind, VcResult},
 };
 use serde_json::Value;
@@ -117,10 +120,10 @@ fn spec(
     Ok(VirtualMachineConfigSpec {
         change_version: renewal.change_version.clone(),
         device_change,
-        extra_config: vec![OptionValue::text(
-            GENERATION_KEY,
-            renewal.generation.to_string(),
-        )],
+        extra_config: vec![
+            OptionValue::text(GENERATION_KEY, renewal.generation.to_string()),
+            OptionValue::text(MAY_SERVE_KEY, MayServe::no(renewal.generation).to_string()),
+        ],
         boot_options,
         ..VirtualMachineConfigSpec::default()
     })
@@ -193,8 +196,12 @@ mod tests {
         assert_eq!(sent["changeVersion"], "v7");
         assert_eq!(
             sent["extraConfig"],
-            json!([{"_typeName": "OptionValue", "key": "agent-forge.generation",
-                "value": {"_typeName": "string", "_value": "3"}}])
+            json!([
+                {"_typeName": "OptionValue", "key": "agent-forge.generation",
+                    "value": {"_typeName": "string", "_value": "3"}},
+                {"_typeName": "OptionValue", "key": "agent-forge.may-serve",
+                    "value": {"_typeName": "string", "_value": "3/no"}},
+            ])
         );
         let operations = sent["deviceChange"].as_array().expect("changes");
         let shown: Vec<_> = operations

@@ -365,6 +365,22 @@ pub const ALL: &[Workload] = &[
         run: disaster::etcd_rollback_before_scale_down,
     },
     Workload {
+        code: "S15i",
+        name: "etcd_rollback_after_claim",
+        text: "etcd is rolled back under the operator to when a host waited in the buffer that serves by now; then the buffer ends, and a person forces the end of the host",
+        exact: true,
+        instances: 1,
+        run: disaster::etcd_rollback_after_claim,
+    },
+    Workload {
+        code: "S15j",
+        name: "hub_restored_after_claim",
+        text: "the same, and another process starts meanwhile",
+        exact: true,
+        instances: 1,
+        run: disaster::hub_restored_after_claim,
+    },
+    Workload {
         code: "S15h",
         name: "two_hubs_one_vcenter",
         text: "two hubs share one vCenter: one was restored from the backup of the other, and is given up by force",

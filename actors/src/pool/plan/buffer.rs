@@ -4,6 +4,7 @@
 //! - AgentMachines that wait come first: the limits of the pool leave to the buffer what they do not need.
 //! - A host that serves, may serve or has served is not of the buffer, whatever its record says. A host on its way into
 //!   another life is.
+//! - A host whose VM may serve in a way that the record does not know of is not of the buffer either.
 //! - Hosts that are outdated or old are replaced one at a time, and only while no other one is missing.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};

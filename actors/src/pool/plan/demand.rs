@@ -277,6 +277,9 @@ fn is_in_the_making(s: &Observed, child: &ManagedVm) -> bool {
         return true;
     };
     let mut agents = possible_agents(s, child).peekable();
+    if child.is_outdated() {
+        return false;
+    }
     let comes = if agents.peek().is_some() {
         agents.all(|a| !a.is_deleting() && !a.is_installed())
     } else {

@@ -86,6 +86,7 @@ pub(super) fn plan_vm(
     }
     let machine_state = s.machine_state(child);
     if is_unknown(child, &machine_state, plan)
+        || is_outdated(child, plan)
         || is_elsewhere(s, child, &machine_state, plan)
         || has_vanished(s, child, &machine_state, plan)
     {
@@ -397,6 +398,21 @@ fn is_unknown(child: &ManagedVm, machine_state: &MachineState, plan: &mut Plan) 
     true
 }
 
+/// The VM says in vCenter that it may serve an AgentMachine that the record does not know of: it may be a node, and a person
+/// decides.
+fn is_outdated(child: &ManagedVm, plan: &mut Plan) -> bool {
+    let outdated = child.is_outdated();
+    if outdated {
+        plan.wait(
+            child.key.name.clone(),
+            Reason::RecordOutdated,
+            "its VM says in vCenter that it may serve an AgentMachine that this hub does not know of: nothing is prepared, fenced \
+             or released until a person decides",
+        );
+    }
+    outdated
+}
+
 /// Its Machine lives in another control plane than the pool's current one: it is neither prepared nor released.
 fn is_elsewhere(
     s: &Observed,
@@ -486,6 +502,10 @@ fn prepare_agent(
     // The VM was given up, and its Agent comes late. The VM actor fences the Agent and removes the VM.
     // Or it is on its way into another life, and what its Agent shows is out of date.
     if child.given_up || child.recycling() != Stage::No {
+        return;
+    }
+    // Once its Agent is prepared, it may serve at any moment. The VM says so first: the VM actor sees to that.
+    if !child.adopted && !child.is_marked() {
         return;
     }
     let Some(demand) = demand.filter(|c| c.state == DemandState::InFlight) else {

@@ -98,7 +98,7 @@ impl Fault {
 
 /// Every reason that [`VcError::reason`] gives, except the type names of [`Fault::Other`]. A test of the alerts assigns
 /// each to one of them, or to none on purpose.
-pub const REASONS: [Reason; 26] = [
+pub const REASONS: [Reason; 27] = [
     Reason::NotAuthenticated,
     Reason::InvalidCredentials,
     Reason::NoPermission,
@@ -125,6 +125,7 @@ pub const REASONS: [Reason; 26] = [
     Reason::EffectHeld,
     Reason::Paused,
     Reason::Vetoed,
+    Reason::HistoryUnclear,
 ];
 
 /// Reasons that concern all work at a vCenter: it is away, or refuses the account. The alerts about vCenter watch them.
@@ -385,6 +386,7 @@ mod tests {
             Some(K::Held(hold)) => match hold.reason {
                 Reason::EffectHeld => K::Held(held(Reason::Paused)),
                 Reason::Paused => K::Held(held(Reason::Vetoed)),
+                Reason::Vetoed => K::Held(held(Reason::HistoryUnclear)),
                 _ => return None,
             },
         };

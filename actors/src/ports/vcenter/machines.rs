@@ -8,7 +8,7 @@ use crate::{
         hardware::{Hardware, ShownHardware},
         holds::VmMarks,
         identity::{BiosUuid, MacAddress},
-        marker::{Mark, Marker},
+        marker::{Mark, Marker, MayServe},
         names::{DatastorePath, MoRef},
         network::NicPlan,
     },
@@ -24,6 +24,8 @@ pub struct CreateVm {
     pub uuid: BiosUuid,
     /// Ownership marker. The VM has it from its first moment.
     pub marker: Marker,
+    /// Whether its guest may serve a Machine. The VM has that from its first moment as well.
+    pub may_serve: MayServe,
     /// CPUs, memory, disk, and the kind of its network cards.
     pub hardware: Hardware,
     /// Its network cards.
@@ -47,7 +49,8 @@ pub struct Renewal {
     /// [`VmObservation::change_version`] as it was last seen. If the VM was changed since, vCenter refuses with
     /// `ConcurrentAccess`.
     pub change_version: Option<String>,
-    /// Number of the life that begins, at least 2. It is written to [`GENERATION_KEY`].
+    /// Number of the life that begins, at least 2. It is written to [`GENERATION_KEY`]. In it the host is offered to nobody
+    /// yet ([`MayServe::no`]).
     pub generation: u32,
     /// Discovery ISO for its CD-ROM drive, connected now and at power-on.
     pub iso: DatastorePath,
@@ -55,11 +58,13 @@ pub struct Renewal {
     pub disk: RenewedDisk,
 }
 
-/// One `ReconfigVM_Task` that writes the ownership marker of a VM.
+/// One `ReconfigVM_Task` that writes the ownership marker of a VM, or whether its guest may serve, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// The marker.
-    pub mark: Mark,
+    /// The marker. `None`: it stays.
+    pub mark: Option<Mark>,
+    /// Whether its guest may serve a Machine. `None`: what is there stays.
+    pub may_serve: Option<MayServe>,
     /// Notes that are written as well.
     pub annotation: Option<String>,
     /// As [`Renewal::change_version`]. `None`: whatever was changed since.
@@ -71,7 +76,19 @@ impl Stamp {
     #[must_use]
     pub fn of(mark: Mark) -> Self {
         Self {
-            mark,
+            mark: Some(mark),
+            may_serve: None,
+            annotation: None,
+            change_version: None,
+        }
+    }
+
+    /// Whether its guest may serve, alone, whatever was changed.
+    #[must_use]
+    pub const fn serving(may_serve: MayServe) -> Self {
+        Self {
+            mark: None,
+            may_serve: Some(may_serve),
             annotation: None,
             change_version: None,
         }
@@ -155,6 +172,8 @@ pub struct VmObservation {
     pub folder: Option<MoRef>,
     /// Ownership marker, if any.
     pub marker: Option<Marker>,
+    /// Whether its guest may serve a Machine. `None`: unknown.
+    pub may_serve: Option<MayServe>,
     /// Number of the life that the VM was last made ready for ([`GENERATION_KEY`]). `None`: it is in its first life.
     pub generation: Option<u32>,
     /// Changes with each change of its configuration. `None`: vCenter does not show it.
@@ -194,6 +213,19 @@ impl VmObservation {
     pub fn shows_config(&self) -> bool {
         self.bios_uuid.is_some()
     }
+
+    /// Number of the VM's present life.
+    #[must_use]
+    pub fn life(&self) -> u32 {
+        self.generation.unwrap_or(1)
+    }
+
+    /// What the VM says of its present life: whether its guest may serve a Machine. `None`: unknown.
+    #[must_use]
+    pub fn may_serve_now(&self) -> Option<&MayServe> {
+        let mark = self.may_serve.as_ref();
+        mark.filter(|mark| mark.life == self.life())
+    }
 }
 
 /// Reads and changes VMs. A method that returns a [`TaskRef`] only starts its task; [`super::Tasks::wait`] shows its end.
@@ -217,7 +249,8 @@ pub trait Machines: Send + Sync {
         disk_keys: &[i32],
     ) -> VcResult<TaskRef>;
 
-    /// Writes the ownership marker to a VM that is taken over (after proof), or releases one of our VMs.
+    /// Writes the ownership marker to a VM that is taken over (after proof), releases one of our VMs, or writes that one of
+    /// them may serve.
     async fn stamp_marker(&self, effect: &Effect, vm: &MoRef, stamp: &Stamp) -> VcResult<TaskRef>;
 
     /// Makes a VM ready for another life. It must be switched off.

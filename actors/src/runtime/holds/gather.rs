@@ -36,6 +36,7 @@ fn of_operator(view: &dyn View) -> Holds {
     });
     Holds {
         dry_run,
+        in_doubt: view.is_in_doubt(),
         ..Holds::default()
     }
 }

@@ -8,6 +8,7 @@ use super::{Done, Executor, StepOutcome, defect};
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
+        marker::MayServe,
         names::DatastorePath,
         network, template,
     },
@@ -44,6 +45,10 @@ impl Executor<'_> {
             name: child.vm_name.clone(),
             uuid,
             marker: self.marker(),
+            may_serve: MayServe {
+                life: 1,
+                machine: child.offered_to().map(str::to_owned),
+            },
             hardware,
             nics: network::nics(&place.network),
             place,
@@ -294,12 +299,13 @@ fn refuses_the_place(trouble: &ReconcileError) -> bool {
 }
 
 /// Refusals that are not about the place.
-const PASSING: [Reason; 9] = [
+const PASSING: [Reason; 10] = [
     Reason::VcenterUnreachable,
     Reason::EffectHeld,
     Reason::DryRun,
     Reason::Paused,
     Reason::Vetoed,
+    Reason::HistoryUnclear,
     Reason::NotAuthenticated,
     Reason::RequestCanceled,
     Reason::TaskInProgress,

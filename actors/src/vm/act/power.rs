@@ -203,6 +203,7 @@ impl Executor<'_> {
         vm.mac_addresses.truncate(MOST_MACS);
         vm.mac_address = shown.macs.first().map(|m| m.hyphenated());
         vm.task_id = None;
+        vm.may_serve = shown.may_serve.as_ref().map(ToString::to_string);
         vm.attempt = vm.attempt.or(Some(1));
         vm.power_state = Some(shown.power.as_str().to_owned());
         if shown.power == PowerState::On && vm.discovery_deadline.is_none() {

@@ -24,15 +24,15 @@ use crate::{
         failure::ReconcileError,
         holds::VmMarks,
         managed_vm::ManagedVm,
-        marker::Mark,
-        names::ObjectKey,
+        marker::{Mark, MayServe},
+        names::{MoRef, ObjectKey},
         reassign::{self, Reservation, Source, Taking},
         upstream,
     },
     ports::{
         cluster::{AgentPatch, MetadataPatch},
         effect::EffectKind,
-        vcenter::{Fault, Stamp, TaskEnd},
+        vcenter::{Fault, Stamp, TaskEnd, VCenter, VmObservation},
     },
     runtime::holds::{self, Pausing},
     vm::{
@@ -92,12 +92,56 @@ impl Executor<'_> {
         }
         let stamp = Stamp {
             change_version: shown.change_version.clone(),
+            may_serve: self.may_serve(&shown),
             ..Stamp::of(Mark::Owned(self.marker()))
         };
+        self.write_mark(memory, session.as_ref(), &moref, &stamp)
+            .await
+    }
+
+    /// Writes into the VM that it may serve its AgentMachine, if it is as it was seen. A look shows what that did.
+    pub(super) async fn mark_may_serve(&self, memory: &mut Memory) -> Done {
+        let before = self.shown(memory)?;
+        let session = self.session().await?;
+        let now = self.context.clock.monotonic();
+        let found = session.observe(&before.moref).await?.into_iter().collect();
+        let seen = ownership::judge(found, &self.expected(), &Ownership::NotAsked, now);
+        let Ownership::Ours(shown) = seen else {
+            memory.seen = Ownership::NotAsked;
+            return Ok(StepOutcome::Same);
+        };
+        let Some(may_serve) = self.may_serve(&shown) else {
+            return Ok(StepOutcome::Same);
+        };
+        let stamp = Stamp {
+            change_version: shown.change_version.clone(),
+            ..Stamp::serving(may_serve)
+        };
+        self.write_mark(memory, session.as_ref(), &shown.moref, &stamp)
+            .await
+    }
+
+    /// That the VM may serve its AgentMachine in the life that it is in, or whatever has bound its Agent.
+    fn may_serve(&self, shown: &VmObservation) -> Option<MayServe> {
+        let machine = self.observed.child.offered_to();
+        let machine = machine.or(self.observed.bound.then_some(MayServe::BOUND))?;
+        Some(MayServe {
+            life: shown.life(),
+            machine: Some(machine.to_owned()),
+        })
+    }
+
+    async fn write_mark(
+        &self,
+        memory: &mut Memory,
+        session: &dyn VCenter,
+        vm: &MoRef,
+        stamp: &Stamp,
+    ) -> Done {
         let kind = EffectKind::Reconfigure;
         let effect = self.effect(kind);
-        let started = session.stamp_marker(&effect, &moref, &stamp);
-        let ended = self.change(memory, session.as_ref(), kind, started).await;
+        let started = session.stamp_marker(&effect, vm, stamp);
+        let ended = self.change(memory, session, kind, started).await;
         memory.seen = Ownership::NotAsked;
         match ended? {
             // A look shows what it did.
@@ -126,6 +170,9 @@ impl Executor<'_> {
         let record = record.ok_or_else(|| defect("no VsphereAgent is recorded to take from"))?;
         record.stamped = Some(true);
         let from = Source::recorded(record).key;
+        if let Ownership::Ours(shown) = &memory.seen {
+            vm.may_serve = shown.may_serve.as_ref().map(ToString::to_string);
+        }
         let kind = EffectKind::RecordObservation;
         let next = self.save(kind, vm, memory).await?;
         self.context.instruments.reassigned("taken");

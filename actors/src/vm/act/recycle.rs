@@ -137,6 +137,7 @@ impl Executor<'_> {
         vm.power_state = rests.then(|| shown.power.as_str().to_owned());
         let disk = recycle::new_disk(before.as_ref(), shown.hardware.disk_uuid.as_deref());
         vm.served = None;
+        vm.may_serve = shown.may_serve.as_ref().map(ToString::to_string);
         vm.iso_ejected = None;
         vm.guest_may_be_node = None;
         vm.discovery_deadline = None;

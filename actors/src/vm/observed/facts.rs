@@ -25,13 +25,13 @@ use crate::{
     sessions::secret_ref,
     vm::{
         boot_repair::{self, Repair},
-        drive,
+        drive, lost,
         memory::Memory,
         ownership::Ownership,
         place,
         power_policy::{self, Again},
         step::{
-            AgentState, CreateState, Facts, Loss, ObjectState, OwnerState, PlacementCheck,
+            AgentState, CreateState, Facts, Loss, MarkState, ObjectState, OwnerState, PlacementCheck,
             PoolState, ReassignState, Record, SUSPENDED_TRIES, Step, VmState,
         },
     },
@@ -98,8 +98,57 @@ impl Observed {
                     .map(|_| "people hold back the VsphereAgent that has the VM: it is not taken over now"),
                 lent: &self.lent,
             },
+            mark: self.mark_state(memory),
             now,
         }
+    }
+
+    /// What the VM says in vCenter of its guest: by the last look, or else by what is on record of it.
+    fn mark_state(&self, memory: &Memory) -> MarkState {
+        let child = &self.child;
+        let shown = match &memory.seen {
+            Ownership::Ours(shown) => Some(shown),
+            _ => None,
+        };
+        let says = shown.and_then(|shown| shown.may_serve_now());
+        let marked = match shown {
+            Some(_) => says.is_some_and(|mark| mark.machine.is_some()),
+            None => child.is_marked(),
+        };
+        let recorded = self.vm().and_then(|vm| vm.may_serve.as_deref());
+        MarkState {
+            forgotten: match shown {
+                Some(_) => says.is_some_and(|mark| child.forgets(mark)),
+                None => child.is_outdated(),
+            },
+            offered_to_nobody: says.is_some_and(|mark| mark.machine.is_none()),
+            missing: !marked && self.is_to_be_marked(memory),
+            unseen: child.in_buffer && !memory.looked,
+            recorded: shown.is_none_or(|shown| {
+                shown.may_serve.as_ref().map(ToString::to_string).as_deref() == recorded
+            }),
+        }
+    }
+
+    /// An AgentMachine is to have the host. A VM of an older release that serves is left alone, unless it waited in the
+    /// buffer: what a restored hub forgets first.
+    fn is_to_be_marked(&self, memory: &Memory) -> bool {
+        let child = &self.child;
+        let ours = child.vm().is_some_and(|vm| vm.attempt.is_some());
+        let serves = self.bound || self.has_served(memory);
+        let wanted = match self.machine_state {
+            MachineState::Alive => child.offered_to().is_some(),
+            // An AgentMachine was faster than the fence.
+            MachineState::Buffer => child.has_served(&[]) && self.bound,
+            _ => false,
+        };
+        ours && wanted
+            && !child.adopted
+            && !child.given_up
+            && !child.deleting
+            && !child.is_taking()
+            && child.recycling() == Stage::No
+            && (child.is_of_buffer() || !serves)
     }
 
     fn object_state(&self, context: &Context) -> ObjectState {
@@ -221,7 +270,10 @@ impl Observed {
             bound: self.bound,
             unproven: self.unproven.as_deref(),
             early: early.filter(|_| memory.switched_on_at.is_none()),
-            has_served: self.child.has_served(memory.told()),
+            has_served: memory.seen_bound || self.child.has_served(memory.told()),
+            registered: self.candidate().is_some()
+                || self.vm().is_some_and(|vm| vm.agent_ref.is_some()),
+            answers: self.candidate().is_some_and(|a| !lost::is_silent(a)),
             guest_may_be_node: self.guest_may_be_node(memory),
         }
     }
@@ -236,7 +288,7 @@ impl Observed {
         };
         let attached =
             reference.is_some() && self.tagged_as(memory) == reference.map(String::as_str);
-        let serves = self.bound || self.child.has_served(memory.told());
+        let serves = self.bound || self.has_served(memory);
         !self.wants_tags() || attached || (serves && !self.lacks_tags())
     }
 

@@ -142,6 +142,8 @@ fn keep_unseen(f: &Facts<'_>) -> Met {
     let unnamed = vm.is_some_and(|vm| vm.server_instance_uuid.is_none());
     if !f.vm.tagged {
         Err(Step::AttachTags)
+    } else if f.mark.missing || f.mark.unseen || f.mark.forgotten {
+        Err(Step::Lookup)
     } else if let Repair::Waits(left) = f.vm.repair {
         Err(waits_for_disk(left))
     } else if f.vm.eject || f.vm.repair != Repair::NotNeeded {
@@ -157,6 +159,8 @@ fn keep_unseen(f: &Facts<'_>) -> Met {
 fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
     match shown.power {
         PowerState::On if !is_recorded(f, shown) => Err(Step::RecordVm),
+        _ if f.mark.forgotten => remove::record_is_current(f),
+        PowerState::On if f.mark.missing => Err(Step::MarkMayServe),
         PowerState::On if !f.vm.tagged => Err(Step::AttachTags),
         PowerState::On if f.vm.eject => Err(Step::EjectIso),
         PowerState::On => boots_its_disk(f, shown),
@@ -286,6 +290,7 @@ pub(super) fn is_recorded(f: &Facts<'_>, shown: &VmObservation) -> bool {
         && reference == Some(&shown.moref.id)
         && checks::macs_are_recorded(f, shown).is_ok()
         && f.record.vcenter != Some(false)
+        && f.mark.recorded
 }
 
 /// Every disk, then the CD-ROM: an empty disk falls through to the ISO, and an installed one never boots it again.

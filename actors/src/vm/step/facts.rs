@@ -42,6 +42,8 @@ pub struct Facts<'a> {
     pub recycle: RecycleState,
     /// How far the VM is on its way into another pool.
     pub reassign: ReassignState<'a>,
+    /// What the VM says in vCenter of its guest.
+    pub mark: MarkState,
     /// Monotonic now.
     pub now: Duration,
 }
@@ -148,6 +150,10 @@ pub struct AgentState<'a> {
     pub early: Option<&'a str>,
     /// An Agent of this VM was bound once.
     pub has_served: bool,
+    /// An Agent that may run there registered once. It may be gone.
+    pub registered: bool,
+    /// The service hears from the Agent that runs there.
+    pub answers: bool,
     /// A look showed a guest that may be a node whose Agent is missing.
     pub guest_may_be_node: bool,
 }
@@ -201,7 +207,33 @@ pub struct ReassignState<'a> {
     pub lent: &'a Lent,
 }
 
+/// What the VM says in vCenter of its guest ([`crate::domain::marker::MayServe`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MarkState {
+    /// It may serve an AgentMachine that the record does not know of: the record is older than that.
+    pub forgotten: bool,
+    /// The host was offered to nobody in its present life.
+    pub offered_to_nobody: bool,
+    /// It is to say that it may serve its AgentMachine, and the record does not show that it does.
+    pub missing: bool,
+    /// A host of the buffer that this process has not looked at.
+    pub unseen: bool,
+    /// The record shows what the last look showed.
+    pub recorded: bool,
+}
+
 impl Facts<'_> {
+    /// The host registered once, the service does not hear from it, and nothing proves that it never served: neither
+    /// what the VM says in vCenter, nor this process, which has followed it since it first ran. A restored record shows a
+    /// node like this.
+    pub(super) fn may_be_silent_node(&self) -> bool {
+        self.agent.registered
+            && !self.agent.answers
+            && !self.vm.powered_on_by_us
+            && !self.mark.offered_to_nobody
+            && matches!(self.vm.seen, Ownership::Ours(_))
+    }
+
     /// The host serves a Machine, or did: no other VM can replace it there. The record counts as well, as Agents may be
     /// missing after etcd came back from a backup.
     pub(super) fn serves(&self) -> bool {

@@ -84,6 +84,17 @@ fn may_stamp(f: &Facts<'_>, shown: &VmObservation) -> Met {
         ));
     }
     recycle::agent_state_is_known(f)?;
+    // The lender knows what the VM says of its guest.
+    let known = f.record.vm.and_then(|vm| vm.may_serve.as_deref());
+    let says = shown.may_serve.as_ref().filter(|mark| mark.machine.is_some());
+    if says.is_some_and(|says| known != Some(says.to_string().as_str())) {
+        return Err(hold(
+            Reason::RecordOutdated,
+            "the VM says in vCenter that it may serve an AgentMachine that its VsphereAgent does not know of: it is not taken \
+             over now",
+            Some(MISSING_PROBE),
+        ));
+    }
     if shown.marks.paused {
         return Err(hold(
             Reason::TakingHost,

@@ -48,6 +48,7 @@ fn make_ready(f: &Facts<'_>, life: u32) -> Met {
     if f.recycle.claimed {
         return bring_back(f, shown);
     }
+    remove::record_is_current(f)?;
     agent_is_free(f)?;
     remove::agent_is_fenced(f)?;
     build::iso_is_ready(f)?;
@@ -131,6 +132,7 @@ fn come_back(f: &Facts<'_>) -> Met {
     }
     match resolve_ownership(f, Purpose::Recycle)? {
         OwnedVm::There(shown) if overdue && runs => give_up(f, shown),
+        OwnedVm::There(_) if f.mark.forgotten => remove::record_is_current(f),
         OwnedVm::There(shown) => run(f, shown),
         OwnedVm::Absent => vanished(f),
     }

@@ -99,9 +99,14 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
     if f.owner.vanished == Vanished::Over {
         return Err(Step::RecordUnbound);
     }
+    if f.pool.policy.leaves_to_people() {
+        return Ok(());
+    }
+    record_is_current(f)?;
     // Before a VM is given another life, its Machine is proven gone.
     let proven = f.recycle.stage != Stage::No && *f.owner.state == MachineState::Buffer;
-    if !f.may_be_node() || proven || f.pool.policy.leaves_to_people() {
+    let silent = f.may_be_silent_node();
+    if proven || !f.may_be_node() && !silent {
         return Ok(());
     }
     if f.owner.vanished == Vanished::Held {
@@ -109,8 +114,11 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
     }
     let why = match f.owner.state {
         // A Machine that the operator does not know had it, and the Agent shows that it has it no more.
-        MachineState::Buffer if f.agent.present => return Ok(()),
+        MachineState::Buffer if f.agent.answers => return Ok(()),
         MachineState::Buffer if is_absent(f)? => return Ok(()),
+        _ if silent && f.owner.state.wants_host() => {
+            "its Agent does not answer, and the VM may serve in a way that this hub has forgotten"
+        }
         MachineState::Nobody | MachineState::Buffer => {
             "it does not name the AgentMachine that it served"
         }
@@ -126,6 +134,21 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
         message,
         Some(MISSING_PROBE),
     ))
+}
+
+/// The VM does not say in vCenter that it may serve an AgentMachine that the record does not know of.
+pub(super) fn record_is_current(f: &Facts<'_>) -> Met {
+    if !f.mark.forgotten {
+        return Ok(());
+    }
+    let attempt = f.record.vm.and_then(|vm| vm.attempt).unwrap_or(1);
+    let message = format!(
+        "the VM says in vCenter that it may serve an AgentMachine that this hub does not know of (was the hub restored from a \
+         backup?): it may be a node, so it is left alone. To have it replaced, annotate the VsphereAgent with \
+         agent-forge.containeroo.ch/replace={attempt}; to have it removed, delete that with the annotation \
+         agent-forge.containeroo.ch/force-delete=true"
+    );
+    Err(hold(Reason::RecordOutdated, message, Some(MISSING_PROBE)))
 }
 
 /// The VM is proven absent: no node runs there.
@@ -234,7 +257,9 @@ pub(super) fn switch_off(f: &Facts<'_>, shown: &VmObservation) -> Step {
 
 /// A deletion hook waits for a guest that does not answer: a dead guest never will.
 pub(super) fn release_hook(f: &Facts<'_>) -> Met {
-    match resolve_ownership(f, Purpose::ReleaseHook)? {
+    let owned = resolve_ownership(f, Purpose::ReleaseHook)?;
+    record_is_current(f)?;
+    match owned {
         OwnedVm::There(_) if recycle::frees_hook(f) => Err(Step::RecordRecycle),
         OwnedVm::There(vm) if vm.power == PowerState::On => Err(hold(
             Reason::WaitingForGuest,

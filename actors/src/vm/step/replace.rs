@@ -51,12 +51,23 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
     if allowed {
         return Err(Step::GiveUp);
     }
+    remove::record_is_current(f)?;
     if exhausted {
         return ask(
             Reason::ReplacementsExhausted,
             format!(
                 "{happened} ({class}), as with the {} VMs before it: another one will not mend it; {advice}; {allow}",
                 arrival::REPLACEMENTS
+            ),
+        );
+    }
+    let registered = matches!(cause, Cause::Lost(Lost::Disconnected | Lost::Gone));
+    if registered && f.may_be_silent_node() {
+        return ask(
+            reason,
+            format!(
+                "{happened} ({class}), and nothing proves that its guest never served: it may be a node that this hub has \
+                 forgotten (was it restored from a backup?), so it is left alone; {allow}"
             ),
         );
     }

@@ -60,6 +60,8 @@ pub enum Step {
     RecordTaken,
     /// Write its mark onto that VM, after a live check that the Agent is free.
     Stamp,
+    /// Write into it that it may serve its AgentMachine, before its Agent is prepared for that.
+    MarkMayServe,
     /// Record that the VM has its mark.
     RecordStamped,
     /// Record that it did not get that VM: an own one is made.
@@ -129,6 +131,7 @@ impl Step {
             Self::BeginLife(_) => "vm.begin_life",
             Self::RecordTaken => "vm.record_taken",
             Self::Stamp => "vm.stamp",
+            Self::MarkMayServe => "vm.mark_may_serve",
             Self::RecordStamped => "vm.record_stamped",
             Self::NotTaken => "vm.not_taken",
             Self::HandOver => "vm.hand_over",
@@ -157,7 +160,11 @@ impl Step {
     pub const fn errand(&self) -> Option<Errand> {
         match self {
             Self::Create => Some(Errand::Create),
-            Self::TakeOver | Self::Stamp | Self::EjectIso | Self::ResetVm => Some(Errand::Begin),
+            Self::TakeOver
+            | Self::Stamp
+            | Self::MarkMayServe
+            | Self::EjectIso
+            | Self::ResetVm => Some(Errand::Begin),
             Self::SetBootOrder(_) | Self::PowerOn | Self::PowerOnAgain | Self::FinishEjection => {
                 Some(Errand::GoOn)
             }
@@ -220,9 +227,11 @@ impl Step {
     /// The call of the step that changes a VM: vCenter runs one at a time.
     pub(in crate::vm) const fn call(&self) -> Option<EffectKind> {
         match self {
-            Self::TakeOver | Self::Stamp | Self::SetBootOrder(_) | Self::Disown => {
-                Some(EffectKind::Reconfigure)
-            }
+            Self::TakeOver
+            | Self::Stamp
+            | Self::MarkMayServe
+            | Self::SetBootOrder(_)
+            | Self::Disown => Some(EffectKind::Reconfigure),
             Self::PowerOn | Self::PowerOnAgain => Some(EffectKind::PowerOn),
             Self::PowerOff => Some(EffectKind::PowerOff),
             Self::ResetVm => Some(EffectKind::Reset),

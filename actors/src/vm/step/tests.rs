@@ -11,7 +11,7 @@ use agent_forge_crds::{agent::VmStatus, conditions::Reason, pool::CleanupPolicy}
 use proptest::prelude::*;
 
 use super::{
-    AgentState, CreateState, Facts, Lent, Loss, ObjectState, OwnerState, PlacementCheck, PoolState,
+    AgentState, CreateState, Facts, Lent, Loss, MarkState, ObjectState, OwnerState, PlacementCheck, PoolState,
     ReassignState, Record, RecycleState, Resting, Step, VmState, hold, next,
 };
 use crate::{
@@ -85,6 +85,8 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
             early: None,
             bound: false,
             has_served: false,
+            registered: false,
+            answers: false,
             guest_may_be_node: false,
             present: false,
             fenced: true,
@@ -107,6 +109,10 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
             cleanup_hangs: false,
             keeps_disk: false,
             frees_hook: false,
+        },
+        mark: MarkState {
+            recorded: true,
+            ..MarkState::default()
         },
         reassign: ReassignState {
             taking: Taking::No,

@@ -18,7 +18,7 @@ use crate::{
         failure::{Class, ErrorSource, ReconcileError},
         hardware::{Hardware, Link, ShownCard, ShownHardware},
         identity::{BiosUuid, MacAddress},
-        marker::Marker,
+        marker::{Marker, MayServe},
         names::{DatastorePath, MoRef, ObjectKey},
         network::NicPlan,
     },
@@ -170,6 +170,7 @@ impl Inventory {
             bios_uuid: None,
             instance_uuid: None,
             marker: None,
+            may_serve: None,
             generation: None,
             change_version: None,
             marks: crate::domain::holds::VmMarks::default(),
@@ -462,6 +463,7 @@ impl Machines for Site {
                 instance_uuid: Some(format!("instance-{id}")),
                 folder: Some(vm.place.folder.clone()),
                 marker: Some(vm.marker.clone()),
+                may_serve: Some(vm.may_serve.clone()),
                 generation: None,
                 change_version: None,
                 marks: crate::domain::holds::VmMarks::default(),
@@ -502,6 +504,7 @@ impl Machines for Site {
         let renewal = renewal.clone();
         self.change(e, vm, move |v| {
             v.generation = Some(renewal.generation);
+            v.may_serve = Some(MayServe::no(renewal.generation));
             v.cdroms = vec![Cdrom {
                 key: 16000,
                 iso: Some(renewal.iso.to_string()),
@@ -549,9 +552,12 @@ impl Machines for Site {
         if stamp.change_version.is_some() && stamp.change_version != now {
             return Err(fault(VcErrorKind::Fault(Fault::ConcurrentAccess)));
         }
-        self.with(|i| i.marks.push(stamp.mark.to_string()));
+        self.with(|i| i.marks.extend(stamp.mark.as_ref().map(ToString::to_string)));
         self.change(e, vm, move |v| {
-            v.marker = stamp.mark.read().cloned();
+            if let Some(mark) = &stamp.mark {
+                v.marker = mark.read().cloned();
+            }
+            v.may_serve = stamp.may_serve.or(v.may_serve.take());
             v.change_version = v.change_version.take().map(|version| version + "+");
             if let Some(annotation) = stamp.annotation {
                 v.annotation = annotation;

@@ -18,7 +18,7 @@ use crate::{
         arrival::Arrival,
         ownership::Ownership,
         step::{
-            self, AgentState, CreateState, Facts, Lent, Loss, ObjectState, OwnerState,
+            self, AgentState, CreateState, Facts, Lent, Loss, MarkState, ObjectState, OwnerState,
             PlacementCheck, PoolState, ReassignState, Record, RecycleState, Step, VmState,
         },
     },
@@ -83,6 +83,8 @@ fn a_vm_outlives_the_machine_it_served() {
             early: None,
             bound: true,
             has_served: false,
+            registered: true,
+            answers: true,
             guest_may_be_node: false,
             present: true,
             fenced: true,
@@ -105,6 +107,10 @@ fn a_vm_outlives_the_machine_it_served() {
             cleanup_hangs: false,
             keeps_disk: false,
             frees_hook: false,
+        },
+        mark: MarkState {
+            recorded: true,
+            ..MarkState::default()
         },
         reassign: ReassignState {
             taking: Taking::No,

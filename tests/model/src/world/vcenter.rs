@@ -152,6 +152,7 @@ impl World {
                     power(vm, PowerState::On)?;
                     is_as_seen(vm, renewal.change_version.as_ref(), lenient)?;
                     vm.generation = Some(renewal.generation);
+                    vm.may_serve = Some(MayServe::no(renewal.generation));
                     if renewal.disk == RenewedDisk::Kept {
                         vm.boot_order.rotate_right(1);
                     } else {
@@ -166,7 +167,12 @@ impl World {
                 let lenient = self.lenient;
                 self.change_vm(vm, (false, by), |vm| {
                     is_as_seen(vm, stamp.change_version.as_ref(), lenient)?;
-                    vm.marker = stamp.mark.read().cloned();
+                    if let Some(mark) = &stamp.mark {
+                        vm.marker = mark.read().cloned();
+                    }
+                    if stamp.may_serve.is_some() {
+                        vm.may_serve.clone_from(&stamp.may_serve);
+                    }
                     change_version(vm);
                     Ok(())
                 })
@@ -196,6 +202,7 @@ impl World {
             instance_uuid: Some(format!("instance-{id}")),
             folder: Some(spec.place.folder.clone()),
             marker: Some(spec.marker.clone()),
+            may_serve: Some(spec.may_serve.clone()),
             generation: None,
             change_version: self.lives.then(|| FIRST.to_owned()),
             marks: agent_forge_actors::domain::holds::VmMarks::default(),
@@ -275,6 +282,7 @@ pub fn foreign_vm(name: &str) -> VmObservation {
         instance_uuid: Some("instance-foreign".to_owned()),
         folder: Some(MoRef::new("Folder", "group-v1")),
         marker: None,
+        may_serve: None,
         generation: None,
         change_version: None,
         marks: agent_forge_actors::domain::holds::VmMarks::default(),

@@ -109,13 +109,13 @@ pub(super) fn limits_of_a_pool(run: &mut Run) -> BoxFuture<'_, Result<()>> {
 }
 
 /// Changes the number of hosts in the buffer.
-fn buffer(world: &World, hosts: usize) -> Result<()> {
+pub(super) fn buffer(world: &World, hosts: usize) -> Result<()> {
     let scaling = json!({"spec": {"scaling": {"bufferAgents": hosts}}});
     merge_pool(world, "w", &scaling)
 }
 
 /// That many Machines run, and that many hosts of the buffer are ready; there is nothing else.
-fn has(world: &World, running: usize, ready: usize) -> bool {
+pub(super) fn has(world: &World, running: usize, ready: usize) -> bool {
     let all = running + ready;
     let play = world.play("w");
     let count = world.of_pool("w", "/status/buffer/ready");

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Run, children, marked};
+use super::{Run, children, controls, marked};
 use crate::{
     director::Order,
     kube::{
@@ -39,6 +39,8 @@ const DEADLINE: Duration = Duration::from_secs(2700);
 /// Time until a scan has reported a missing VM and its VsphereAgent has checked: ten minutes if the last scan was just
 /// too early, and one minute more.
 const SCAN: Duration = Duration::from_secs(660);
+/// How long a host of the buffer may be silent, with a margin.
+const SILENT: Duration = Duration::from_secs(900);
 /// The name of a rest that only a person ends.
 const ASKED: &str = "a person is asked";
 
@@ -380,6 +382,52 @@ pub(super) fn etcd_rollback_before_scale_down(run: &mut Run) -> BoxFuture<'_, Re
         .await?;
         run.give_up(&gone.context("a Machine that went")?, 2).await
     })
+}
+
+/// etcd is rolled back to when a host waited in the buffer that serves by now. The record shows a free host. The end of the
+/// buffer does not remove it: its VM says that it may serve. `between`: the process ends meanwhile, and another one starts.
+async fn rolled_back_after_claim(run: &mut Run, between: bool) -> Result<()> {
+    let scaling = json!({"scaling": {"bufferAgents": 1, "maxVMs": 1}});
+    run.world.pool("w", &scaling).await?;
+    run.rest("a host waits", |world| controls::has(world, 0, 1))
+        .await?;
+    let backup = run.world.api.read(crate::kube::store::Store::backup);
+    run.world.play("w")?.scale(1);
+    run.rest("it serves", |world| controls::has(world, 1, 0))
+        .await?;
+    if between {
+        run.between_processes().await;
+    }
+    run.roll_back(&backup, 0).await?;
+    controls::buffer(&run.world, 0)?;
+    run.asks((0, SILENT), |world| {
+        waiting(&world.api, "RecordOutdated") == 1 && marked(world) == 1
+    })
+    .await?;
+    // A person finds out that the guest is no node any more, and forces the end.
+    run.drain();
+    let children = kind(OURS, "vsphereagents");
+    let force = json!({"metadata": {"annotations": {FORCE_DELETE_ANNOTATION: "true"}}});
+    for child in run.world.api.read(|s| s.list(&children, "")) {
+        let name = child["metadata"]["name"].as_str().unwrap_or_default();
+        run.world.director.force(ObjectKey::new(NAMESPACE, name));
+        let key = (NAMESPACE.to_owned(), name.to_owned());
+        let written = run.world.api.merge(&children, &key, &force);
+        written.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        let deleted = (run.world.api).write(|s, now| s.delete(&children, &key, &json!({}), now));
+        deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+    }
+    run.rest_with("down", &[("w", 0)]).await
+}
+
+/// The operator runs on while etcd is rolled back.
+pub(super) fn etcd_rollback_after_claim(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(rolled_back_after_claim(run, false))
+}
+
+/// Another process starts after etcd was rolled back.
+pub(super) fn hub_restored_after_claim(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(rolled_back_after_claim(run, true))
 }
 
 /// A hosted cluster moves to another hub. Its AgentMachine is paused and deleted, so the provider releases it without

@@ -385,6 +385,7 @@ impl Side {
             name: name.into(),
             uuid: uuid_of(name),
             marker: marker(name, 1),
+            may_serve: MayServe::no(1),
             hardware: hardware(),
             nics: nics(&self.place.network),
             place: self.place.clone(),

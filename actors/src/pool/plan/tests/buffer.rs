@@ -13,7 +13,7 @@ use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta:
 use kube::ResourceExt as _;
 
 use crate::{
-    domain::template,
+    domain::{managed_vm::ManagedVm, template},
     placement::request,
     pool::{
         act,
@@ -365,7 +365,8 @@ fn an_agent_in_the_buffer_is_named_and_approved_and_keeps_its_name_when_it_is_cl
     ready(&mut world, "a", 0);
     asks(&mut world, "w-0");
     // The claim is on record.
-    let claim = act::reassignment(&world.agent_machines[0], Some(&world.machines[0]));
+    let host = ManagedVm::read(Arc::new(world.children[0].clone()));
+    let claim = act::reassignment(&host, &world.agent_machines[0], Some(&world.machines[0]));
     for (key, value) in claim.annotations {
         let value = value.expect("it is known");
         world.children[0].annotations_mut().insert(key, value);

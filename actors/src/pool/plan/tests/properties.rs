@@ -167,7 +167,7 @@ fn apply(w: &mut World, actions: &[Action]) {
             Action::MoveToBuffer { child, .. } | Action::Recycle { child, .. } => {
                 let mut all = w.children.iter_mut();
                 let moved = all.find(|c| c.name_any() == child.key.name).expect("moved");
-                let patch = act::into_buffer();
+                let patch = act::into_buffer(child);
                 for (key, value) in patch.labels {
                     match value {
                         Some(value) => moved.labels_mut().insert(key, value),
