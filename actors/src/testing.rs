@@ -296,6 +296,24 @@ pub fn child_with_vm(name: &str) -> VsphereAgent {
     })
 }
 
+/// The pool moves the VsphereAgent into its buffer.
+pub fn move_to_buffer(child: &mut VsphereAgent) {
+    let read = crate::domain::managed_vm::ManagedVm::read(std::sync::Arc::new(child.clone()));
+    let patch = act::into_buffer(&read);
+    for (key, value) in patch.labels {
+        match value {
+            Some(value) => child.labels_mut().insert(key, value),
+            None => child.labels_mut().remove(&key),
+        };
+    }
+    for (key, value) in patch.annotations {
+        match value {
+            Some(value) => child.annotations_mut().insert(key, value),
+            None => child.annotations_mut().remove(&key),
+        };
+    }
+}
+
 /// A VsphereAgent in the buffer, whose VM runs.
 pub fn buffered(name: &str) -> VsphereAgent {
     with(child_with_vm(name), |c| {

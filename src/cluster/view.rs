@@ -214,11 +214,7 @@ fn plain<K>(parts: &[Part], doubt: &Arc<Doubt>) -> Arc<Cache<K>> {
 }
 
 /// A cache whose objects are found by their index keys.
-fn found_by<K>(
-    parts: &[Part],
-    doubt: &Arc<Doubt>,
-    keys: fn(&K) -> IndexKeys,
-) -> Arc<Cache<K>> {
+fn found_by<K>(parts: &[Part], doubt: &Arc<Doubt>, keys: fn(&K) -> IndexKeys) -> Arc<Cache<K>> {
     let reads = Reads {
         keys,
         ..Reads::default()

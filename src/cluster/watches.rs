@@ -71,13 +71,19 @@ async fn follow_all(
     tell: &impl Fn(Change),
     anew: oneshot::Receiver<oneshot::Sender<()>>,
 ) {
+    let anew = async {
+        match anew.await {
+            Ok(begun) => begun,
+            Err(_) => std::future::pending().await,
+        }
+    };
     pin_mut!(anew);
     let (mut asked, mut last) = (false, None);
     loop {
         tokio::select! {
             () = everything(clients, caches, tell) => return,
             // The earlier watches are gone, so their lists cannot be mistaken for new ones.
-            Ok(begun) = &mut anew, if !asked => {
+            begun = &mut anew, if !asked => {
                 asked = true;
                 caches.list_again();
                 let _ = begun.send(());

@@ -14,7 +14,7 @@ use agent_forge::vsphere::{Options, VsphereConnector};
 use agent_forge_actors::{
     domain::{
         hardware::{DiskController, Firmware, NetworkAdapter},
-        marker::Mark,
+        marker::{Mark, MayServe},
     },
     migration::notes::Notes,
     ports::{
@@ -389,7 +389,7 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
         .await
         .unwrap();
     vc.wait(&task).await.flatten().unwrap();
-    tap.step("maySERVE");
+    tap.step("stamp");
     let seen = vc.observe(&vm).await.unwrap().unwrap();
     let stamp = Stamp {
         change_version: seen.change_version,

@@ -11,7 +11,7 @@ use agent_forge_actors::{
     domain::{
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
         identity::BiosUuid,
-        marker::Marker,
+        marker::{Marker, MayServe},
         names::{DatastorePath, MoRef, ObjectKey},
         network::nics,
     },

@@ -373,9 +373,7 @@ impl ManagedVm {
     pub fn is_marked(&self) -> bool {
         let life = self.vm().map_or(1, recycle::generation);
         let mark = self.may_serve();
-        mark.is_some_and(|mark| {
-            mark.life == life && mark.machine.is_some() && !self.forgets(&mark)
-        })
+        mark.is_some_and(|mark| mark.life == life && mark.machine.is_some() && !self.forgets(&mark))
     }
 
     /// The way of the VM into another life, by the record.

@@ -78,8 +78,10 @@ pub fn who_holds(kind: EffectKind, holds: &Holds, now: Timestamp) -> Option<Hold
     if let Some(run) = dry_run {
         return Some(by_dry_run(run));
     }
-    let doubted = (holds.in_doubt && ends(kind)).then(by_doubt);
-    let paused = doubted.or_else(|| holds.pause(now).map(by_pause));
+    if holds.in_doubt && ends(kind) {
+        return Some(by_doubt());
+    }
+    let paused = holds.pause(now).map(by_pause);
     paused.or_else(|| by_veto(check(kind)?, holds))
 }
 

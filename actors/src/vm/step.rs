@@ -38,8 +38,8 @@ use agent_forge_crds::conditions::Reason;
 pub use self::{
     build::boots_disk_first,
     facts::{
-        AgentState, CreateState, Facts, Loss, MarkState, ObjectState, OwnerState, PlacementCheck, PoolState,
-        ReassignState, Record, RecycleState, Resting, VmState,
+        AgentState, CreateState, Facts, Loss, MarkState, ObjectState, OwnerState, PlacementCheck,
+        PoolState, ReassignState, Record, RecycleState, Resting, VmState,
     },
     reassign::Lent,
     steps::Step,

@@ -17,6 +17,7 @@ mod power;
 mod reassign;
 mod recycle;
 mod renewal;
+mod restored;
 mod service;
 mod silent;
 mod source;

@@ -41,7 +41,7 @@ const OWN_REASONS: [Reason; 14] = [
 ];
 /// Reasons that concern one object. They mean neither that vCenter is unreachable nor that it refuses access. The alert
 /// AgentForgePoolNotReady covers them.
-const OF_ONE_OBJECT: [Reason; 29] = [
+const OF_ONE_OBJECT: [Reason; 30] = [
     Reason::ManagedObjectNotFound,
     Reason::DuplicateName,
     Reason::AlreadyExists,

@@ -31,8 +31,8 @@ use crate::{
         place,
         power_policy::{self, Again},
         step::{
-            AgentState, CreateState, Facts, Loss, MarkState, ObjectState, OwnerState, PlacementCheck,
-            PoolState, ReassignState, Record, SUSPENDED_TRIES, Step, VmState,
+            AgentState, CreateState, Facts, Loss, MarkState, ObjectState, OwnerState,
+            PlacementCheck, PoolState, ReassignState, Record, SUSPENDED_TRIES, Step, VmState,
         },
     },
 };

@@ -86,7 +86,10 @@ fn may_stamp(f: &Facts<'_>, shown: &VmObservation) -> Met {
     recycle::agent_state_is_known(f)?;
     // The lender knows what the VM says of its guest.
     let known = f.record.vm.and_then(|vm| vm.may_serve.as_deref());
-    let says = shown.may_serve.as_ref().filter(|mark| mark.machine.is_some());
+    let says = shown
+        .may_serve
+        .as_ref()
+        .filter(|mark| mark.machine.is_some());
     if says.is_some_and(|says| known != Some(says.to_string().as_str())) {
         return Err(hold(
             Reason::RecordOutdated,

@@ -160,11 +160,9 @@ impl Step {
     pub const fn errand(&self) -> Option<Errand> {
         match self {
             Self::Create => Some(Errand::Create),
-            Self::TakeOver
-            | Self::Stamp
-            | Self::MarkMayServe
-            | Self::EjectIso
-            | Self::ResetVm => Some(Errand::Begin),
+            Self::TakeOver | Self::Stamp | Self::MarkMayServe | Self::EjectIso | Self::ResetVm => {
+                Some(Errand::Begin)
+            }
             Self::SetBootOrder(_) | Self::PowerOn | Self::PowerOnAgain | Self::FinishEjection => {
                 Some(Errand::GoOn)
             }

@@ -11,8 +11,8 @@ use agent_forge_crds::{agent::VmStatus, conditions::Reason, pool::CleanupPolicy}
 use proptest::prelude::*;
 
 use super::{
-    AgentState, CreateState, Facts, Lent, Loss, MarkState, ObjectState, OwnerState, PlacementCheck, PoolState,
-    ReassignState, Record, RecycleState, Resting, Step, VmState, hold, next,
+    AgentState, CreateState, Facts, Lent, Loss, MarkState, ObjectState, OwnerState, PlacementCheck,
+    PoolState, ReassignState, Record, RecycleState, Resting, Step, VmState, hold, next,
 };
 use crate::{
     domain::{

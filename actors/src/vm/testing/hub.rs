@@ -35,6 +35,8 @@ use crate::{
 pub struct Objects {
     /// How the operator runs.
     pub mode: Mode,
+    /// The caches may mix two histories.
+    pub in_doubt: bool,
     pub pool: Option<VsphereAgentPool>,
     pub child: Option<VsphereAgent>,
     /// Further VsphereAgents in the view.
@@ -167,6 +169,9 @@ impl View for Hub {
     }
     fn mode(&self) -> Mode {
         self.with(|o| o.mode)
+    }
+    fn is_in_doubt(&self) -> bool {
+        self.with(|o| o.in_doubt)
     }
     fn cluster_id(&self) -> String {
         CLUSTER_ID.to_owned()

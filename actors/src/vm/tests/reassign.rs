@@ -38,10 +38,7 @@ async fn waiting() -> Bench {
         agent.spec.cluster_deployment_name = None;
         agent.spec.approved = true;
         let child = o.child.as_mut().expect("it exists");
-        child.labels_mut().remove(AGENT_MACHINE_LABEL);
-        let buffer = (CREATED_FOR_LABEL.to_owned(), CREATED_FOR_BUFFER.to_owned());
-        child.labels_mut().extend([buffer]);
-        child.metadata.annotations = None;
+        testing::move_to_buffer(child);
         let reference = k8s_openapi::api::core::v1::ObjectReference {
             name: agent.metadata.name.clone(),
             namespace: agent.metadata.namespace.clone(),

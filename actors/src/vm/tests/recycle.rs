@@ -2,7 +2,7 @@
 
 use agent_forge_crds::{
     external::agent::{Agent, DeprovisionInfo, InventoryDisk, SKIP_SPOKE_CLEANUP_ANNOTATION},
-    names::{CREATED_FOR_BUFFER, CREATED_FOR_LABEL, PAUSED_ANNOTATION, RECYCLE_ANNOTATION},
+    names::{PAUSED_ANNOTATION, RECYCLE_ANNOTATION},
     pool::{ReleasePolicy, ReleaseSpec, ReleasedDisk},
 };
 use jiff::Timestamp;
@@ -55,10 +55,7 @@ pub(super) async fn released(disk: Option<ReleasedDisk>) -> Bench {
             ..ReleaseSpec::default()
         });
         let child = o.child.as_mut().expect("it exists");
-        child.metadata.labels = None;
-        child.metadata.annotations = None;
-        let (key, value) = (CREATED_FOR_LABEL, CREATED_FOR_BUFFER);
-        child.labels_mut().insert(key.to_owned(), value.to_owned());
+        testing::move_to_buffer(child);
         let request = (RECYCLE_ANNOTATION.to_owned(), "1/2".to_owned());
         child.annotations_mut().extend([request]);
         o.version += 1;

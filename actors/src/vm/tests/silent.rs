@@ -3,7 +3,7 @@
 use agent_forge_crds::{
     conditions::{READY, Reason, find_condition},
     external::agent::{Agent, CONNECTED, VALIDATED},
-    names::{AGENT_MACHINE_LABEL, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, REPLACE_ANNOTATION},
+    names::REPLACE_ANNOTATION,
 };
 
 use super::*;
@@ -110,13 +110,21 @@ async fn a_guest_that_went_silent_after_it_registered_is_said_and_replaced() {
 pub(super) fn moves_to_buffer(bench: &Bench) {
     bench.hub.with(|o| {
         let child = o.child.as_mut().expect("it exists");
-        child.labels_mut().remove(AGENT_MACHINE_LABEL);
-        let buffer = (CREATED_FOR_LABEL.to_owned(), CREATED_FOR_BUFFER.to_owned());
-        child.labels_mut().extend([buffer]);
-        child.annotations_mut().clear();
+        testing::move_to_buffer(child);
         o.version += 1;
         child.metadata.resource_version = Some((o.version + 100).to_string());
     });
+}
+
+/// Its VM was made for the buffer: nobody was ever offered it.
+fn offered_to_nobody(bench: &Bench) {
+    let no = crate::domain::marker::MayServe::no(1);
+    bench.hub.with(|o| {
+        let child = o.child.as_mut().expect("it exists");
+        let vm = child.status.as_mut().and_then(|s| s.vm.as_mut());
+        vm.expect("a VM").may_serve = Some(no.to_string());
+    });
+    bench.site.with(|i| i.vms[0].may_serve = Some(no));
 }
 
 /// In the buffer a silent guest goes after ten minutes, and one that fails its validations after the discovery timeout.
@@ -152,6 +160,7 @@ async fn a_host_of_the_buffer_that_nobody_can_claim_is_replaced() {
 async fn the_ten_minutes_in_the_buffer_begin_with_the_silence() {
     let mut bench = registered().await;
     moves_to_buffer(&bench);
+    offered_to_nobody(&bench);
     let failing = [(VALIDATED, "False")];
     change(&bench, |a| state(a, "insufficient-unbound", &failing));
     bench.pass().await;
@@ -206,6 +215,8 @@ async fn a_guest_that_answers_again_is_kept_and_its_clock_starts_anew() {
 #[tokio::test]
 async fn a_clock_that_jumps_replaces_nobody() {
     let mut bench = registered().await;
+    moves_to_buffer(&bench);
+    offered_to_nobody(&bench);
     silence(&bench);
     bench.pass().await;
     bench.hub.with(|o| {

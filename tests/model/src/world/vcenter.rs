@@ -1,7 +1,7 @@
 //! vCenter: its VMs, and how it carries out an order.
 
 use agent_forge_actors::{
-    domain::{identity::BiosUuid, names::MoRef},
+    domain::{identity::BiosUuid, marker::MayServe, names::MoRef},
     ports::vcenter::{
         BootDevice, CreateVm, Fault as VcFault, PowerState, Renewal, RenewedDisk, Stamp, TaskRef,
         VcError, VcErrorKind, VcResult, VmObservation,

@@ -12,7 +12,7 @@ use agent_forge_actors::{
     domain::{
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
         identity::BiosUuid,
-        marker::{Mark, Marker},
+        marker::{Mark, Marker, MayServe},
         names::{DatastorePath, MoRef, ObjectKey},
         network::nics,
     },

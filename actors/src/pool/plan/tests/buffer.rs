@@ -383,6 +383,12 @@ fn an_agent_in_the_buffer_is_named_and_approved_and_keeps_its_name_when_it_is_cl
         .agent_label_selector
         .get_or_insert_default();
     am.match_labels = Some(pin);
+    let claims = |a: &Action| matches!(a, Action::Prepare { .. });
+    let before = plan(&world.observed()).actions;
+    assert!(!before.iter().any(claims), "the VM does not say so yet");
+    let says = format!("1/{}", world.agent_machines[0].uid().expect("a uid"));
+    let status = world.children[0].status.as_mut().expect("a status");
+    status.vm.as_mut().expect("a VM").may_serve = Some(says);
     let planned = plan(&world.observed());
     let patch = planned.actions.iter().find_map(|a| match a {
         Action::Prepare { patch, .. } => Some(patch),

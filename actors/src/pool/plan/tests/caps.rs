@@ -143,7 +143,8 @@ fn a_surplus_vm_goes_for_one_that_waits_for_the_limit() {
         labels.remove(agent_forge_crds::names::AGENT_MACHINE_LABEL);
         surplus.annotations_mut().clear();
         let vm = surplus.status.as_mut().and_then(|s| s.vm.as_mut());
-        vm.expect("recorded").served = Some(true);
+        let vm = vm.expect("recorded");
+        (vm.served, vm.may_serve) = (Some(true), None);
         world.children = vec![surplus];
         let planned = plan(&world.observed());
         let release = |a: &Action| matches!(a, Action::Release { .. });

@@ -1,6 +1,7 @@
 //! A VM that changes its pool: the order of the steps, and what the lender leaves alone.
 
 use super::*;
+use crate::domain::marker::MayServe;
 
 /// Facts of a VsphereAgent that takes over the VM on its record.
 fn taking<'a>(vm: &'a VmStatus, seen: &'a Ownership) -> Facts<'a> {
@@ -17,7 +18,20 @@ fn reason(step: &Step) -> Option<Reason> {
 }
 
 fn lenders() -> Ownership {
-    Ownership::Lenders(Box::new(shown(&child("lender"), PowerState::On)))
+    let mut shown = shown(&child("lender"), PowerState::On);
+    shown.may_serve = Some(MayServe::no(1));
+    Ownership::Lenders(Box::new(shown))
+}
+
+/// The lender's record is older than what its VM says: the guest may be a node.
+#[test]
+fn a_vm_that_its_lender_has_forgotten_is_not_taken() {
+    let c = child("a");
+    let vm = running(&c);
+    let says = shown(&child("lender"), PowerState::On);
+    let seen = Ownership::Lenders(Box::new(says));
+    let step = next(&taking(&vm, &seen));
+    assert_eq!(reason(&step), Some(Reason::RecordOutdated));
 }
 
 fn foreign() -> Ownership {

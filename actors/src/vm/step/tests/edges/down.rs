@@ -98,12 +98,19 @@ fn a_host_of_the_buffer_that_served_another_control_plane_goes_once_its_agent_is
         f.owner.state = &MachineState::Buffer;
         f.agent.has_served = true;
         f.agent.present = true;
+        f.agent.answers = true;
         f.agent.fenced = true;
     });
+    let silent = with(free, |f| f.agent.answers = false);
     let nameless = with(free, |f| f.owner.state = &MachineState::Nobody);
     let bound = with(free, |f| f.agent.bound = true);
     each([
         ("free", free, POWER_OFF),
+        (
+            "free and silent: a restored record shows a node like that",
+            silent,
+            Waits(Reason::MachineStateUnknown, Some(60)),
+        ),
         ("bound", bound, Waits(Reason::AgentBound, None)),
         (
             "of nobody",
