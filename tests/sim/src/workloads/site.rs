@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::conditions::CONFIG_SYNCED;
+use agent_forge_crds::{conditions::CONFIG_SYNCED, names::REPLACE_ANNOTATION};
 use agent_forge_lab::played::guests::identity::Quirk;
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
@@ -86,7 +86,35 @@ fn replaced(run: &mut Run, quirk: Quirk) -> BoxFuture<'_, Result<()>> {
             .as_ref()
             .context("guests")?
             .clear_quirks();
+        // A process that did not switch the guest on cannot know that a silent one never served: it asks a person.
+        let up = || world.play("w").is_ok_and(|p| p.running().len() == 1);
+        world
+            .patiently("one up, or a person is asked", patience, || {
+                up() || asks_to_replace(world).is_some()
+            })
+            .await?;
+        if let Some((name, attempt)) = asks_to_replace(world).filter(|_| !up()) {
+            let allow = json!({"metadata": {"annotations": {REPLACE_ANNOTATION: attempt}}});
+            let key = (NAMESPACE.to_owned(), name);
+            let written = world
+                .api
+                .merge(&kind(oracles::OURS, "vsphereagents"), &key, &allow);
+            written.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        }
         run.rest_with("one up", &[("w", 1)]).await
+    })
+}
+
+/// A VsphereAgent that asks a person whether its VM may be replaced, and the attempt to name.
+fn asks_to_replace(world: &World) -> Option<(String, String)> {
+    let all = world
+        .api
+        .read(|s| s.list(&kind(oracles::OURS, "vsphereagents"), ""));
+    all.iter().find_map(|child| {
+        let message = child.pointer("/status/waitingOn/0/message")?.as_str()?;
+        let (_, attempt) = message.split_once(&format!("{REPLACE_ANNOTATION}="))?;
+        let attempt = attempt.chars().take_while(char::is_ascii_digit).collect();
+        Some((child["metadata"]["name"].as_str()?.to_owned(), attempt))
     })
 }
 
