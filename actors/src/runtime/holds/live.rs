@@ -177,6 +177,12 @@ impl View for Over {
     fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>> {
         self.cached.infra_env(key)
     }
+    fn history(&self) -> u64 {
+        self.cached.history()
+    }
+    fn is_in_doubt(&self) -> bool {
+        self.cached.is_in_doubt()
+    }
     fn serves(&self, namespace: &str) -> bool {
         self.cached.serves(namespace)
     }
