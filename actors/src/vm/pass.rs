@@ -40,6 +40,8 @@ use crate::{
     },
 };
 
+/// How soon the pass looks again whether the caches are still in doubt.
+const DOUBTED: Duration = Duration::from_secs(2);
 /// Limit of steps in one pass. It is higher than any path needs, and stops a decision that makes no progress.
 const MAX_STEPS: usize = 24;
 /// Subject in `waitingOn` for what vCenter refuses or fails.
@@ -171,7 +173,7 @@ pub(super) fn held_back(context: &Context, observed: &Observed, step: Step) -> S
         message: format!("{} waits: {}", kind.name(), hold.why),
         // Nothing else wakes the actor when the doubt is over.
         again: if observed.holds.in_doubt {
-            Some(SOON)
+            Some(DOUBTED)
         } else {
             observed.holds.left(now)
         },
