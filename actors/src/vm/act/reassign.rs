@@ -86,7 +86,7 @@ impl Executor<'_> {
             memory.seen = Ownership::NotAsked;
             return Ok(StepOutcome::Same);
         };
-        if shown.marks != before.marks {
+        if (shown.marks, &shown.may_serve) != (before.marks, &before.may_serve) {
             memory.seen = Ownership::Lenders(shown);
             return Ok(StepOutcome::Same);
         }
