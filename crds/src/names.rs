@@ -61,13 +61,13 @@ pub const MACHINE_NAME_ANNOTATION: &str = "agent-forge.containeroo.ch/machine-na
 pub const MACHINE_UID_ANNOTATION: &str = "agent-forge.containeroo.ch/machine-uid";
 /// Annotation on a `VsphereAgent`, set by a person: the attempt (`status.vm.attempt`) whose VM must be replaced. The
 /// state of its guest and the number of earlier replacements do not matter. Refused if its Agent serves a Machine, or
-/// did.
+/// did. It counts for the life of the VM in which it was set.
 pub const REPLACE_ANNOTATION: &str = "agent-forge.containeroo.ch/replace";
 /// Annotation on a `VsphereAgent` with `created-for: adopted`, set by a person. `"true"` lets the operator take over
 /// the VM that the predecessor recorded. Before that, its recorded BIOS UUID must be confirmed in the pool's folder.
 pub const ADOPT_ANNOTATION: &str = "agent-forge.containeroo.ch/adopt";
 /// Annotation on a `VsphereAgent`, set by a person: with `"true"` its deletion does not ask about Agent, Machine, node or
-/// lost record. Without the deletion it ends only the hold of a VM whose Machine vanished.
+/// lost record. Without the deletion it has no effect.
 pub const FORCE_DELETE_ANNOTATION: &str = "agent-forge.containeroo.ch/force-delete";
 /// Annotation on a Namespace or a Secret: the namespaces whose pools may use it, separated by commas; `*` means all.
 /// Objects in a pool's own namespace need no annotation.

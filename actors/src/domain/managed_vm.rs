@@ -9,7 +9,7 @@ use agent_forge_crds::{
         ADOPT_ANNOTATION, AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION,
         CREATED_FOR_ADOPTED, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, FORCE_DELETE_ANNOTATION,
         MACHINE_NAME_ANNOTATION, MACHINE_UID_ANNOTATION, OFFERED_TO_ANNOTATION, RECYCLE_ANNOTATION,
-        TAKEN_FROM_ANNOTATION, VM_NAME_ANNOTATION,
+        REPLACE_ANNOTATION, TAKEN_FROM_ANNOTATION, VM_NAME_ANNOTATION,
     },
     pool::{SOURCE_DISCOVERED_AGENT, VsphereAgentPool},
 };
@@ -92,7 +92,7 @@ pub struct ManagedVm {
     pub deleting: bool,
     /// It carries our finalizer.
     pub has_finalizer: bool,
-    /// A user has allowed its deletion although its Agent is bound.
+    /// It is being deleted, and a user has allowed that although its Agent is bound. The annotation alone means nothing.
     pub forced: bool,
     /// The operator gave its VM up before the Agent registered. It does not prepare an Agent that registers from this VM
     /// later.
@@ -242,6 +242,7 @@ impl ManagedVm {
             source.uid = None;
         }
         let failure = object.status.as_ref().and_then(|s| s.last_failure.as_ref());
+        let deleting = object.metadata.deletion_timestamp.is_some();
         // A VM keeps its name in another pool.
         let taken = vm.filter(|vm| vm.taken_from.is_some());
         let taken_name = taken.map(|vm| vm.name.clone()).filter(|n| !n.is_empty());
@@ -274,9 +275,9 @@ impl ManagedVm {
                 Some(record) => Some(Source::recorded(record)),
                 None => annotation(TAKEN_FROM_ANNOTATION).and_then(|t| Source::parse(&t)),
             },
-            deleting: object.metadata.deletion_timestamp.is_some(),
+            deleting,
             has_finalizer: object.finalizers().iter().any(|f| f == AGENT_FINALIZER),
-            forced: annotation(FORCE_DELETE_ANNOTATION).is_some_and(|v| v == "true"),
+            forced: deleting && annotation(FORCE_DELETE_ANNOTATION).is_some_and(|v| v == "true"),
             given_up: vm.is_some_and(|vm| is_given_up(vm, failure)),
             object,
         }
@@ -422,6 +423,13 @@ impl ManagedVm {
     #[must_use]
     pub fn skips_delete(&self) -> bool {
         self.marks().skip_delete || holds::skips_delete(self.object.annotations())
+    }
+
+    /// The attempt whose replacement a person asks for, in whatever life of the VM that was written.
+    #[must_use]
+    pub fn replace_annotation(&self) -> Option<i32> {
+        let asked = self.object.annotations().get(REPLACE_ANNOTATION)?;
+        asked.trim().parse().ok()
     }
 
     /// Whether its name is of the buffer's kind: its guest keeps a hostname of its own when an AgentMachine gets it.

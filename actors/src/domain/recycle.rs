@@ -176,16 +176,17 @@ pub fn left(record: Option<&RecycleStatus>, patience: Duration, now: Timestamp) 
     patience.saturating_sub(gone_by.unwrap_or_default())
 }
 
-/// How long after the record a VM may still be in the life before. By then vCenter refuses the change for good, or something
-/// else does. An outage of vCenter, or a guest that returns by itself, takes less.
-const RENEWING: Duration = Duration::from_secs(24 * 3600);
+/// How many hours the operator works on a VM that is still in the life before. By then vCenter refuses the change for good, or
+/// something else does. An outage of vCenter, or a guest that returns by itself, takes less. The calendar does not count: people
+/// may have held the VM, or no operator ran.
+const RENEWING_HOURS: i32 = 24;
 
-/// The VM was to begin another life, and has not for too long: it goes as if its pool did not recycle.
+/// The VM was to begin another life, and could not be made ready in all that time.
 #[must_use]
-pub fn is_overdue(vm: &VmStatus, now: Timestamp) -> bool {
+pub fn is_overdue(vm: &VmStatus) -> bool {
     let record = vm.recycle.as_ref();
-    let recorded = record.is_some_and(|r| i64::from(r.generation) > i64::from(generation(vm)));
-    recorded && left(record, RENEWING, now).is_zero()
+    let recorded = record.filter(|r| i64::from(r.generation) > i64::from(generation(vm)));
+    recorded.is_some_and(|r| r.hours_tried.unwrap_or(0) >= RENEWING_HOURS)
 }
 
 /// The states of a host that was discovered and serves nobody.

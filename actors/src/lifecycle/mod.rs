@@ -1,16 +1,25 @@
 //! The one place that decides what happens to a VM that no Machine needs. Pure.
 //!
-//! Flow: the pool actor asks for each VM that it may release. The VM actor asks when the VsphereAgent is being deleted, and
-//! when the Agent of the VM does not come. The orphan scan asks for a VM that no VsphereAgent records.
+//! Flow: the pool actor asks for each VM that it may release, or that may come into its buffer. The VM actor asks when the
+//! VsphereAgent is being deleted, when the Agent of the VM does not come, and at each step into another life. Directly before it
+//! switches a VM off, renews or destroys it, it asks again from live reads. The orphan scan asks for a VM that no VsphereAgent
+//! records.
 //!
-//! Guarantee: this decision never removes a VM that serves a Machine. The callers prove the facts before they act.
+//! Guarantees
+//! - A VM that people keep is neither switched off nor renewed nor removed, whatever the cause ([`end`]).
+//! - This decision never removes a VM that serves a Machine. The callers prove the facts before they act.
 
 #[cfg(test)]
 mod tests;
 
 use std::{fmt, time::Duration};
 
-use agent_forge_crds::pool::CleanupPolicy;
+use agent_forge_crds::pool::{CleanupPolicy, ReleasedDisk, VsphereAgentPool};
+
+use crate::domain::{
+    managed_vm::ManagedVm,
+    recycle::{self, Stage},
+};
 
 /// How a pool wants its VMs to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,18 +32,24 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// What happens to a VM in the end.
-    const fn end(self) -> End {
-        match self {
-            Self::Cleanup(Some(CleanupPolicy::Retain)) | Self::SkipDelete => End::LeaveToPeople,
-            Self::Cleanup(Some(CleanupPolicy::Delete) | None) => End::Remove,
+    /// How one VM is to end. `skips_delete`: a person, or an administrator of vCenter, has marked it. `cleanup`: what its pool
+    /// wants.
+    #[must_use]
+    pub const fn of(skips_delete: bool, cleanup: Option<CleanupPolicy>) -> Self {
+        if skips_delete {
+            Self::SkipDelete
+        } else {
+            Self::Cleanup(cleanup)
         }
     }
 
     /// Users get the VM in the end. It keeps its Agent, and does not wait for its Machine.
     #[must_use]
-    pub fn leaves_to_people(self) -> bool {
-        self.end() == End::LeaveToPeople
+    pub const fn leaves_to_people(self) -> bool {
+        match self {
+            Self::Cleanup(Some(CleanupPolicy::Retain)) | Self::SkipDelete => true,
+            Self::Cleanup(Some(CleanupPolicy::Delete) | None) => false,
+        }
     }
 }
 
@@ -48,7 +63,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// A VM that does not stay, and why.
+/// A VM that does not stay as it is, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unneeded {
     /// Its VsphereAgent is being deleted.
@@ -57,8 +72,40 @@ pub enum Unneeded {
     AgentOverdue,
     /// Its Agent did not come, and the record says that the VM is given up.
     GivenUp,
+    /// Its AgentMachine went before it served. The buffer may have it.
+    Spare,
+    /// Its pool gives it another life, and it is still in the life before.
+    Renewal(Renewal),
+    /// It is in its new life, and its Agent does not come back.
+    NotBack {
+        /// It has the disk of the life before.
+        keeps_disk: bool,
+    },
     /// No VsphereAgent records it.
     Orphan(OrphanVm),
+}
+
+/// A VM that is to begin another life, while it is in the life before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Renewal {
+    /// It could not be made ready in a day of tries.
+    pub overdue: bool,
+    /// Its disk is to stay, with the data on it.
+    pub keeps_disk: bool,
+}
+
+impl Renewal {
+    /// That of `child`, by the record. `None`: it is not on such a way, or has begun the new life.
+    #[must_use]
+    pub fn of(child: &ManagedVm, pool: &VsphereAgentPool) -> Option<Self> {
+        let before = matches!(child.recycling(), Stage::Asked(_) | Stage::Recorded(_));
+        let vm = child.vm().filter(|_| before)?;
+        let disk = pool.spec.release.as_ref().and_then(|r| r.disk);
+        Some(Self {
+            overdue: recycle::is_overdue(vm),
+            keeps_disk: disk == Some(ReleasedDisk::Keep),
+        })
+    }
 }
 
 /// A VM that its pool may release.
@@ -68,6 +115,12 @@ pub struct FreeVm {
     pub why: ReleaseReason,
     /// The pool is being deleted. Then it cannot keep records.
     pub pool_deleting: bool,
+    /// The pool gives its VMs other lives.
+    pub pool_recycles: bool,
+    /// This VM may have another life.
+    pub may_recycle: bool,
+    /// It is on its way into another life.
+    pub renewal: Option<Renewal>,
     /// Its Agent serves a Machine of another control plane.
     pub serves_elsewhere: bool,
     /// Its Agent is bound.
@@ -114,6 +167,10 @@ pub enum Fate {
 /// What becomes of a VM in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
+    /// It serves another Machine: as it is, or after it was made ready for that.
+    NextLife,
+    /// It stays for now, and its data with it: it can neither be made ready nor be removed without a person.
+    Hold,
     /// It stays for good: users decide about it.
     LeaveToPeople,
     /// It is removed with its Agent.
@@ -133,22 +190,45 @@ pub enum Stay {
     Offered(Duration),
     /// Another AgentMachine may need it, for this long.
     Awaited(Duration),
+    /// People keep it. Its record stays with it.
+    Kept,
+    /// It cannot be made ready for another life, and its disk has data on it.
+    HasData,
 }
 
-/// Decides how a VM ends that does not stay.
+/// Decides what becomes of a VM that no Machine needs. What people keep is left to them, whatever the cause.
 #[must_use]
 pub fn end(vm: Unneeded, policy: Policy) -> End {
+    if policy.leaves_to_people() {
+        return End::LeaveToPeople;
+    }
     match vm {
-        Unneeded::RecordDeleted | Unneeded::AgentOverdue => policy.end(),
-        // The record promises another VM in its place.
-        Unneeded::GivenUp if policy == Policy::SkipDelete => End::LeaveToPeople,
-        Unneeded::GivenUp => End::Remove,
-        Unneeded::Orphan(orphan) if orphan.is_certain() => policy.end(),
+        Unneeded::RecordDeleted | Unneeded::AgentOverdue | Unneeded::GivenUp => End::Remove,
+        Unneeded::Spare => End::NextLife,
+        Unneeded::Renewal(renewal) if !renewal.overdue => End::NextLife,
+        Unneeded::Renewal(Renewal { keeps_disk, .. }) | Unneeded::NotBack { keeps_disk } => {
+            if keeps_disk {
+                End::Hold
+            } else {
+                End::Remove
+            }
+        }
+        Unneeded::Orphan(orphan) if orphan.is_certain() => End::Remove,
         Unneeded::Orphan(_) => End::LeaveToPeople,
     }
 }
 
 impl FreeVm {
+    /// Why it does not stay as it is.
+    fn cause(&self) -> Unneeded {
+        match self.renewal.filter(|renewal| renewal.overdue) {
+            _ if self.pool_deleting => Unneeded::RecordDeleted,
+            Some(overdue) => Unneeded::Renewal(overdue),
+            None if self.may_recycle => Unneeded::Renewal(self.renewal.unwrap_or_default()),
+            None => Unneeded::RecordDeleted,
+        }
+    }
+
     /// Decides whether it stays.
     #[must_use]
     pub fn fate(&self, policy: Policy) -> Fate {
@@ -161,10 +241,16 @@ impl FreeVm {
         if self.pool_deleting && self.machine_remains {
             return Fate::Stay(Stay::MachineRemains);
         }
-        let end = policy.end();
-        // The records of a deleted pool are released, whatever happens to the VMs.
-        if end == End::LeaveToPeople && !self.pool_deleting {
-            return Fate::End(end);
+        let end = end(self.cause(), policy);
+        // The records of a deleted pool are released, whatever happens to the VMs. So is that of a VM with `skip-delete`, unless
+        // it would have another life otherwise.
+        let record_goes = policy == Policy::SkipDelete && !self.pool_recycles;
+        match end {
+            End::LeaveToPeople if !self.pool_deleting && !record_goes => {
+                return Fate::Stay(Stay::Kept);
+            }
+            End::Hold => return Fate::Stay(Stay::HasData),
+            _ => {}
         }
         match (self.why, self.offer_left, self.wait_left) {
             (ReleaseReason::MachineGone, Some(left), _) => Fate::Stay(Stay::Offered(left)),

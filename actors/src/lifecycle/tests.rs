@@ -7,6 +7,9 @@ const UNKNOWN: Policy = Policy::Cleanup(None);
 const FREE: FreeVm = FreeVm {
     why: ReleaseReason::MachineGone,
     pool_deleting: false,
+    pool_recycles: false,
+    may_recycle: false,
+    renewal: None,
     serves_elsewhere: false,
     is_bound: false,
     machine_remains: false,
@@ -14,24 +17,93 @@ const FREE: FreeVm = FreeVm {
     wait_left: None,
 };
 
+/// Each cause, each disk, each way to keep a VM.
 #[test]
-fn a_vm_ends_as_the_policy_says() {
-    for (policy, end) in [
-        (DELETE, End::Remove),
-        (UNKNOWN, End::Remove),
-        (RETAIN, End::LeaveToPeople),
+fn a_vm_that_people_keep_is_left_to_them_whatever_the_cause() {
+    let late = |keeps_disk| Renewal {
+        overdue: true,
+        keeps_disk,
+    };
+    let next = Renewal::default();
+    let kept_disk = Renewal {
+        keeps_disk: true,
+        ..next
+    };
+    let certain = OrphanVm {
+        is_ownerless: true,
+        never_ran: true,
+        is_confirmed: true,
+    };
+    for (vm, unkept) in [
+        (Unneeded::RecordDeleted, End::Remove),
+        (Unneeded::AgentOverdue, End::Remove),
+        (Unneeded::GivenUp, End::Remove),
+        (Unneeded::Spare, End::NextLife),
+        (Unneeded::Renewal(next), End::NextLife),
+        (Unneeded::Renewal(kept_disk), End::NextLife),
+        (Unneeded::Renewal(late(false)), End::Remove),
+        (Unneeded::Renewal(late(true)), End::Hold),
+        (Unneeded::NotBack { keeps_disk: false }, End::Remove),
+        (Unneeded::NotBack { keeps_disk: true }, End::Hold),
+        (Unneeded::Orphan(certain), End::Remove),
     ] {
-        for vm in [Unneeded::RecordDeleted, Unneeded::AgentOverdue] {
-            assert_eq!(super::end(vm, policy), end, "{vm:?}");
+        for policy in [DELETE, UNKNOWN] {
+            assert_eq!(end(vm, policy), unkept, "{vm:?}");
         }
-        assert_eq!(FREE.fate(policy), Fate::End(end));
-        let given_up = super::end(Unneeded::GivenUp, policy);
-        assert_eq!(given_up, End::Remove, "the next attempt follows");
+        for policy in [RETAIN, Policy::SkipDelete] {
+            assert_eq!(end(vm, policy), End::LeaveToPeople, "{vm:?} {policy}");
+        }
     }
-    use Unneeded::{AgentOverdue, GivenUp, RecordDeleted};
-    for vm in [RecordDeleted, AgentOverdue, GivenUp] {
-        let end = super::end(vm, Policy::SkipDelete);
-        assert_eq!(end, End::LeaveToPeople, "{vm:?}");
+}
+
+#[test]
+fn a_mark_on_the_vm_wins_over_what_its_pool_wants() {
+    for cleanup in [
+        None,
+        Some(CleanupPolicy::Delete),
+        Some(CleanupPolicy::Retain),
+    ] {
+        assert_eq!(Policy::of(true, cleanup), Policy::SkipDelete);
+        assert_eq!(Policy::of(false, cleanup), Policy::Cleanup(cleanup));
+    }
+}
+
+/// What becomes of the record: it stays with a VM that is kept, unless nothing but `skip-delete` keeps that and its pool has no
+/// other life for it.
+#[test]
+fn a_free_vm_has_another_life_goes_or_is_kept() {
+    let recycles = FreeVm {
+        pool_recycles: true,
+        may_recycle: true,
+        ..FREE
+    };
+    let late = |keeps_disk| FreeVm {
+        renewal: Some(Renewal {
+            overdue: true,
+            keeps_disk,
+        }),
+        may_recycle: false,
+        ..recycles
+    };
+    let deleted = |vm: FreeVm| FreeVm {
+        pool_deleting: true,
+        may_recycle: false,
+        ..vm
+    };
+    let (kept, left) = (Fate::Stay(Stay::Kept), Fate::End(End::LeaveToPeople));
+    let removed = Fate::End(End::Remove);
+    for (vm, delete, retain, skip_delete) in [
+        (FREE, removed, kept, left),
+        (recycles, Fate::End(End::NextLife), kept, kept),
+        (late(false), removed, kept, kept),
+        (late(true), Fate::Stay(Stay::HasData), kept, kept),
+        (deleted(recycles), removed, left, left),
+        (deleted(late(true)), removed, left, left),
+    ] {
+        assert_eq!(vm.fate(DELETE), delete, "{vm:?}");
+        assert_eq!(vm.fate(UNKNOWN), delete, "{vm:?}");
+        assert_eq!(vm.fate(RETAIN), retain, "{vm:?}");
+        assert_eq!(vm.fate(Policy::SkipDelete), skip_delete, "{vm:?}");
     }
 }
 
@@ -80,7 +152,7 @@ fn a_vm_stays_while_a_machine_has_it_or_may_need_it() {
                 ..surplus
             },
             Fate::End(End::Remove),
-            Fate::End(End::LeaveToPeople),
+            Fate::Stay(Stay::Kept),
         ),
         (
             FreeVm {
@@ -88,7 +160,7 @@ fn a_vm_stays_while_a_machine_has_it_or_may_need_it() {
                 ..FREE
             },
             Fate::Stay(Stay::Offered(left)),
-            Fate::End(End::LeaveToPeople),
+            Fate::Stay(Stay::Kept),
         ),
         (
             FreeVm {
@@ -96,7 +168,7 @@ fn a_vm_stays_while_a_machine_has_it_or_may_need_it() {
                 ..surplus
             },
             Fate::End(End::Remove),
-            Fate::End(End::LeaveToPeople),
+            Fate::Stay(Stay::Kept),
         ),
         (
             FreeVm {
@@ -104,7 +176,7 @@ fn a_vm_stays_while_a_machine_has_it_or_may_need_it() {
                 ..surplus
             },
             Fate::Stay(Stay::Awaited(left)),
-            Fate::End(End::LeaveToPeople),
+            Fate::Stay(Stay::Kept),
         ),
         (
             FreeVm {
@@ -112,7 +184,7 @@ fn a_vm_stays_while_a_machine_has_it_or_may_need_it() {
                 ..FREE
             },
             Fate::End(End::Remove),
-            Fate::End(End::LeaveToPeople),
+            Fate::Stay(Stay::Kept),
         ),
         (
             FreeVm {

@@ -154,7 +154,10 @@ pub fn may_go<'a>(
         is_confirmed: known.contains(&orphan.vm.moref),
     });
     let removes = |pool: &VsphereAgentPool| {
-        let policy = Policy::Cleanup(Some(pool.spec.cleanup_policy()));
+        let policy = Policy::of(
+            orphan.vm.marks.skip_delete,
+            Some(pool.spec.cleanup_policy()),
+        );
         lifecycle::end(vm, policy) == End::Remove
     };
     let mut home = pools

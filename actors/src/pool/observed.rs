@@ -34,6 +34,7 @@ use crate::{
         infra_env_guards::{self, Guard},
         of_pool::NoSource,
     },
+    lifecycle::Policy,
     ports::{clock::Clock, cluster::View, effect::Hold},
     runtime::holds,
 };
@@ -182,6 +183,12 @@ impl Observed {
             .chain(self.grants.unserved_control_plane(&self.pool))
             .collect();
         refused.into_iter().collect()
+    }
+
+    /// How the VM of `child` is to end.
+    #[must_use]
+    pub fn policy_of(&self, child: &ManagedVm) -> Policy {
+        Policy::of(child.skips_delete(), Some(self.pool.spec.cleanup_policy()))
     }
 
     /// What prevents new VMs from the InfraEnv.

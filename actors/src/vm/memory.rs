@@ -7,7 +7,7 @@ use std::{
 };
 
 use agent_forge_crds::{
-    agent::{Milestone, VmStatus, VsphereAgent, VsphereAgentStatus},
+    agent::{Milestone, RecycleStatus, VmStatus, VsphereAgent, VsphereAgentStatus},
     conditions::Reason,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -52,6 +52,9 @@ pub enum Topic {
 
 /// How long this actor does not ask again whether the hosted cluster is gone.
 const CLUSTER_PAUSE: Duration = Duration::from_secs(300);
+
+/// The unit in which tries to make a VM ready are recorded.
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// The cache.
 #[derive(Clone, Debug, Default)]
@@ -115,6 +118,12 @@ pub struct Memory {
     pub guest_may_be_node: bool,
     /// Since when (monotonic) the Agent is lost, if this actor saw that begin.
     pub lost_since: Option<Duration>,
+    /// When (monotonic) people were last seen to hold or keep the VM on its way into another life.
+    pub held_at: Option<Duration>,
+    /// Since when (monotonic) the present hour of tries to make it ready counts.
+    pub trying_since: Option<Duration>,
+    /// That life, and how many hours of tries it has by now.
+    pub hours_tried: Option<(i32, i32)>,
     /// The VM was looked at after its Agent became overdue.
     pub looked_late: bool,
     /// Since when (monotonic) the current view of a VM that is recorded as running is used.
@@ -445,6 +454,22 @@ impl Memory {
         self.stuck_since = None;
         self.off_seen = None;
         self.installing = None;
+    }
+
+    /// Counts the time in which this actor tries to make the VM ready for another life, in whole hours. `way`: what is recorded
+    /// of that, if the VM is in the life before. `held`: nothing is done now. However late a pass comes, it adds one hour at most:
+    /// nobody knows what was between.
+    pub fn count_tries(&mut self, way: Option<&RecycleStatus>, held: bool, now: Duration) {
+        let Some(way) = way.filter(|_| !held) else {
+            self.trying_since = None;
+            return;
+        };
+        let since = *self.trying_since.get_or_insert(now);
+        if now.saturating_sub(since) >= HOUR {
+            self.trying_since = Some(now);
+            let hours = way.hours_tried.unwrap_or(0).saturating_add(1);
+            self.hours_tried = Some((way.generation, hours));
+        }
     }
 
     /// Whether it is time to ask whether the hosted cluster is gone.

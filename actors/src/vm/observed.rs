@@ -10,11 +10,9 @@ use std::{sync::Arc, time::Duration};
 use agent_forge_crds::{
     agent::{HardwareDifference, VmStatus, VsphereAgent, VsphereAgentStatus},
     external::{agent::Agent, agent_machine::AgentMachine},
-    names::REPLACE_ANNOTATION,
     pool::{CleanupPolicy, ReleaseSpec, ReleasedDisk, VsphereAgentPool},
 };
 use jiff::Timestamp;
-use kube::ResourceExt;
 
 use self::owner::{Owner, Provision};
 use super::{
@@ -44,6 +42,7 @@ use crate::{
     placement::request,
     ports::{
         cluster::{AgentPatch, Regarding, View},
+        effect::EffectKind,
         vcenter::PowerState,
     },
     runtime::holds,
@@ -355,10 +354,7 @@ impl Observed {
     /// How the pool wants the VM to end.
     #[must_use]
     pub fn lifecycle(&self) -> Policy {
-        if self.child.skips_delete() {
-            return Policy::SkipDelete;
-        }
-        Policy::Cleanup(self.policy())
+        Policy::of(self.child.skips_delete(), self.policy())
     }
 
     /// Whether the Agent of the VM is awaited, overdue, or given up.
@@ -370,6 +366,10 @@ impl Observed {
         let object = &self.child.object;
         let failure = object.status.as_ref().and_then(|s| s.last_failure.as_ref());
         let sight = match self.lost(context, memory) {
+            // It gets its time again after a hold.
+            _ if self.child.recycling() == Stage::Begun && self.was_held(context, memory) => {
+                Sight::There
+            }
             _ if self.child.recycling() == Stage::Begun => Sight::NotBack,
             // A VM of the new template may pass where this one does not, so it does not count as one that failed.
             Some(Lost::Insufficient) if self.outdated(context, memory).is_replaced() => {
@@ -424,7 +424,7 @@ impl Observed {
         let recycles = release.is_some_and(ReleaseSpec::recycles);
         RecycleState {
             stage: self.child.recycling(),
-            overdue: self.vm().is_some_and(|vm| recycle::is_overdue(vm, now)),
+            overdue: self.vm().is_some_and(recycle::is_overdue),
             says,
             back: self
                 .vm()
@@ -461,10 +461,24 @@ impl Observed {
             })
     }
 
-    /// The attempt whose replacement a person asks for.
+    /// The attempt whose replacement a person asks for. What was asked for in an earlier life of the VM does not count.
     fn asked(&self) -> Option<i32> {
-        let asked = self.child.object.annotations().get(REPLACE_ANNOTATION)?;
-        asked.trim().parse().ok()
+        let earlier = self.vm().and_then(|vm| vm.replace_ignored);
+        let asked = self.child.replace_annotation();
+        asked.filter(|asked| earlier != Some(*asked))
+    }
+
+    /// People hold the VM, or keep it: nothing is done on its way into another life.
+    pub(super) fn is_held(&self, now: Timestamp) -> bool {
+        let held = holds::who_holds(EffectKind::Renew, &self.holds, now).is_some();
+        held || self.lifecycle().leaves_to_people()
+    }
+
+    /// This actor saw that people held the VM, less than a discovery timeout ago.
+    fn was_held(&self, context: &Context, memory: &Memory) -> bool {
+        let gone_by = |at| context.clock.monotonic().saturating_sub(at);
+        let patience = self.patience(context);
+        memory.held_at.is_some_and(|at| gone_by(at) < patience)
     }
 
     /// A person asks for another VM.

@@ -24,6 +24,7 @@ use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
         names::ObjectKey,
+        recycle::Stage,
         template,
     },
     ports::{
@@ -57,11 +58,12 @@ const UNTIL_BOUND: Duration = Duration::from_secs(30);
 /// Failures of steps that hold no later step back.
 const STOPS_NOTHING: [Reason; 2] = [Reason::TaggingFailed, Reason::EjectFailed];
 /// Reasons of holds that are no failure.
-const HELD_BY_PEOPLE: [Reason; 4] = [
+const HELD_BY_PEOPLE: [Reason; 5] = [
     Reason::DryRun,
     Reason::Paused,
     Reason::Vetoed,
     Reason::HistoryUnclear,
+    Reason::Retained,
 ];
 
 /// Runs one pass.
@@ -440,6 +442,7 @@ fn keep_up(context: &Context, observed: &Observed, memory: &mut Memory) {
         let fresh = (!begun).then(|| context.clock.monotonic());
         memory.lost_since.or(fresh)
     });
+    count_tries(context, observed, memory);
     memory.look_at_busy(context.clock.monotonic());
     if has_news(context, observed.vm(), memory) {
         memory.look_again_at(true);
@@ -449,7 +452,9 @@ fn keep_up(context: &Context, observed: &Observed, memory: &mut Memory) {
         .is_some_and(|vm| vm.power_state.is_some() && vm.task_id.is_none());
     // Directly before it is switched off or destroyed it is looked at live anyway.
     let goes = observed.child.deleting || observed.child.given_up;
-    if running && !goes || observed.child.marks().paused {
+    // Nothing but a look shows that an administrator of vCenter lets it go on.
+    let marks = observed.child.marks();
+    if running && !goes || marks.paused || marks.skip_delete {
         memory.refresh(context.clock.monotonic());
     } else if goes || observed.is_predecessors() {
         memory.doubt(observed.is_predecessors(), context.clock.monotonic());
@@ -459,6 +464,18 @@ fn keep_up(context: &Context, observed: &Observed, memory: &mut Memory) {
         memory.looked_late = true;
         memory.seen = Ownership::NotAsked;
     }
+}
+
+/// Time in which people hold or keep a VM does not count on its way into another life.
+fn count_tries(context: &Context, observed: &Observed, memory: &mut Memory) {
+    let (now, stage) = (context.clock.monotonic(), observed.child.recycling());
+    let held = stage != Stage::No && observed.is_held(context.clock.wall());
+    if held {
+        memory.held_at = Some(now);
+    }
+    let way = observed.vm().and_then(|vm| vm.recycle.as_ref());
+    let way = way.filter(|_| matches!(stage, Stage::Recorded(_)));
+    memory.count_tries(way, held, now);
 }
 
 /// How a pass went.
@@ -660,6 +677,7 @@ pub fn known<'a>(
         lost: observed.lost(context, memory),
         patience: observed.patience_with_lost(context, memory),
         asked: observed.is_asked(),
+        hours_tried: memory.hours_tried,
         doubt: observed.doubt.as_ref(),
         machine_state: &observed.machine_state,
         policy: observed.policy(),

@@ -51,6 +51,8 @@ pub struct Known<'a> {
     pub patience: Duration,
     /// A person asks for another VM instead of this one.
     pub asked: bool,
+    /// The life that the VM is to begin, and how many hours of tries to make it ready were counted.
+    pub hours_tried: Option<(i32, i32)>,
     /// Why no Agent that names the VM is approved.
     pub doubt: Option<&'a Doubt>,
     /// Whether its Machine exists.
@@ -200,6 +202,14 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     }
     if vm.bios_uuid.is_some() {
         keep(&mut vm, known);
+    }
+    // Who takes the annotation off and sets it again means the present life.
+    let asked = known.child.replace_annotation();
+    vm.replace_ignored = vm.replace_ignored.filter(|old| asked == Some(*old));
+    if let (Some(way), Some((life, hours))) = (&mut vm.recycle, known.hours_tried)
+        && way.generation == life
+    {
+        way.hours_tried = way.hours_tried.max(Some(hours));
     }
     if let (Some(made), Some(shown)) = (template::recorded(&vm), known.shown) {
         vm.hardware_drift = template::drift(&made, shown);

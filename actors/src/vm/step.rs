@@ -97,7 +97,8 @@ fn unmet(f: &Facts<'_>) -> Met {
     checks::cluster_is_the_recorded_one(f)?;
     let off = matches!(f.vm.seen, Ownership::Ours(vm) if vm.power == PowerState::Off);
     // A VM that runs is switched off first, on the way into its next life.
-    if f.owner.stuck_on_guest && (f.recycle.stage == Stage::No || f.recycle.overdue && off) {
+    let stops = recycle::is_kept(f) || f.recycle.overdue && off;
+    if f.owner.stuck_on_guest && (f.recycle.stage == Stage::No || stops) {
         return remove::release_hook(f);
     }
     checks::vm_is_not_adopted(f)?;

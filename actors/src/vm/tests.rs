@@ -13,6 +13,7 @@ mod kept;
 mod leaving;
 mod look;
 mod lost;
+mod people;
 mod power;
 mod reassign;
 mod recycle;

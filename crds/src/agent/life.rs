@@ -18,6 +18,11 @@ pub struct RecycleStatus {
     /// When this was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
+    /// How many hours the operator has worked on making the VM ready, and could not. Time in which people hold or keep the VM
+    /// does not count, nor does time in which no operator runs. After 24 hours the VM counts as one that cannot be made ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub hours_tried: Option<i32>,
     /// Why, in one word: `MachineGone`, or `GuestDead` where a deletion hook waits for the guest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -298,6 +298,11 @@ pub struct VmStatus {
     /// When that life began. Absent in its first life.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation_since: Option<Time>,
+    /// The attempt in the annotation `replace` when that life began: it was about an earlier life, and asks for nothing in this
+    /// one. Absent once the annotation is taken off or changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub replace_ignored: Option<i32>,
     /// The VM is being made ready for another life. It ends when its Agent is back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recycle: Option<RecycleStatus>,

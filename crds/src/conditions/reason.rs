@@ -147,7 +147,7 @@ words! {
         MachineStateUnknown = "MachineStateUnknown",
         /// The Machine is gone, and its Agent was not seen unbound. The VM may be a node of another hub.
         MachineVanishedPaused = "MachineVanishedPaused",
-        /// `cleanupPolicy: Retain` keeps the VM.
+        /// `cleanupPolicy: Retain` or `skip-delete` keeps the VM, or its data holds it.
         Retained = "Retained",
         /// There is no proof that the VM is ours. It is not changed.
         OwnershipUnproven = "OwnershipUnproven",

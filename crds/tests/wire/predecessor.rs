@@ -92,6 +92,7 @@ const ADDED_TO_AGENT: &[&str] = &[
     "status.vm.placement",
     "status.vm.powerState",
     "status.vm.recycle",
+    "status.vm.replaceIgnored",
     "status.vm.served",
     "status.vm.serverInstanceUUID",
     "status.vm.server",

@@ -307,8 +307,8 @@ reasons! {
             "None. If it lasts, look for errors of watches in the operator's log.";
         WaitingForGuest => Hub, "The Agent's deletion hook waits for the guest, and the VM runs.",
             "None while the node leaves. If the guest is dead, switch the VM off.";
-        Retained => PoolOwner, "cleanupPolicy: Retain keeps VM and Agent although the Machine is gone.",
-            "Remove them by hand when you do not need them. If the vCenter is gone for good, force the deletion.";
+        Retained => PoolOwner, "cleanupPolicy: Retain or skip-delete keeps VM and Agent although no Machine has them. Or the VM cannot be made ready for its next life, and disk: Keep keeps its data.",
+            "Take off what keeps it, and it goes on. If you delete the VsphereAgent, a VM that is kept stays: remove it by hand. One that only its data holds goes. If the vCenter is gone for good, force the deletion.";
         ChildrenRemain => PoolOwner, "The pool is being deleted and still has VsphereAgents.",
             "status.waitingOn says what holds them.";
     }

@@ -89,6 +89,7 @@ cases! {
     HookWaits ["G"] "guest_dead_while_binding" => ConvergesInTime;
     OldLook [] "vm_reference_reused_while_queued" => ForeignAndServingUntouched;
     GoneIsFree [] "cluster_moved_to_another_hub" => ForeignAndServingUntouched;
+    ForceAlone [] "cluster_moved_to_another_hub" => ForeignAndServingUntouched;
     UnknownIsGone [] "machines_restored_new_uids" => ForeignAndServingUntouched;
     ElsewhereIsServed [] "agent_claimed_elsewhere" => ConvergesInTime;
     LostIsAwaited [] "agent_deleted_before_serving" => ConvergesInTime;
@@ -125,6 +126,7 @@ cases! {
     BufferIsAsked [] "host_of_the_buffer_claimed" => ConvergesInTime;
     StrayStays [] "boot_order_broken" => ConvergesInTime;
     ReleasedGoes [] "host_recycled" => ConvergesInTime;
+    KeptIsRenewed [] "host_kept_by_people" => ConvergesInTime;
     LifeUnread [] "host_recycled" => ConvergesInTime;
     StaleIsBack [] "recycled_guest_never_returns" => ConvergesInTime;
     LateStateIsBack [] "recycled_guest_of_a_late_service" => ConvergesInTime;

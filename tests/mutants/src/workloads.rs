@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agent_forge_actors::{
     domain::marker::{MARKER_KEY, Marker},
-    ports::effect::EffectKind,
+    ports::{effect::EffectKind, vcenter::GENERATION_KEY},
 };
 use agent_forge_lab::played::{
     assisted::{INFRA_ENV_LABEL, Late, host::HostFacts},
@@ -22,7 +22,7 @@ use agent_forge_sim::{
 };
 use anyhow::{Context as _, Result};
 use futures::future::BoxFuture;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::scenes::{
     SOON, agent_is_untouched, all, at_home, clone_vm, foreign_agent, foreign_vm, namesake,
@@ -54,6 +54,7 @@ workloads! {
     "lender" lender_grows_after_lending "a pool lends the host of its buffer, and wants one host more afterwards";
     "silent" recycled_guest_never_returns "a host is recycled, and its guest does not come up; then a machine wants a host";
     "late" recycled_guest_of_a_late_service "a host is recycled, its guest does not come up, and the service writes late; then a machine wants a host";
+    "kept" host_kept_by_people "a person keeps a host, and its Machine goes; then the person lets it go on, and a machine gets it";
     "taken" vm_name_taken "somebody's VM has the name that our VM should get";
     "poolless" pool_removed_by_force "a pool disappears with its finalizer while its machine serves";
     "adopted" foreign_vm_named_as_adopted "a user names somebody's VM in a VsphereAgent that he wrote, and deletes that VsphereAgent";
@@ -250,6 +251,49 @@ fn recycled_guest_is_dead(run: &mut Run, late: Duration) -> BoxFuture<'_, Result
         guests.clear_quirks();
         run.world.play("w")?.scale(1);
         run.patience = Duration::from_secs(3600);
+        run.rest_with("one up again", &[("w", 1)]).await
+    })
+}
+
+/// Whether the VMs of ours run in that life.
+fn run_in_life(world: &World, life: Option<&str>) -> bool {
+    world.vcenter.read(|i| {
+        let mut ours = i.vms.values().filter(|vm| marker(vm).is_some());
+        ours.all(|vm| vm.on && vm.extra.get(GENERATION_KEY).map(String::as_str) == life)
+    })
+}
+
+fn host_kept_by_people(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let recycles = json!({"release": {"policy": "Recycle"}});
+        run.world.pool("w", &recycles).await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one up", &[("w", 1)]).await?;
+        let children = kind(OURS, "vsphereagents");
+        let child = all(&run.world, OURS, "vsphereagents")
+            .pop()
+            .context("none")?;
+        let name = child["metadata"]["name"].as_str().unwrap_or_default();
+        let key = (NAMESPACE.to_owned(), name.to_owned());
+        let mark = |world: &World, value: Value| {
+            let marked = json!({"metadata": {"annotations": {"agent-forge.containeroo.ch/skip-delete": value}}});
+            let written = world.api.merge(&children, &key, &marked);
+            written.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+        };
+        mark(&run.world, json!("true"))?;
+        run.world.play("w")?.scale(0);
+        run.rest("it is kept", |world| {
+            let said = world.of_pool("w", "/status/waitingOn").to_string();
+            said.contains("Retained") && run_in_life(world, None)
+        })
+        .await?;
+        mark(&run.world, Value::Null)?;
+        run.rest("it waits", |world| {
+            let ready = world.of_pool("w", "/status/buffer/ready").as_u64();
+            ready == Some(1) && run_in_life(world, Some("2"))
+        })
+        .await?;
+        run.world.play("w")?.scale(1);
         run.rest_with("one up again", &[("w", 1)]).await
     })
 }

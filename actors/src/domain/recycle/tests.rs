@@ -43,17 +43,18 @@ fn agent(state: &str, reported: Option<i64>) -> Agent {
 }
 
 #[test]
-fn a_vm_that_is_not_made_ready_for_a_day_is_overdue() {
-    let begun_at = |mut vm: VmStatus| {
-        vm.recycle.get_or_insert_default().started_at = Some(Time(at(100)));
+fn a_vm_that_is_not_made_ready_in_a_day_of_tries_is_overdue() {
+    let tried = |mut vm: VmStatus, hours| {
+        vm.recycle.get_or_insert_default().hours_tried = hours;
         vm
     };
-    let waits = begun_at(vm(1, Some(2), Some(3)));
-    assert!(!is_overdue(&waits, at(100 + 86_399)));
-    assert!(is_overdue(&waits, at(100 + 86_400)));
-    let begun = begun_at(vm(1, Some(3), Some(3)));
-    assert!(!is_overdue(&begun, at(999_999)), "its guest has a deadline");
-    assert!(!is_overdue(&vm(1, Some(2), None), at(999_999)));
+    let waits = || vm(1, Some(2), Some(3));
+    assert!(!is_overdue(&tried(waits(), None)));
+    assert!(!is_overdue(&tried(waits(), Some(23))));
+    assert!(is_overdue(&tried(waits(), Some(24))));
+    let begun = tried(vm(1, Some(3), Some(3)), Some(24));
+    assert!(!is_overdue(&begun), "its guest has a deadline");
+    assert!(!is_overdue(&vm(1, Some(2), None)));
 }
 
 #[test]

@@ -20,14 +20,11 @@ use crate::{
         prepare,
     },
     domain::{
-        identity::BootSource,
-        machine_state::MachineState,
-        managed_vm::ManagedVm,
-        names::ObjectKey,
-        recycle::{self, Stage},
+        identity::BootSource, machine_state::MachineState, managed_vm::ManagedVm, names::ObjectKey,
+        recycle::Stage,
     },
     iso::infra_env_guards::{self, Guard},
-    lifecycle::{Policy, ReleaseReason},
+    lifecycle::{self, End, Policy, ReleaseReason, Renewal, Unneeded},
     placement::request,
     pool::observed::Observed,
 };
@@ -47,11 +44,18 @@ pub(super) fn hosts<'a>(
         .filter(|c| c.in_buffer && !c.deleting && !taken.contains(&c.key))
         .filter(|c| !s.lent.to.contains_key(&c.uid))
         .filter(|c| !c.has_served(&[]) || c.recycling() != Stage::No)
-        .filter(|c| !c.vm().is_some_and(|vm| recycle::is_overdue(vm, s.wall)))
+        .filter(|c| {
+            Renewal::of(c, &s.pool).is_none_or(|r| has_next_life(s, c, Unneeded::Renewal(r)))
+        })
         .filter(|c| serving_agent(s, c).is_none())
         .collect();
     all.sort_by_cached_key(|c| (is_outdated(s, c), since(c), c.uid.clone()));
     all.into_iter().partition(|c| is_ready(s, c))
+}
+
+/// It goes on to another Machine.
+fn has_next_life(s: &Observed, child: &ManagedVm, why: Unneeded) -> bool {
+    lifecycle::end(why, s.policy_of(child)) == End::NextLife
 }
 
 /// The pool wants other hardware, or its InfraEnv is another one.
@@ -133,6 +137,7 @@ fn move_spare(
     let spare = s.children.iter();
     let spare = spare.filter(|c| plan.spare.contains(&c.uid) && !taken.contains(&c.key));
     let spare = spare.filter(|c| c.recycling() == Stage::No && is_as_wanted(s, c));
+    let spare = spare.filter(|c| has_next_life(s, c, Unneeded::Spare));
     let (coming, now): (Vec<&ManagedVm>, Vec<&ManagedVm>) = spare.partition(waits);
     let now: Vec<ManagedVm> = now.into_iter().take(room).cloned().collect();
     let (moved, coming) = (now.len(), coming.len().min(room - now.len()));

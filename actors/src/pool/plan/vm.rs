@@ -27,7 +27,7 @@ use crate::{
         vanished::{STAYS, Vanished, vanished},
     },
     iso::infra_env_guards,
-    lifecycle::{End, Fate, FreeVm, Policy, ReleaseReason, Stay},
+    lifecycle::{End, Fate, FreeVm, ReleaseReason, Renewal, Stay},
     pool::observed::Observed,
     ports::cluster::AgentPatch,
 };
@@ -43,6 +43,10 @@ pub const HOPE: Duration = Duration::from_secs(1800);
 /// What to do about a bound Agent that matches a VM only in part.
 const UNPROVEN: &str = "it names this VM and matches it in part only: if it is another host, delete that Agent, or delete the \
      VsphereAgent with the annotation agent-forge.containeroo.ch/force-delete=true";
+
+/// What becomes of a VM that cannot be made ready and has data.
+const HAS_DATA: &str = "in a day of tries the VM could not be made ready for its next life, and spec.release.disk Keep keeps its disk: it \
+     is tried further. If its data may go, delete this VsphereAgent: that removes the VM";
 
 /// How long a surplus VM is still kept for this AgentMachine. `None`: it is not kept for it.
 fn keeps(s: &Observed, demand: &Demand) -> Option<Duration> {
@@ -250,6 +254,14 @@ impl Host<'_> {
         let vm = FreeVm {
             why,
             pool_deleting: self.pool_deleting,
+            pool_recycles: s
+                .pool
+                .spec
+                .release
+                .as_ref()
+                .is_some_and(ReleaseSpec::recycles),
+            may_recycle: self.recycles(why, plan.buffer_room),
+            renewal: Renewal::of(self.child, &s.pool),
             serves_elsewhere: self.serves_elsewhere.is_some(),
             is_bound: self.bound.is_some(),
             // A Machine that only waits for an Agent loses nothing except a VM in the making.
@@ -257,28 +269,25 @@ impl Host<'_> {
             offer_left: offer_left(s, self.child, plan),
             wait_left: wait_left.filter(|_| !moved),
         };
-        match vm.fate(Policy::Cleanup(Some(s.pool.spec.cleanup_policy()))) {
+        match vm.fate(s.policy_of(self.child)) {
             Fate::Stay(stay) => self.stay(stay, plan),
-            Fate::End(End::LeaveToPeople) if !self.pool_deleting => plan.wait(
-                name,
-                Reason::Retained,
-                "cleanupPolicy Retain keeps VM and Agent; the Agent is fenced",
-            ),
-            Fate::End(End::Remove) if self.recycles(why, plan.buffer_room) => {
+            Fate::End(End::NextLife) => {
                 plan.buffer_room -= 1;
                 plan.actions.push(Action::Recycle {
                     child: self.child.clone(),
                     request: self.next_life(),
                 });
             }
-            Fate::End(_) => plan.actions.push(Action::Release {
+            // The VM actor asks the same about the VM.
+            Fate::End(End::Remove | End::LeaveToPeople) => plan.actions.push(Action::Release {
                 child: self.child.clone(),
                 why,
             }),
+            Fate::End(End::Hold) => {}
         }
     }
 
-    /// Its VM is kept for the next AgentMachine. `room`: how many more hosts may stay in the buffer.
+    /// Its VM may be kept for the next AgentMachine. `room`: how many more hosts may stay in the buffer.
     fn recycles(&self, why: ReleaseReason, room: usize) -> bool {
         let (s, child) = (self.s, self.child);
         let Some(release) = s.pool.spec.release.as_ref().filter(|r| r.recycles()) else {
@@ -384,6 +393,12 @@ impl Host<'_> {
                     "kept while an AgentMachine of this pool waits",
                 );
             }
+            (Stay::Kept, _) => {
+                let policy = self.s.policy_of(self.child);
+                let message = format!("{policy} keeps VM and Agent; the Agent is fenced");
+                plan.wait(name, Reason::Retained, message);
+            }
+            (Stay::HasData, _) => plan.wait(name, Reason::Retained, HAS_DATA),
         }
     }
 }

@@ -55,7 +55,7 @@ pub fn of_pool(view: &dyn View, key: &ObjectKey) -> Holds {
 #[must_use]
 pub fn of_vm(view: &dyn View, child: &ManagedVm) -> Holds {
     let mut holds = Holds {
-        forced: child.forced && child.deleting,
+        forced: child.forced,
         ..of_operator(view)
     };
     let object = format!("VsphereAgent {}", child.key);

@@ -228,7 +228,7 @@ impl Executor<'_> {
     async fn pausing(&self, child: &ManagedVm) -> Result<Pausing, ReconcileError> {
         let key = ObjectKey::new(&child.key.namespace, &child.object.spec.pool_ref.name);
         let (view, cluster) = (self.context.view.as_ref(), self.context.cluster.as_ref());
-        if child.forced && child.deleting {
+        if child.forced {
             return Ok(Pausing::read_pool(cluster, &key).await?);
         }
         let home = self.observed.control_plane();

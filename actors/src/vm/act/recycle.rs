@@ -146,6 +146,7 @@ impl Executor<'_> {
         vm.reason = None;
         vm.switched_on_again.clear();
         vm.boot_repair = None;
+        vm.replace_ignored = self.observed.child.replace_annotation();
         let iso = self
             .observed
             .pool

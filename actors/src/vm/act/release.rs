@@ -53,9 +53,6 @@ impl Executor<'_> {
     /// there. Also proves that the Agent that does run there is still fenced, as far as `goes` needs it.
     pub(super) fn unbound(&self, live: &Live, goes: Goes) -> Result<(), ReconcileError> {
         let child = &self.observed.child;
-        if child.forced {
-            return Ok(());
-        }
         let agent_machine = live.living_agent_machine(child);
         let ours = self
             .observed
@@ -197,7 +194,9 @@ impl Executor<'_> {
             return Ok(StepOutcome::Same);
         };
         let read = self.read_live().await?;
-        self.unbound(&read, Goes::Agent)?;
+        if !self.observed.child.forced {
+            self.unbound(&read, Goes::Agent)?;
+        }
         let live = self.live_namesakes().await?;
         let own = self.own_among(&live);
         if own.is_some_and(|own| own.uid() != agent.uid()) || own.is_none() && !live.is_empty() {

@@ -359,7 +359,7 @@ impl Observed {
         let Some(agent) = &self.agent else {
             return true;
         };
-        let recycles = matches!(self.child.recycling(), Stage::Recorded(_) | Stage::Begun);
+        let recycles = self.child.recycling() != Stage::No;
         if !self.child.deleting && !self.child.given_up && !recycles {
             return true;
         }

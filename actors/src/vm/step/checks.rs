@@ -127,9 +127,9 @@ pub(super) fn left_bound_is_recorded(f: &Facts<'_>) -> Met {
     }
 }
 
-/// Its Machine did not disappear with the Agent still bound, or a person wants the VM removed.
+/// Its Machine did not disappear with the Agent still bound.
 pub(super) fn machine_let_go_of_its_agent(f: &Facts<'_>) -> Met {
-    if f.owner.vanished == Vanished::Held && !f.object.forced {
+    if f.owner.vanished == Vanished::Held {
         Err(hold(Reason::MachineVanishedPaused, vanished::STAYS, None))
     } else {
         Ok(())

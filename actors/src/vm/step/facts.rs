@@ -57,7 +57,7 @@ pub struct ObjectState {
     pub deleting: bool,
     /// It names a VM that existed before.
     pub adopted: bool,
-    /// A person forces the deletion.
+    /// A person forces the deletion: it is being deleted, and the annotation says so.
     pub forced: bool,
     /// The recorded cluster id differs from ours.
     pub cluster_changed: bool,
@@ -178,7 +178,7 @@ pub struct OwnerState<'a> {
 pub struct RecycleState {
     /// How far.
     pub stage: Stage,
-    /// It could not be made ready for too long.
+    /// It could not be made ready in a day of tries.
     pub overdue: bool,
     /// What its Agent says about touching the VM.
     pub says: Says,

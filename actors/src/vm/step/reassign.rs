@@ -39,9 +39,8 @@ pub(super) fn is_left_alone(f: &Facts<'_>, step: &Step) -> Option<Step> {
         return None;
     };
     let rests = matches!(step, Step::Settled | Step::Hold { .. } | Step::Lookup);
-    let forced = f.object.deleting && f.object.forced;
     let message = format!("VsphereAgent {by} takes this host over: nothing is done to it here");
-    (!rests && !forced).then(|| hold(Reason::HostLent, message, Some(MISSING_PROBE)))
+    (!rests && !f.object.forced).then(|| hold(Reason::HostLent, message, Some(MISSING_PROBE)))
 }
 
 /// The VM that it takes over is its own, or it has let go of it.
@@ -53,7 +52,7 @@ pub(super) fn is_taken(f: &Facts<'_>) -> Met {
             build::credentials_are_held(f)?;
             Err(Step::RecordTaken)
         }
-        Taking::Recorded if f.object.deleting && f.object.forced => Err(Step::NotTaken),
+        Taking::Recorded if f.object.forced => Err(Step::NotTaken),
         Taking::Recorded => mark(f),
     }
 }

@@ -14,6 +14,7 @@ use crate::{
         machine_state::MachineState,
         recycle::{Says, Stage},
     },
+    lifecycle::{self, End, Renewal, Unneeded},
     ports::vcenter::{PowerState, VmObservation},
     vm::{arrival::Arrival, ownership::Ownership},
 };
@@ -24,7 +25,10 @@ pub(super) fn go_on(f: &Facts<'_>) -> Met {
         Stage::No => Ok(()),
         // Who has claimed the host has it as it is.
         Stage::Asked(_) if f.recycle.claimed => Ok(()),
-        Stage::Asked(_) => Err(Step::RecordRecycle),
+        Stage::Asked(_) => {
+            is_not_kept(f)?;
+            Err(Step::RecordRecycle)
+        }
         Stage::Recorded(life) => make_ready(f, life),
         Stage::Begun => come_back(f),
     }
@@ -51,6 +55,7 @@ fn make_ready(f: &Facts<'_>, life: u32) -> Met {
     remove::record_is_current(f)?;
     agent_is_free(f)?;
     remove::agent_is_fenced(f)?;
+    is_not_kept(f)?;
     build::iso_is_ready(f)?;
     Err(match shown.power {
         PowerState::Off => Step::Renew(life),
@@ -78,8 +83,7 @@ fn is_over(f: &Facts<'_>) -> bool {
 
 /// What the Agent shows is known here. Otherwise nothing is done to the VM, unless a person forces its deletion.
 pub(super) fn agent_state_is_known(f: &Facts<'_>) -> Met {
-    let forced = f.object.forced && f.object.deleting;
-    if f.recycle.says != Says::Unknown || forced {
+    if f.recycle.says != Says::Unknown || f.object.forced {
         return Ok(());
     }
     Err(hold(
@@ -87,6 +91,39 @@ pub(super) fn agent_state_is_known(f: &Facts<'_>) -> Met {
         "its Agent shows a state that the operator does not know, or none yet (status.debugInfo.state): nothing is done to the VM",
         Some(MISSING_PROBE),
     ))
+}
+
+/// The VM is still in the life before, and people keep it as it is.
+pub(super) fn is_kept(f: &Facts<'_>) -> bool {
+    let renewal = Renewal {
+        overdue: f.recycle.overdue,
+        keeps_disk: f.recycle.keeps_disk,
+    };
+    let before = matches!(f.recycle.stage, Stage::Asked(_) | Stage::Recorded(_));
+    before && lifecycle::end(Unneeded::Renewal(renewal), f.pool.policy) == End::LeaveToPeople
+}
+
+/// Nobody keeps the VM as it is. If somebody does, its Agent is fenced all the same: no Machine gets the host.
+fn is_not_kept(f: &Facts<'_>) -> Met {
+    if !is_kept(f) {
+        return Ok(());
+    }
+    // Only a look shows that an administrator of vCenter keeps it no more.
+    let OwnedVm::There(shown) = resolve_ownership(f, Purpose::Recycle)? else {
+        return Ok(());
+    };
+    agent_is_free(f)?;
+    remove::agent_is_fenced(f)?;
+    let off = match shown.power {
+        PowerState::Off => ", which is switched off",
+        PowerState::On | PowerState::Suspended => "",
+    };
+    let message = format!(
+        "the VM is to begin another life, and {} keeps it as it is{off}: neither its power nor its disk is touched. Take that off \
+         to let it go on, or delete this VsphereAgent: VM and Agent stay without it",
+        f.pool.policy
+    );
+    Err(hold(Reason::Retained, message, Some(MISSING_PROBE)))
 }
 
 /// The Agent serves nobody, and its guest does not return by itself.

@@ -35,13 +35,11 @@ pub(super) fn remove(f: &Facts<'_>) -> Met {
     record_is_restored(f)?;
     vm_may_exist(f)?;
     agent_is_fenced(f)?;
-    match lifecycle::end(Unneeded::RecordDeleted, f.pool.policy) {
-        End::LeaveToPeople => leave_behind(f),
-        End::Remove => {
-            checks::record_is_proven(f)?;
-            destroy(f)
-        }
+    if lifecycle::end(Unneeded::RecordDeleted, f.pool.policy) != End::Remove {
+        return leave_behind(f);
     }
+    checks::record_is_proven(f)?;
+    destroy(f)
 }
 
 /// As [`checks::drive_is_closed`], of a VM that may not be proven yet.

@@ -8,6 +8,7 @@ use super::{
     remove,
 };
 use crate::{
+    domain::recycle::Stage,
     lifecycle::{self, End, Unneeded},
     ports::vcenter::VmObservation,
     vm::{
@@ -39,7 +40,15 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
         "to have it replaced, annotate the VsphereAgent with agent-forge.containeroo.ch/replace={}",
         f.record.vm.and_then(|v| v.attempt).unwrap_or(1)
     );
-    if lifecycle::end(Unneeded::AgentOverdue, f.pool.policy) == End::LeaveToPeople {
+    let unneeded = if f.recycle.stage == Stage::Begun {
+        Unneeded::NotBack {
+            keeps_disk: f.recycle.keeps_disk,
+        }
+    } else {
+        Unneeded::AgentOverdue
+    };
+    let end = lifecycle::end(unneeded, f.pool.policy);
+    if end == End::LeaveToPeople {
         return ask(
             reason,
             format!(
@@ -52,6 +61,15 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
         return Err(Step::GiveUp);
     }
     remove::record_is_current(f)?;
+    if end == End::Hold {
+        return ask(
+            reason,
+            format!(
+                "{happened} ({class}), and the VM has the disk of its life before (spec.release.disk Keep): it is not removed for \
+                 that; {advice}; {allow}"
+            ),
+        );
+    }
     if exhausted {
         return ask(
             Reason::ReplacementsExhausted,
@@ -107,12 +125,17 @@ fn said_as(cause: Cause) -> Reason {
 /// The VM was given up: it is removed, then comes the next attempt.
 pub(super) fn replace(f: &Facts<'_>) -> Met {
     agent_never_served(f)?;
-    if lifecycle::end(Unneeded::GivenUp, f.pool.policy) == End::LeaveToPeople {
-        let message = "the VM was given up, and skip-delete keeps it: remove that mark to have the VM replaced";
-        return Err(hold(Reason::Retained, message, None));
-    }
     remove::agent_is_fenced(f)?;
     match resolve_ownership(f, Purpose::Replace)? {
+        OwnedVm::There(_)
+            if lifecycle::end(Unneeded::GivenUp, f.pool.policy) == End::LeaveToPeople =>
+        {
+            let message = format!(
+                "the VM was given up, and {} keeps it: take that off to have the VM replaced",
+                f.pool.policy
+            );
+            Err(hold(Reason::Retained, message, Some(CONFLICT_PROBE)))
+        }
         OwnedVm::There(shown) => remove::take_down(f, shown),
         OwnedVm::Absent => {
             remove::agent_is_deleted(f)?;

@@ -723,7 +723,7 @@ proptest! {
             f.object.has_finalizer = flags[0];
             f.object.deleting = flags[1];
             f.object.adopted = flags[2];
-            f.object.forced = flags[3];
+            f.object.forced = flags[1] && flags[3];
             f.pool.exists = flags[4];
             f.object.cluster_changed = flags[5];
             f.pool.policy = match (retain, flags[4] || flags[14]) {
@@ -760,10 +760,10 @@ proptest! {
         if destructive {
             let given_up = arrival == Arrival::GivenUp && !facts.object.cluster_changed && machine_state == MachineState::Alive;
             prop_assert!((facts.object.deleting || given_up) && facts.object.has_finalizer);
-            prop_assert!(!facts.agent.bound || facts.object.deleting && facts.object.forced, "{step:?} on a serving host");
+            prop_assert!(!facts.agent.bound || facts.object.forced, "{step:?} on a serving host");
             prop_assert!(!facts.agent.has_served || facts.object.deleting, "{step:?} on a host that served, and nobody asked");
             prop_assert!(!facts.agent.present || facts.agent.fenced, "{step:?} before the fence");
-            prop_assert!(!facts.object.deleting || facts.pool.policy != RETAIN, "{step:?} against Retain");
+            prop_assert!(facts.pool.policy != RETAIN, "{step:?} against Retain");
         }
         if step == Step::RecordIdentity {
             prop_assert!(facts.pool.credentials_held || facts.object.deleting, "intent without credentials that last");

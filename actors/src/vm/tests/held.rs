@@ -14,7 +14,7 @@ use crate::domain::{
     upstream::{Pausable, PausableKind},
 };
 
-fn annotate(bench: &Bench, key: &str, value: &str) {
+pub(super) fn annotate(bench: &Bench, key: &str, value: &str) {
     bench.hub.with(|o| {
         let child = o.child.as_mut().expect("child");
         let annotation = (key.to_owned(), value.to_owned());
@@ -22,14 +22,14 @@ fn annotate(bench: &Bench, key: &str, value: &str) {
     });
 }
 
-fn free(bench: &Bench, key: &str) {
+pub(super) fn free(bench: &Bench, key: &str) {
     bench.hub.with(|o| {
         let child = o.child.as_mut().expect("child");
         child.annotations_mut().remove(key);
     });
 }
 
-fn mark(bench: &Bench, paused: bool, skip_delete: bool) {
+pub(super) fn mark(bench: &Bench, paused: bool, skip_delete: bool) {
     bench.site.with(|i| {
         i.vms[0].marks = VmMarks {
             paused,

@@ -65,7 +65,7 @@ pub(super) async fn released(disk: Option<ReleasedDisk>) -> Bench {
 }
 
 /// Its guest registers again and reports.
-fn returns(bench: &Bench) {
+pub(super) fn returns(bench: &Bench) {
     change(bench, |a| {
         state(a, "known-unbound", &[]);
         reports(a, BEFORE + 1000);

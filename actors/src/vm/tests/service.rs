@@ -95,6 +95,20 @@ async fn a_vm_whose_paused_machine_vanished_stays_until_a_person_lets_it_go() {
     }
 }
 
+/// Without a deletion, the annotation ends no hold.
+#[tokio::test]
+async fn force_delete_alone_does_not_end_the_hold_of_a_vm_whose_machine_vanished() {
+    let mut bench = serving().await;
+    pause(&bench);
+    bench.pass().await;
+    vanish(&bench);
+    bench.hub.with(|o| o.agents.clear());
+    force(&bench);
+    stays(&mut bench, Reason::MachineVanishedPaused).await;
+    bench.hub.with(|o| delete(o.child.as_mut().expect("child")));
+    goes(&mut bench).await;
+}
+
 /// The actor never saw the pause. The cache shows the Agent bound after the Machine's end, and the API server confirms
 /// it.
 #[tokio::test]

@@ -196,6 +196,10 @@ pub fn ageless(memory: &mut Memory) {
     memory.lost_since = None;
     // No hosted cluster of these worlds hangs.
     memory.cluster_seen = None;
+    // No VM of these worlds takes hours to be made ready, and no pause outlasts its guest's deadline.
+    memory.held_at = None;
+    memory.trying_since = None;
+    memory.hours_tried = None;
     // Every pass comes later than the pause between two proofs.
     memory.proof_at = None;
     // Any time passes between two passes.

@@ -170,17 +170,36 @@ impl Run {
             .write(|i| i.vms.values_mut().for_each(|vm| vm.node = None));
     }
 
-    /// A person releases the VM of a machine that is not a node any more.
-    async fn let_go(&mut self) -> Result<()> {
-        self.drain();
+    /// The names of all VsphereAgents.
+    fn children(&self) -> Vec<(String, String)> {
         let children = kind(OURS, "vsphereagents");
+        let all = self.world.api.read(|s| s.list(&children, ""));
+        let names = all.iter().filter_map(|c| c["metadata"]["name"].as_str());
+        names
+            .map(|n| (NAMESPACE.to_owned(), n.to_owned()))
+            .collect()
+    }
+
+    /// A person allows the deletion of each VM, and asks for none.
+    fn force(&self) -> Result<()> {
         let force = json!({"metadata": {"annotations": {FORCE_DELETE_ANNOTATION: "true"}}});
-        for child in self.world.api.read(|s| s.list(&children, "")) {
-            let name = child["metadata"]["name"].as_str().unwrap_or_default();
-            self.world.director.force(ObjectKey::new(NAMESPACE, name));
-            let key = (NAMESPACE.to_owned(), name.to_owned());
+        for key in self.children() {
+            let children = kind(OURS, "vsphereagents");
             let written = self.world.api.merge(&children, &key, &force);
             written.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// A person deletes the VsphereAgent of a machine that is not a node any more. Its deletion is allowed.
+    async fn let_go(&mut self) -> Result<()> {
+        self.drain();
+        for key in self.children() {
+            self.world.director.force(ObjectKey::new(NAMESPACE, &key.1));
+            let children = kind(OURS, "vsphereagents");
+            let api = &self.world.api;
+            let deleted = api.write(|s, now| s.delete(&children, &key, &json!({}), now));
+            deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
         }
         self.rest_with("down", &[("w", 0)]).await
     }
@@ -467,10 +486,12 @@ pub(super) fn cluster_moved_to_another_hub(run: &mut Run) -> BoxFuture<'_, Resul
             .patiently("its Machine vanishes", patience, gone)
             .await?;
         run.remove_agents();
-        run.asks((0, Duration::ZERO), |world| {
-            waiting(&world.api, "MachineVanishedPaused") == 1 && marked(world) == 1
-        })
-        .await?;
+        let held =
+            |world: &World| waiting(&world.api, "MachineVanishedPaused") == 1 && marked(world) == 1;
+        run.asks((0, Duration::ZERO), held).await?;
+        // The annotation alone ends nothing.
+        run.force()?;
+        run.rest("a person is still asked", held).await?;
         run.let_go().await
     })
 }

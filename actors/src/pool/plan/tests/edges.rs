@@ -170,14 +170,14 @@ fn a_vm_whose_machine_vanished_is_neither_fenced_nor_let_go_unless_a_person_want
         ("its Agent is bound yet", |_| {}, &[], held.clone()),
         ("its Agent is gone", |w| w.agents.clear(), &[], held),
         (
-            "a person lets it go",
+            "a person forces a deletion that nobody has asked for",
             |w| {
                 w.agents.clear();
                 let forced = (FORCE_DELETE_ANNOTATION.to_owned(), "true".to_owned());
                 w.children[0].annotations_mut().extend([forced]);
             },
-            &["release"],
-            None,
+            &[],
+            Some(Reason::MachineVanishedPaused),
         ),
         (
             "its Agent was set free",

@@ -2,9 +2,10 @@
 
 use agent_forge_crds::{
     agent::RecycleStatus,
+    conditions::Reason,
     external::agent::BARE_METAL_HOST_LABEL,
-    names::RECYCLE_ANNOTATION,
-    pool::{CleanupPolicy, ReleasePolicy, ReleaseSpec},
+    names::{RECYCLE_ANNOTATION, SKIP_DELETE_ANNOTATION},
+    pool::{CleanupPolicy, ReleasePolicy, ReleaseSpec, ReleasedDisk},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -160,6 +161,77 @@ fn a_vm_in_a_life_that_has_not_served_counts_those_before() {
     assert_eq!(does(&world), of([("release", "w-0")]));
 }
 
+/// A day of wall time says nothing: people may have paused it all the time, or the operator did not run.
+#[test]
+fn a_host_on_its_way_does_not_go_by_the_calendar() {
+    let mut world = in_buffer();
+    let vm = vm_of(&mut world.children[0]);
+    vm.served = Some(true);
+    vm.recycle = Some(RecycleStatus {
+        generation: 2,
+        started_at: Some(Time(at(600 - 25 * 3600))),
+        ..RecycleStatus::default()
+    });
+    assert_eq!(does(&world), []);
+    assert_eq!(plan(&world.observed()).buffer.making, 1);
+}
+
+/// People keep the VM: it is neither made ready nor removed, and its pool says so.
+#[test]
+fn a_host_that_people_keep_is_not_asked_for_another_life() {
+    type Keep = fn(&mut World);
+    let ways: [(&str, Keep); 3] = [
+        ("annotation", |w| {
+            let kept = (SKIP_DELETE_ANNOTATION.to_owned(), "true".to_owned());
+            w.children[0].annotations_mut().extend([kept]);
+        }),
+        ("in vCenter", |w| {
+            vm_of(&mut w.children[0]).skip_delete_in_vcenter = Some(true);
+        }),
+        ("Retain", |w| {
+            w.pool.spec.cleanup_policy = Some(CleanupPolicy::Retain);
+        }),
+    ];
+    for (what, keep) in ways {
+        let mut world = released();
+        keep(&mut world);
+        // The Agent is fenced first, as that of any host whose Machine is gone.
+        assert_eq!(does(&world), [], "{what}");
+        let planned = plan(&world.observed());
+        let said: Vec<_> = planned.waiting.iter().map(|w| w.reason.clone()).collect();
+        assert_eq!(said, [Reason::Retained], "{what}");
+        // It was asked for before.
+        let mut world = in_buffer();
+        vm_of(&mut world.children[0]).served = Some(true);
+        let request = (RECYCLE_ANNOTATION.to_owned(), "1/2".to_owned());
+        world.children[0].annotations_mut().extend([request]);
+        keep(&mut world);
+        let planned = plan(&world.observed());
+        assert_eq!(done(&planned), [], "{what}");
+        assert_eq!(planned.buffer.making, 0, "{what}: another one may come");
+        // The pool is being deleted: the record goes, and the VM actor leaves the VM.
+        let mut world = released();
+        keep(&mut world);
+        world.pool.metadata.deletion_timestamp =
+            world.children[0].metadata.creation_timestamp.clone();
+        world
+            .pool
+            .finalizers_mut()
+            .push(agent_forge_crds::names::POOL_FINALIZER.to_owned());
+        let does = does(&world);
+        assert!(
+            does.contains(&("release", "w-0".to_owned())),
+            "{what}: {does:?}"
+        );
+    }
+    // Where the pool does not recycle, the record goes with the Machine.
+    let mut world = released();
+    world.pool.spec.release = None;
+    let kept = (SKIP_DELETE_ANNOTATION.to_owned(), "true".to_owned());
+    world.children[0].annotations_mut().extend([kept]);
+    assert_eq!(does(&world), of([("release", "w-0")]));
+}
+
 /// vCenter refuses to change the VM. It keeps no place of the buffer for ever.
 #[test]
 fn a_host_that_cannot_be_made_ready_goes() {
@@ -168,7 +240,7 @@ fn a_host_that_cannot_be_made_ready_goes() {
     vm.served = Some(true);
     vm.recycle = Some(RecycleStatus {
         generation: 2,
-        started_at: Some(Time(at(600 - 86_399))),
+        hours_tried: Some(23),
         ..RecycleStatus::default()
     });
     assert_eq!(does(&world), []);
@@ -176,9 +248,15 @@ fn a_host_that_cannot_be_made_ready_goes() {
         .recycle
         .as_mut()
         .expect("on its way");
-    way.started_at = Some(Time(at(600 - 86_400)));
+    way.hours_tried = Some(24);
     assert_eq!(does(&world), of([("release", "w-0")]));
     assert_eq!(plan(&world.observed()).buffer.making, 0);
+    // Its disk is to stay: the VM keeps it, and another host may come.
+    release(&mut world).disk = Some(ReleasedDisk::Keep);
+    let planned = plan(&world.observed());
+    assert_eq!((done(&planned), planned.buffer.making), (vec![], 0));
+    let said: Vec<_> = planned.waiting.iter().map(|w| w.reason.clone()).collect();
+    assert_eq!(said, [Reason::Retained]);
 }
 
 #[test]

@@ -50,6 +50,69 @@ fn intent_power_off_renewal_and_life_follow_each_other() {
     assert_eq!(next(&third), Step::Renew(3));
 }
 
+/// What people keep is neither switched off nor renewed. Its Agent is fenced.
+#[test]
+fn a_vm_that_people_keep_stays_as_it_is_until_they_let_it_go() {
+    let vm = running(&child("a"));
+    let (on, off) = (seen(PowerState::On, None), seen(PowerState::Off, None));
+    for policy in [RETAIN, Policy::SkipDelete] {
+        for (stage, shown) in [
+            (Stage::Asked(2), &on),
+            (Stage::Recorded(2), &on),
+            (Stage::Recorded(2), &off),
+        ] {
+            let kept = with(recycled(&vm, shown), |f| {
+                f.recycle.stage = stage;
+                f.pool.policy = policy;
+            });
+            let what = format!("{policy} {stage:?}");
+            assert_eq!(reason(&next(&kept)), Some(Reason::Retained), "{what}");
+            let late = with(kept, |f| f.recycle.overdue = true);
+            assert_eq!(reason(&next(&late)), Some(Reason::Retained), "{what}");
+            let open = with(kept, |f| f.agent.fenced = false);
+            assert_eq!(next(&open), Step::FenceAgent, "{what}");
+            let serves = with(open, |f| f.recycle.says = Says::Serves);
+            assert_eq!(reason(&next(&serves)), Some(Reason::AgentBound), "{what}");
+        }
+        let keep = |f: &mut Facts<'_>| f.pool.policy = policy;
+        let ready = seen(PowerState::Off, Some(2));
+        let renewed = with(recycled(&vm, &ready), keep);
+        assert_eq!(next(&renewed), Step::BeginLife(2), "{policy}");
+        // The hook of its Machine is freed as without recycling.
+        let stuck = with(recycled(&vm, &off), |f| {
+            keep(f);
+            f.owner.state = &MachineState::Leaving;
+            f.owner.stuck_on_guest = true;
+        });
+        assert_eq!(next(&stuck), Step::ReleaseHook, "{policy}");
+        let runs = with(stuck, |f| f.vm.seen = &on);
+        assert_eq!(reason(&next(&runs)), Some(Reason::WaitingForGuest));
+    }
+}
+
+/// A disk that stays has data on it: only a person gives the VM up.
+#[test]
+fn a_vm_with_a_kept_disk_is_not_given_up_for_silence() {
+    let runs = running(&child("a"));
+    let on = ours(PowerState::On);
+    let late = |allowed| {
+        with(recycled(&runs, &on), |f| {
+            f.agent.has_served = false;
+            f.recycle.stage = Stage::Begun;
+            f.recycle.keeps_disk = true;
+            f.vm.powered_on_by_us = true;
+            f.arrival = Arrival::Overdue {
+                cause: Cause::NotRegistered,
+                exhausted: false,
+                allowed,
+            };
+        })
+    };
+    let asks = Some(Reason::AgentDiscoveryExpired);
+    assert_eq!(reason(&next(&late(false))), asks);
+    assert_eq!(next(&late(true)), Step::GiveUp);
+}
+
 /// A hook waits for a dead guest, and vCenter refuses to make its VM ready: the Agent goes, as without recycling.
 #[test]
 fn a_hook_is_released_when_its_vm_cannot_be_made_ready() {
