@@ -355,6 +355,7 @@ pub fn shown(child: &VsphereAgent, power: PowerState) -> VmObservation {
         marker: Some(marker(child, 1)),
         may_serve: Some(may_serve(child)),
         generation: None,
+        disk: None,
         change_version: None,
         marks: crate::domain::holds::VmMarks::default(),
         annotation: String::new(),

@@ -6,7 +6,7 @@ mod status;
 mod timeline;
 
 pub use hardware::{HardwareDifference, NetworkCard, VmTemplate};
-pub use life::{MAX_LIVES, PastLife, RecycleStatus};
+pub use life::{DiskStatus, MAX_LIVES, PastLife, RecycleStatus};
 pub use status::{
     BootRepair, Failure, IsoEjection, Placement, TakenFrom, VmStatus, VsphereAgentStatus,
 };

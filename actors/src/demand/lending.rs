@@ -26,7 +26,7 @@ use kube::ResourceExt;
 use super::{agents_home, boundary::Grants, buffer};
 use crate::{
     domain::{
-        grants,
+        disk, grants,
         hardware::Hardware,
         holds::{Check, Holds, VmMarks},
         index_keys::{IndexKey, IndexKeys},
@@ -64,6 +64,8 @@ pub enum Refusal {
     NotReady,
     /// It is reserved for another VsphereAgent.
     Reserved(String),
+    /// Its disk may have data of another hosted cluster, or the taker wants a new one.
+    Disk(String),
     /// It has less, or other, hardware than the taker wants.
     Hardware(Vec<HardwareDifference>),
 }
@@ -93,6 +95,7 @@ impl fmt::Display for Refusal {
             Self::Held => f.write_str("people hold it back: a pause, a veto, a dry run or a mark"),
             Self::NotReady => f.write_str("it is not free and ready"),
             Self::Reserved(by) => write!(f, "it is reserved for {by}"),
+            Self::Disk(why) => f.write_str(why),
             Self::Hardware(rows) => write!(f, "its hardware: {}", template::explain(rows)),
         }
     }
@@ -182,6 +185,8 @@ pub struct Taken<'a> {
     pub held: Option<String>,
     /// The marks on the VM.
     pub marks: VmMarks,
+    /// Why its disks are not for the taker's pool.
+    pub disk: Option<String>,
     /// The Agent.
     pub agent: Option<&'a Agent>,
     /// What reserves it for the taker.
@@ -202,6 +207,9 @@ pub fn verdict(f: &Taken<'_>) -> Verdict {
     }
     if f.marks.skip_delete || lender.skips_delete() {
         return let_go("a person keeps it (skip-delete)");
+    }
+    if let Some(why) = &f.disk {
+        return let_go(why);
     }
     let Some(agent) = f.agent.filter(|agent| !agent.is_deleting()) else {
         return let_go("its Agent is gone");
@@ -356,7 +364,7 @@ pub fn lenders(
                 .or_else(held)
                 .or_else(|| asks_itself(view, grants, &other).then_some(Refusal::AsksItself));
             let hosts = match refusal {
-                None if asks => hosts(view, grants, &other, now),
+                None if asks => hosts(view, grants, (pool, &other), now),
                 _ => Vec::new(),
             };
             Lender {
@@ -411,7 +419,28 @@ fn asks_itself(view: &dyn View, grants: &Grants, pool: &VsphereAgentPool) -> boo
     })
 }
 
-fn hosts(view: &dyn View, grants: &Grants, pool: &VsphereAgentPool, now: Timestamp) -> Vec<Host> {
+/// Why the disks of `child`, a host of the pool `lender`, are not for the pool `taker`. `lender`: `None` if it is gone.
+#[must_use]
+pub fn disk_refusal(
+    taker: &VsphereAgentPool,
+    lender: Option<&VsphereAgentPool>,
+    child: &ManagedVm,
+) -> Option<Refusal> {
+    let reassign = taker.spec.reassign.as_ref();
+    let taker = disk::Taker {
+        control_plane: &taker.spec.control_plane_namespace,
+        new_only: reassign.and_then(|r| r.new_disk) == Some(true),
+    };
+    let lender = lender.map(|pool| pool.spec.control_plane_namespace.as_str());
+    disk::refuses(child.vm()?, lender, taker).map(Refusal::Disk)
+}
+
+fn hosts(
+    view: &dyn View,
+    grants: &Grants,
+    (taking, pool): (&VsphereAgentPool, &VsphereAgentPool),
+    now: Timestamp,
+) -> Vec<Host> {
     let children = view.children(&ObjectKey::of(pool)).into_iter();
     let buffered = children.map(ManagedVm::read).filter(|c| c.in_buffer);
     buffered
@@ -428,7 +457,8 @@ fn hosts(view: &dyn View, grants: &Grants, pool: &VsphereAgentPool, now: Timesta
                 Some(Refusal::Held)
             } else {
                 let free = ready && !child.is_outdated() && taker(view, &child).is_none();
-                (!free).then_some(Refusal::NotReady)
+                let refused = (!free).then_some(Refusal::NotReady);
+                refused.or_else(|| disk_refusal(taking, Some(pool), &child))
             };
             Host {
                 child,

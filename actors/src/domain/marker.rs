@@ -125,6 +125,41 @@ impl fmt::Display for MayServe {
     }
 }
 
+/// `extraConfig` key of a VM with [`DiskMark`]. Its own key: an older release reads the others as before.
+pub const DISK_KEY: &str = "agent-forge.disk";
+
+/// What became of the disks of a VM when it was made ready for a life. It is written in the same change, so it is proof
+/// whatever its pool says since. The text is `<life>/new` or `<life>/kept`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DiskMark {
+    /// Number of that life.
+    pub life: u32,
+    /// They stayed. Otherwise a new, empty disk took their place.
+    pub kept: bool,
+}
+
+impl DiskMark {
+    /// Reads the text form back; `None` for anything else.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (life, word) = text.split_once('/')?;
+        let kept = match word {
+            "new" => false,
+            "kept" => true,
+            _ => return None,
+        };
+        let life = life.parse().ok()?;
+        Some(Self { life, kept })
+    }
+}
+
+impl fmt::Display for DiskMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.kept { "kept" } else { "new" };
+        write!(f, "{}/{word}", self.life)
+    }
+}
+
 /// What a VM has under [`MARKER_KEY`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
@@ -176,6 +211,17 @@ mod tests {
         }
         for bad in ["", "1", "1/", "x/no", "/no", "-1/no", "1/a/b", "1/a b"] {
             assert_eq!(MayServe::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_became_of_the_disks_is_read_as_it_is_written() {
+        for (life, kept) in [(2, true), (3, false)] {
+            let mark = DiskMark { life, kept };
+            assert_eq!(DiskMark::parse(&mark.to_string()), Some(mark));
+        }
+        for bad in ["", "2", "2/", "x/new", "/kept", "2/kept/1", "-1/new"] {
+            assert_eq!(DiskMark::parse(bad), None, "{bad}");
         }
     }
 

@@ -27,7 +27,7 @@ use agent_forge_crds::{
 };
 use jiff::Timestamp;
 
-use super::trace::TraceId;
+use super::{disk, marker::DiskMark, trace::TraceId};
 
 /// A guest that answers leaves `unbinding` by itself within a minute, and `binding` as well.
 const UNBINDING: Duration = Duration::from_secs(300);
@@ -106,6 +106,32 @@ pub fn stage(vm: &VmStatus, request: Option<&str>) -> Stage {
         (None, Some(life)) => Stage::Asked(life),
         (None, None) => Stage::No,
     }
+}
+
+/// The record of a VM that is in the life `shown`, where the record says another one. A way into a life that is not ahead any
+/// more is void: it leads into the next one. `disk`: what the VM says of its disks, if its host was offered to nobody since.
+#[must_use]
+pub fn in_life(vm: &VmStatus, shown: u32, disk: Option<DiskMark>, now: Option<Time>) -> VmStatus {
+    let number = |life: u32| i32::try_from(life).unwrap_or(i32::MAX);
+    // Whose data it is, this record does not know.
+    let unknown = VmStatus::default();
+    let mut vm = VmStatus {
+        generation: (shown > 1).then(|| number(shown)),
+        disk: disk::record(&unknown, shown, disk),
+        ..vm.clone()
+    };
+    if let Some(way) = &mut vm.recycle {
+        *way = RecycleStatus {
+            generation: way.generation.max(number(shown.saturating_add(1))),
+            started_at: now,
+            state_before: None,
+            restarted: None,
+            report_before: None,
+            new_disk: None,
+            ..way.clone()
+        };
+    }
+    vm
 }
 
 /// What the Agent of a VM says about touching the VM.
@@ -289,6 +315,10 @@ pub fn lives(
         since: vm.generation_since.clone().or(vm.first_powered_on.clone()),
         until,
         machine: vm.machine_ref.as_ref().and_then(|m| m.name.clone()),
+        control_plane: vm
+            .agent_machine_ref
+            .as_ref()
+            .and_then(|am| am.namespace.clone()),
         host_name: host.filter(|name| !name.is_empty()),
         trace_id: Some(trace.to_string()),
     });

@@ -129,6 +129,7 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
         }
         Step::RecordRecycle => executor.record_recycle(memory).await,
         Step::BeginLife(life) => executor.begin_life(memory, life).await,
+        Step::RecordLife(life) => executor.record_life(memory, life).await,
         Step::RecordTaken => executor.record_taken(memory).await,
         Step::Stamp => executor.stamp(memory).await,
         Step::MarkMayServe => executor.mark_may_serve(memory).await,

@@ -27,6 +27,7 @@ use crate::{
     context::Context,
     demand::{agents_home, lending, prepare},
     domain::{
+        disk,
         holds::Holds,
         identity::{AgentMatch, BootSource, agent_runs_on, lineup::Doubt},
         machine_state::MachineState,
@@ -436,7 +437,11 @@ impl Observed {
                 .is_some_and(|(record, agent)| recycle::has_restarted(record, agent)),
             cleanup_hangs: memory.looks_for_cluster(context.clock.monotonic())
                 && self.cleanup_hangs(now),
-            keeps_disk: release.and_then(|r| r.disk) == Some(ReleasedDisk::Keep),
+            keeps_disk: match self.child.recycling() {
+                // What the renewal did, whatever the pool says since.
+                Stage::Begun => self.vm().is_some_and(disk::keeps),
+                _ => release.and_then(|r| r.disk) == Some(ReleasedDisk::Keep),
+            },
             frees_hook: recycles
                 && !self.lifecycle().leaves_to_people()
                 && self.template_changes.is_empty()

@@ -217,6 +217,7 @@ pub(crate) mod tests {
             marker,
             may_serve: None,
             generation: None,
+            disk: None,
             change_version: None,
             marks: crate::domain::holds::VmMarks::default(),
             annotation: String::new(),

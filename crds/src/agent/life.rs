@@ -1,5 +1,6 @@
 //! The lives of a VM: those that are over, and the way into the next one.
 
+use crate::pool::ReleasedDisk;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,22 @@ pub struct RecycleStatus {
     pub new_disk: Option<String>,
 }
 
+/// What became of the disks of a VM when it was last made ready for another life, as vCenter showed it then.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct DiskStatus {
+    /// Number of the life that they were made ready for.
+    #[schemars(range(min = 2))]
+    pub generation: i32,
+    /// `Replace`: the VM began that life with a new, empty disk. `Keep`: with all disks that it had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handling: Option<ReleasedDisk>,
+    /// With `Keep`, whose data is on them: namespace of the control plane of the hosted cluster. Absent: unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_of: Option<String>,
+}
+
 /// A life of a VM that is over. It is recorded together with the way into the next one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -64,6 +81,9 @@ pub struct PastLife {
     /// Name of the Machine that it served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
+    /// Namespace of the control plane of the hosted cluster that it served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control_plane: Option<String>,
     /// Name of the host in that life, which is the name of its Node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_name: Option<String>,

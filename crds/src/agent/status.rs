@@ -2,7 +2,7 @@
 //! history.
 
 use super::hardware::{HardwareDifference, VmTemplate};
-use super::life::{MAX_LIVES, PastLife, RecycleStatus};
+use super::life::{DiskStatus, MAX_LIVES, PastLife, RecycleStatus};
 use super::timeline::{MAX_TIMELINE_ROWS, Milestone};
 use crate::WaitingOn;
 use crate::conditions::{Phase, Reason};
@@ -306,6 +306,10 @@ pub struct VmStatus {
     /// The VM is being made ready for another life. It ends when its Agent is back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recycle: Option<RecycleStatus>,
+    /// What became of its disks when it was last made ready for another life. Absent in its first life, and where an older
+    /// release made it ready: then it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskStatus>,
     /// The lives of the VM that are over, the last one last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, extend("maxItems" = MAX_LIVES))]

@@ -12,6 +12,10 @@ pub struct ReassignSpec {
     /// Name of the group. Pools with the same name lend each other free hosts of their buffers.
     #[schemars(length(min = 1, max = 63), regex(pattern = schema::DNS_LABEL))]
     pub group: String,
+    /// True: the pool takes only hosts with a new disk from others. By default it also takes a host whose disk has data of its
+    /// own hosted cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_disk: Option<bool>,
 }
 
 /// Hosts that came from other pools of the group, and hosts that go there.

@@ -55,6 +55,7 @@ fn shown(uid: &str) -> Live {
         }),
         may_serve: None,
         generation: None,
+        disk: None,
         change_version: None,
         marks: Default::default(),
         annotation: String::new(),

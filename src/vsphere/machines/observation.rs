@@ -5,7 +5,7 @@ use agent_forge_actors::{
         hardware::{DiskController, Link, NetworkAdapter, ShownCard, ShownHardware, disk_uuid},
         holds::{PAUSE_KEY, SKIP_DELETE_KEY, VmMarks},
         identity::{BiosUuid, MacAddress},
-        marker::{MARKER_KEY, MAY_SERVE_KEY, Marker, MayServe},
+        marker::{DISK_KEY, DiskMark, MARKER_KEY, MAY_SERVE_KEY, Marker, MayServe},
     },
     ports::vcenter::{
         BareVm, BootDevice, Cdrom, GENERATION_KEY, MarkedVm, PowerState, VcResult, VmObservation,
@@ -141,6 +141,7 @@ pub(super) fn observation(vm: &Properties) -> VcResult<VmObservation> {
         folder: vm.reference("parent"),
         marker: marker(vm.list("config.extraConfig")),
         may_serve: extra(vm.list("config.extraConfig"), MAY_SERVE_KEY).and_then(MayServe::parse),
+        disk: extra(vm.list("config.extraConfig"), DISK_KEY).and_then(DiskMark::parse),
         generation: extra(vm.list("config.extraConfig"), GENERATION_KEY)
             .and_then(|number| number.parse().ok()),
         change_version: vm
@@ -381,6 +382,7 @@ mod tests {
                 {"_typeName": "OptionValue", "key": "x", "value": {"_typeName": "string", "_value": "y"}},
                 {"_typeName": "OptionValue", "key": GENERATION_KEY, "value": {"_typeName": "string", "_value": "2"}},
                 {"_typeName": "OptionValue", "key": MAY_SERVE_KEY, "value": {"_typeName": "string", "_value": "2/no"}},
+                {"_typeName": "OptionValue", "key": DISK_KEY, "value": {"_typeName": "string", "_value": "2/kept"}},
                 {"value": {"_value": owner.to_string(), "_typeName": "string"}, "key": MARKER_KEY}]},
             "config.hardware.device": {"_value": [
                 {"key": 202, "_typeName": "VirtualDisk"},
@@ -399,6 +401,8 @@ mod tests {
         assert_eq!(seen.annotation, "ask Ann");
         assert_eq!(seen.generation, Some(2));
         assert_eq!(seen.may_serve_now(), Some(&MayServe::no(2)));
+        assert!(seen.is_fresh_in(2) && !seen.is_fresh_in(3));
+        assert!(seen.disk_now().is_some_and(|disk| disk.kept));
         assert_eq!(
             seen.change_version.as_deref(),
             Some("2026-03-01T00:00:00.000001Z")

@@ -5,7 +5,7 @@
 
 use agent_forge_actors::{
     domain::{
-        marker::{MAY_SERVE_KEY, MayServe},
+        marker::{DISK_KEY, MAY_SERVE_KEY, MayServe},
         names::{DatastorePath, MoRef},
     },
     ports::vcenter::{Fault, GENERATION_KEY, Renewal, RenewedDisk, VcError, VcErrorKind, VcResult},
@@ -123,6 +123,7 @@ fn spec(
         extra_config: vec![
             OptionValue::text(GENERATION_KEY, renewal.generation.to_string()),
             OptionValue::text(MAY_SERVE_KEY, MayServe::no(renewal.generation).to_string()),
+            OptionValue::text(DISK_KEY, renewal.disk_mark().to_string()),
         ],
         boot_options,
         ..VirtualMachineConfigSpec::default()
@@ -201,6 +202,8 @@ mod tests {
                     "value": {"_typeName": "string", "_value": "3"}},
                 {"_typeName": "OptionValue", "key": "agent-forge.may-serve",
                     "value": {"_typeName": "string", "_value": "3/no"}},
+                {"_typeName": "OptionValue", "key": "agent-forge.disk",
+                    "value": {"_typeName": "string", "_value": "3/new"}},
             ])
         );
         let operations = sent["deviceChange"].as_array().expect("changes");

@@ -122,6 +122,7 @@ fn before_its_mark_is_changed_a_host_is_taken_awaited_or_let_go_of() {
         granted: true,
         held: None,
         marks: VmMarks::default(),
+        disk: None,
         agent: Some(&free),
         own: &mine,
         is_own_claim: false,
@@ -154,6 +155,13 @@ fn before_its_mark_is_changed_a_host_is_taken_awaited_or_let_go_of() {
         (
             Taken {
                 marks: marks(false, true),
+                ..base.clone()
+            },
+            "let go",
+        ),
+        (
+            Taken {
+                disk: Some("its disk is not new".to_owned()),
                 ..base.clone()
             },
             "let go",

@@ -399,6 +399,10 @@ fn each_life_that_is_over_is_recorded_once_and_the_last_ten_are_kept() {
         name: Some("m-1".into()),
         ..ObjectReference::default()
     });
+    vm.agent_machine_ref = Some(ObjectReference {
+        namespace: Some("cp".into()),
+        ..ObjectReference::default()
+    });
     let (one, two) = (TraceId::of_machine("a"), TraceId::of_machine("b"));
     vm.lives = lives(&vm, Some("host-1".into()), one, Some(Time(at(200))));
     let first = PastLife {
@@ -406,6 +410,7 @@ fn each_life_that_is_over_is_recorded_once_and_the_last_ten_are_kept() {
         since: Some(Time(at(100))),
         until: Some(Time(at(200))),
         machine: Some("m-1".into()),
+        control_plane: Some("cp".into()),
         host_name: Some("host-1".into()),
         trace_id: Some(one.to_string()),
     };
@@ -466,4 +471,51 @@ fn only_an_agent_that_shows_the_life_before_for_long_hangs_in_a_clean_up() {
     assert!(!hangs(&leaving("known-unbound"), 1600));
     vm.recycle = None;
     assert!(!cleanup_hangs(&vm, &hung, "demo-demo", at(1600)));
+}
+
+#[test]
+fn a_life_that_the_vm_shows_is_recorded_and_voids_what_was_asked() {
+    let fresh = |life| Some(DiskMark { life, kept: false });
+    // A restored record: the VM is two lives ahead.
+    let before = vm(1, None, Some(2));
+    let after = in_life(&before, 3, fresh(3), Some(Time(at(9))));
+    assert_eq!((generation(&after), disk::of(&after)), (3, disk::Disk::New));
+    assert_eq!(stage(&after, Some("1/2")), Stage::Recorded(4));
+    let way = after.recycle.expect("the way");
+    assert_eq!((way.generation, way.started_at), (4, Some(Time(at(9)))));
+    let unknown = in_life(&before, 3, None, None);
+    assert_eq!(disk::of(&unknown), disk::Disk::Unknown);
+    let kept = DiskMark {
+        life: 3,
+        kept: true,
+    };
+    let kept = in_life(&before, 3, Some(kept), None);
+    assert_eq!(disk::of(&kept), disk::Disk::Unknown);
+    // Without a way, the request is void all the same.
+    let idle = VmStatus {
+        recycle: None,
+        generation: None,
+        ..before.clone()
+    };
+    assert_eq!(stage(&idle, Some("1/2")), Stage::Asked(2));
+    let idle = in_life(&idle, 2, None, None);
+    assert_eq!(stage(&idle, Some("1/2")), Stage::No);
+    assert_eq!(request(&idle), "1/3");
+    // vCenter came back from a backup: the VM was not made ready for its life.
+    let begun = VmStatus {
+        generation: Some(3),
+        recycle: after_recycle(3),
+        ..before
+    };
+    assert_eq!(stage(&begun, None), Stage::Begun);
+    let again = in_life(&begun, 2, None, None);
+    assert_eq!(stage(&again, None), Stage::Recorded(3));
+}
+
+fn after_recycle(generation: i32) -> Option<RecycleStatus> {
+    Some(RecycleStatus {
+        generation,
+        new_disk: Some(NEW.to_owned()),
+        ..RecycleStatus::default()
+    })
 }

@@ -8,7 +8,7 @@ use crate::{
         hardware::{Hardware, ShownHardware},
         holds::VmMarks,
         identity::{BiosUuid, MacAddress},
-        marker::{Mark, Marker, MayServe},
+        marker::{DiskMark, Mark, Marker, MayServe},
         names::{DatastorePath, MoRef},
         network::NicPlan,
     },
@@ -54,8 +54,19 @@ pub struct Renewal {
     pub generation: u32,
     /// Discovery ISO for its CD-ROM drive, connected now and at power-on.
     pub iso: DatastorePath,
-    /// What becomes of its disks.
+    /// What becomes of its disks. The VM says so from then on ([`DiskMark`]).
     pub disk: RenewedDisk,
+}
+
+impl Renewal {
+    /// What the VM says of its disks from then on.
+    #[must_use]
+    pub fn disk_mark(&self) -> DiskMark {
+        DiskMark {
+            life: self.generation,
+            kept: self.disk == RenewedDisk::Kept,
+        }
+    }
 }
 
 /// One `ReconfigVM_Task` that writes the ownership marker of a VM, or whether its guest may serve, or both.
@@ -176,6 +187,8 @@ pub struct VmObservation {
     pub may_serve: Option<MayServe>,
     /// Number of the life that the VM was last made ready for ([`GENERATION_KEY`]). `None`: it is in its first life.
     pub generation: Option<u32>,
+    /// What became of its disks when it was last made ready for a life. `None`: unknown, or it is in its first life.
+    pub disk: Option<DiskMark>,
     /// Changes with each change of its configuration. `None`: vCenter does not show it.
     pub change_version: Option<String>,
     /// What an administrator has marked it with.
@@ -225,6 +238,19 @@ impl VmObservation {
     pub fn may_serve_now(&self) -> Option<&MayServe> {
         let mark = self.may_serve.as_ref();
         mark.filter(|mark| mark.life == self.life())
+    }
+
+    /// The VM was made ready for that life, and its host was offered to nobody since.
+    #[must_use]
+    pub fn is_fresh_in(&self, life: u32) -> bool {
+        let unused = |mark: &MayServe| mark.machine.is_none();
+        self.life() == life && self.may_serve_now().is_some_and(unused)
+    }
+
+    /// What became of its disks when its present life was prepared. `None`: unknown.
+    #[must_use]
+    pub fn disk_now(&self) -> Option<DiskMark> {
+        self.disk.filter(|mark| mark.life == self.life())
     }
 }
 

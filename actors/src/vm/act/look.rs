@@ -48,6 +48,8 @@ use crate::{
 pub(super) struct Looked {
     pub(super) session: Arc<dyn VCenter>,
     pub(super) shown: VmObservation,
+    /// Its pool, as it was read with it.
+    pub(super) pool: Option<Arc<VsphereAgentPool>>,
 }
 
 /// What the API server has of all that decides about the end of a VM.
@@ -200,7 +202,12 @@ impl Executor<'_> {
         match held_back(&context, &observed, next) {
             next if next == *step => {
                 memory.looked_at = Some(now);
-                Ok(Ok(Looked { session, shown }))
+                let pool = observed.pool;
+                Ok(Ok(Looked {
+                    session,
+                    shown,
+                    pool,
+                }))
             }
             // The same by what the caches show, so that the VM is the reason.
             _ if starts && step::next(&self.observed.facts(self.context, memory)) != *step => {
@@ -214,9 +221,11 @@ impl Executor<'_> {
                 message,
             )),
             // Only the VM changed: it is off already, or on again.
-            Step::PowerOff | Step::Destroy | Step::Renew(_) | Step::BeginLife(_) => {
-                Ok(Err(StepOutcome::Same))
-            }
+            Step::PowerOff
+            | Step::Destroy
+            | Step::Renew(_)
+            | Step::BeginLife(_)
+            | Step::RecordLife(_) => Ok(Err(StepOutcome::Same)),
             // The watch will show the reason.
             _ => Ok(Err(StepOutcome::Pause(SOON))),
         }

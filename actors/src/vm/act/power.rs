@@ -14,7 +14,7 @@ use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},
         names::MoRef,
-        network,
+        network, recycle,
     },
     ports::{
         cluster::Notice,
@@ -45,7 +45,12 @@ impl Executor<'_> {
     pub(super) async fn as_seen(&self, memory: &Memory) -> Result<Looked, ReconcileError> {
         let shown = self.shown(memory)?;
         let session = self.session().await?;
-        Ok(Looked { session, shown })
+        let pool = self.observed.pool.clone();
+        Ok(Looked {
+            session,
+            shown,
+            pool,
+        })
     }
 
     /// Whether that VM, as it is now, is ours. After a vCenter was restored from a backup, a reference may lead to
@@ -67,7 +72,9 @@ impl Executor<'_> {
         keys: &[i32],
         looked: Looked,
     ) -> Done {
-        let Looked { session, mut shown } = looked;
+        let Looked {
+            session, mut shown, ..
+        } = looked;
         let kind = EffectKind::Reconfigure;
         let effect = self.effect(kind);
         let started = session.set_boot_order(&effect, &shown.moref, keys);
@@ -95,7 +102,9 @@ impl Executor<'_> {
         kind: EffectKind,
         looked: Looked,
     ) -> Done {
-        let Looked { session, mut shown } = looked;
+        let Looked {
+            session, mut shown, ..
+        } = looked;
         let effect = self.effect(kind);
         if kind == EffectKind::PowerOn {
             memory.switched_on_at = memory.switched_on_at.or_else(|| self.now_at_least(memory));
@@ -203,6 +212,12 @@ impl Executor<'_> {
         vm.mac_addresses.truncate(MOST_MACS);
         vm.mac_address = shown.macs.first().map(|m| m.hyphenated());
         vm.task_id = None;
+        if shown.life() > recycle::generation(&vm) && vm.recycle.is_none() {
+            // The record is older than the VM.
+            let disk = shown.disk_now();
+            let disk = disk.filter(|_| shown.is_fresh_in(shown.life()));
+            vm = recycle::in_life(&vm, shown.life(), disk, None);
+        }
         vm.may_serve = shown.may_serve.as_ref().map(ToString::to_string);
         vm.attempt = vm.attempt.or(Some(1));
         vm.power_state = Some(shown.power.as_str().to_owned());

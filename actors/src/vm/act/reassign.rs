@@ -21,8 +21,8 @@ use crate::{
         lending::{self, Taken, Verdict},
     },
     domain::{
+        disk,
         failure::ReconcileError,
-        holds::VmMarks,
         managed_vm::ManagedVm,
         marker::{Mark, MayServe},
         names::{MoRef, ObjectKey},
@@ -73,7 +73,7 @@ impl Executor<'_> {
         };
         let moref = before.moref.clone();
         let session = self.session().await?;
-        if let Some(otherwise) = self.keep_reservation(before.marks, memory).await? {
+        if let Some(otherwise) = self.keep_reservation(&before, memory).await? {
             return Ok(otherwise);
         }
         if !reassign::may_have_asked(self.observed.vm()) {
@@ -86,7 +86,8 @@ impl Executor<'_> {
             memory.seen = Ownership::NotAsked;
             return Ok(StepOutcome::Same);
         };
-        if (shown.marks, &shown.may_serve) != (before.marks, &before.may_serve) {
+        let compared = |vm: &VmObservation| (vm.marks, vm.may_serve.clone(), vm.life(), vm.disk);
+        if compared(&shown) != compared(&before) {
             memory.seen = Ownership::Lenders(shown);
             return Ok(StepOutcome::Same);
         }
@@ -285,6 +286,31 @@ impl Executor<'_> {
         })
     }
 
+    /// Live: why the disks of that VsphereAgent's VM are not for the pool. `shown`: the VM, once the actor has looked at it.
+    async fn disk_refusal(
+        &self,
+        lender: &ManagedVm,
+        shown: Option<&VmObservation>,
+    ) -> Result<Option<String>, ReconcileError> {
+        let cluster = &self.context.cluster;
+        let own = ObjectKey::of(self.pool()?.as_ref());
+        let Some(own) = cluster.live_pool(&own).await? else {
+            return Ok(Some("the pool is gone".to_owned()));
+        };
+        let theirs = ObjectKey::new(&lender.key.namespace, &lender.object.spec.pool_ref.name);
+        let theirs = cluster.live_pool(&theirs).await?;
+        let differs = |shown: &VmObservation| {
+            let as_shown = |vm| disk::is_as_shown(vm, shown.life(), shown.disk_now());
+            !lender.vm().is_some_and(as_shown)
+        };
+        if shown.is_some_and(differs) {
+            let why = "the VM is in another life than its record says, or has other disks";
+            return Ok(Some(why.to_owned()));
+        }
+        let refusal = lending::disk_refusal(&own, theirs.as_ref(), lender);
+        Ok(refusal.map(|refusal| refusal.to_string()))
+    }
+
     /// Live: the pool of that VsphereAgent lends to this one, its Agent is free, and is reserved for this one.
     async fn is_lent(&self, lender: &ManagedVm) -> Result<bool, ReconcileError> {
         let (own, cluster) = (self.reservation()?, &self.context.cluster);
@@ -296,7 +322,8 @@ impl Executor<'_> {
             theirs.metadata.deletion_timestamp.is_some()
                 || lending::consents(view, (pool, &theirs), &settings.secret_namespaces).is_some()
         });
-        if refused || lender.skips_delete() {
+        let disk = self.disk_refusal(lender, None).await?;
+        if refused || disk.is_some() || lender.skips_delete() {
             return Ok(false);
         }
         for key in agents_home::own_names(Some(pool), lender) {
@@ -309,20 +336,23 @@ impl Executor<'_> {
         Ok(false)
     }
 
-    /// Makes sure that the lender still lends, and that the Agent is free and reserved for this VsphereAgent. `marks`: those on
-    /// the VM. `Some`: what to do instead of going on.
+    /// Makes sure that the lender still lends, and that the Agent is free and reserved for this VsphereAgent. `shown`: the
+    /// VM. `Some`: what to do instead of going on.
     async fn keep_reservation(
         &self,
-        marks: VmMarks,
+        shown: &VmObservation,
         memory: &mut Memory,
     ) -> Result<Option<StepOutcome>, ReconcileError> {
         let (child, cluster) = (&self.observed.child, &self.context.cluster);
         let source = self.source()?;
         let lender = cluster.live_child(&source.key).await?;
         let lender = lender.map(|c| ManagedVm::read(Arc::new(c)));
-        let hold = match &lender {
-            Some(lender) => self.lender_hold(lender).await?,
-            None => None,
+        let (hold, disk) = match &lender {
+            Some(lender) => (
+                self.lender_hold(lender).await?,
+                self.disk_refusal(lender, Some(shown)).await?,
+            ),
+            None => (None, None),
         };
         let agent = self.observed.agent.as_deref();
         let key = agent.map(ObjectKey::of);
@@ -339,7 +369,8 @@ impl Executor<'_> {
             source,
             granted: lending::is_granted(view, namespace, &source.key.namespace),
             held: hold,
-            marks,
+            marks: shown.marks,
+            disk,
             agent: live.as_ref(),
             own: &own,
             is_own_claim: live

@@ -13,6 +13,7 @@ use kube::ResourceExt as _;
 use super::{Done, Executor, StepOutcome, defect, look::Looked};
 use crate::{
     domain::{
+        disk,
         failure::{Class, ReconcileError},
         names::ObjectKey,
         recycle::{self, Stage, Why},
@@ -79,8 +80,13 @@ impl Executor<'_> {
 
     /// Makes the VM ready for that life: one change that vCenter refuses if anybody has changed the VM since `looked`.
     pub(super) async fn renew(&self, memory: &mut Memory, life: u32, looked: Looked) -> Done {
-        let Looked { session, shown } = looked;
-        let pool = self.pool()?;
+        let Looked {
+            session,
+            shown,
+            pool,
+        } = looked;
+        let pool = pool.ok_or_else(|| defect("the pool is gone"))?;
+        let pool = pool.as_ref();
         let iso = of_pool::iso_path(pool).ok_or_else(|| defect("the pool has no ISO"))?;
         // The new disk is as the VM was made: its pool may want another one since.
         let hardware = match template::recorded(&self.vm()) {
@@ -136,6 +142,7 @@ impl Executor<'_> {
         let rests = shown.power != PowerState::On;
         vm.power_state = rests.then(|| shown.power.as_str().to_owned());
         let disk = recycle::new_disk(before.as_ref(), shown.hardware.disk_uuid.as_deref());
+        vm.disk = disk::record(&self.vm(), life, shown.disk_now());
         vm.served = None;
         vm.may_serve = shown.may_serve.as_ref().map(ToString::to_string);
         vm.iso_ejected = None;
@@ -172,6 +179,24 @@ impl Executor<'_> {
             "RecycleVM",
             &format!("VM {} begins life {life}", self.observed.child.vm_name),
         );
+        Ok(StepOutcome::Object(next))
+    }
+
+    /// The VM is in another life than the record says. What is asked for next is decided from that.
+    pub(super) async fn record_life(&self, memory: &mut Memory, life: u32) -> Done {
+        let Ownership::Ours(shown) = &memory.seen else {
+            return Err(defect("the VM is not proven ours"));
+        };
+        let disk = shown.disk_now().filter(|_| shown.is_fresh_in(life));
+        let mut record = self.observed.record();
+        record.vm = Some(recycle::in_life(
+            &self.vm(),
+            life,
+            disk,
+            self.whole_second(),
+        ));
+        let kind = EffectKind::RecordObservation;
+        let next = self.save_as(kind, record, memory).await?;
         Ok(StepOutcome::Object(next))
     }
 

@@ -42,7 +42,7 @@ impl Executor<'_> {
 
     /// Resets the VM as recorded. If vCenter certainly did nothing, the same reset is tried again.
     pub(super) async fn reset(&self, memory: &mut Memory, looked: Looked) -> Done {
-        let Looked { session, shown } = looked;
+        let Looked { session, shown, .. } = looked;
         let kind = EffectKind::Reset;
         let effect = self.effect(kind);
         let mut refused = false;

@@ -10,7 +10,7 @@ use super::{
     remove, replace,
 };
 use crate::{
-    domain::machine_state::MachineState,
+    domain::{machine_state::MachineState, recycle},
     ports::vcenter::{BootDevice, PowerState, VmObservation},
     vm::{
         arrival::{Arrival, Cause},
@@ -291,6 +291,9 @@ pub(super) fn is_recorded(f: &Facts<'_>, shown: &VmObservation) -> bool {
         && checks::macs_are_recorded(f, shown).is_ok()
         && f.record.vcenter != Some(false)
         && f.mark.recorded
+        && f.record
+            .vm
+            .is_none_or(|vm| shown.life() <= recycle::generation(vm))
 }
 
 /// Every disk, then the CD-ROM: an empty disk falls through to the ISO, and an installed one never boots it again.

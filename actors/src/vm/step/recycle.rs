@@ -12,7 +12,7 @@ use super::{
 use crate::{
     domain::{
         machine_state::MachineState,
-        recycle::{Says, Stage},
+        recycle::{self, Says, Stage},
     },
     lifecycle::{self, End, Renewal, Unneeded},
     ports::vcenter::{PowerState, VmObservation},
@@ -46,11 +46,15 @@ fn make_ready(f: &Facts<'_>, life: u32) -> Met {
         OwnedVm::There(shown) => shown,
         OwnedVm::Absent => return vanished(f),
     };
-    if shown.generation.is_some_and(|made| made >= life) {
+    if shown.is_fresh_in(life) {
         return Err(Step::BeginLife(life));
     }
     if f.recycle.claimed {
         return bring_back(f, shown);
+    }
+    if shown.life() >= life {
+        // It was in that life before: its disk may have served since.
+        return Err(Step::RecordLife(shown.life()));
     }
     remove::record_is_current(f)?;
     agent_is_free(f)?;
@@ -167,7 +171,9 @@ fn come_back(f: &Facts<'_>) -> Met {
     if settled && !over && *f.vm.seen == Ownership::NotAsked {
         return Err(awaited());
     }
+    let life = f.record.vm.map_or(1, recycle::generation);
     match resolve_ownership(f, Purpose::Recycle)? {
+        OwnedVm::There(shown) if shown.life() != life => Err(Step::RecordLife(shown.life())),
         OwnedVm::There(shown) if overdue && runs => give_up(f, shown),
         OwnedVm::There(_) if f.mark.forgotten => remove::record_is_current(f),
         OwnedVm::There(shown) => run(f, shown),

@@ -56,6 +56,8 @@ pub enum Step {
     Renew(u32),
     /// It is ready: record that it is in that life.
     BeginLife(u32),
+    /// Record the life that the VM is in: the record is older, or vCenter came back from a backup.
+    RecordLife(u32),
     /// Record the VM that it takes over from a VsphereAgent of another pool.
     RecordTaken,
     /// Write its mark onto that VM, after a live check that the Agent is free.
@@ -129,6 +131,7 @@ impl Step {
             Self::RecordRecycle => "vm.record_recycle",
             Self::Renew(_) => "vm.renew",
             Self::BeginLife(_) => "vm.begin_life",
+            Self::RecordLife(_) => "vm.record_life",
             Self::RecordTaken => "vm.record_taken",
             Self::Stamp => "vm.stamp",
             Self::MarkMayServe => "vm.mark_may_serve",
@@ -215,6 +218,7 @@ impl Step {
             | Self::RecordRecycle
             | Self::RecordStamped
             | Self::BeginLife(_)
+            | Self::RecordLife(_)
             | Self::RecordRestart
             | Self::RecordBack
             | Self::NameVcenter => Some(EffectKind::RecordObservation),

@@ -172,6 +172,7 @@ impl Inventory {
             marker: None,
             may_serve: None,
             generation: None,
+            disk: None,
             change_version: None,
             marks: crate::domain::holds::VmMarks::default(),
             connection_state: "inaccessible".to_owned(),
@@ -465,6 +466,7 @@ impl Machines for Site {
                 marker: Some(vm.marker.clone()),
                 may_serve: Some(vm.may_serve.clone()),
                 generation: None,
+                disk: None,
                 change_version: None,
                 marks: crate::domain::holds::VmMarks::default(),
                 annotation: vm.annotation.clone(),
@@ -505,6 +507,7 @@ impl Machines for Site {
         self.change(e, vm, move |v| {
             v.generation = Some(renewal.generation);
             v.may_serve = Some(MayServe::no(renewal.generation));
+            v.disk = Some(renewal.disk_mark());
             v.cdroms = vec![Cdrom {
                 key: 16000,
                 iso: Some(renewal.iso.to_string()),

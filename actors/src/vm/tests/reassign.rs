@@ -409,3 +409,52 @@ async fn a_lender_that_is_deleted_meanwhile_leaves_the_vm_to_the_taker() {
         (0, 0)
     );
 }
+
+/// Keeps the disk of the host, with data of the hosted cluster with that control plane.
+fn keeps_data_of(vm: &mut agent_forge_crds::agent::VmStatus, cluster: &str) {
+    vm.generation = Some(2);
+    vm.disk = Some(agent_forge_crds::agent::DiskStatus {
+        generation: 2,
+        handling: Some(agent_forge_crds::pool::ReleasedDisk::Keep),
+        data_of: Some(cluster.to_owned()),
+    });
+}
+
+#[tokio::test]
+async fn a_disk_with_data_of_another_hosted_cluster_is_not_taken() {
+    for (cluster, taken) in [("another", false), (testing::CONTROL_PLANE, true)] {
+        let lender = waiting().await;
+        lender.site.with(|i| {
+            i.vms[0].generation = Some(2);
+            i.vms[0].disk = crate::domain::marker::DiskMark::parse("2/kept");
+        });
+        let mut taker = taker(&lender);
+        taker.hub.with(|o| {
+            let status = o.others[0].status.as_mut().expect("a status");
+            keeps_data_of(status.vm.as_mut().expect("a record"), cluster);
+        });
+        taker.until(|b| is_stamped(b) || b.vm().name == "b").await;
+        assert_eq!(is_stamped(&taker), taken, "{cluster}");
+        let owner = owner(&taker.site);
+        let expected = if taken { "va-b" } else { "va-a" };
+        assert_eq!(owner.as_deref(), Some(expected), "{cluster}");
+    }
+}
+
+/// Directly before the mark is changed, VM and record are compared.
+#[tokio::test]
+async fn a_vm_whose_disks_are_not_as_its_record_says_is_not_taken() {
+    for (life, mark) in [(Some(3), None), (Some(2), Some("2/kept"))] {
+        let lender = waiting().await;
+        let mut taker = taker(&lender);
+        lender.site.with(|i| {
+            i.vms[0].generation = life;
+            i.vms[0].disk = mark.and_then(crate::domain::marker::DiskMark::parse);
+        });
+        for _ in 0..8 {
+            taker.pass().await;
+            taker.turn(MINUTE);
+        }
+        assert_eq!(owner(&taker.site).as_deref(), Some("va-a"), "{life:?}");
+    }
+}

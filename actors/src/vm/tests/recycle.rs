@@ -171,6 +171,95 @@ async fn a_kept_disk_boots_last_until_the_agent_is_back() {
     assert_eq!(order(&bench), [BootDevice::Disk(2000), BootDevice::Cdrom]);
 }
 
+/// Somebody edits `release.disk` at each step of a renewal. What the renewal did decides.
+#[tokio::test]
+async fn an_edit_of_the_pool_changes_nothing_of_a_renewal_that_is_done() {
+    for kept in [false, true] {
+        let word = |kept| {
+            Some(if kept {
+                ReleasedDisk::Keep
+            } else {
+                ReleasedDisk::Replace
+            })
+        };
+        for edited_after in 1..=9 {
+            let mut bench = released(word(kept)).await;
+            let edit = |b: &Bench| {
+                b.hub.with(|o| {
+                    let pool = o.pool.as_mut().expect("a pool");
+                    let release = pool.spec.release.as_mut().expect("it recycles");
+                    release.disk = word(!kept);
+                });
+            };
+            for step in 1..80 {
+                let memory = std::mem::take(&mut bench.memory);
+                let key = crate::domain::names::ObjectKey::of(&bench.child());
+                let pass = crate::vm::pass::run_at_most(1, bench.context.clone(), key, memory);
+                bench.memory = pass.await.0;
+                bench.turn(Duration::from_secs(3));
+                if step == edited_after {
+                    edit(&bench);
+                }
+                if bench.is_on() && bench.vm().generation == Some(2) {
+                    break;
+                }
+            }
+            let renewals = bench.site.with(|i| i.renewals.clone());
+            assert_eq!(renewals.len(), 1);
+            let stays = renewals[0].disk == RenewedDisk::Kept;
+            let order = bench.site.with(|i| i.vms[0].boot_order.clone());
+            let old_first = order.first() == Some(&BootDevice::Disk(2000));
+            assert!(
+                !(stays && old_first),
+                "{kept} {edited_after}: the old system boots"
+            );
+            let record = bench.vm().disk.expect("it is recorded");
+            assert_eq!(record.handling, word(stays), "{kept} {edited_after}");
+            edit(&bench);
+            returns(&bench);
+            bench.until(|b| b.vm().recycle.is_none()).await;
+            let order = bench.site.with(|i| i.vms[0].boot_order.clone());
+            assert!(
+                matches!(order.first(), Some(BootDevice::Disk(_))),
+                "{kept} {edited_after}: what is installed next boots from its disk: {order:?}"
+            );
+        }
+    }
+}
+
+/// The record is older than the VM, as after a restore of etcd, or was emptied while the host served.
+#[tokio::test]
+async fn a_record_that_is_older_than_the_vm_does_not_keep_the_disk_that_served() {
+    for (life, emptied) in [(2, false), (3, false), (3, true)] {
+        let mut bench = released(None).await;
+        bench.site.with(|i| {
+            i.vms[0].generation = Some(life);
+            i.vms[0].may_serve = None;
+        });
+        if emptied {
+            bench.hub.with(|o| {
+                let vm = o.child.as_mut().and_then(|c| c.status.as_mut());
+                let vm = vm.and_then(|s| s.vm.as_mut()).expect("a record");
+                vm.generation = None;
+                vm.lives.clear();
+            });
+        }
+        let next = i32::try_from(life + 1).expect("a number");
+        bench
+            .until(|b| b.vm().generation == Some(next) && b.is_on())
+            .await;
+        let renewals = bench.site.with(|i| i.renewals.clone());
+        let renewed: Vec<_> = renewals.iter().map(|r| r.generation).collect();
+        assert_eq!(
+            renewed,
+            [life + 1],
+            "its disk is replaced, as the pool asks"
+        );
+        let record = bench.vm().disk.expect("it is recorded");
+        assert_eq!(record.handling, Some(ReleasedDisk::Replace));
+    }
+}
+
 /// After a reclaim the Agent shows the same state as after the next start. The state in between is recorded.
 #[tokio::test]
 async fn an_agent_that_was_discovered_before_must_be_so_again() {

@@ -153,6 +153,7 @@ impl World {
                     is_as_seen(vm, renewal.change_version.as_ref(), lenient)?;
                     vm.generation = Some(renewal.generation);
                     vm.may_serve = Some(MayServe::no(renewal.generation));
+                    vm.disk = Some(renewal.disk_mark());
                     if renewal.disk == RenewedDisk::Kept {
                         vm.boot_order.rotate_right(1);
                     } else {
@@ -204,6 +205,7 @@ impl World {
             marker: Some(spec.marker.clone()),
             may_serve: Some(spec.may_serve.clone()),
             generation: None,
+            disk: None,
             change_version: self.lives.then(|| FIRST.to_owned()),
             marks: agent_forge_actors::domain::holds::VmMarks::default(),
             annotation: spec.annotation.clone(),
@@ -284,6 +286,7 @@ pub fn foreign_vm(name: &str) -> VmObservation {
         marker: None,
         may_serve: None,
         generation: None,
+        disk: None,
         change_version: None,
         marks: agent_forge_actors::domain::holds::VmMarks::default(),
         annotation: String::new(),

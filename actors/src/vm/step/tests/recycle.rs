@@ -1,6 +1,7 @@
 //! The way of a VM into another life, step by step, and what holds it back.
 
 use super::*;
+use crate::domain::marker::MayServe;
 
 /// A VM that served, in the buffer, with the intent of its second life on record.
 fn recycled<'a>(vm: &'a VmStatus, seen: &'a Ownership) -> Facts<'a> {
@@ -15,6 +16,7 @@ fn recycled<'a>(vm: &'a VmStatus, seen: &'a Ownership) -> Facts<'a> {
 fn seen(power: PowerState, life: Option<u32>) -> Ownership {
     let mut vm = shown(&child("a"), power);
     vm.generation = life;
+    vm.may_serve = life.map(MayServe::no);
     Ownership::Ours(Box::new(vm))
 }
 
@@ -48,6 +50,24 @@ fn intent_power_off_renewal_and_life_follow_each_other() {
         f.recycle.stage = Stage::Recorded(3)
     });
     assert_eq!(next(&third), Step::Renew(3));
+    // What was made ready in another life, or was offered to somebody since, may have served: the record is older.
+    let used = |life, machine: Option<&str>| {
+        let mut vm = shown(&child("a"), PowerState::Off);
+        vm.generation = Some(life);
+        vm.may_serve = machine.map(|machine| MayServe {
+            life,
+            machine: Some(machine.to_owned()),
+        });
+        Ownership::Ours(Box::new(vm))
+    };
+    for (seen, expected) in [
+        (used(2, Some("uid")), Step::RecordLife(2)),
+        (used(2, None), Step::RecordLife(2)),
+        (used(5, None), Step::RecordLife(5)),
+        (seen(PowerState::Off, Some(5)), Step::RecordLife(5)),
+    ] {
+        assert_eq!(next(&recycled(&vm, &seen)), expected);
+    }
 }
 
 /// What people keep is neither switched off nor renewed. Its Agent is fenced.
@@ -176,6 +196,12 @@ fn the_new_life_runs_and_waits_for_its_agent() {
     let replaced = Ownership::Ours(Box::new(replaced));
     let facts: Facts<'_> = begun(&off, &replaced);
     assert_eq!(next(&facts), Step::SetBootOrder(vec![2001]));
+    // vCenter came back from a backup: the VM was not made ready for the life on record.
+    let later = VmStatus {
+        generation: Some(2),
+        ..off.clone()
+    };
+    assert_eq!(next(&begun(&later, &replaced)), Step::RecordLife(1));
     // A disk that stays has the old system on it: the CD-ROM boots first.
     let kept = with(facts, |f| f.recycle.keeps_disk = true);
     assert_eq!(next(&kept), Step::PowerOn);
