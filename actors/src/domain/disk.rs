@@ -37,9 +37,15 @@ pub fn of(vm: &VmStatus) -> Disk {
             (Some(ReleasedDisk::Keep), Some(cluster)) => Disk::DataOf(cluster.clone()),
             _ => Disk::Unknown,
         },
-        None if recycle::generation(vm) == 1 && vm.lives.is_empty() => Disk::New,
+        None if is_first(vm) => Disk::New,
         None => Disk::Unknown,
     }
+}
+
+/// It is in its first life, and nothing on record says otherwise.
+fn is_first(vm: &VmStatus) -> bool {
+    let later = vm.lives.iter().any(|past| past.generation > 1);
+    recycle::generation(vm) == 1 && vm.disk.is_none() && !later
 }
 
 /// Its disks may have the system of a life before: it boots its CD-ROM first until its Agent is back. Unknown counts as that.
