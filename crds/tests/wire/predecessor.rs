@@ -75,6 +75,7 @@ const ADDED_TO_AGENT: &[&str] = &[
     "status.vm.bootRepair",
     "status.vm.credentialsRef",
     "status.vm.discoveryDeadline",
+    "status.vm.disk",
     "status.vm.firstPoweredOn",
     "status.vm.generation",
     "status.vm.generationSince",

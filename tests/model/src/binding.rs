@@ -109,6 +109,7 @@ impl Machines {
                 let mut pool = with_buffer(name, (wanted, most));
                 pool.spec.reassign = Some(ReassignSpec {
                     group: "shared".to_owned(),
+                    new_disk: None,
                 });
                 pool
             };

@@ -76,6 +76,7 @@ fn taker(lender: &Bench) -> Bench {
         o.agents = agents;
         o.pool.as_mut().expect("a pool").spec.reassign = Some(ReassignSpec {
             group: "lab".to_owned(),
+            new_disk: None,
         });
         let child = o.child.as_mut().expect("it exists");
         let made = act::borrower_object(
