@@ -108,6 +108,12 @@ pub fn refuses(vm: &VmStatus, lender: Option<&str>, taker: Taker<'_>) -> Option<
     }
 }
 
+/// Its disk has data of another hosted cluster than that: the pool in which it waits served another one when the disk was kept.
+#[must_use]
+pub fn is_of_another(vm: &VmStatus, control_plane: &str) -> bool {
+    matches!(of(vm), Disk::DataOf(cluster) if cluster != control_plane)
+}
+
 /// The record says of life and disks what vCenter shows.
 #[must_use]
 pub fn is_as_shown(vm: &VmStatus, life: u32, mark: Option<DiskMark>) -> bool {
@@ -184,6 +190,11 @@ mod tests {
             let new = of(vm) == Disk::New;
             assert_eq!(refuses(vm, Some("a"), strict).is_none(), new, "{vm:?}");
         }
+        let others: Vec<_> = [&first, &replaced, &kept, &older]
+            .map(|vm| (is_of_another(vm, "a"), is_of_another(vm, "b")))
+            .into();
+        let no = (false, false);
+        assert_eq!(others, [no, no, (false, true), no]);
         // What its maker would not know of it, another pool of the same hosted cluster does not know either.
         let moved = with(older, |vm| vm.taken_from = Some(TakenFrom::default()));
         assert!(!goes(&moved, "a") && !goes(&moved, "b"));

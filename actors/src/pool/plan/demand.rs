@@ -17,6 +17,7 @@ use crate::{
         prepare,
     },
     domain::{
+        disk,
         machine_state::MachineState,
         managed_vm::ManagedVm,
         names::ObjectKey,
@@ -87,6 +88,7 @@ pub(super) fn assign_hosts(
     plan.spare = spare.iter().map(|c| c.uid.clone()).collect();
     // A host that is ready serves at once, whatever else comes up.
     let (ready, making) = buffer::hosts(s, &reassigned);
+    let [ready, making] = [ready, making].map(|all| own_data(s, all));
     spare.splice(0..0, ready);
     spare.extend(
         making
@@ -266,6 +268,13 @@ fn is_spare(s: &Observed, records: &Records, demands: &[Demand], child: &Managed
         MachineState::Nobody | MachineState::Buffer | MachineState::Unknown(_) => true,
     };
     untouched && !wanted && is_in_the_making(s, child)
+}
+
+/// Those whose disk has no data of another hosted cluster.
+fn own_data<'a>(s: &Observed, mut all: Vec<&'a ManagedVm>) -> Vec<&'a ManagedVm> {
+    let home = &s.pool.spec.control_plane_namespace;
+    all.retain(|c| !c.vm().is_some_and(|vm| disk::is_of_another(vm, home)));
+    all
 }
 
 /// Nothing shows that the VM was a host before, and its Agent is there or may still come. A guest whose Agent is gone,

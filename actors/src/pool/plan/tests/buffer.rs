@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    agent::{VmStatus, VsphereAgent},
+    agent::{DiskStatus, VmStatus, VsphereAgent},
     conditions::Reason,
     external::NamespacedName,
     names::AGENT_MACHINE_LABEL,
-    pool::{DeletePolicy, ReleasePolicy, ReleaseSpec, ScalingSpec},
+    pool::{DeletePolicy, ReleasePolicy, ReleaseSpec, ReleasedDisk, ScalingSpec},
 };
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::Time};
 use kube::ResourceExt as _;
@@ -153,6 +153,24 @@ fn who_waits_gets_the_oldest_host_that_is_ready() {
         ("make", ""),
     ];
     assert_eq!(does(&world), of(all));
+}
+
+/// The pool served another hosted cluster when the disk of its host was kept.
+#[test]
+fn a_host_with_the_data_of_another_hosted_cluster_is_not_claimed() {
+    let mut world = wants(1);
+    ready(&mut world, "old", 10);
+    asks(&mut world, "w-0");
+    assert_eq!(does(&world), of([("claim", "old"), ("make", "")]));
+    let vm = world.children[0].status.as_mut();
+    let vm = vm.and_then(|s| s.vm.as_mut()).expect("a record");
+    vm.generation = Some(2);
+    vm.disk = Some(DiskStatus {
+        generation: 2,
+        handling: Some(ReleasedDisk::Keep),
+        data_of: Some("clusters-before".to_owned()),
+    });
+    assert_eq!(does(&world), of([("create", "w-0")]));
 }
 
 #[test]
