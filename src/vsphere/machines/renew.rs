@@ -13,7 +13,7 @@ use agent_forge_actors::{
 use serde_json::Value;
 
 use super::{
-    config::{DISK_KEY, disk_backing},
+    config::{self, disk_backing},
     observation::{boot_order, key, number_of, type_name},
 };
 use crate::vsphere::rpc::{
@@ -146,7 +146,7 @@ fn loaded(drive: &Value, iso: &DatastorePath) -> Option<Device> {
 /// A new disk in the place of this one.
 fn empty_disk(old: &Value, gib: u64, eagerly_scrub: bool) -> Option<Device> {
     Some(Device::VirtualDisk(Disk {
-        key: DISK_KEY,
+        key: config::DISK_KEY,
         controller_key: number_of(old, "controllerKey")?,
         unit_number: number_of(old, "unitNumber")?,
         capacity_in_kb: gib.saturating_mul(1 << 20),
