@@ -351,8 +351,10 @@ impl ManagedVm {
     /// that, as after a restore of the hub.
     #[must_use]
     pub fn forgets(&self, mark: &MayServe) -> bool {
+        // A record of the predecessor may have the name alone until its uid is found.
+        let own = self.agent_machine.as_ref();
         let known = |uid: &str| {
-            self.offered_to() == Some(uid)
+            own.is_some_and(|own| own.uid.as_deref() == Some(uid) || own.name == uid)
                 || self.offered_before(mark.life).contains(&uid)
                 || uid == MayServe::BOUND && self.has_served(&[])
         };

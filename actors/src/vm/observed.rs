@@ -410,15 +410,16 @@ impl Observed {
         let record = self.vm().and_then(|vm| vm.recycle.as_ref());
         let now = context.clock.wall();
         let says = |agent: &Agent| recycle::says(Some(agent), off);
-        let unknown = self.possible.iter().any(|a| says(a) == Says::Unknown);
-        let own = self
-            .candidate()
-            .filter(|_| !unknown)
-            .map_or(Says::Free, says);
+        let own = self.candidate().map_or(Says::Free, says);
+        // One that only may run there counts with a word that nobody knows. Without any state it is no host that the service
+        // ever had, and a stranger's Agent must not keep the VM.
+        let named = |agent: &&Arc<Agent>| !agent.state().is_empty();
+        let mut possible = self.possible.iter().filter(named);
+        let unknown = own == Says::Unknown || possible.any(|a| says(a) == Says::Unknown);
         let says = match own {
-            Says::Returns(patience) => Says::Returns(recycle::left(record, patience, now)),
-            _ if self.bound => Says::Serves,
+            _ if self.bound && !matches!(own, Says::Returns(_)) => Says::Serves,
             _ if unknown => Says::Unknown,
+            Says::Returns(patience) => Says::Returns(recycle::left(record, patience, now)),
             other => other,
         };
         let release = self.pool.as_ref().and_then(|p| p.spec.release.as_ref());

@@ -66,6 +66,14 @@ const HELD_BY_PEOPLE: [Reason; 5] = [
     Reason::Retained,
 ];
 
+/// The VM is held because of how it was seen. The next pass looks again: somebody may have changed or removed it.
+const SEEN_OTHERWISE: [Reason; 4] = [
+    Reason::RivalAgents,
+    Reason::VmSuspended,
+    Reason::MachineStateUnknown,
+    Reason::RecordOutdated,
+];
+
 /// Runs one pass.
 pub async fn run(context: Context, key: ObjectKey, memory: Memory) -> (Memory, Verdict) {
     run_at_most(usize::MAX, context, key, memory).await
@@ -198,7 +206,7 @@ fn rests(
     {
         announce_hold(context, observed, memory, reason, message);
         memory.rehearse(&observed.child.key, reason, message);
-        memory.look_again_at([Reason::RivalAgents, Reason::VmSuspended].contains(reason));
+        memory.look_again_at(SEEN_OTHERWISE.contains(reason));
         outcome.hold(&observed.child.key, reason.clone(), message.clone(), *again);
     }
     matches!(step, Step::Hold { .. } | Step::Settled)

@@ -263,7 +263,7 @@ reasons! {
             "Delete the Machine, or remove the annotation.";
         HostRestarted => PoolOwner, "The guest restarted in the middle of the installation, which failed by that. The VM is left alone.",
             "A MachineHealthCheck replaces the Machine. Without one, delete the Machine.";
-        AgentDisconnected => Network, "The guest has been silent for three minutes, so no AgentMachine can claim its Agent. It is replaced after the discovery timeout, in the buffer after 10 minutes, unless it served.",
+        AgentDisconnected => Network, "The guest has been silent for three minutes, so no AgentMachine can claim its Agent. It is replaced after the discovery timeout, in the buffer after 10 minutes, unless it served or may have (docs/how-to/restore-a-hub.md).",
             "Look at the VM's console and network.";
         AgentValidationsFailing => Hub, "Validations of a free Agent have failed for five minutes. Another VM would fail too, so it is not replaced unless spec.template changes or it waits in the buffer.",
             "Correct what the message names. After a change of spec.template the VM is replaced. Else (network, DNS, NTP) delete the Machine or ask for another VM.";

@@ -6,7 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use agent_forge_actors::{domain::marker::MARKER_KEY, migration::notes::Notes};
+use agent_forge_actors::{
+    domain::marker::{MARKER_KEY, MAY_SERVE_KEY},
+    migration::notes::Notes,
+};
 use agent_forge_lab::played::guests::identity;
 use anyhow::{Context as _, Result, ensure};
 use futures::future::BoxFuture;
@@ -96,6 +99,7 @@ fn unmark(inventory: &mut Inventory, id: &str) {
         return;
     };
     vm.extra.remove(MARKER_KEY);
+    vm.extra.remove(MAY_SERVE_KEY);
     vm.annotation.clear();
     vm.boot_order.clear();
     let split = |path: &str| {
