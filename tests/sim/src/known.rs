@@ -38,6 +38,10 @@ pub const ALL: &[Known] = &[
     FORGETS,
     TAKEN,
     TAKEN_TOO,
+    CLAIMED_WHEN_FORCED,
+    CLAIMED_WHEN_FORCED_ANEW,
+    ANOTHER_IS_NOT_FORCED,
+    ANOTHER_IS_NOT_FORCED_ANEW,
     EXPIRED,
     CLAIMED_WHEN_FREE,
     CLAIMED_WHEN_LEFT,
@@ -150,6 +154,46 @@ const TAKEN_TOO: Known = Known {
     reason: "another control plane claimed the Agent of a VM that was given up: its AgentMachine gets another VsphereAgent, whose \
              first VM serves",
     example: "template_changed@1 fence_agent:demo/w-9e377-7fcb0#1=agent_claimed_2m",
+};
+
+/// A person forces the end of a host that a restored hub has forgotten.
+const CLAIMED_WHEN_FORCED: Known = Known {
+    workload: "etcd_rollback_after_claim",
+    only_at: &[Call::Effect(EffectKind::FenceAgent)],
+    faults: &[Fault::AgentClaimed2m],
+    oracle: Oracle::ForeignAndServingUntouched,
+    begins: "serving",
+    reason: "a person forces the end of that host: who claims its Agent in that moment loses it",
+    example: "etcd_rollback_after_claim@1 fence_agent:demo/w-75fa3c173e#1=agent_claimed_2m",
+};
+
+/// As [`CLAIMED_WHEN_FORCED`].
+const CLAIMED_WHEN_FORCED_ANEW: Known = Known {
+    workload: "hub_restored_after_claim",
+    example: "hub_restored_after_claim@1 fence_agent:demo/w-75fa3c173e#1=agent_claimed_2m",
+    ..CLAIMED_WHEN_FORCED
+};
+
+/// This is no defect of the operator: nobody deletes the object that has taken the name.
+const ANOTHER_IS_NOT_FORCED: Known = Known {
+    workload: "etcd_rollback_after_claim",
+    only_at: &[Call::Effect(EffectKind::RemoveChildFinalizer)],
+    faults: &[Fault::ObjectReplaced],
+    oracle: Oracle::ConvergesInTime,
+    begins: "[",
+    reason: "another object took the name of the one that a person had deleted: it says `VMMissing`, and nobody deletes it",
+    example: "etcd_rollback_after_claim@1 remove_child_finalizer:demo/w-75fa3c173e#1=object_replaced",
+};
+
+/// As [`ANOTHER_IS_NOT_FORCED`].
+const ANOTHER_IS_NOT_FORCED_ANEW: Known = Known {
+    workload: "hub_restored_after_claim",
+    oracle: Oracle::RecordsAreKept,
+    begins: "w-",
+    reason: "another object took the name of the one that a person had deleted, after its VM was gone: it is a free place of the \
+             buffer, and begins a record of its own",
+    example: "hub_restored_after_claim@1 remove_child_finalizer:demo/w-75fa3c173e#1=object_replaced",
+    ..ANOTHER_IS_NOT_FORCED
 };
 
 /// The operator asks a person in both states. The deadline is shorter than the outage.

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use agent_forge_actors::{domain::marker::MARKER_KEY, ports::vcenter::GENERATION_KEY};
+use agent_forge_actors::{
+    domain::marker::{MARKER_KEY, MAY_SERVE_KEY},
+    ports::vcenter::GENERATION_KEY,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -57,7 +60,11 @@ impl Work {
             Self::Reconfigure(_, spec) if mark(spec).is_some_and(|m| m.starts_with(RELEASED)) => {
                 RELEASES
             }
-            Self::Reconfigure(_, spec) if mark(spec).is_some() => STAMPS,
+            Self::Reconfigure(_, spec)
+                if mark(spec).is_some() || only_option(spec, MAY_SERVE_KEY).is_some() =>
+            {
+                STAMPS
+            }
             Self::Reconfigure(_, spec) if renews(spec) => "renews",
             Self::Reconfigure(..) => "reconfigures",
             Self::PowerOn(_) => "switches on",
@@ -104,6 +111,11 @@ impl Work {
 
 /// The mark that a spec sets, if it sets nothing else except the matching notes, on whatever condition.
 fn mark(spec: &Value) -> Option<&str> {
+    only_option(spec, MARKER_KEY)
+}
+
+/// The value of the option `key`, if a spec sets nothing else except notes, on whatever condition.
+fn only_option<'a>(spec: &'a Value, key: &str) -> Option<&'a str> {
     let parts = spec.as_object()?.keys();
     let alone = parts
         .filter(|key| !["_typeName", "annotation", "changeVersion"].contains(&key.as_str()))
@@ -111,7 +123,7 @@ fn mark(spec: &Value) -> Option<&str> {
     let [option] = spec["extraConfig"].as_array()?.as_slice() else {
         return None;
     };
-    let set = alone && option["key"] == MARKER_KEY;
+    let set = alone && option["key"] == key;
     option["value"]["_value"].as_str().filter(|_| set)
 }
 

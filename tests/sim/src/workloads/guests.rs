@@ -110,6 +110,7 @@ pub(super) fn agent_deleted_before_serving(run: &mut Run) -> BoxFuture<'_, Resul
             .await?;
         run.approves(true)?;
         run.patience += DEADLINE;
+        run.one_up_or_asked().await?;
         run.rest_with("one up", &[("w", 1)]).await
     })
 }

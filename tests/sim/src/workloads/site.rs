@@ -86,23 +86,35 @@ fn replaced(run: &mut Run, quirk: Quirk) -> BoxFuture<'_, Result<()>> {
             .as_ref()
             .context("guests")?
             .clear_quirks();
-        // A process that did not switch the guest on cannot know that a silent one never served: it asks a person.
-        let up = || world.play("w").is_ok_and(|p| p.running().len() == 1);
-        world
-            .patiently("one up, or a person is asked", patience, || {
-                up() || asks_to_replace(world).is_some()
-            })
-            .await?;
-        if let Some((name, attempt)) = asks_to_replace(world).filter(|_| !up()) {
-            let allow = json!({"metadata": {"annotations": {REPLACE_ANNOTATION: attempt}}});
-            let key = (NAMESPACE.to_owned(), name);
-            let written = world
-                .api
-                .merge(&kind(oracles::OURS, "vsphereagents"), &key, &allow);
-            written.map_err(|r| anyhow::anyhow!("{r:?}"))?;
-        }
+        run.one_up_or_asked().await?;
         run.rest_with("one up", &[("w", 1)]).await
     })
+}
+
+impl Run {
+    /// Waits for one machine. A process that did not switch a guest on cannot know that one without an answer never served:
+    /// it asks a person, who allows the replacement.
+    pub(super) async fn one_up_or_asked(&self) -> Result<()> {
+        let world = &self.world;
+        let up = || world.play("w").is_ok_and(|p| p.running().len() == 1);
+        world
+            .patiently(
+                "one up, or a person is asked",
+                self.patience + ANY_OUTAGE,
+                || up() || asks_to_replace(world).is_some(),
+            )
+            .await?;
+        let Some((name, attempt)) = asks_to_replace(world).filter(|_| !up()) else {
+            return Ok(());
+        };
+        let allow = json!({"metadata": {"annotations": {REPLACE_ANNOTATION: attempt}}});
+        let key = (NAMESPACE.to_owned(), name);
+        let written = world
+            .api
+            .merge(&kind(oracles::OURS, "vsphereagents"), &key, &allow);
+        written.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        Ok(())
+    }
 }
 
 /// A VsphereAgent that asks a person whether its VM may be replaced, and the attempt to name.

@@ -170,7 +170,8 @@ fn a_host_with_the_data_of_another_hosted_cluster_is_not_claimed() {
         handling: Some(ReleasedDisk::Keep),
         data_of: Some("clusters-before".to_owned()),
     });
-    assert_eq!(does(&world), of([("create", "w-0")]));
+    // It waits under the name of its new life.
+    assert_eq!(does(&world), of([("create", "w-0"), ("prepare", "old")]));
 }
 
 #[test]
