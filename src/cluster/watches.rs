@@ -81,7 +81,8 @@ async fn follow_all(
     let (mut asked, mut last) = (false, None);
     loop {
         tokio::select! {
-            () = everything(clients, caches, tell) => return,
+            // In this order: the same events lead to the same requests.
+            biased;
             // The earlier watches are gone, so their lists cannot be mistaken for new ones.
             begun = &mut anew, if !asked => {
                 asked = true;
@@ -96,6 +97,7 @@ async fn follow_all(
                 caches.mistrust();
                 last = Some(Instant::now());
             }
+            () = everything(clients, caches, tell) => return,
         }
     }
 }
