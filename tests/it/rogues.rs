@@ -49,7 +49,8 @@ impl World {
     /// Registers a host with the assisted service.
     async fn register(&self, infra_env: &str, host: HostFacts) -> Result<()> {
         let service = self.upstream.service(&self.cluster.agent_namespace)?;
-        service.register(infra_env, host).await
+        service.register(infra_env, host).await?;
+        Ok(())
     }
 
     /// Waits until the VsphereAgent waits for that reason, with all these names in the message.

@@ -150,11 +150,7 @@ pub fn consents(
     if group.is_none() || group != taker.spec.group() {
         return Some(Refusal::OtherGroup);
     }
-    let grants = Grants::read(
-        view,
-        [taker, lender].into_iter(),
-        std::iter::empty::<AgentMachine>(),
-    );
+    let grants = Grants::read(view, [taker, lender], std::iter::empty::<AgentMachine>());
     let side = |pool| side(view, &grants, pool, secret_namespaces);
     let (taker, lender) = (side(taker), side(lender));
     let grant = view.namespace_grant(&lender.namespace);

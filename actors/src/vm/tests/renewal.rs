@@ -129,7 +129,8 @@ async fn a_host_that_is_claimed_on_its_way_is_brought_back_to_work() {
                 .insert(order.0.to_owned(), order.1.to_owned());
         },
     ];
-    let steps: [(&str, fn(&Bench) -> bool, usize); 4] = [
+    type Reached = fn(&Bench) -> bool;
+    let steps: [(&str, Reached, usize); 4] = [
         ("recorded", |b| b.vm().recycle.is_some(), 0),
         ("off", |b| b.times(E::PowerOff) == 1, 0),
         ("renewed", |b| b.site.with(|i| i.renewals.len()) == 1, 1),
