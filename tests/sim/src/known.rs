@@ -41,7 +41,6 @@ pub const ALL: &[Known] = &[
     CLAIMED_WHEN_FORCED,
     CLAIMED_WHEN_FORCED_ANEW,
     ANOTHER_IS_NOT_FORCED,
-    ANOTHER_IS_NOT_FORCED_ANEW,
     EXPIRED,
     CLAIMED_WHEN_FREE,
     CLAIMED_WHEN_LEFT,
@@ -183,17 +182,6 @@ const ANOTHER_IS_NOT_FORCED: Known = Known {
     begins: "[",
     reason: "another object took the name of the one that a person had deleted: it says `VMMissing`, and nobody deletes it",
     example: "etcd_rollback_after_claim@1 remove_child_finalizer:demo/w-75fa3c173e#1=object_replaced",
-};
-
-/// As [`ANOTHER_IS_NOT_FORCED`].
-const ANOTHER_IS_NOT_FORCED_ANEW: Known = Known {
-    workload: "hub_restored_after_claim",
-    oracle: Oracle::RecordsAreKept,
-    begins: "w-",
-    reason: "another object took the name of the one that a person had deleted, after its VM was gone: it is a free place of the \
-             buffer, and begins a record of its own",
-    example: "hub_restored_after_claim@1 remove_child_finalizer:demo/w-75fa3c173e#1=object_replaced",
-    ..ANOTHER_IS_NOT_FORCED
 };
 
 /// The operator asks a person in both states. The deadline is shorter than the outage.

@@ -533,8 +533,7 @@ fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
     let anew = fetched(&usual).unwrap_or(0);
     let anew = anew.saturating_sub(fetched(&reference.effects).unwrap_or(0));
     let anew = anew.min(REFETCHES * faults.max(1));
-    // Each object with a status reports an outage and its end. The same is true of a pause and of a veto. A clock that is set
-    // ahead makes a passing state of an Agent look old.
+    // Each object with a status reports an outage and its end. The same is true of a pause and of a veto.
     let statuses = reference.effects.iter().map(|(_, p)| p);
     let statuses =
         statuses.filter(|p| p.is(EffectKind::RecordObservation) || p.is(EffectKind::PoolStatus));
@@ -543,7 +542,7 @@ fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
         .plan
         .faults
         .iter()
-        .filter(|(_, fault)| fault.is_hold() || *fault == Fault::ClockJumps10m);
+        .filter(|(_, fault)| fault.is_hold());
     let told = 2 * told.len() * (outages.len() + holds.count());
     let told = u32::try_from(told).unwrap_or(u32::MAX);
     let remade = REMAKE * outcome.lost;

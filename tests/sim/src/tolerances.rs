@@ -98,8 +98,8 @@ pub const ALL: &[Tolerance] = &[
     ),
     row(
         Oracle::FewExtraCalls,
-        "with a pause or a veto, or when the clock jumps: two status writes for each object",
-        "each object reports its start and its end; a clock that is ahead makes a passing state of an Agent look old",
+        "with a pause or a veto: two status writes for each object",
+        "each object reports its start and its end",
     ),
     row(
         Oracle::FewExtraCalls,

@@ -418,11 +418,11 @@ async fn rolled_back_after_claim(run: &mut Run, between: bool) -> Result<()> {
         run.between_processes().await;
     }
     run.roll_back(&backup, 0).await?;
-    let kept = |world: &World| waiting(&world.api, "RecordOutdated") == 1 && marked(world) == 1;
-    run.asks((0, SILENT), kept).await?;
-    // The end of the buffer does not end it.
     controls::buffer(&run.world, 0)?;
-    run.rest("a person is still asked", kept).await?;
+    run.asks((0, SILENT), |world| {
+        waiting(&world.api, "RecordOutdated") == 1 && marked(world) == 1
+    })
+    .await?;
     // A person finds out that the guest is no node any more, and forces the end.
     run.drain();
     let children = kind(OURS, "vsphereagents");
