@@ -26,6 +26,7 @@ use super::{
     observed::Observed,
     plan::{self, Action, Plan, Waiting, iso::IsoPlan},
     provision, publish, secret_finalizers, traced,
+    vcenter::SESSION_PATIENCE,
 };
 use crate::{
     context::Context,
@@ -44,6 +45,7 @@ use crate::{
         effect::{Effect, Hold},
     },
     runtime::holds::{self, Pausing},
+    vm,
 };
 
 /// How long until the pass looks again at what a live read held back.
@@ -259,6 +261,8 @@ pub enum ActionOutcome {
 pub struct LiveReads {
     machines: OnceCell<Vec<MachineFacts>>,
     pausing: OnceCell<Pausing>,
+    /// Why a vCenter could not be asked.
+    away: OnceCell<(Reason, String)>,
 }
 
 impl LiveReads {
@@ -446,7 +450,14 @@ pub async fn perform(
             Ok(ActionOutcome::It)
         }
         Action::Release { child, why } => {
-            match prove_released(context, s, child, *why, live).await? {
+            let held = match prove_released(context, s, child, *why, live).await? {
+                // The record of a pool that goes cannot stay.
+                None if *why != ReleaseReason::PoolDeleting => {
+                    prove_known(context, child, live).await
+                }
+                held => held,
+            };
+            match held {
                 None => {
                     let at = Precondition::of(child.object.as_ref());
                     cluster.delete_child(&effect, &at).await?;
@@ -669,6 +680,40 @@ async fn prove_released(
         }
     }
     Ok(None)
+}
+
+/// Proves by a look in vCenter that the record knows of all that the VM may serve. `Some` says what holds it back.
+///
+/// The deletion of a VsphereAgent cannot be taken back. A record that is older than its VM, as after a restore of the hub, is
+/// kept for a person. While a vCenter cannot be asked, it is asked once in a pass.
+async fn prove_known(context: &Context, child: &ManagedVm, live: &LiveReads) -> Option<Waiting> {
+    let held = |reason: Reason, message: String| {
+        let subject = child.key.name.clone();
+        Some(Waiting {
+            subject,
+            reason,
+            message,
+        })
+    };
+    if let Some((reason, message)) = live.away.get() {
+        return held(reason.clone(), message.clone());
+    }
+    let asked = vm::act::is_forgotten(context, &child.object);
+    let trouble = match tokio::time::timeout(SESSION_PATIENCE, asked).await {
+        Ok(Ok(false)) => return None,
+        Ok(Ok(true)) => return held(Reason::RecordOutdated, plan::OUTDATED.to_owned()),
+        Ok(Err(trouble)) => (trouble.reason, trouble.message),
+        Err(_) => (
+            Reason::VcenterNoAnswer,
+            "vCenter has not answered yet".to_owned(),
+        ),
+    };
+    let message = format!("before it goes, its VM is looked at: {}", trouble.1);
+    let (reason, message) = live
+        .away
+        .get_or_init(|| async { (trouble.0, message) })
+        .await;
+    held(reason.clone(), message.clone())
 }
 
 /// Proves by live reads that the Agent of a VM whose Machine is leaving serves nobody but that AgentMachine. `Some` says what

@@ -29,7 +29,10 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-pub(super) use self::{buffer::BUFFER, vm::fence};
+pub(super) use self::{
+    buffer::BUFFER,
+    vm::{OUTDATED, fence},
+};
 use super::{
     observed::Observed,
     secret_finalizers::{self, SecretPlan},

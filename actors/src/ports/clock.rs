@@ -10,6 +10,12 @@ pub trait Clock: Send + Sync {
     /// Wall clock. May jump; only for display and for comparing with other objects' times.
     fn wall(&self) -> Timestamp;
 
+    /// The time for the age of what others write: [`Self::wall`], without what it was set ahead since the process began.
+    /// So a clock that jumps makes nothing look old that is new.
+    fn steady(&self) -> Timestamp {
+        self.wall()
+    }
+
     /// Monotonic time since some fixed start.
     fn monotonic(&self) -> Duration;
 }

@@ -29,7 +29,7 @@ use self::{look::Looked, turn::Turn};
 use super::{
     memory::Memory,
     observed::Observed,
-    ownership::Expected,
+    ownership::{self, Expected, Ownership},
     pass::{known, write},
     place,
     reached::Reached,
@@ -43,6 +43,7 @@ use crate::{
         failure::{Class, ErrorSource, ReconcileError},
         identity::BiosUuid,
         marker::Marker,
+        names::MoRef,
     },
     ports::{
         cluster::{Notice, Precondition},
@@ -183,6 +184,36 @@ async fn change_vm(
             executor.power(memory, kind, looked).await
         }
     }
+}
+
+/// Looks whether the VM of `child` says in vCenter that it may serve an AgentMachine that the record does not know of.
+///
+/// # Errors
+/// The vCenter of the record cannot be asked.
+pub async fn is_forgotten(
+    context: &Context,
+    child: &Arc<VsphereAgent>,
+) -> Result<bool, ReconcileError> {
+    let observed = Observed::gather(context.view.as_ref(), child.clone());
+    let recorded = observed.vm().and_then(|vm| vm.moref.as_deref());
+    let Some(moref) = recorded.filter(|_| !observed.child.adopted) else {
+        return Ok(false);
+    };
+    let executor = Executor {
+        context,
+        observed: &observed,
+        reached: OnceLock::new(),
+    };
+    let vm = MoRef::new("VirtualMachine", moref);
+    let found = executor.session().await?.observe(&vm).await?;
+    let found = found.into_iter().collect();
+    let now = context.clock.monotonic();
+    let seen = ownership::judge(found, &executor.expected(), &Ownership::NotAsked, now);
+    let Ownership::Ours(shown) = seen else {
+        return Ok(false);
+    };
+    let says = shown.may_serve_now();
+    Ok(says.is_some_and(|mark| observed.child.forgets(mark)))
 }
 
 struct Executor<'a> {

@@ -72,7 +72,7 @@ pub fn concern(known: &Known<'_>, vm: &VmStatus) -> Option<Obstacle> {
             ),
         ),
         Some(agent) if agent.is_claimed_or_bound() => {
-            if let Ok(why) = stuck(agent, known.now) {
+            if let Ok(why) = stuck(agent, known.steady) {
                 return said(Reason::AgentStuck, why);
             }
             let identity = known.child.identity.as_ref()?;
@@ -123,9 +123,9 @@ pub fn wakes(known: &Known<'_>, vm: &VmStatus) -> Option<Duration> {
     let lost = lost.map(|since| lost::left(since.0, known.patience, known.now));
     let agent = known.candidate.map(|agent| {
         if agent.is_claimed_or_bound() {
-            stuck(agent, known.now).err().flatten()
+            stuck(agent, known.steady).err().flatten()
         } else {
-            lost::failing(agent, known.now).err().flatten()
+            lost::failing(agent, known.steady).err().flatten()
         }
     });
     let agent = agent.flatten().and_then(|d| Duration::try_from(d).ok());
@@ -179,7 +179,7 @@ fn unclaimable(known: &Known<'_>, vm: &VmStatus, agent: &Agent) -> Option<Obstac
             ),
         );
     }
-    let why = lost::failing(agent, known.now).ok()?;
+    let why = lost::failing(agent, known.steady).ok()?;
     said(
         Reason::AgentValidationsFailing,
         format!(

@@ -389,7 +389,7 @@ impl Observed {
     /// What decides whether the VM is replaced because its template changed.
     fn outdated(&self, context: &Context, memory: &Memory) -> Outdated {
         let registered = self.vm().is_some_and(|vm| vm.agent_ref.is_some());
-        let failing = |a: &Agent| lost::failing(a, context.clock.wall()).is_ok();
+        let failing = |a: &Agent| lost::failing(a, context.clock.steady()).is_ok();
         let progress = match self.candidate() {
             None if self.possible.is_empty() && !registered => Progress::Unregistered,
             Some(agent) if failing(agent) => Progress::Failing,
@@ -499,7 +499,7 @@ impl Observed {
     #[must_use]
     pub fn lost(&self, context: &Context, memory: &Memory) -> Option<Lost> {
         let served = self.bound || self.has_served(memory);
-        lost::lost(&self.child, &self.possible, served, context.clock.wall())
+        lost::lost(&self.child, &self.possible, served, context.clock.steady())
     }
 
     /// How long a lost Agent is still awaited: by the record, and by this actor's own clock if it saw the loss.

@@ -712,6 +712,7 @@ pub fn known<'a>(
         },
         discovery_time: discovery_time(observed, memory, clock),
         now,
+        steady: clock.steady(),
     }
 }
 

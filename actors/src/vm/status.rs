@@ -93,6 +93,8 @@ pub struct Known<'a> {
     pub discovery_time: Timestamp,
     /// Wall clock.
     pub now: Timestamp,
+    /// The time for the age of what others write.
+    pub steady: Timestamp,
 }
 
 /// Something that blocks the VM.

@@ -89,17 +89,39 @@ pub struct Process {
     supervisor: Option<ActorRef<SupervisorMsg>>,
 }
 
-struct SimClock(Director);
+/// The clock of a process.
+struct SimClock {
+    director: Director,
+    /// How far its wall clock was ahead when the process began.
+    ahead: Duration,
+}
+
+impl SimClock {
+    fn new(director: &Director) -> Self {
+        Self {
+            director: director.clone(),
+            ahead: director.clock_jump(),
+        }
+    }
+
+    fn ahead_by(&self, jump: Duration) -> Timestamp {
+        let jump = jiff::SignedDuration::try_from(jump).unwrap_or_default();
+        let now = wall(&self.director);
+        now.checked_add(jump).unwrap_or(now)
+    }
+}
 
 impl Clock for SimClock {
     fn wall(&self) -> Timestamp {
-        let jump = jiff::SignedDuration::try_from(self.0.clock_jump()).unwrap_or_default();
-        let now = wall(&self.0);
-        now.checked_add(jump).unwrap_or(now)
+        self.ahead_by(self.director.clock_jump())
+    }
+
+    fn steady(&self) -> Timestamp {
+        self.ahead_by(self.ahead)
     }
 
     fn monotonic(&self) -> Duration {
-        self.0.now()
+        self.director.now()
     }
 }
 
@@ -165,7 +187,7 @@ impl Process {
                 hold: around.hold.clone(),
                 life: life.clone(),
             }),
-            clock: Arc::new(SimClock(around.director.clone())),
+            clock: Arc::new(SimClock::new(&around.director)),
             metrics,
             started: Some(started),
         };

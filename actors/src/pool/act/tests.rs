@@ -11,8 +11,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
 use crate::{
-    domain::identity::BiosUuid,
-    ports::effect::EffectKind,
+    domain::{identity::BiosUuid, marker::MayServe},
+    ports::{
+        effect::EffectKind,
+        vcenter::{PowerState, VmObservation},
+    },
     testing::{self, World, approval, child_with_vm},
     vm::testing::Bench,
 };
@@ -292,6 +295,66 @@ async fn what_the_cache_shows_as_free_is_read_again() {
         let held = (0, vec![Reason::MachineStateUnknown]);
         assert_eq!(released(&action, |_| {}, &["a"]).await, held);
     }
+}
+
+/// After a restore of the hub a record may be older than its VM. Its deletion could not be taken back.
+#[tokio::test]
+async fn a_record_that_is_older_than_its_vm_is_not_deleted() {
+    use ReleaseReason::{PoolDeleting, Surplus};
+    let outdated = || vec![Reason::RecordOutdated];
+    for (machine, why, deleted, said) in [
+        (None, Surplus, 1, vec![]),
+        (Some("am-lost"), Surplus, 0, outdated()),
+        (Some("am-lost"), PoolDeleting, 1, vec![]),
+    ] {
+        let bench = Bench::new();
+        let child = testing::buffered("a");
+        let vm = testing::shown(&child, PowerState::On);
+        let says = MayServe {
+            life: 1,
+            machine: machine.map(str::to_owned),
+        };
+        bench.site.with(|i| {
+            i.vms.push(VmObservation {
+                may_serve: Some(says),
+                ..vm
+            });
+        });
+        bench.hub.with(|o| o.child = Some(child.clone()));
+        let observed = World::waiting(&[]).observed();
+        let child = ManagedVm::read(Arc::new(child));
+        let actions = [Action::Release { child, why }];
+        let mut memory = Memory::default();
+        let acted = perform_all(&bench.context, &observed, &actions, &mut memory).await;
+        let held: Vec<_> = acted.held.iter().map(|w| w.reason.clone()).collect();
+        let effects = bench.hub.with(|o| o.effects.len());
+        assert_eq!((effects, held), (deleted, said), "{machine:?} {why:?}");
+    }
+}
+
+/// A VM that vCenter does not show now is not known: its record stays until it does.
+#[tokio::test]
+async fn no_record_is_deleted_while_its_vm_cannot_be_asked() {
+    let bench = Bench::new();
+    let children = ["a", "b"].map(testing::buffered);
+    bench.hub.with(|o| {
+        o.child = Some(children[0].clone());
+        o.others = vec![children[1].clone()];
+    });
+    let secret = ObjectKey::new(testing::NAMESPACE, "vcenter");
+    bench.site.with(|i| i.refused_secrets.push(secret));
+    let observed = World::waiting(&[]).observed();
+    let actions = children.map(|child| Action::Release {
+        child: ManagedVm::read(Arc::new(child)),
+        why: ReleaseReason::Surplus,
+    });
+    let mut memory = Memory::default();
+    let acted = perform_all(&bench.context, &observed, &actions, &mut memory).await;
+    let held: Vec<_> = acted.held.iter().map(|w| w.subject.as_str()).collect();
+    assert_eq!(held, ["a", "b"]);
+    assert_eq!(bench.hub.with(|o| o.effects.len()), 0);
+    assert_eq!(acted.again, Some(HELD));
+    assert_eq!(bench.site.with(|i| i.sessions_by.len()), 1);
 }
 
 /// The cache shows a VM in the making whose Machine is leaving, and another AgentMachine gets it.

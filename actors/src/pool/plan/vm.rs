@@ -44,6 +44,10 @@ pub const HOPE: Duration = Duration::from_secs(1800);
 const UNPROVEN: &str = "it names this VM and matches it in part only: if it is another host, delete that Agent, or delete the \
      VsphereAgent with the annotation agent-forge.containeroo.ch/force-delete=true";
 
+/// What is said of a record that is older than its VM.
+pub(in crate::pool) const OUTDATED: &str = "its VM says in vCenter that it may serve an AgentMachine that this hub does not know of: \
+     nothing is prepared, fenced or released until a person decides";
+
 /// What becomes of a VM that cannot be made ready and has data.
 const HAS_DATA: &str = "in a day of tries the VM could not be made ready for its next life, and spec.release.disk Keep keeps its disk: it \
      is tried further. If its data may go, delete this VsphereAgent: that removes the VM";
@@ -418,12 +422,7 @@ fn is_unknown(child: &ManagedVm, machine_state: &MachineState, plan: &mut Plan) 
 fn is_outdated(child: &ManagedVm, plan: &mut Plan) -> bool {
     let outdated = child.is_outdated();
     if outdated {
-        plan.wait(
-            child.key.name.clone(),
-            Reason::RecordOutdated,
-            "its VM says in vCenter that it may serve an AgentMachine that this hub does not know of: nothing is prepared, fenced \
-             or released until a person decides",
-        );
+        plan.wait(child.key.name.clone(), Reason::RecordOutdated, OUTDATED);
     }
     outdated
 }

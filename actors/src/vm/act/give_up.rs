@@ -72,7 +72,7 @@ impl Executor<'_> {
                 ));
             }
             let is_shown = |shown: &Arc<Agent>| shown.metadata.uid == agent.metadata.uid;
-            let now = self.context.clock.wall();
+            let now = self.context.clock.steady();
             let useless = match cause {
                 Cause::TemplateChanged => lost::failing(&agent, now).is_ok(),
                 Cause::Lost(Lost::Insufficient) => lost::is_insufficient(&agent, now),

@@ -40,6 +40,11 @@ impl Clock for Turned {
         let gone = SignedDuration::try_from(gone).expect("short");
         at(AGE).checked_add(gone).expect("in range")
     }
+    fn steady(&self) -> Timestamp {
+        let gone = SignedDuration::try_from(self.monotonic()).expect("short");
+        let steady = at(AGE).checked_add(gone).expect("in range");
+        steady.min(self.wall())
+    }
     fn monotonic(&self) -> Duration {
         *self.gone.lock().expect("lock")
     }
