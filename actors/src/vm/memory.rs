@@ -108,7 +108,7 @@ pub struct Memory {
     pub paused: bool,
     /// This actor has seen the Agent of the VM bound in its present life. No record that changes back takes that away.
     pub seen_bound: bool,
-    /// This actor has looked at the VM.
+    /// This actor has looked at the VM, and the record has what that showed.
     pub looked: bool,
     /// How often the caches were in doubt when this actor last looked ([`View::history`]).
     ///
@@ -316,8 +316,11 @@ impl Memory {
     }
 
     /// Forgets the failures of steps that were not tried in a pass that ends settled: they have succeeded, or are not wanted.
+    /// A VM whose record is outdated wants none.
     pub fn forget_failures(&mut self, last: &Step) {
-        if *last == Step::Settled {
+        let outdated =
+            matches!(last, Step::Hold { reason, .. } if *reason == Reason::RecordOutdated);
+        if outdated || *last == Step::Settled {
             self.failed_steps
                 .retain(|step, _| self.tried.contains(step));
         }
@@ -365,9 +368,12 @@ impl Memory {
         self.seen = seen;
     }
 
-    /// Keeps for good what a look at the VM shows of its guest. A later look may not show it again.
-    pub fn note_guest(&mut self) {
-        self.looked |= matches!(self.seen, Ownership::Ours(_));
+    /// Keeps for good what a look at the VM shows of its guest. A later look may not show it again. `recorded`: what the record
+    /// has of the VM's mark that it may serve.
+    pub fn note_guest(&mut self, recorded: Option<&str>) {
+        let says = |shown: &VmObservation| shown.may_serve.as_ref().map(ToString::to_string);
+        self.looked |=
+            matches!(&self.seen, Ownership::Ours(shown) if says(shown).as_deref() == recorded);
         let told = matches!(&self.seen, Ownership::Ours(shown) if arrival::may_serve(shown));
         self.guest_may_be_node |= told && !self.powered_on;
     }

@@ -282,7 +282,7 @@ impl Observed {
 
     /// Remembers what this actor has to know later of what is in view now.
     pub fn remember(&self, memory: &mut Memory) {
-        memory.note_guest();
+        memory.note_guest(self.vm().and_then(|vm| vm.may_serve.as_deref()));
         let own = self.agent.as_ref();
         memory.seen_bound |= own.is_some_and(|a| a.is_claimed_or_bound());
         memory.paused = match self.vanished(memory) {

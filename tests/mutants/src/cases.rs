@@ -131,8 +131,13 @@ cases! {
     StaleIsBack [] "recycled_guest_never_returns" => ConvergesInTime;
     LateStateIsBack [] "recycled_guest_of_a_late_service" => ConvergesInTime;
     UnknownIsFree [] "agent_state_unknown" => ConvergesInTime;
+    ForgottenIsFree [] "hub_restored_after_claim" => ForeignAndServingUntouched;
+    BoundIsForgotten [] "etcd_rollback_after_claim" => ForeignAndServingUntouched;
+    EndsInDoubt [] "etcd_rollback_after_claim" => ForeignAndServingUntouched;
+    PreparedUnmarked [] "host_of_the_buffer_claimed" + "reconfigure=vcenter_down_5m" => ForeignAndServingUntouched;
     LentStays [] "host_lent" => ConvergesInTime;
     UnmarkedIsTaken [] "host_lent" => NothingLeaks;
+    DiskGoesAlong [] "kept_disk_stays_with_its_cluster" => ConvergesInTime;
     LentNameUsedAgain [] "lender_grows_after_lending" => ConvergesInTime;
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agent_forge_actors::supervisor::SupervisorMsg;
 use base64::Engine as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     kube::kind,
@@ -83,6 +83,7 @@ pub async fn happen(around: &Surroundings, process: &mut Process, fault: Fault, 
         | Fault::DeletionVetoed5m
         | Fault::PowerOnVetoed5m
         | Fault::HoldUnseen5m => holds::hold(around, fault, key),
+        Fault::DiskEdited5m => edit_disk(around, fault.lasts()),
         Fault::ForeignEdit | Fault::FinalizersRemoved => {
             edit(around, fault, key);
         }
@@ -117,6 +118,37 @@ fn edit(around: &Surroundings, fault: Fault, key: &str) {
             }}),
         };
         let _ = around.api.merge(&kind, &name, &patch);
+    }
+}
+
+/// Changes for a while whether recycled hosts keep their disk. An edit that came meanwhile stays.
+fn edit_disk(around: &Surroundings, lasting: Duration) {
+    let pools = kind(OURS, "vsphereagentpools");
+    for pool in around.api.read(|s| s.list(&pools, "")) {
+        let release = &pool["spec"]["release"];
+        if release["policy"] != "Recycle" {
+            continue;
+        }
+        let before = release["disk"].clone();
+        let other = if before == "Keep" { "Replace" } else { "Keep" };
+        let text = |field: &str| {
+            pool["metadata"][field]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let name = (text("namespace"), text("name"));
+        let disk = |value: Value| json!({"spec": {"release": {"disk": value}}});
+        let _ = around.api.merge(&pools, &name, &disk(json!(other)));
+        let (api, pools) = (around.api.clone(), pools.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(lasting).await;
+            let now = api.read(|s| s.get(&pools, &name));
+            let release = now.map(|pool| pool["spec"]["release"].clone());
+            if release.is_some_and(|r| r["disk"] == other && r["policy"] == "Recycle") {
+                let _ = api.merge(&pools, &name, &disk(before));
+            }
+        });
     }
 }
 

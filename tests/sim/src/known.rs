@@ -41,6 +41,7 @@ pub const ALL: &[Known] = &[
     CLAIMED_WHEN_FORCED,
     CLAIMED_WHEN_FORCED_ANEW,
     ANOTHER_IS_NOT_FORCED,
+    ANOTHER_BEGINS_ANEW,
     EXPIRED,
     CLAIMED_WHEN_FREE,
     CLAIMED_WHEN_LEFT,
@@ -182,6 +183,17 @@ const ANOTHER_IS_NOT_FORCED: Known = Known {
     begins: "[",
     reason: "another object took the name of the one that a person had deleted: it says `VMMissing`, and nobody deletes it",
     example: "etcd_rollback_after_claim@1 remove_child_finalizer:demo/w-75fa3c173e#1=object_replaced",
+};
+
+/// As [`ANOTHER_IS_NOT_FORCED`], where the object that took the name goes on.
+const ANOTHER_BEGINS_ANEW: Known = Known {
+    workload: "hub_restored_after_claim",
+    oracle: Oracle::RecordsAreKept,
+    begins: "w-",
+    reason: "another object took the name of the one that a person had deleted: its record is a copy of one whose VM is gone, so \
+             it begins anew under its own uid, as the same attempt",
+    example: "hub_restored_after_claim@1 remove_child_finalizer:demo/w-75fa3c173e#1=object_replaced",
+    ..ANOTHER_IS_NOT_FORCED
 };
 
 /// The operator asks a person in both states. The deadline is shorter than the outage.

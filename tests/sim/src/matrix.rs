@@ -62,6 +62,7 @@ fn at_effect(effect: EffectKind, fault: Fault) -> Option<&'static str> {
         Fault::DeletionVetoed5m | Fault::HoldUnseen5m if !goes(effect) => {
             Some("no VM is removed soon after that")
         }
+        Fault::DiskEdited5m if !renews(effect) => Some("no host is made ready soon after that"),
         Fault::PowerOnVetoed5m if !comes(effect) => Some("no VM is switched on soon after that"),
         _ => None,
     }
@@ -80,6 +81,22 @@ const fn goes(effect: EffectKind) -> bool {
             | E::PoolStatus
             | E::PowerOff
             | E::Destroy
+    )
+}
+
+/// Whether a host may be on its way into another life then.
+const fn renews(effect: EffectKind) -> bool {
+    use EffectKind as E;
+    matches!(
+        effect,
+        E::RecordObservation
+            | E::FenceAgent
+            | E::PrepareAgent
+            | E::ReassignChild
+            | E::PowerOff
+            | E::Renew
+            | E::PowerOn
+            | E::Reconfigure
     )
 }
 

@@ -85,6 +85,7 @@ faults! {
     ForeignEdit "g17" "foreign_edit" "somebody edits labels and annotations of our objects, and takes their owners off";
     FinalizersRemoved "g17f" "finalizers_removed" "somebody takes all finalizers off our objects";
     Paused5m "g18" "paused_5m" "a person pauses all pools for 5 min";
+    DiskEdited5m "g23" "disk_edited_5m" "a person changes for 5 min whether recycled hosts keep their disk";
     AnswerSlow15s "r1" "answer_slow_15s" "the answer is made at once and arrives after 15 s";
     AnswerStale10s "r2" "answer_stale_10s" "the answer shows power and guest as they were 10 s before";
     ObjectTouched "c1" "object_touched" "right before the write, somebody annotates its object: the write must be refused";
@@ -175,6 +176,7 @@ impl Fault {
             | Self::ForeignEdit
             | Self::FinalizersRemoved
             | Self::Paused5m
+            | Self::DiskEdited5m
             | Self::CapiPaused5m
             | Self::DeletionVetoed5m
             | Self::PowerOnVetoed5m
@@ -216,11 +218,11 @@ impl Fault {
     /// The faults that random schedules combine. A restored vCenter is not one of them: only a person corrects its
     /// inventory, and that person does not expect another fault (docs/explanation/reliability.md). A pause or a veto
     /// is none either: another fault may keep the operator from seeing it. Neither are faults of reads and between check and
-    /// effect: each would change all schedules. They are combined at recovery (`recovery.rs`).
+    /// effect, nor the edit of a disk policy: each would change all schedules. They are combined at recovery (`recovery.rs`).
     #[must_use]
     pub fn combined() -> Vec<Self> {
         let all = Self::ALL.iter().copied();
-        all.filter(|f| *f != Self::VcenterRestored && !f.is_hold())
+        all.filter(|f| !matches!(f, Self::VcenterRestored | Self::DiskEdited5m) && !f.is_hold())
             .filter(|f| *f < Self::AnswerSlow15s)
             .collect()
     }
@@ -245,6 +247,7 @@ impl Fault {
             Self::ApiServerDown5m
             | Self::VcenterDown5m
             | Self::Paused5m
+            | Self::DiskEdited5m
             | Self::CapiPaused5m
             | Self::DeletionVetoed5m
             | Self::PowerOnVetoed5m

@@ -629,6 +629,22 @@ pub const ALL: &[Workload] = &[
         run: controls::agent_state_unknown,
     },
     Workload {
+        code: "S63",
+        name: "status_of_an_earlier_life",
+        text: "a backup tool gives the VsphereAgent of a host in its second life the status of the first one; then its Machine goes",
+        exact: false,
+        instances: 1,
+        run: disaster::status_of_an_earlier_life,
+    },
+    Workload {
+        code: "S64",
+        name: "status_emptied_in_a_later_life",
+        text: "the same, and the status is emptied",
+        exact: false,
+        instances: 1,
+        run: disaster::status_emptied_in_a_later_life,
+    },
+    Workload {
         code: "S49",
         name: "hosted_cluster_gone",
         text: "a hosted cluster goes with its Machine, and its kubeconfig before the host is free; the VM waits all the same, and goes",
@@ -643,6 +659,14 @@ pub const ALL: &[Workload] = &[
         exact: true,
         instances: 1,
         run: lending::host_lent,
+    },
+    Workload {
+        code: "S62",
+        name: "kept_disk_stays_with_its_cluster",
+        text: "a host with the data of one hosted cluster waits, and a machine of another one in the group gets a VM of its own",
+        exact: true,
+        instances: 1,
+        run: lending::kept_disk_stays_with_its_cluster,
     },
     Workload {
         code: "S48",

@@ -172,6 +172,22 @@ impl World {
         Ok(())
     }
 
+    /// Adds another hosted cluster of the same namespace, with one pool, which boots the same ISO. `patch` as for [`Self::pool`].
+    ///
+    /// # Errors
+    /// As [`Self::pool`].
+    pub async fn another_cluster(&mut self, name: &str, pool: &str, patch: &Value) -> Result<()> {
+        let cluster = HostedCluster::new(NAMESPACE, name);
+        self.api.namespace(&cluster.control_plane_namespace);
+        capi_cluster(&self.api, &cluster)?;
+        self.upstream.join(cluster.clone()).await?;
+        let mut spec = json!({"infraEnvRef": {"name": self.cluster.name}});
+        crate::kube::store::merge(&mut spec, patch);
+        let play = pool_of(&self.api, (&cluster, &self.upstream), pool, &spec).await?;
+        self.node_pools.push((pool.to_owned(), play));
+        Ok(())
+    }
+
     /// Adds a tenant with a namespace, a hosted cluster and an upstream of its own, all of that name, and with one pool.
     ///
     /// # Errors

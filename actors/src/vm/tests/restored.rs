@@ -1,6 +1,9 @@
 //! A hub that was restored from a backup: a host that waited in the buffer then, and serves now.
 
-use agent_forge_crds::external::agent::CONNECTED;
+use agent_forge_crds::{
+    conditions::{STEPS_FAILED, find_condition},
+    external::agent::CONNECTED,
+};
 
 use super::{
     silent::{change, registered, state},
@@ -168,4 +171,45 @@ async fn a_host_of_the_buffer_is_marked_once_an_agent_machine_is_to_have_it() {
     assert_eq!(bench.times(E::Reconfigure), before + 1);
     let says = bench.site.with(|i| i.vms[0].may_serve.clone());
     assert!(says.is_some_and(|mark| mark.machine.is_some()));
+}
+
+/// A host of the buffer that answers. Its VM says that it may serve an AgentMachine that the hub forgot.
+async fn outdated() -> Bench {
+    let bench = free_by_record(lost_machine()).await;
+    change(&bench, |a| {
+        state(a, "known-unbound", &[(CONNECTED, "True")]);
+    });
+    bench
+}
+
+/// What a look shows counts once it is on record. Until then, the VM is looked at again.
+#[tokio::test]
+async fn a_look_that_was_not_recorded_is_not_forgotten() {
+    let mut bench = outdated().await;
+    let conflict = crate::ports::cluster::ClusterErrorKind::Conflict;
+    bench
+        .hub
+        .with(|o| o.fails.insert(E::RecordObservation, conflict));
+    bench.pass().await;
+    for _ in 0..3 {
+        bench.turn(10 * MINUTE);
+        bench.pass().await;
+    }
+    assert_eq!(bench.waits_on(), Some(Reason::RecordOutdated));
+}
+
+/// Nothing is tried any more for such a host, so nothing is said of a step that failed before that was known.
+#[tokio::test]
+async fn the_record_is_outdated_and_no_step_of_it_fails() {
+    let mut bench = outdated().await;
+    bench.hub.with(|o| {
+        let vsphere = &mut o.pool.as_mut().expect("pool").spec.vsphere;
+        vsphere.vm_tags = Some(vec!["urn:tag".to_owned()]);
+    });
+    bench.site.with(|i| i.tags_fail = true);
+    passes(&mut bench).await;
+    assert_eq!(bench.waits_on(), Some(Reason::RecordOutdated));
+    let conditions = bench.status().conditions;
+    let failed = find_condition(&conditions, STEPS_FAILED);
+    assert!(failed.is_none_or(|c| c.status != "True"), "{failed:?}");
 }

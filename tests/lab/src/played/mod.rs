@@ -112,6 +112,17 @@ impl Upstream {
         })
     }
 
+    /// Lets one more hosted cluster use this upstream. A service must be there for its Agents.
+    ///
+    /// # Errors
+    /// No hosted cluster of this upstream has its Agents there, or the API server does not answer.
+    pub async fn join(&mut self, cluster: HostedCluster) -> Result<()> {
+        let agents = self.service(&cluster.agent_namespace)?.agents().clone();
+        let provider = Provider::start(&self.client, cluster, agents, &self.options).await?;
+        self.providers.push(provider);
+        Ok(())
+    }
+
     /// The assisted service of an Agent namespace.
     ///
     /// # Errors

@@ -126,7 +126,7 @@ pub(super) fn has(world: &World, running: usize, ready: usize) -> bool {
 }
 
 /// An AgentMachine has a host that was made for the buffer.
-fn has_claimed(world: &World) -> bool {
+pub(super) fn has_claimed(world: &World) -> bool {
     let all = world
         .api
         .read(|s| s.list(&crate::kube::kind(oracles::OURS, "vsphereagents"), ""));
@@ -156,7 +156,7 @@ pub(super) fn host_of_the_buffer_claimed(run: &mut Run) -> BoxFuture<'_, Result<
 }
 
 /// References of the VMs of ours.
-fn ours(world: &World) -> Vec<String> {
+pub(super) fn ours(world: &World) -> Vec<String> {
     world.vcenter.read(|i| {
         let marked = i.vms.iter().filter(|(_, vm)| oracles::marker(vm).is_some());
         marked.map(|(id, _)| id.clone()).collect()
@@ -171,7 +171,7 @@ fn is_ready(world: &World) -> bool {
 }
 
 /// The released host waits, and no VM was made for it.
-async fn comes_back(run: &mut Run, name: &'static str, host: &[String]) -> Result<()> {
+pub(super) async fn comes_back(run: &mut Run, name: &'static str, host: &[String]) -> Result<()> {
     run.rest(name, |world| {
         let on = world.vcenter.read(|i| i.vms.values().all(|vm| vm.on));
         has(world, 0, 1) && on && is_ready(world)
@@ -184,7 +184,7 @@ async fn comes_back(run: &mut Run, name: &'static str, host: &[String]) -> Resul
 }
 
 /// Nothing is recycled any more, and the buffer gets empty.
-async fn let_go(run: &mut Run) -> Result<()> {
+pub(super) async fn let_go(run: &mut Run) -> Result<()> {
     merge_pool(
         &run.world,
         "w",

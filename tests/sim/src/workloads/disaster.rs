@@ -449,6 +449,57 @@ pub(super) fn hub_restored_after_claim(run: &mut Run) -> BoxFuture<'_, Result<()
     Box::pin(rolled_back_after_claim(run, true))
 }
 
+/// A backup tool gives the VsphereAgent of a host in its second life the status of the first one, or `emptied` none. When its
+/// Machine goes, the host waits on a new disk: that of the second life has served.
+async fn restored_in_another_life(run: &mut Run, emptied: bool) -> Result<()> {
+    let children = kind(OURS, "vsphereagents");
+    let status_of = |world: &World| {
+        let all = world.api.read(|s| s.list(&children, ""));
+        all.first().map_or(Value::Null, |c| c["status"].clone())
+    };
+    let release = json!({"release": {"policy": "Recycle"}});
+    run.world.pool("w", &release).await?;
+    run.world.play("w")?.scale(1);
+    run.rest_with("one up", &[("w", 1)]).await?;
+    let (host, first) = (controls::ours(&run.world), status_of(&run.world));
+    run.world.play("w")?.scale(0);
+    controls::comes_back(run, "it waits", &host).await?;
+    run.world.play("w")?.scale(1);
+    run.rest("it serves again", |world| {
+        controls::has(world, 1, 0) && controls::has_claimed(world)
+    })
+    .await?;
+    run.between_processes().await;
+    run.begins = run.world.director.now();
+    run.world.api.write(|s, _| {
+        s.rewrite(|kind, object| {
+            if *kind == children {
+                object["status"] = if emptied { Value::Null } else { first.clone() };
+            }
+        });
+    });
+    run.rest("its life is on record", |world| {
+        let life = status_of(world)["vm"]["generation"].as_u64();
+        controls::has(world, 1, 0) && life == Some(2)
+    })
+    .await?;
+    run.world.play("w")?.scale(0);
+    controls::comes_back(run, "it waits again", &host).await?;
+    let life = status_of(&run.world)["vm"]["generation"].as_u64();
+    anyhow::ensure!(life == Some(3), "it waits in life {life:?}");
+    controls::let_go(run).await
+}
+
+/// See [`restored_in_another_life`].
+pub(super) fn status_of_an_earlier_life(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(restored_in_another_life(run, false))
+}
+
+/// See [`restored_in_another_life`].
+pub(super) fn status_emptied_in_a_later_life(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(restored_in_another_life(run, true))
+}
+
 /// A hosted cluster moves to another hub. Its AgentMachine is paused and deleted, so the provider releases it without
 /// unbinding its Agent. Then the Agent is removed. The node keeps running until a person gives it up.
 pub(super) fn cluster_moved_to_another_hub(run: &mut Run) -> BoxFuture<'_, Result<()>> {

@@ -55,6 +55,50 @@ pub(super) fn host_lent(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(lend(run, &["w"]))
 }
 
+/// The pool of another hosted cluster.
+const OTHER: &str = "v";
+
+/// As many machines of each of the two hosted clusters run as are wanted.
+fn run_of_each(world: &World, wanted: [usize; 2]) -> bool {
+    [LENDER, OTHER].iter().zip(wanted).all(|(pool, wanted)| {
+        let play = world.play(pool);
+        play.is_ok_and(|p| p.machines().len() == wanted && p.running().len() == wanted)
+    })
+}
+
+pub(super) fn kept_disk_stays_with_its_cluster(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let keeps =
+            json!({"reassign": {"group": "lab"}, "release": {"policy": "Recycle", "disk": "Keep"}});
+        run.world.pool(LENDER, &keeps).await?;
+        run.world
+            .another_cluster("other", OTHER, &of_group())
+            .await?;
+        run.world.play(LENDER)?.scale(1);
+        run.rest("it serves", |world| run_of_each(world, [1, 0]))
+            .await?;
+        run.world.play(LENDER)?.scale(0);
+        run.rest("it waits with its data", |world| {
+            let ready = world.of_pool(LENDER, "/status/buffer/ready");
+            run_of_each(world, [0, 0]) && ready.as_u64() == Some(1)
+        })
+        .await?;
+        run.world.play(OTHER)?.scale(1);
+        run.rest("the other one has a VM of its own", |world| {
+            let ready = world.of_pool(LENDER, "/status/buffer/ready");
+            run_of_each(world, [0, 1]) && ready.as_u64() == Some(1) && marked(world) == 2
+        })
+        .await?;
+        run.world.play(OTHER)?.scale(0);
+        let gone = json!({"spec": {"release": {"policy": "Delete"}}});
+        super::site::merge_pool(&run.world, LENDER, &gone)?;
+        run.rest("down", |world| {
+            run_of_each(world, [0, 0]) && marked(world) == 0 && children(world) == 0
+        })
+        .await
+    })
+}
+
 pub(super) fn host_wanted_by_two(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(lend(run, &["w", "y"]))
 }
