@@ -48,7 +48,7 @@ macro_rules! fault {
 }
 
 cases! {
-    ForeignAgents ["P1" "H5"] "bare_metal_agent_with_pool_labels" => ForeignAndServingUntouched;
+    ForeignAgents ["P1" "H5"] "bare_metal_agent_with_pool_labels" => ConvergesInTime;
     AnySerial ["P2"] "bare_metal_serial_equals_bios_uuid" => ConvergesInTime;
     GoneMustBeSeen ["P3" "H12"] "machine_deleted_while_api_server_down" => ConvergesInTime;
     NoReplacement ["P4"] "first_guest_never_registers" => ConvergesInTime;
@@ -85,7 +85,7 @@ cases! {
     AlwaysWrites ["H18"] "one_machine" => ConvergesInTime;
     ClosedAnswers ["H22"] "pool_deleted_while_scaling_up" => SameNumberOfVms;
     NoFence ["C" "D"] "freed_agent_matches_foreign_selector" => ConvergesInTime;
-    OrderIsProof ["F"] "agent_without_inventory" => ForeignAndServingUntouched;
+    OrderIsProof ["F"] "agent_without_inventory" => ConvergesInTime;
     HookWaits ["G"] "guest_dead_while_binding" => ConvergesInTime;
     OldLook [] "vm_reference_reused_while_queued" => ForeignAndServingUntouched;
     GoneIsFree [] "cluster_moved_to_another_hub" => ForeignAndServingUntouched;
@@ -131,10 +131,7 @@ cases! {
     StaleIsBack [] "recycled_guest_never_returns" => ConvergesInTime;
     LateStateIsBack [] "recycled_guest_of_a_late_service" => ConvergesInTime;
     UnknownIsFree [] "agent_state_unknown" => ConvergesInTime;
-    ForgottenIsFree [] "hub_restored_after_claim" => ForeignAndServingUntouched;
-    BoundIsForgotten [] "etcd_rollback_after_claim" => ForeignAndServingUntouched;
-    EndsInDoubt [] "etcd_rollback_after_claim" => ForeignAndServingUntouched;
-    PreparedUnmarked [] "host_of_the_buffer_claimed" + "reconfigure=vcenter_down_5m" => ForeignAndServingUntouched;
+    ForgottenIsFree [] "hub_restored_after_claim" => ConvergesInTime;
     LentStays [] "host_lent" => ConvergesInTime;
     UnmarkedIsTaken [] "host_lent" => NothingLeaks;
     DiskGoesAlong [] "kept_disk_stays_with_its_cluster" => ConvergesInTime;

@@ -234,8 +234,6 @@ fn recycled_guest_is_dead(run: &mut Run, late: Duration) -> BoxFuture<'_, Result
         run.world.pool("w", &recycles).await?;
         run.world.play("w")?.scale(1);
         run.rest_with("one up", &[("w", 1)]).await?;
-        let guests = run.world.upstream.guests.as_ref().context("no guests")?;
-        guests.add_quirk("demo", Quirk::DeadOnArrival);
         let service = run
             .world
             .upstream
@@ -245,6 +243,10 @@ fn recycled_guest_is_dead(run: &mut Run, late: Duration) -> BoxFuture<'_, Result
             ..Late::default()
         });
         run.world.play("w")?.scale(0);
+        // The guest that the reclaim starts registers. That of the next life does not.
+        until_effect(&run.world, EffectKind::PowerOff, 1).await?;
+        let guests = run.world.upstream.guests.as_ref().context("no guests")?;
+        guests.add_quirk("demo", Quirk::DeadOnArrival);
         until_effect(&run.world, EffectKind::PowerOn, 2).await?;
         tokio::time::sleep(Duration::from_secs(60)).await;
         let guests = run.world.upstream.guests.as_ref().context("no guests")?;

@@ -111,7 +111,9 @@ fn unseen(around: &Surroundings, pools: &[ObjectKey]) -> ((Writing, Scope), Forb
         1 => (on_pools(pools, PAUSED_ANNOTATION), Forbidden::Ends),
         _ => {
             let clusters = kind(CAPI, "clusters");
-            let there = keys(&around.api, &clusters, &control_plane(&around.api));
+            let control_plane = control_plane(&around.api);
+            let there = keys(&around.api, &clusters, &control_plane);
+            let pools = of_cluster(&around.api, pools, &control_plane);
             (in_cluster(clusters, there, pools), Forbidden::Ends)
         }
     }
@@ -128,8 +130,8 @@ fn drawn(around: &Surroundings) -> u64 {
     hasher.finish()
 }
 
-/// `spec.paused` of the Cluster of our pools.
-fn in_cluster(clusters: Kind, there: Vec<ObjectKey>, pools: &[ObjectKey]) -> (Writing, Scope) {
+/// `spec.paused` of the Cluster of those pools.
+fn in_cluster(clusters: Kind, there: Vec<ObjectKey>, pools: Vec<ObjectKey>) -> (Writing, Scope) {
     let paused = |paused: Value| json!({"spec": {"paused": paused}});
     let writing = Writing {
         kind: clusters,
@@ -137,9 +139,8 @@ fn in_cluster(clusters: Kind, there: Vec<ObjectKey>, pools: &[ObjectKey]) -> (Wr
         patch: paused(json!(true)),
         undo: paused(Value::Null),
     };
-    let ours = pools.iter().filter(|pool| pool.namespace == NAMESPACE);
     let scope = Scope {
-        pools: ours.cloned().collect(),
+        pools,
         ..Scope::default()
     };
     (writing, scope)
@@ -157,12 +158,8 @@ fn on_pools(pools: &[ObjectKey], annotation: &str) -> (Writing, Scope) {
 /// A pause in Cluster API, for the hosted cluster of our pools. The plan chooses where.
 fn in_capi(around: &Surroundings, pools: &[ObjectKey]) -> (Writing, Scope) {
     let api = &around.api;
-    let ours = pools.iter().filter(|pool| pool.namespace == NAMESPACE);
-    let of_cluster = Scope {
-        pools: ours.cloned().collect(),
-        ..Scope::default()
-    };
     let control_plane = control_plane(api);
+    let pools = of_cluster(api, pools, &control_plane);
     let (clusters, annotation) = (kind(CAPI, "clusters"), agent_machine::PAUSED_ANNOTATION);
     let there = keys(api, &clusters, &control_plane);
     let of_machines = |kind: Kind, recorded: &str| {
@@ -181,7 +178,13 @@ fn in_capi(around: &Surroundings, pools: &[ObjectKey]) -> (Writing, Scope) {
     };
     match drawn(around) % 4 {
         0 => in_cluster(clusters, there, pools),
-        1 => (Writing::annotation(clusters, there, annotation), of_cluster),
+        1 => {
+            let scope = Scope {
+                pools,
+                ..Scope::default()
+            };
+            (Writing::annotation(clusters, there, annotation), scope)
+        }
         2 => of_machines(kind(CAPI, "machines"), MACHINE_UID_ANNOTATION),
         _ => of_machines(
             kind(PROVIDER, "agentmachines"),
@@ -211,6 +214,17 @@ fn control_plane(api: &ApiServer) -> String {
         name.as_str().map(str::to_owned)
     });
     named.unwrap_or_default()
+}
+
+/// Those of our pools that serve the hosted cluster with that control plane.
+fn of_cluster(api: &ApiServer, pools: &[ObjectKey], control_plane: &str) -> Vec<ObjectKey> {
+    let serves = |pool: &&ObjectKey| {
+        let name = (pool.namespace.clone(), pool.name.clone());
+        let found = api.read(|s| s.get(&kind(OURS, "vsphereagentpools"), &name));
+        found.is_some_and(|p| p["spec"]["controlPlaneNamespace"] == control_plane)
+    };
+    let ours = pools.iter().filter(|pool| pool.namespace == NAMESPACE);
+    ours.filter(serves).cloned().collect()
 }
 
 /// The objects of a kind, of one namespace or of all.
