@@ -181,7 +181,10 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     let mut status = record.clone();
     let mut vm = status.vm.take().unwrap_or_default();
     vm.name.clone_from(&known.child.vm_name);
-    let (phase, reason) = phase(known, &vm);
+    // While the caches may mix two histories, a new phase would be of neither.
+    let recorded = vm.phase.clone().zip(vm.reason.clone());
+    let unclear = recorded.filter(|_| known.holds.in_doubt);
+    let (phase, reason) = unclear.unwrap_or_else(|| phase(known, &vm));
     let now = Time(Timestamp::from_second(known.now.as_second()).unwrap_or(known.now));
     if vm.phase.as_ref() != Some(&phase) {
         vm.last_transition_time = Some(now.clone());

@@ -133,6 +133,20 @@ async fn nothing_ends_while_the_history_is_unclear() {
     bench.until(|b| b.site.with(|i| i.vms.is_empty())).await;
 }
 
+/// The record is of the one history, and the Agent of the other: no phase is made of both.
+#[tokio::test]
+async fn no_phase_is_of_two_histories() {
+    let mut bench = registered().await;
+    let before = bench.vm().phase;
+    bind_agent(&bench);
+    bench.hub.with(|o| o.in_doubt = true);
+    bench.pass().await;
+    assert_eq!(bench.vm().phase, before);
+    bench.hub.with(|o| o.in_doubt = false);
+    bench.pass().await;
+    assert_eq!(bench.vm().phase, Some(Phase::Bound));
+}
+
 #[tokio::test]
 async fn a_host_of_the_buffer_is_marked_once_an_agent_machine_is_to_have_it() {
     let mut bench = registered().await;
