@@ -43,12 +43,12 @@ struct Desk {
 /// A task in flight: its slot comes back when this is dropped.
 pub struct Slot {
     slots: Slots,
-    kind: Kind,
+    kind: Mutex<Kind>,
 }
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Slot").field(&self.kind).finish()
+        f.debug_tuple("Slot").field(&*locked(&self.kind)).finish()
     }
 }
 
@@ -56,10 +56,22 @@ impl Slot {
     /// Whether the slot may be used for that.
     #[must_use]
     pub fn serves(&self, errand: Errand) -> bool {
-        match self.kind {
+        match &*locked(&self.kind) {
             Kind::Create(_) => true,
             Kind::Common => errand != Errand::Create,
             Kind::Reserve => errand == Errand::Remove,
+        }
+    }
+
+    /// The VM is made: the slot stays, and the limits of creates do not count it any more.
+    pub fn is_made(&self) {
+        let made = std::mem::replace(&mut *locked(&self.kind), Kind::Common);
+        match made {
+            Kind::Create(datastore) => {
+                self.slots.office().turns.made(&datastore);
+                self.slots.give_out();
+            }
+            other => *locked(&self.kind) = other,
         }
     }
 }
@@ -188,7 +200,7 @@ impl Slots {
     fn slot(&self, kind: Kind) -> Slot {
         Slot {
             slots: self.clone(),
-            kind,
+            kind: Mutex::new(kind),
         }
     }
 
@@ -223,7 +235,9 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let mut office = self.slots.office();
         let waited_for = !office.waiting.is_empty();
-        office.turns.take_back(self.kind.clone(), waited_for);
+        office
+            .turns
+            .take_back(locked(&self.kind).clone(), waited_for);
         drop(office);
         self.slots.give_out();
     }

@@ -1,5 +1,10 @@
 //! Slots in use, waiters, and dropped tickets.
 
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::Duration,
+};
+
 use futures::FutureExt as _;
 
 use super::*;
@@ -59,8 +64,12 @@ fn a_slot_of_a_create_serves_all_and_no_other_slot_serves_a_create() {
     assert!(second.fetch().is_none(), "one create at once");
     let other = begins(&slots).expect("others may begin");
     assert!(!other.serves(Errand::Create) && other.serves(Errand::GoOn));
+    first.is_made();
+    assert!(second.fetch().is_some(), "the first one is made");
+    assert!(!first.serves(Errand::Create) && first.serves(Errand::GoOn));
+    assert!(begins(&slots).is_none(), "it still has its slot");
     drop(first);
-    assert!(second.fetch().is_some());
+    assert!(begins(&slots).is_some());
 }
 
 #[test]
@@ -115,4 +124,47 @@ fn whoever_gives_up_is_passed_over_and_leaves_no_slot_behind() {
     assert_eq!(slots.free(), 0, "it lies ready");
     drop(unfetched);
     assert_eq!(slots.free(), 1);
+}
+
+/// A create takes three seconds, and a power-on two. While VMs wait, no slot idles that the limit of creates leaves to them.
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_creates_uses_all_slots() {
+    let limits = Limits {
+        tasks: 8,
+        creates: 6,
+        creates_per_datastore: 6,
+    };
+    let slots = Slots::new(limits);
+    let began = tokio::time::Instant::now();
+    let creating = Arc::new(AtomicUsize::new(0));
+    let waiting = Arc::new(AtomicUsize::new(50));
+    let machines = (0..50).map(|_| {
+        let slots = slots.clone();
+        let (creating, waiting) = (Arc::clone(&creating), Arc::clone(&waiting));
+        tokio::spawn(async move {
+            let slot = slots.ask_create(&pool(), "d").granted().await;
+            waiting.fetch_sub(1, Relaxed);
+            creating.fetch_add(1, Relaxed);
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            creating.fetch_sub(1, Relaxed);
+            slot.is_made();
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        })
+    });
+    let machines: Vec<_> = machines.collect();
+    let mut idle = 0;
+    while waiting.load(Relaxed) > 0 {
+        // Between two moments at which something ends.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let left = limits.creates - creating.load(Relaxed);
+        idle += slots.free().min(left) * usize::from(waiting.load(Relaxed) > 0);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert_eq!(idle, 0, "slots idle while VMs wait");
+    for machine in machines {
+        machine.await.expect("it ends");
+    }
+    let took = began.elapsed();
+    assert!(took <= Duration::from_secs(36), "{took:?}");
+    assert_eq!(slots.free(), 8);
 }

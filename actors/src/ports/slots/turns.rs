@@ -74,7 +74,8 @@ pub enum Cap {
 pub enum Kind {
     /// One of those that `--max-concurrent-vcenter-tasks` counts.
     Common,
-    /// One of the same, for a VM that is created on the datastore with that id. The VM keeps it while it is half made.
+    /// One of the same, for a VM that is created on the datastore with that id. The VM keeps it as a common one while it is
+    /// half made ([`Turns::made`]).
     Create(String),
     /// The extra one, for removals only.
     Reserve,
@@ -201,18 +202,23 @@ impl Turns {
         *self.creates.entry(datastore.to_owned()).or_default() += 1;
     }
 
+    /// A create on that datastore has ended. The VM still has its slot.
+    pub fn made(&mut self, datastore: &str) {
+        let there = self.creates.get(datastore).copied().unwrap_or_default();
+        if there > 1 {
+            self.creates.insert(datastore.to_owned(), there - 1);
+        } else {
+            self.creates.remove(datastore);
+        }
+    }
+
     /// A slot comes back. `waited_for`: some request waits.
     pub fn take_back(&mut self, kind: Kind, waited_for: bool) {
         match kind {
             Kind::Common => self.common = self.common.saturating_sub(1),
             Kind::Create(datastore) => {
                 self.common = self.common.saturating_sub(1);
-                let there = self.creates.get(&datastore).copied().unwrap_or_default();
-                if there > 1 {
-                    self.creates.insert(datastore, there - 1);
-                } else {
-                    self.creates.remove(&datastore);
-                }
+                self.made(&datastore);
             }
             Kind::Reserve => self.reserve = false,
         }
