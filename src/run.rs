@@ -32,6 +32,7 @@ use crate::{
     clock::SystemClock,
     cluster::{
         client::{self, Clients},
+        definitions,
         events::EventSink,
         lease::{self, LeaseStore},
         reviews::ApiReviews,
@@ -81,8 +82,11 @@ pub async fn operator(args: Args, stop: impl Future<Output = ()>) -> anyhow::Res
     }
     let metrics = Arc::new(Metrics::new().context("registering metrics")?);
     let clients = client::connect(args.kubeconfig.as_deref()).await?;
+    let compared = tokio::spawn(definitions::announce(clients.request.clone()));
     let borders = borders(&args, clients, metrics)?;
-    between(args, borders, stop).await
+    let ended = between(args, borders, stop).await;
+    compared.abort();
+    ended
 }
 
 /// Runs the operator with the given borders, until `stop` resolves or the supervisor gives up. If the future is dropped

@@ -3,6 +3,7 @@
 pub mod cache;
 mod called;
 pub mod client;
+pub mod definitions;
 pub mod doubt;
 pub mod events;
 pub mod grants;

@@ -49,6 +49,7 @@ use tracing::{Instrument as _, field::Empty};
 
 use super::{
     client::REQUEST_TIMEOUT,
+    definitions,
     events::EventSink,
     live_agents::{LiveAgents, Page},
     machines, pausables,
@@ -310,7 +311,7 @@ impl Writer {
     }
 
     /// PUT on the status subresource. The server takes the status, and ignores everything else except identity and
-    /// version.
+    /// version. Returns the new version, and the status as the server has it.
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that writes status, behind the gate"
@@ -320,7 +321,7 @@ impl Writer {
         effect: &Effect,
         at: &Precondition,
         status: &impl Serialize,
-    ) -> ClusterResult<String>
+    ) -> ClusterResult<(String, Value)>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
@@ -335,10 +336,11 @@ impl Writer {
             Api::namespaced_with(self.client.clone(), &at.key.namespace, &kind);
         let params = PostParams::default();
         let call = api.replace_status(&at.key.name, &params, &object);
-        let written = self
+        let mut written = self
             .effect_at(effect, at, "update status", text, call)
             .await?;
-        Ok(written.resource_version().unwrap_or_default())
+        let version = written.resource_version().unwrap_or_default();
+        Ok((version, written.data["status"].take()))
     }
 }
 
@@ -719,7 +721,20 @@ impl Cluster for Writer {
         at: &Precondition,
         status: &VsphereAgentStatus,
     ) -> ClusterResult<String> {
-        self.status::<VsphereAgent>(effect, at, status).await
+        let (version, kept) = self.status::<VsphereAgent>(effect, at, status).await?;
+        let sent = serde_json::to_value(status).unwrap_or_default();
+        match definitions::forgotten(&sent, &kept) {
+            None => Ok(version),
+            Some(field) => Err(ClusterError {
+                kind: ClusterErrorKind::Invalid,
+                operation: "update status",
+                subject: subject::<VsphereAgent>(&at.key),
+                message: format!(
+                    "the installed definition of VsphereAgent is older than this release, and the API server drops {field}: what only \
+                     that field remembers is not done. Apply config/crd of this release"
+                ),
+            }),
+        }
     }
 
     async fn patch_pool(
@@ -738,7 +753,8 @@ impl Cluster for Writer {
         at: &Precondition,
         status: &VsphereAgentPoolStatus,
     ) -> ClusterResult<String> {
-        self.status::<VsphereAgentPool>(effect, at, status).await
+        let written = self.status::<VsphereAgentPool>(effect, at, status).await?;
+        Ok(written.0)
     }
 
     async fn pin(

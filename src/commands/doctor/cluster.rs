@@ -9,10 +9,12 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, Client, client::Body};
-use serde_json::Value;
 
 use super::Check;
-use crate::{args::Args, cluster::machines};
+use crate::{
+    args::Args,
+    cluster::{definitions, machines},
+};
 
 /// Clocks may differ so much: the identity of an Agent allows five minutes.
 const SKEW: SignedDuration = SignedDuration::from_secs(30);
@@ -20,7 +22,7 @@ const SKEW: SignedDuration = SignedDuration::from_secs(30);
 /// All checks of this file.
 pub async fn checks(args: &Args, client: &Client) -> Vec<Check> {
     let (own, capi, clock, lease) = tokio::join!(
-        definitions(client),
+        installed(client),
         machine_versions(client),
         clock(client),
         predecessor(args, client)
@@ -31,18 +33,23 @@ pub async fn checks(args: &Args, client: &Client) -> Vec<Check> {
 const INSTALL: &str = "docs/how-to/upgrade-and-roll-back.md";
 
 /// The operator's own definitions, compared with those of this binary.
-async fn definitions(client: &Client) -> Vec<Check> {
+async fn installed(client: &Client) -> Vec<Check> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let mut all = Vec::new();
     for ours in [manifest::pool(), manifest::agent()] {
         let name = ours.metadata.name.clone().unwrap_or_default();
         let about = format!("CRD {name}");
         all.push(match api.get_opt(&name).await {
-            Ok(Some(theirs)) => compared(&about, &ours, &theirs),
+            Ok(Some(theirs)) => {
+                let (ours, theirs) = (definitions::schema(&ours), definitions::schema(&theirs));
+                compared(&about, definitions::missing(&ours, &theirs))
+            }
             Ok(None) => Check::red("definitions", &about, "it is not installed")
                 .todo("Apply config/crd.", INSTALL),
             // The operator itself has no right to read definitions.
-            Err(kube::Error::Api(status)) if status.code == 403 => served(client, &about).await,
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                published(client, &ours.spec.names.kind, &about).await
+            }
             Err(e) => Check::yellow("definitions", &about, format!("it cannot be read: {e}"))
                 .todo("Ask again.", INSTALL),
         });
@@ -50,13 +57,13 @@ async fn definitions(client: &Client) -> Vec<Check> {
     all
 }
 
-async fn served(client: &Client, about: &str) -> Check {
-    match client.list_api_group_resources(names::API_VERSION).await {
-        Ok(_) => Check::green(
-            "definitions",
-            about,
-            format!("{} is served", names::API_VERSION),
-        ),
+/// The same by the schemas that the API server publishes.
+async fn published(client: &Client, kind: &str, about: &str) -> Check {
+    match definitions::dropped(client).await {
+        Ok(all) => {
+            let lacks = all.into_iter().find(|(of, _)| of == kind);
+            compared(about, lacks.map(|(_, lacks)| lacks).unwrap_or_default())
+        }
         Err(e) => Check::red(
             "definitions",
             about,
@@ -66,43 +73,13 @@ async fn served(client: &Client, about: &str) -> Check {
     }
 }
 
-/// Fields that this binary knows and the installed definition lacks. The API server would drop them.
-fn compared(
-    about: &str,
-    ours: &CustomResourceDefinition,
-    theirs: &CustomResourceDefinition,
-) -> Check {
-    let fields = |definition: &CustomResourceDefinition| {
-        let schema = serde_json::to_value(definition).unwrap_or_default();
-        let mut found = Vec::new();
-        paths(
-            &schema["spec"]["versions"][0]["schema"]["openAPIV3Schema"],
-            "",
-            &mut found,
-        );
-        found
-    };
-    let theirs = fields(theirs);
-    let mut missing = fields(ours);
-    missing.retain(|path| !theirs.contains(path));
+/// `missing`: fields that this binary knows and the installed definition lacks. The API server would drop them.
+fn compared(about: &str, missing: Vec<String>) -> Check {
     if missing.is_empty() {
         return Check::green("definitions", about, "it has all fields of this release");
     }
     let says = format!("it is of another release and lacks {}", missing.join(", "));
     Check::red("definitions", about, says).todo("Apply config/crd of this release.", INSTALL)
-}
-
-fn paths(schema: &Value, path: &str, found: &mut Vec<String>) {
-    for (name, below) in schema["properties"].as_object().into_iter().flatten() {
-        let path = if path.is_empty() {
-            name.clone()
-        } else {
-            format!("{path}.{name}")
-        };
-        paths(below, &path, found);
-        paths(&below["items"], &format!("{path}[]"), found);
-        found.push(path);
-    }
 }
 
 async fn machine_versions(client: &Client) -> Check {
@@ -232,17 +209,16 @@ mod tests {
 
     #[test]
     fn a_definition_of_another_release_is_named_with_what_it_lacks() {
-        let ours = manifest::pool();
-        assert_eq!(compared("c", &ours, &ours).color, Color::Green);
-        let mut old = serde_json::to_value(&ours).expect("JSON");
-        let spec =
-            &mut old["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        let ours = definitions::schema(&manifest::pool());
+        let compared_with = |old| compared("c", definitions::missing(&ours, old));
+        assert_eq!(compared_with(&ours).color, Color::Green);
+        let mut old = ours.clone();
+        let spec = &mut old["properties"]["spec"];
         let iso = spec["properties"]["iso"]["properties"]
             .as_object_mut()
             .expect("fields");
         assert!(iso.remove("caBundleRef").is_some());
-        let old = serde_json::from_value(old).expect("a definition");
-        let check = compared("c", &ours, &old);
+        let check = compared_with(&old);
         assert_eq!(check.color, Color::Red);
         assert!(
             check.says.contains("spec.iso.caBundleRef"),
