@@ -15,7 +15,7 @@ mod pace;
 use std::time::Duration;
 
 use agent_forge_actors::{
-    domain::failure::Class,
+    domain::{failure::Class, text},
     ports::iso_source::{Freshness, IsoDownload, IsoError, IsoRequest, IsoSource, Validators},
 };
 use agent_forge_crds::conditions::Reason;
@@ -245,7 +245,7 @@ fn refused(status: StatusCode) -> IsoError {
 fn failed(message: &str, class: Class) -> IsoError {
     IsoError {
         reason: Reason::IsoDownloadFailed,
-        message: message.to_owned(),
+        message: text::plain(message),
         class,
     }
 }

@@ -19,9 +19,12 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_actors::ports::{
-    cluster::Notice,
-    effect::{Effect, EffectKind, Gate, Settled, Subject},
+use agent_forge_actors::{
+    domain::text,
+    ports::{
+        cluster::Notice,
+        effect::{Effect, EffectKind, Gate, Settled, Subject},
+    },
 };
 use agent_forge_crds::conditions::event;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -274,7 +277,7 @@ fn event(notice: &Notice) -> Event {
             EventType::Normal
         },
         reason: notice.reason.to_owned(),
-        note: Some(shortened(&notice.note)),
+        note: Some(shortened(&text::plain(&notice.note))),
         action: notice.action.to_owned(),
         secondary: None,
     }

@@ -14,6 +14,7 @@ use std::{
 use agent_forge_actors::{
     domain::{
         names::ObjectKey,
+        text,
         upstream::{MachineFacts, Pausable, PausableKind},
     },
     ports::{
@@ -417,7 +418,7 @@ async fn in_time<T>(
     };
     match deadline::until(end, call).await {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(e)) => failed(classify(&e), e.to_string()),
+        Ok(Err(e)) => failed(classify(&e), text::plain(&e.to_string())),
         Err(_) => failed(
             ClusterErrorKind::Unavailable,
             "no answer in time".to_owned(),

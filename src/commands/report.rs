@@ -2,6 +2,7 @@
 
 use std::{io::Write as _, process::ExitCode};
 
+use agent_forge_actors::domain::text;
 use agent_forge_crds::docs;
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -76,10 +77,7 @@ pub fn write(text: &str) -> anyhow::Result<()> {
 /// changes the direction of writing, becomes a replacement character. Lines and tabs stay.
 #[must_use]
 pub fn visible(text: &str) -> String {
-    let steers = |c: char| {
-        let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        turns || c.is_control() && !['\n', '\t'].contains(&c)
-    };
+    let steers = |c: char| text::steers(c) && !['\n', '\t'].contains(&c);
     text.replace(steers, "\u{fffd}")
 }
 

@@ -4,7 +4,10 @@
 //!
 //! Guarantee: after [`install`] all output of the process is a line of the log in the log's format, panics included.
 
-use std::backtrace::{Backtrace, BacktraceStatus};
+use std::{
+    backtrace::{Backtrace, BacktraceStatus},
+    io::IsTerminal as _,
+};
 
 use agent_forge_actors::ports::tracer::SPAN_EVENTS;
 use anyhow::Context;
@@ -63,7 +66,7 @@ fn said_by_the_caller(of: &Metadata<'_>) -> bool {
 }
 
 /// The log layer: writes what `levels` accepts to `writer`. With `json` it writes one JSON object per line instead of
-/// human text.
+/// human text. Human text has colours on a terminal only.
 pub fn lines<S, W>(json: bool, levels: EnvFilter, writer: W) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -75,7 +78,9 @@ where
     if json {
         lines.json().with_writer(writer).with_filter(filter).boxed()
     } else {
-        lines.with_writer(writer).with_filter(filter).boxed()
+        let ansi = std::io::stderr().is_terminal();
+        let lines = lines.with_ansi(ansi).with_writer(writer);
+        lines.with_filter(filter).boxed()
     }
 }
 

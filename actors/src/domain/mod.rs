@@ -20,6 +20,7 @@ pub mod selector;
 pub mod server;
 pub mod tally;
 pub mod template;
+pub mod text;
 pub mod trace;
 pub mod upstream;
 pub mod vanished;

@@ -21,6 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::domain::{
     identity::{AgentMatch, agent_runs_on},
     managed_vm::ManagedVm,
+    text,
 };
 
 /// How long validations may fail before the status reports it. After registering and after binding they fail for a
@@ -172,7 +173,7 @@ pub fn failing(agent: &Agent, now: Timestamp) -> Result<String, Option<SignedDur
 #[must_use]
 pub fn first_line(message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
-    first.chars().take(LONGEST).collect()
+    text::plain(&first.chars().take(LONGEST).collect::<String>())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use agent_forge_actors::{
         holds::{PAUSE_KEY, SKIP_DELETE_KEY, VmMarks},
         identity::{BiosUuid, MacAddress},
         marker::{DISK_KEY, DiskMark, MARKER_KEY, MAY_SERVE_KEY, Marker, MayServe},
+        text::plain,
     },
     ports::vcenter::{
         BareVm, BootDevice, Cdrom, GENERATION_KEY, MarkedVm, PowerState, VcResult, VmObservation,
@@ -83,7 +84,7 @@ pub(crate) fn marked(vm: &Properties) -> Option<MarkedVm> {
     let name = vm.text("name").unwrap_or_default();
     Some(MarkedVm {
         moref: vm.object.clone(),
-        name: name.chars().take(LONGEST_NAME).collect(),
+        name: plain(&name.chars().take(LONGEST_NAME).collect::<String>()),
         marker: marker(vm.list("config.extraConfig"))?,
         power: power(vm),
         has_boot_order: boot_order(vm).is_some_and(|order| !order.is_empty()),
@@ -100,7 +101,7 @@ pub(crate) fn bare(vm: &Properties) -> Option<BareVm> {
     }
     let text = |path: &str, longest| {
         let text = vm.text(path)?;
-        Some(text.chars().take(longest).collect::<String>())
+        Some(plain(&text.chars().take(longest).collect::<String>()))
     };
     Some(BareVm {
         moref: vm.object.clone(),
@@ -132,7 +133,7 @@ pub(super) fn observation(vm: &Properties) -> VcResult<VmObservation> {
     let devices = vm.list("config.hardware.device");
     Ok(VmObservation {
         moref: vm.object.clone(),
-        name: vm.text("name").unwrap_or_default().to_owned(),
+        name: vm.text("name").map(plain).unwrap_or_default(),
         bios_uuid: vm.text("config.uuid").and_then(BiosUuid::parse),
         instance_uuid: vm
             .text("config.instanceUuid")
@@ -181,11 +182,11 @@ pub(super) fn observation(vm: &Properties) -> VcResult<VmObservation> {
         guest_address: vm
             .text("guest.ipAddress")
             .filter(|t| !t.is_empty())
-            .map(str::to_owned),
+            .map(plain),
         guest_host: vm
             .text("guest.hostName")
             .filter(|t| !t.is_empty())
-            .map(str::to_owned),
+            .map(plain),
     })
 }
 

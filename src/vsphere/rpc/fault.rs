@@ -2,7 +2,7 @@
 //! wrapper of other bindings.
 
 use agent_forge_actors::{
-    domain::names::MoRef,
+    domain::{names::MoRef, text::plain},
     ports::vcenter::{Fault, VcErrorKind},
 };
 use serde_json::Value;
@@ -31,10 +31,8 @@ pub(crate) fn decode(value: &Value) -> Option<Decoded> {
             .get(key)
             .map(unboxed)
             .and_then(Value::as_str)
+            .map(|text| plain(&text.chars().take(MAX_TEXT).collect::<String>()))
             .unwrap_or_default()
-            .chars()
-            .take(MAX_TEXT)
-            .collect()
     };
     let reference = |key: &str| value.get(key).and_then(reference_in);
     let said = message(value);
@@ -159,7 +157,7 @@ fn message(value: &Value) -> String {
                     .filter(|t| !t.is_empty())
             })
         });
-    let plain = || {
+    let bare = || {
         ["faultstring", "localizedMessage", "msg", "reason"]
             .iter()
             .find_map(|key| {
@@ -170,7 +168,7 @@ fn message(value: &Value) -> String {
             })
     };
     localized
-        .or_else(plain)
+        .or_else(bare)
         .unwrap_or_default()
         .chars()
         .take(MAX_TEXT)

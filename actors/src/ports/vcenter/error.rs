@@ -8,6 +8,7 @@ use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
         names::MoRef,
+        text,
     },
     ports::effect::Hold,
 };
@@ -202,7 +203,7 @@ pub struct VcError {
 }
 
 impl VcError {
-    /// A failure of `operation` on `subject`.
+    /// A failure of `operation` on `subject`. Both texts may be of others ([`text::plain`]).
     #[must_use]
     pub fn new(
         kind: VcErrorKind,
@@ -213,8 +214,8 @@ impl VcError {
         Self {
             kind,
             operation,
-            subject: subject.into(),
-            message: message.into(),
+            subject: text::plain(&subject.into()),
+            message: text::plain(&message.into()),
         }
     }
 
