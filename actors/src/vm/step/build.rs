@@ -140,10 +140,10 @@ fn is_outdated(f: &Facts<'_>) -> bool {
 fn keep_unseen(f: &Facts<'_>) -> Met {
     let vm = f.record.vm;
     let unnamed = vm.is_some_and(|vm| vm.server_instance_uuid.is_none());
-    if !f.vm.tagged {
-        Err(Step::AttachTags)
-    } else if f.mark.missing || f.mark.unseen || f.mark.forgotten {
+    if f.mark.missing || f.mark.unseen || f.mark.forgotten {
         Err(Step::Lookup)
+    } else if !f.vm.tagged {
+        Err(Step::AttachTags)
     } else if let Repair::Waits(left) = f.vm.repair {
         Err(waits_for_disk(left))
     } else if f.vm.eject || f.vm.repair != Repair::NotNeeded {
