@@ -150,6 +150,8 @@ pub struct Memory {
     pub timeline: Option<(TraceId, Vec<Milestone>)>,
     /// The step that failed last, and how often in a row.
     pub failed_step: Option<(&'static str, u32)>,
+    /// vCenter refused the last call that was to change the VM: the call changed nothing.
+    pub call_refused: bool,
     /// The VM was busy with a task when it was to be changed.
     pub busy: Option<Busy>,
     /// The machine of that trace has a bound Agent that was not installed when last seen.

@@ -1,9 +1,9 @@
 //! What is done to a VM that is proven ours: boot order, power, destruction and tags. Also records what vCenter shows.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    agent::VmStatus,
+    agent::{VmStatus, VsphereAgent},
     conditions::{Reason, event},
 };
 use jiff::SignedDuration;
@@ -23,6 +23,7 @@ use crate::{
     },
     vm::{
         memory::{Memory, Tagged},
+        observed::Observed,
         ownership::{self, Ownership},
         power_policy,
     },
@@ -157,7 +158,8 @@ impl Executor<'_> {
         Ok(StepOutcome::Same)
     }
 
-    /// Switches a VM on that has served. That is recorded before, so that the limit also holds after a crash.
+    /// Switches a VM on that has served. That is recorded before, so that the limit also holds after a crash. If vCenter refuses
+    /// it, the VM was not switched on, and that is recorded too.
     pub(super) async fn power_on_again(&self, memory: &mut Memory, seen: Looked) -> Done {
         let (mut vm, now) = (self.vm(), self.context.clock.wall());
         let second = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
@@ -168,6 +170,10 @@ impl Executor<'_> {
         let before = memory.powered_on;
         let done = self.power(memory, EffectKind::PowerOn, seen).await;
         memory.powered_on = before;
+        if memory.call_refused {
+            let recorded = self.take_back(&recorded, second, memory).await?;
+            return done.map(|_| StepOutcome::Object(recorded));
+        }
         let runs = matches!(&memory.seen, Ownership::Ours(vm) if vm.power == PowerState::On);
         if done.is_ok() && runs {
             self.context.cluster.notify(Notice {
@@ -185,6 +191,29 @@ impl Executor<'_> {
             StepOutcome::Same => StepOutcome::Object(recorded),
             other => other,
         })
+    }
+
+    /// Takes the power-on of that second off the record: it does not count for the limit.
+    async fn take_back(
+        &self,
+        recorded: &Arc<VsphereAgent>,
+        second: jiff::Timestamp,
+        memory: &mut Memory,
+    ) -> Result<Arc<VsphereAgent>, ReconcileError> {
+        let observed = Observed::gather(self.context.view.as_ref(), recorded.clone());
+        let executor = Executor {
+            context: self.context,
+            observed: &observed,
+            reached: self.reached.clone(),
+        };
+        let mut vm = executor.vm();
+        let all = &mut vm.switched_on_again;
+        if let Some(place) = all.iter().rposition(|at| at.0 == second) {
+            all.remove(place);
+        }
+        executor
+            .save(EffectKind::RecordObservation, vm, memory)
+            .await
     }
 
     pub(super) fn with_observation(

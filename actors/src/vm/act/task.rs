@@ -7,7 +7,7 @@ use crate::{
     domain::failure::ReconcileError,
     ports::{
         effect::EffectKind,
-        vcenter::{Fault, TASK_PATIENCE, TaskEnd, TaskRef, VCenter, VcResult},
+        vcenter::{Fault, TASK_PATIENCE, TaskEnd, TaskRef, VCenter, VcError, VcResult},
     },
     vm::{
         memory::{Busy, Memory},
@@ -31,13 +31,21 @@ impl Executor<'_> {
     ) -> Result<VcResult<TaskEnd>, ReconcileError> {
         let _running = self.context.in_flight(session.server(), kind);
         memory.seen = Ownership::NotAsked;
+        memory.call_refused = false;
         let ended = match started.await {
             Ok(task) => match tokio::time::timeout(TASK_PATIENCE, session.wait(&task)).await {
-                Ok(ended) => ended.flatten(),
+                Ok(ended) => {
+                    let ended = ended.flatten();
+                    memory.call_refused = ended.as_ref().is_err_and(has_failed);
+                    ended
+                }
                 // The task continues. Others need the slot, and a deletion must be noticed.
                 Err(_) => return Err(self.endless(memory, kind)),
             },
-            Err(e) => Err(e),
+            Err(e) => {
+                memory.call_refused = !e.outcome_unknown();
+                Err(e)
+            }
         };
         match &ended {
             Err(e) if matches!(e.fault(), Some(Fault::TaskInProgress)) => {
@@ -77,6 +85,17 @@ impl Executor<'_> {
         let busy = memory.busy.insert(busy);
         busy.is_for_long().then(|| busy.trouble())
     }
+}
+
+/// The task itself failed. Without the right to see its end, nobody knows that.
+fn has_failed(e: &VcError) -> bool {
+    let unseen = |fault: &Fault| {
+        matches!(
+            fault,
+            Fault::NotAuthenticated | Fault::InvalidLogin | Fault::NoPermission { .. }
+        )
+    };
+    !e.outcome_unknown() && e.fault().is_some_and(|fault| !unseen(fault))
 }
 
 /// What a person can do about it.

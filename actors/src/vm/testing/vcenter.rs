@@ -118,6 +118,8 @@ pub struct Inventory {
     pub inaccessible: Vec<MoRef>,
     /// No VM is switched off.
     pub power_off_fails: bool,
+    /// No VM is switched on.
+    pub power_on_refused: Option<Fault>,
     /// vCenter does not switch a suspended VM off.
     pub suspended_stays: bool,
     /// The user may not destroy the VM with that reference.
@@ -579,6 +581,10 @@ impl Machines for Site {
             let suspended = all.any(|v| v.moref == *vm && v.power == PowerState::Suspended);
             let refused = i.suspended_stays && suspended;
             if refused {
+        if let Some(why) = self.with(|i| i.power_on_refused.clone()) {
+            self.with(|i| i.effects.push(e.kind));
+            return Err(fault(VcErrorKind::Fault(why)));
+        }
                 i.effects.push(e.kind);
             }
             refused

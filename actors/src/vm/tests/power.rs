@@ -93,6 +93,45 @@ async fn it_is_switched_on_after_a_second_look_three_times_an_hour() {
     assert!(!is_off(&bench));
 }
 
+/// What vCenter refused was no power-on: the limit is about those that somebody undid.
+#[tokio::test]
+async fn a_power_on_that_vcenter_refuses_does_not_count() {
+    for busy in [false, true] {
+        let mut bench = serving(PowerPolicy::EnsureOn).await;
+        let before = bench.times(E::PowerOn);
+        switch_off(&bench);
+        if busy {
+            bench.site.occupy();
+        } else {
+            let no_host = Fault::InsufficientResources("memory".to_owned());
+            bench.site.with(|i| i.power_on_refused = Some(no_host));
+        }
+        minutes(&mut bench, 30).await;
+        let refused = bench.times(E::PowerOn) - before;
+        assert!(refused > 3, "busy {busy}: {refused} tries");
+        assert_eq!(bench.vm().switched_on_again, [], "busy {busy}");
+        assert_ne!(bench.waits_on(), Some(Reason::PowerOnLimited), "{busy}");
+        bench.site.with(|i| i.power_on_refused = None);
+        bench.site.end_task();
+        minutes(&mut bench, 10).await;
+        assert!(!is_off(&bench), "busy {busy}");
+        assert_eq!(bench.vm().switched_on_again.len(), 1, "busy {busy}");
+        assert_eq!(told(&bench, event::VM_SWITCHED_ON), 1, "busy {busy}");
+    }
+}
+
+/// The task of the power-on ends, and the user may not see how: it counts.
+#[tokio::test]
+async fn a_power_on_whose_end_is_not_seen_counts() {
+    let mut bench = serving(PowerPolicy::EnsureOn).await;
+    switch_off(&bench);
+    bench.pass().await;
+    bench.site.with(|i| i.deaf = true);
+    minutes(&mut bench, 4).await;
+    assert!(!is_off(&bench));
+    assert_eq!(bench.vm().switched_on_again.len(), 1);
+}
+
 /// A look in between shows it running: what was seen before does not count.
 #[tokio::test]
 async fn two_looks_in_a_row_count() {
