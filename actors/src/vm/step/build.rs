@@ -164,11 +164,7 @@ fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
         PowerState::On if !f.vm.tagged => Err(Step::AttachTags),
         PowerState::On if f.vm.eject => Err(Step::EjectIso),
         PowerState::On => boots_its_disk(f, shown),
-        PowerState::Suspended if f.serves() => Err(hold(
-            Reason::VmSuspended,
-            "the VM is suspended although its Agent is bound, or was; it is left as it is: resume it in vCenter",
-            Some(MISSING_PROBE),
-        )),
+        PowerState::Suspended if f.serves() => Err(suspended()),
         // That resumes it. Its devices cannot be changed before.
         PowerState::Suspended => {
             tags_are_attached(f)?;
@@ -178,6 +174,29 @@ fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
         PowerState::Off if f.serves() || f.agent.guest_may_be_node => switched_off(f),
         PowerState::Off => power_on(f, shown),
     }
+}
+
+/// The VM of a node runs, as far as is known. It is only looked at.
+pub(super) fn node_runs(f: &Facts<'_>) -> Met {
+    if *f.vm.seen == Ownership::NotAsked && !f.vm.missing_in_scan {
+        return Ok(());
+    }
+    match resolve_ownership(f, Purpose::Keep)? {
+        OwnedVm::There(shown) => match shown.power {
+            PowerState::On => Ok(()),
+            PowerState::Suspended => Err(suspended()),
+            PowerState::Off => switched_off(f),
+        },
+        OwnedVm::Absent => Err(missing(f)),
+    }
+}
+
+fn suspended() -> Step {
+    hold(
+        Reason::VmSuspended,
+        "the VM is suspended although its Agent is bound, or was; it is left as it is: resume it in vCenter",
+        Some(MISSING_PROBE),
+    )
 }
 
 /// The guest of an installed host boots its disk. The boot order acts at the next boot.

@@ -3,7 +3,7 @@
 use agent_forge_crds::{agent::VmStatus, conditions::Reason};
 
 use super::{
-    CONFLICT_PROBE, Facts, MISSING_PROBE, Met, PROOFS, Step, hold,
+    CONFLICT_PROBE, Facts, MISSING_PROBE, Met, PROOFS, Step, build, hold,
     owned::{OwnedVm, Purpose, resolve_ownership},
 };
 use crate::{
@@ -149,10 +149,15 @@ pub(super) fn drive_is_closed(f: &Facts<'_>) -> Met {
     }
 }
 
-/// Its Machine lives. Otherwise nothing more is built, and a VM that runs stays as it is.
+/// Its Machine lives. Otherwise nothing more is built, and a VM that runs stays as it is. While its node drains, it is reported if
+/// the VM does not run: the drain may hang for that.
 pub(super) fn machine_wants_a_host(f: &Facts<'_>) -> Met {
     let (reason, message) = match f.owner.state {
         MachineState::Alive | MachineState::Buffer => return Ok(()),
+        MachineState::Leaving if f.is_made() && f.runs_by_record() && f.agent.bound => {
+            build::node_runs(f)?;
+            return Err(Step::Settled);
+        }
         _ if f.is_made() && f.runs_by_record() => return Err(Step::Settled),
         MachineState::Nobody => (
             Reason::NoAgentMachine,

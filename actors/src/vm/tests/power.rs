@@ -2,7 +2,7 @@
 
 use agent_forge_crds::{
     Time,
-    conditions::{STEPS_FAILED, find_condition},
+    conditions::{READY, STEPS_FAILED, find_condition},
     names::{PAUSED_ANNOTATION, POWER_ON_CHECK_PREFIX},
     pool::PowerPolicy,
 };
@@ -172,6 +172,43 @@ async fn a_pause_a_veto_and_the_end_of_its_machine_keep_it_off() {
         if let Some(reason) = reason {
             assert_eq!(bench.waits_on(), Some(reason));
         }
+    }
+}
+
+/// A drain may hang because of the VM: that is told as of one that serves, and ends when the VM runs again.
+#[tokio::test]
+async fn while_its_machine_goes_a_vm_that_does_not_run_is_told() {
+    for (power, reason) in [
+        (Some(PowerState::Off), Reason::VmPoweredOff),
+        (Some(PowerState::Suspended), Reason::VmSuspended),
+        (None, Reason::VmMissing),
+    ] {
+        let mut bench = serving(PowerPolicy::EnsureOn).await;
+        let before = bench.times(E::PowerOn);
+        bench.hub.with(|o| o.machines[0].deleting = true);
+        bench.pass().await;
+        assert_eq!(bench.waits_on(), None);
+        switch_off(&bench);
+        let vm = bench.site.with(|i| i.vms[0].clone());
+        bench.site.with(|i| match power {
+            Some(power) => i.vms[0].power = power,
+            None => i.vms.clear(),
+        });
+        minutes(&mut bench, 5).await;
+        assert_eq!(bench.waits_on(), Some(reason.clone()));
+        let status = bench.status();
+        let ready = find_condition(&status.conditions, READY).expect("Ready");
+        assert_eq!(ready.status, "False");
+        assert_eq!(ready.reason, reason.as_str());
+        assert_eq!(bench.times(E::PowerOn), before, "it is only told");
+        bench.site.with(|i| {
+            i.vms = vec![VmObservation {
+                power: PowerState::On,
+                ..vm
+            }];
+        });
+        minutes(&mut bench, 3).await;
+        assert_eq!(bench.waits_on(), None, "{reason}");
     }
 }
 
