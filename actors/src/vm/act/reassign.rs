@@ -1,6 +1,6 @@
 //! Takes over the VM of another pool's VsphereAgent, or hands the own one over.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use agent_forge_crds::{
     agent::VmStatus,
@@ -257,7 +257,8 @@ impl Executor<'_> {
                 "LendHost",
                 &format!("host {} went to VsphereAgent {to}", child.vm_name),
             );
-            return Ok(StepOutcome::Pause(Duration::ZERO));
+            // The watch shows that it is being deleted.
+            return Ok(StepOutcome::Pause(SOON));
         }
         let finalizers = child.object.finalizers().iter();
         let finalizers = finalizers.filter(|f| *f != AGENT_FINALIZER);

@@ -367,7 +367,8 @@ async fn the_lenders_record_goes_without_vm_and_agent() {
         if lender.hub.with(|o| o.child.is_none()) {
             break;
         }
-        lender.pass().await;
+        let again = lender.pass().await.again;
+        assert_ne!(again, Some(Duration::ZERO), "the watch is awaited");
         lender.turn(Duration::from_secs(3));
     }
     assert!(
