@@ -62,6 +62,9 @@ use crate::{
 /// The first scan waits this long after the start, or one interval if that is shorter: other work is more urgent then.
 pub const FIRST: Duration = Duration::from_secs(60);
 
+/// How often the scan looks whether a Secret is back that was missing.
+pub const SECRET_AGAIN: Duration = Duration::from_secs(60);
+
 /// How long an announcement of an orphan counts. After that the scan announces it again, while it is still an orphan. API
 /// servers keep an Event for an hour by default (`--event-ttl`). So with a scan every ten minutes one Event is always
 /// visible.
@@ -88,6 +91,8 @@ pub const MOST_MARKED: usize = 20_000;
 pub struct Memory {
     /// When (monotonic) the next scan is due.
     due: Option<Duration>,
+    /// Secrets that were missing in the last scan, each with the namespace that names it.
+    missing: Vec<(ObjectKey, String)>,
     /// What the last scan of each vCenter left.
     known: BTreeMap<String, Known>,
 }
@@ -148,13 +153,19 @@ async fn run(
     let interval = context.settings.orphan_scan_interval;
     let due = *memory.due.get_or_insert(now + FIRST.min(interval));
     let mut verdict = Verdict::default();
-    if now < due || !context.view.ready() {
-        verdict.again = Some(due.saturating_sub(now).max(Duration::from_secs(1)));
+    let within = SCAN_WITHIN.min(interval.max(FIRST));
+    let ready = context.view.ready();
+    let waits = now < due && !(ready && is_back(&context, within, &memory.missing).await);
+    if waits || !ready {
+        let left = due.saturating_sub(now);
+        let looks = (!memory.missing.is_empty()).then_some(SECRET_AGAIN);
+        let again = looks.map_or(left, |looks| looks.min(left));
+        verdict.again = Some(again.max(Duration::from_secs(1)));
         return (memory, verdict);
     }
     memory.due = Some(now + interval);
-    let within = SCAN_WITHIN.min(interval.max(FIRST));
-    let reached = sessions(&context, within, &mut verdict).await;
+    memory.missing.clear();
+    let reached = sessions(&context, within, &mut memory.missing, &mut verdict).await;
     // Only a scan that reached all vCenters knows that one is not named any more.
     if verdict.waiting_on.is_empty() {
         let named: BTreeSet<&str> = reached.keys().map(String::as_str).collect();
@@ -185,8 +196,28 @@ async fn run(
     let known = memory.known.iter();
     let left = known.map(|(server, known)| (server.clone(), known.vms.len()));
     context.instruments.orphans(&left.collect());
-    verdict.again = Some(interval);
+    let looks = (!memory.missing.is_empty()).then_some(SECRET_AGAIN);
+    verdict.again = Some(looks.map_or(interval, |looks| looks.min(interval)));
     (memory, verdict)
+}
+
+/// The Secret is missing. One of another namespace that is missing admits nobody.
+fn is_of_missing(trouble: &ReconcileError) -> bool {
+    matches!(
+        trouble.reason,
+        Reason::SecretNotFound | Reason::SecretNamespaceRefused
+    )
+}
+
+/// One of these Secrets is not missing any more.
+async fn is_back(context: &Context, within: Duration, missing: &[(ObjectKey, String)]) -> bool {
+    let asked = missing.iter().map(|(secret, namespace)| async move {
+        let asked = context.sessions.session(secret, namespace);
+        let session = tokio::time::timeout(within, asked).await;
+        session.is_ok_and(|s| s.err().is_none_or(|t| !is_of_missing(&t)))
+    });
+    let all = futures::future::join_all(asked).await;
+    all.into_iter().any(|back| back)
 }
 
 fn unending(server: &str, within: Duration) -> ReconcileError {
@@ -216,10 +247,11 @@ struct Users {
     namespaces: BTreeSet<String>,
 }
 
-/// Sessions of all credentials that pools or records name, by vCenter.
+/// Sessions of all credentials that pools or records name, by vCenter. Notes in `missing` which Secrets do not exist.
 async fn sessions(
     context: &Context,
     within: Duration,
+    missing: &mut Vec<(ObjectKey, String)>,
     verdict: &mut Verdict,
 ) -> BTreeMap<String, Users> {
     let named = users::all(context.view.as_ref(), &context.settings.secret_namespaces).into_iter();
@@ -241,7 +273,12 @@ async fn sessions(
                     users.sessions.push(session);
                 }
             }
-            Err(trouble) => verdict.waiting_on.push((trouble.reason, trouble.message)),
+            Err(trouble) => {
+                if is_of_missing(&trouble) {
+                    missing.push((secret, namespace));
+                }
+                verdict.waiting_on.push((trouble.reason, trouble.message));
+            }
         }
     }
     found

@@ -1,5 +1,7 @@
 //! Whole scans against a cluster and a vCenter in memory.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use agent_forge_crds::{
     conditions::Reason,
     conditions::event,
@@ -425,6 +427,64 @@ impl Sessions for Half {
 
     async fn refusal(&self, _: &ObjectKey) -> Option<RefusedCredentials> {
         None
+    }
+}
+
+/// One Secret is missing until the test puts it back.
+struct Lacking {
+    good: Site,
+    back: Arc<AtomicBool>,
+    why: Reason,
+}
+
+#[async_trait]
+impl Sessions for Lacking {
+    async fn session(
+        &self,
+        secret: &ObjectKey,
+        _: &str,
+    ) -> Result<Arc<dyn VCenter>, ReconcileError> {
+        if self.back.load(Ordering::Relaxed) {
+            return Ok(Arc::new(self.good.clone()));
+        }
+        let message = format!("Secret {secret} does not exist");
+        let why = self.why.clone();
+        Err(ReconcileError::blocked(ErrorSource::Vsphere, why, message))
+    }
+
+    async fn refusal(&self, _: &ObjectKey) -> Option<RefusedCredentials> {
+        None
+    }
+}
+
+#[tokio::test]
+async fn a_scan_that_lacked_a_secret_runs_again_when_it_is_back() {
+    for (why, looks) in [
+        (Reason::SecretNotFound, true),
+        (Reason::SecretNamespaceRefused, true),
+        (Reason::InvalidCredentials, false),
+    ] {
+        let runs = with(lost("vm-7"), |v| v.power = PowerState::On);
+        let mut scans = Scans::of(vec![runs]).await;
+        let back = Arc::new(AtomicBool::new(false));
+        scans.bench.context.sessions = Arc::new(Lacking {
+            good: scans.bench.site.clone(),
+            back: back.clone(),
+            why,
+        });
+        scans.bench.turn(FIRST);
+        let again = scans.pass().await.again;
+        let expected = if looks { SECRET_AGAIN } else { INTERVAL };
+        assert_eq!(again, Some(expected));
+        scans.bench.turn(SECRET_AGAIN);
+        scans.pass().await;
+        assert!(scans.memory.known.is_empty(), "it is still missing");
+        back.store(true, Ordering::Relaxed);
+        scans.bench.turn(SECRET_AGAIN);
+        let again = scans.pass().await.again;
+        assert_eq!(scans.memory.known.is_empty(), !looks);
+        let left = INTERVAL - 2 * SECRET_AGAIN;
+        assert_eq!(again, Some(if looks { INTERVAL } else { left }));
     }
 }
 
