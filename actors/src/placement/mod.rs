@@ -264,6 +264,16 @@ fn space(view: &dyn View, child: &VsphereAgent) -> Option<u64> {
     request::hardware(&pool).ok().map(|h| h.bytes())
 }
 
+/// The search did not end in time.
+fn queued_for_long() -> ReconcileError {
+    let message = format!(
+        "vCenter has not named host and datastore for the VM within {} s: other VMs of the same vCenter come first, or it answers \
+         slowly; trying again",
+        ANSWER_WITHIN.as_secs()
+    );
+    ReconcileError::transient(ErrorSource::Vsphere, Reason::PlacementQueued, message)
+}
+
 /// [`Placer`] over the actor. After a restart it reaches the new actor.
 pub struct PlacementDesk<F>(pub F);
 
@@ -307,6 +317,7 @@ where
             .await;
         match asked {
             Ok(ractor::rpc::CallResult::Success(result)) => result,
+            Ok(ractor::rpc::CallResult::Timeout) => Err(queued_for_long()),
             _ => Err(lost()),
         }
     }

@@ -169,6 +169,19 @@ async fn whoever_has_given_up_is_passed_over() {
     assert_eq!(searches.iter().sum::<usize>(), 2, "{searches:?}");
 }
 
+/// The actor lives: nobody should look for one that restarts.
+#[tokio::test(start_paused = true)]
+async fn who_waits_too_long_is_told_of_the_queue() {
+    let desk = Desk::new(400, 390).await;
+    desk.site.with(|i| i.placing_hangs = true);
+    let waits = desk.place("a").await.expect_err("it is searched for");
+    assert_eq!(waits.reason, Reason::PlacementQueued, "{waits}");
+    assert_eq!(waits.class, Class::Transient);
+    desk.actor.stop_and_wait(None, None).await.expect("an end");
+    let lost = desk.place("a").await.expect_err("nobody searches");
+    assert_eq!(lost.reason, Reason::PlacementActorRestarting, "{lost}");
+}
+
 #[tokio::test]
 async fn a_search_that_panics_ends_the_actor_instead_of_keeping_its_vcenter_busy() {
     let mut desk = Desk::new(400, 390).await;

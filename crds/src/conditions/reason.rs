@@ -275,6 +275,8 @@ words! {
         SessionActorRestarting = "SessionActorRestarting",
         /// The actor that chooses hosts and datastores is not there at the moment.
         PlacementActorRestarting = "PlacementActorRestarting",
+        /// The search for host and datastore waits for its turn, or for vCenter, for longer than five minutes.
+        PlacementQueued = "PlacementQueued",
         /// The effect gate refused the call. Nothing was sent.
         EffectHeld = "EffectHeld",
         /// The process stops.

@@ -325,6 +325,8 @@ reasons! {
     Operator {
         SessionActorRestarting | PlacementActorRestarting => Nobody, "A part of the operator restarts.",
             "None. If it stays, see the alert AgentForgeRestartStorm.";
+        PlacementQueued => Nobody, "The search for host and datastore of a VM has not ended within five minutes. Other VMs of the vCenter come first, or it answers slowly.",
+            "None. If it stays, look at the vCenter's load and at its recent tasks.";
         EffectHeld => Nobody, "The Lease has too little time left for this call.",
             "None.";
         Stopping => Nobody, "The process stops.",

@@ -23,11 +23,12 @@ use super::{
 
 /// Reasons of VsphereReady that do not come from a vCenter call. Among them are the reasons with which a VsphereAgent
 /// waits for vCenter; its pool's condition repeats those.
-const OWN_REASONS: [Reason; 14] = [
+const OWN_REASONS: [Reason; 15] = [
     Reason::SecretNotFound,
     Reason::SecretNamespaceRefused,
     Reason::SessionActorRestarting,
     Reason::PlacementActorRestarting,
+    Reason::PlacementQueued,
     Reason::ServerMismatch,
     Reason::FolderNotVisible,
     Reason::VmFolderDeleted,
@@ -41,7 +42,7 @@ const OWN_REASONS: [Reason; 14] = [
 ];
 /// Reasons that concern one object. They mean neither that vCenter is unreachable nor that it refuses access. The alert
 /// AgentForgePoolNotReady covers them.
-const OF_ONE_OBJECT: [Reason; 30] = [
+const OF_ONE_OBJECT: [Reason; 31] = [
     Reason::ManagedObjectNotFound,
     Reason::DuplicateName,
     Reason::AlreadyExists,
@@ -62,6 +63,7 @@ const OF_ONE_OBJECT: [Reason; 30] = [
     Reason::HistoryUnclear,
     Reason::SessionActorRestarting,
     Reason::PlacementActorRestarting,
+    Reason::PlacementQueued,
     Reason::ServerMismatch,
     Reason::FolderNotVisible,
     Reason::VmFolderDeleted,

@@ -147,7 +147,7 @@ pub const OF_ALL: [Reason; 11] = [
 
 /// Reasons that say nothing about the object that met them: vCenter is away, or the connection to it. A pool reports
 /// them once for all of its objects.
-pub const AWAY: [Reason; 8] = [
+pub const AWAY: [Reason; 9] = [
     Reason::VcenterUnreachable,
     Reason::VcenterNoAnswer,
     Reason::UntrustedCertificate,
@@ -156,6 +156,7 @@ pub const AWAY: [Reason; 8] = [
     Reason::EffectHeld,
     Reason::SessionActorRestarting,
     Reason::PlacementActorRestarting,
+    Reason::PlacementQueued,
 ];
 
 /// Why a call failed.

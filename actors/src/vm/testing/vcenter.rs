@@ -110,6 +110,8 @@ pub struct Inventory {
     /// The list of marked VMs shows them as they were when they were made.
     pub list_is_old: bool,
     pub folder_hidden: bool,
+    /// The placement does not end.
+    pub placing_hangs: bool,
     /// The placement panics.
     pub placing_panics: bool,
     /// How often the folder was deleted. It has another reference when it is made again.
@@ -653,6 +655,9 @@ impl vcenter::Inventory for Site {
         &self,
         _: &PlaceCandidates,
         _: &MoRef,
+        if self.with(|i| i.placing_hangs) {
+            std::future::pending::<()>().await;
+        }
         _: &Hardware,
     ) -> VcResult<Vec<Recommendation>> {
         unreachable!("no Storage DRS here")
