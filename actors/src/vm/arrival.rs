@@ -8,7 +8,7 @@
 //!
 //! An Agent that registered and serves no Machine counts as well, if it is disconnected or gone for as long ([`lost`]).
 //! A person may ask for another VM at any time before it serves. A VM that no Machine can have is replaced when its pool
-//! wants other hardware ([`super::drift`]).
+//! wants other hardware ([`super::drift`]). So is a host of the buffer whose Agent sends no inventory by the deadline.
 //!
 //! Guarantees: only a VM whose Agent never served is given up. After a restore of the hub from a backup that is older
 //! than the Agent, the guest may be a node. Such a VM is given up only by a person, or by an actor that switched it on
@@ -30,6 +30,8 @@ use crate::{
 pub const REPLACEMENTS: i32 = 4;
 /// Rest after the first VM that was given up. It doubles up to [`LONGEST_REST`].
 pub const FIRST_REST: Duration = Duration::from_secs(60);
+/// The class of a VM that is given up because its Agent sent no inventory.
+pub const NO_INVENTORY: &str = "AgentWithoutInventory";
 /// Longest rest between two attempts.
 pub const LONGEST_REST: Duration = Duration::from_secs(1800);
 
@@ -64,6 +66,8 @@ pub enum Cause {
     Asked,
     /// The pool wants other hardware, and no Machine can have this VM.
     TemplateChanged,
+    /// It waits in the buffer, and its Agent sent no inventory by the deadline.
+    NoInventory,
 }
 
 impl Cause {
@@ -75,6 +79,7 @@ impl Cause {
             Self::Lost(lost) => lost.explain(),
             Self::Asked => "a person asked for another VM",
             Self::TemplateChanged => "the pool wants other hardware",
+            Self::NoInventory => "its Agent registered and sent no inventory in time",
         }
     }
 }
@@ -92,6 +97,8 @@ pub enum Sight {
     Outdated,
     /// The VM began another life, and its Agent has not come back yet.
     NotBack,
+    /// It waits in the buffer, and its Agent has sent no inventory: no Machine can have it.
+    NoInventory,
 }
 
 /// Reads the arrival from the record. `agent`: what the cache shows of the Agent. `allowed`: the attempt whose
@@ -125,6 +132,7 @@ pub fn arrival(
         Sight::NotBack if over => Some(Cause::NotRegistered),
         // A VM that had an Agent once may be a node, even if the Agent is gone.
         Sight::Unseen if over && vm.agent_ref.is_none() => Some(Cause::NotRegistered),
+        Sight::NoInventory if over && vm.agent_ref.is_none() => Some(Cause::NoInventory),
         _ => allowed.then_some(Cause::Asked),
     };
     let Some(cause) = cause else {
@@ -208,6 +216,7 @@ pub fn class_of(cause: Cause, shown: &VmObservation) -> &'static str {
         Cause::Lost(lost) => lost.class(),
         Cause::Asked => "Asked",
         Cause::TemplateChanged => "TemplateChanged",
+        Cause::NoInventory => NO_INVENTORY,
     }
 }
 

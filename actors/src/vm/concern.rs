@@ -179,6 +179,20 @@ fn unclaimable(known: &Known<'_>, vm: &VmStatus, agent: &Agent) -> Option<Obstac
             ),
         );
     }
+    if vm.reason == Some(Reason::AgentDiscoveryExpired) && lost::has_no_inventory(agent) {
+        let next = if known.child.in_buffer {
+            "The VM is to be replaced"
+        } else {
+            "No Machine can claim it: the VM is replaced when its Machine is deleted, or a person asks for that"
+        };
+        return said(
+            Reason::AgentDiscoveryExpired,
+            format!(
+                "Agent {name} registered and sent no inventory in time: look at the VM's console and the agent service in its \
+                 guest. {next}"
+            ),
+        );
+    }
     let why = lost::failing(agent, known.steady).ok()?;
     said(
         Reason::AgentValidationsFailing,

@@ -89,6 +89,12 @@ pub fn is_abandoned(agent: &Agent) -> bool {
     is_silent(agent) && !agent.is_claimed_or_bound() && !agent.is_deleting()
 }
 
+/// The Agent has sent no inventory, serves no Machine and is not being deleted: no Machine can claim it.
+#[must_use]
+pub fn has_no_inventory(agent: &Agent) -> bool {
+    agent.inventory().is_none() && !agent.is_claimed_or_bound() && !agent.is_deleting()
+}
+
 /// The only Agent that may be the VM's own, whether or not its inventory is there yet.
 #[must_use]
 pub fn candidate<'a>(child: &ManagedVm, possible: &'a [Arc<Agent>]) -> Option<&'a Arc<Agent>> {

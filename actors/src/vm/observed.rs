@@ -379,11 +379,19 @@ impl Observed {
             Some(lost) => Sight::Lost(lost, self.lost_left(context, vm, memory)),
             None if self.outdated(context, memory).is_replaced() => Sight::Outdated,
             None if self.possible.is_empty() => Sight::Unseen,
+            None if self.sends_no_inventory() => Sight::NoInventory,
             None => Sight::There,
         };
         let next = self.source();
         let now = memory.discovery_time(vm, context.clock.as_ref());
         arrival::arrival(vm, (failure, next.as_ref()), sight, self.asked(), now)
+    }
+
+    /// It waits in the buffer, and the only Agent that names it is free and has sent no inventory. For an AgentMachine that
+    /// waits, a person decides.
+    fn sends_no_inventory(&self) -> bool {
+        let candidate = self.candidate().filter(|_| self.possible.len() == 1);
+        self.child.in_buffer && !self.child.adopted && candidate.is_some_and(lost::has_no_inventory)
     }
 
     /// What decides whether the VM is replaced because its template changed.

@@ -108,9 +108,9 @@ pub struct Failure {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub count: Option<i32>,
-    /// How far it came: `NotRunning`, `NoGuest`, `NoAddress` or `NotRegistered`; `AgentDisconnected`, `AgentInsufficient` or
-    /// `AgentGone` where its Agent had registered; `Asked` where a person asked for another VM; `TemplateChanged` where the
-    /// pool wants other hardware.
+    /// How far it came: `NotRunning`, `NoGuest`, `NoAddress` or `NotRegistered`; `AgentDisconnected`, `AgentInsufficient`,
+    /// `AgentWithoutInventory` or `AgentGone` where its Agent had registered; `Asked` where a person asked for another VM;
+    /// `TemplateChanged` where the pool wants other hardware.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
     /// When it was given up.

@@ -253,7 +253,7 @@ reasons! {
     Agent {
         AgentNotDiscovered => Nobody, "The VM runs. Its guest has not registered yet.",
             "None for a few minutes. Then look at the VM's console.";
-        AgentDiscoveryExpired => Network, "The Agent did not register in time. The VM is replaced.",
+        AgentDiscoveryExpired => Network, "The Agent did not register in time, or sent no inventory. The VM is replaced. Without an inventory only a host of the buffer is.",
             "Look at the console: network, DNS, the way from the VM network to the assisted service.";
         ReplacementResting => Nobody, "The previous VM was given up. The next one waits a while.",
             "None. status.lastFailure says how far it came.";

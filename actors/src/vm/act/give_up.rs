@@ -76,6 +76,7 @@ impl Executor<'_> {
             let useless = match cause {
                 Cause::TemplateChanged => lost::failing(&agent, now).is_ok(),
                 Cause::Lost(Lost::Insufficient) => lost::is_insufficient(&agent, now),
+                Cause::NoInventory => lost::has_no_inventory(&agent) || is_abandoned(&agent),
                 _ => is_abandoned(&agent) || self.is_not_back(&agent),
             };
             let useless = useless && self.observed.possible.iter().any(is_shown);
@@ -105,7 +106,7 @@ impl Executor<'_> {
         // A VM that is replaced for its template did not fail: no alert counts it.
         let operation = match cause {
             Cause::TemplateChanged => "replace",
-            Cause::NotRegistered | Cause::Lost(_) | Cause::Asked => "give_up",
+            Cause::NotRegistered | Cause::NoInventory | Cause::Lost(_) | Cause::Asked => "give_up",
         };
         self.context.instruments.vm_operation(operation, true);
         if self.observed.child.recycling() == Stage::Begun {

@@ -26,7 +26,7 @@ use crate::{
         cluster::{MetadataPatch, Notice, Precondition},
         effect::EffectKind,
     },
-    vm::{lost, memory::Memory, ownership::Ownership, traced},
+    vm::{arrival, lost, memory::Memory, ownership::Ownership, traced},
 };
 
 pub(super) fn held(reason: Reason, message: String) -> ReconcileError {
@@ -271,13 +271,19 @@ impl Executor<'_> {
 
     /// An Agent that never reported its inventory is not proven to be the VM's own. Once the VM is proven absent, no
     /// other evidence will come. So the Agent counts as its own if nothing contradicts it and it is alone, silent and
-    /// free. The same holds for an Agent whose VM was removed after its network card was replaced. Otherwise these
-    /// Agents would be left behind.
+    /// free. One for which the VM was given up need not be silent: it had all the time that a guest has. The same holds for
+    /// an Agent whose VM was removed after its network card was replaced. Otherwise these Agents would be left behind.
     fn left_behind<'b>(&self, live: &'b [Arc<Agent>]) -> Option<&'b Arc<Agent>> {
         let child = &self.observed.child;
         let alone = self.observed.possible.len() <= 1 && live.len() == 1;
         let own = lost::candidate(child, live).filter(|_| alone);
-        let own = own.filter(|a| lost::is_abandoned(a));
+        let status = child.object.status.as_ref();
+        let failure = status.and_then(|s| s.last_failure.as_ref());
+        let class = failure
+            .filter(|_| child.given_up)
+            .and_then(|f| f.class.as_deref());
+        let gave_up = class == Some(arrival::NO_INVENTORY);
+        let own = own.filter(|a| lost::is_abandoned(a) || gave_up && lost::has_no_inventory(a));
         own.or_else(|| live.iter().find(|a| self.is_on_record(a)))
     }
 

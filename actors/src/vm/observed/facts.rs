@@ -200,7 +200,8 @@ impl Observed {
     }
 
     fn vm_state<'a>(&'a self, context: &Context, memory: &'a Memory, now: Duration) -> VmState<'a> {
-        let agent_is_awaited = !memory.agent_seen || self.lost(context, memory).is_some();
+        let agent_is_awaited =
+            !memory.agent_seen || self.lost(context, memory).is_some() || self.sends_no_inventory();
         VmState {
             seen: &memory.seen,
             missing_in_scan: memory.missed

@@ -28,12 +28,19 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
         return Ok(());
     };
     let ask = |reason, message: String| Err(hold(reason, message, Some(CONFLICT_PROBE)));
-    let (class, advice) = if cause == Cause::Lost(Lost::Insufficient) {
-        let advice = "see status.validationsInfo of the Agent";
-        (arrival::class_of(cause, shown), advice)
-    } else {
-        let class = arrival::class(shown);
-        (class, arrival::advice(class))
+    let (class, advice) = match cause {
+        Cause::Lost(Lost::Insufficient) => {
+            let advice = "see status.validationsInfo of the Agent";
+            (arrival::class_of(cause, shown), advice)
+        }
+        Cause::NoInventory => {
+            let advice = "look at the agent service in its guest";
+            (arrival::class_of(cause, shown), advice)
+        }
+        _ => {
+            let class = arrival::class(shown);
+            (class, arrival::advice(class))
+        }
     };
     let (happened, reason) = (cause.explain(), said_as(cause));
     let allow = format!(
@@ -79,7 +86,10 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
             ),
         );
     }
-    let registered = matches!(cause, Cause::Lost(Lost::Disconnected | Lost::Gone));
+    let registered = matches!(
+        cause,
+        Cause::NoInventory | Cause::Lost(Lost::Disconnected | Lost::Gone)
+    );
     if registered && f.may_be_silent_node() {
         return ask(
             reason,
@@ -92,11 +102,12 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
     let may_be_node =
         f.agent.guest_may_be_node || arrival::may_serve(shown) && !f.vm.powered_on_by_us;
     // With another template, that is decided before: [`crate::vm::drift`]. A guest whose
-    // validations fail runs the discovery image: it is no node.
-    let decided = matches!(
-        cause,
-        Cause::TemplateChanged | Cause::Lost(Lost::Insufficient)
-    );
+    // validations fail runs the discovery image: it is no node. So does one without inventory that nobody was offered.
+    let decided = match cause {
+        Cause::TemplateChanged | Cause::Lost(Lost::Insufficient) => true,
+        Cause::NoInventory => f.mark.offered_to_nobody,
+        _ => false,
+    };
     if may_be_node && !decided {
         return ask(
             reason,
@@ -116,7 +127,7 @@ fn said_as(cause: Cause) -> Reason {
         Cause::Lost(Lost::Disconnected) => Reason::AgentDisconnected,
         Cause::Lost(Lost::Gone) => Reason::AgentMissing,
         Cause::Lost(Lost::Insufficient) => Reason::AgentValidationsFailing,
-        Cause::NotRegistered => Reason::AgentDiscoveryExpired,
+        Cause::NotRegistered | Cause::NoInventory => Reason::AgentDiscoveryExpired,
         Cause::Asked => Reason::ReplaceRefused,
         Cause::TemplateChanged => Reason::TemplateChanged,
     }

@@ -155,6 +155,61 @@ async fn a_host_of_the_buffer_that_nobody_can_claim_is_replaced() {
     }
 }
 
+/// Its guest registers, answers, and never sends an inventory.
+#[tokio::test]
+async fn a_host_of_the_buffer_whose_agent_sends_no_inventory_is_replaced_at_its_deadline() {
+    for (in_buffer, comes) in [(true, false), (true, true), (false, false)] {
+        let mut bench = on().await;
+        if in_buffer {
+            moves_to_buffer(&bench);
+            offered_to_nobody(&bench);
+        }
+        // Its guest has a name, as an installed one.
+        bench.site.with(|i| {
+            let vm = &mut i.vms[0];
+            vm.tools = Some("guestToolsRunning".to_owned());
+            vm.guest_address = Some("192.0.2.7".to_owned());
+            vm.guest_host = Some("host-7".to_owned());
+        });
+        let agent = late_agent(&bench);
+        let inventory = agent.status.as_ref().and_then(|s| s.inventory.clone());
+        bench.hub.with(|o| o.agents = vec![agent]);
+        change(&bench, |a| {
+            state(a, "discovering-unbound", &[]);
+            a.status.as_mut().expect("a status").inventory = None;
+        });
+        bench.pass().await;
+        bench.turn(TIMEOUT - MINUTE);
+        bench.pass().await;
+        assert_eq!(bench.times(E::PowerOff), 0, "there is a minute left");
+        bench.turn(2 * MINUTE);
+        if comes {
+            // The cache does not show it yet.
+            let late = bench.hub.with(|o| {
+                let mut agent = o.agents[0].clone();
+                agent.status.as_mut().expect("a status").inventory = inventory;
+                agent
+            });
+            bench.hub.with(|o| o.unseen_agents = vec![late]);
+        }
+        if !in_buffer || comes {
+            for _ in 0..3 {
+                bench.pass().await;
+                bench.turn(MINUTE);
+            }
+            assert_eq!(bench.status().last_failure, None, "{in_buffer} {comes}");
+            assert_eq!(bench.waits_on(), Some(Reason::AgentDiscoveryExpired));
+            continue;
+        }
+        // Another process has not followed it since it was switched on.
+        bench.restart();
+        bench.until(|b| b.vm().bios_uuid.is_none()).await;
+        let failure = bench.status().last_failure.expect("recorded");
+        assert_eq!(failure.class.as_deref(), Some("AgentWithoutInventory"));
+        assert!(bench.hub.with(|o| o.agents.is_empty()), "no Agent stays");
+    }
+}
+
 /// Its guest is started anew to mend it. The service then does not hear of it for a moment.
 #[tokio::test]
 async fn the_ten_minutes_in_the_buffer_begin_with_the_silence() {
