@@ -367,6 +367,7 @@ impl Memory {
             self.suspended = 0;
         }
         self.looked_at = Some(now);
+        self.seen_since = Some(now);
         self.seen = seen;
     }
 

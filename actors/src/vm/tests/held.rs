@@ -146,6 +146,27 @@ async fn an_administrator_of_vcenter_pauses_a_deletion_that_is_forced() {
     assert_eq!(bench.site.with(|i| i.vms.len()), 0);
 }
 
+/// Nothing else shows that the pause is over.
+#[tokio::test]
+async fn a_vm_that_is_paused_in_vcenter_is_looked_at_every_minute() {
+    let mut bench = on().await;
+    mark(&bench, true, false);
+    annotate(&bench, FORCE_DELETE_ANNOTATION, "true");
+    release(&bench);
+    bench.pass().await;
+    free(&bench, FORCE_DELETE_ANNOTATION);
+    for restarted in [true, false, false, false] {
+        if restarted {
+            bench.restart();
+        }
+        let before = bench.site.with(|i| i.reads);
+        let again = bench.pass().await.again.expect("it looks again");
+        assert!(again <= MINUTE, "{again:?}");
+        assert!(bench.site.with(|i| i.reads) > before, "it looks");
+        bench.turn(again);
+    }
+}
+
 /// The key was set after the look that the deletion was decided from.
 #[tokio::test]
 async fn the_last_look_sees_what_an_administrator_has_marked() {
