@@ -9,7 +9,7 @@ use crate::{
     domain::names::ObjectKey,
     ports::{
         cluster::View,
-        vcenter::{PowerState, VmNews, VmSight},
+        vcenter::{PowerState, VmNews},
     },
     sessions::secret_ref,
 };
@@ -49,12 +49,12 @@ pub(super) fn followed(view: &dyn View, secret_namespaces: &[String]) -> BTreeSe
     children.iter().filter_map(|c| of(c)).collect()
 }
 
-/// Whether the actor of a running VM has to look, if the VM was last told as `before`.
-pub(super) fn is_news(before: Option<&VmSight>, news: &VmNews) -> bool {
+/// Whether the actor of a running VM has to look, if `before` was told of the VM last. While a VM is gone, its actor looks by
+/// itself.
+pub(super) fn is_news(before: Option<&VmNews>, news: &VmNews) -> bool {
     match (before, news) {
-        (_, VmNews::Gone) => true,
         (None, VmNews::There(now)) => !now.runs(),
-        (Some(before), VmNews::There(now)) => before != now,
+        (before, now) => before != Some(now),
     }
 }
 
@@ -62,6 +62,7 @@ pub(super) fn is_news(before: Option<&VmSight>, news: &VmNews) -> bool {
 mod tests {
     use super::*;
     use crate::{
+        ports::vcenter::VmSight,
         testing::{child_with_vm, with},
         vm::testing::hub::Hub,
     };
@@ -84,12 +85,17 @@ mod tests {
         let away = sight(PowerState::On, false, "");
         assert!(is_news(None, &there(&away)), "its host is away");
         assert!(is_news(None, &VmNews::Gone));
-        assert!(!is_news(Some(&runs), &there(&runs)), "told again");
-        assert!(is_news(Some(&runs), &there(&off)));
-        assert!(is_news(Some(&off), &there(&runs)), "on again");
+        assert!(!is_news(Some(&there(&runs)), &there(&runs)), "told again");
+        assert!(is_news(Some(&there(&runs)), &there(&off)));
+        assert!(is_news(Some(&there(&off)), &there(&runs)), "on again");
         let edited = sight(PowerState::On, true, "2");
-        assert!(is_news(Some(&runs), &there(&edited)), "reconfigured");
-        assert!(is_news(Some(&runs), &VmNews::Gone));
+        assert!(
+            is_news(Some(&there(&runs)), &there(&edited)),
+            "reconfigured"
+        );
+        assert!(is_news(Some(&there(&runs)), &VmNews::Gone));
+        assert!(!is_news(Some(&VmNews::Gone), &VmNews::Gone), "still gone");
+        assert!(is_news(Some(&VmNews::Gone), &there(&runs)), "it is back");
     }
 
     #[test]

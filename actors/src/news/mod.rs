@@ -6,8 +6,12 @@
 //! Guarantees
 //! - Only VMs that are recorded as running are followed. What the operator does itself before is no news.
 //! - A VM that runs as recorded costs nothing. One that changed while nobody listened is told after the restart.
+//! - A vCenter that does not answer delays the news of others by [`LOGIN_WITHIN`] at most.
+//! - A VM that was gone and is back under its reference is told.
 
 mod judge;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use agent_forge_crds::conditions::Reason;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
@@ -25,7 +30,7 @@ use crate::{
     ports::{
         instruments::Instruments,
         sessions::NewsWaker,
-        vcenter::{Listener, VCenter, VmNews, VmSight},
+        vcenter::{Listener, VCenter, VmNews},
     },
     runtime::shell::{Verdict, Worker},
 };
@@ -34,6 +39,12 @@ use crate::{
 const GATHER: Duration = Duration::from_millis(100);
 /// How often the sessions are told again which VMs to report.
 const AGAIN: Duration = Duration::from_secs(60);
+/// The same while a login takes longer than [`LOGIN_WITHIN`], or while the view is not ready: nothing wakes this actor then.
+const SOON: Duration = Duration::from_secs(2);
+/// The same while there is no session for another reason.
+const IN_TROUBLE: Duration = Duration::from_secs(10);
+/// How long a pass waits for sessions. The others' news wait meanwhile. A login that takes longer goes on without the pass.
+const LOGIN_WITHIN: Duration = Duration::from_secs(1);
 
 /// What sessions reported and no pass has read: vCenter, reference, news.
 type Inbox = Arc<Mutex<Vec<(String, String, VmNews)>>>;
@@ -42,14 +53,16 @@ type Inbox = Arc<Mutex<Vec<(String, String, VmNews)>>>;
 #[derive(Default)]
 pub struct Memory {
     inbox: Inbox,
-    /// How each VM was when it was last told, by vCenter and reference.
-    sights: BTreeMap<(String, String), VmSight>,
+    /// What was last told of each VM, by vCenter and reference.
+    sights: BTreeMap<(String, String), VmNews>,
     /// The number of the last news.
     last: u64,
-    /// The VMs that were given to the sessions, and when (monotonic).
+    /// The VMs that were given to the sessions, and when (monotonic) they are given again.
     given: Option<(BTreeSet<Followed>, Duration)>,
     /// The sessions that report VMs.
     sessions: Vec<Weak<dyn VCenter>>,
+    /// Why there was no session when the VMs were given: reason and sentence.
+    lacking: Vec<(Reason, String)>,
 }
 
 /// Reads the news of all vCenters.
@@ -105,18 +118,21 @@ impl Pass {
             ..Verdict::default()
         };
         if !self.context.view.ready() {
+            verdict.again = Some(SOON);
             return (memory, verdict);
         }
         let view = self.context.view.as_ref();
         let all = followed(view, &self.context.settings.secret_namespaces);
         self.read(&mut memory, &all);
         let now = self.context.clock.monotonic();
-        let old = |at: Duration| now.saturating_sub(at) >= AGAIN;
         let given = memory.given.as_ref();
-        if given.is_none_or(|(given, at)| *given != all || old(*at)) {
-            self.give(&mut memory, &all, &mut verdict).await;
-            memory.given = verdict.waiting_on.is_empty().then_some((all, now));
+        if given.is_none_or(|(given, due)| *given != all || *due <= now) {
+            let again = self.give(&mut memory, &all).await;
+            memory.given = Some((all, now + again));
         }
+        let due = memory.given.as_ref().map_or(now, |(_, due)| *due);
+        verdict.again = Some(due.saturating_sub(now).clamp(GATHER, AGAIN));
+        verdict.waiting_on.clone_from(&memory.lacking);
         (memory, verdict)
     }
 
@@ -146,10 +162,7 @@ impl Pass {
                 continue;
             };
             let place = (server.clone(), vm.clone());
-            let before = match &news {
-                VmNews::There(sight) => memory.sights.insert(place, sight.clone()),
-                VmNews::Gone => memory.sights.remove(&place),
-            };
+            let before = memory.sights.insert(place, news.clone());
             if !is_news(before.as_ref(), &news) {
                 continue;
             }
@@ -167,20 +180,36 @@ impl Pass {
         }
     }
 
-    /// Tells the sessions which VMs to report.
-    async fn give(&self, memory: &mut Memory, all: &BTreeSet<Followed>, verdict: &mut Verdict) {
+    /// Tells the sessions which VMs to report. Returns when to do that again. All logins are asked for at once: none holds up
+    /// another vCenter.
+    async fn give(&self, memory: &mut Memory, all: &BTreeSet<Followed>) -> Duration {
         let mut users: BTreeMap<(&ObjectKey, &str), Vec<&Followed>> = BTreeMap::new();
         for vm in all {
             let user = (&vm.secret, vm.key.namespace.as_str());
             users.entry(user).or_default().push(vm);
         }
+        let asked = users
+            .into_iter()
+            .map(|((secret, namespace), vms)| async move {
+                let asked = self.context.sessions.session(secret, namespace);
+                (secret, vms, tokio::time::timeout(LOGIN_WITHIN, asked).await)
+            });
         // Two Secrets with the same content share one session.
         let mut sessions: Vec<(Arc<dyn VCenter>, BTreeSet<String>)> = Vec::new();
-        for ((secret, namespace), vms) in users {
-            let session = match self.context.sessions.session(secret, namespace).await {
-                Ok(session) => session,
-                Err(trouble) => {
-                    verdict.waiting_on.push((trouble.reason, trouble.message));
+        let mut again = AGAIN;
+        memory.lacking.clear();
+        for (secret, vms, session) in futures::future::join_all(asked).await {
+            let session = match session {
+                Ok(Ok(session)) => session,
+                Ok(Err(trouble)) => {
+                    again = again.min(IN_TROUBLE);
+                    memory.lacking.push((trouble.reason, trouble.message));
+                    continue;
+                }
+                Err(_) => {
+                    again = SOON;
+                    let message = format!("the login with Secret {secret} is under way");
+                    memory.lacking.push((Reason::VcenterUnreachable, message));
                     continue;
                 }
             };
@@ -192,15 +221,23 @@ impl Pass {
                 None => sessions.push((session.clone(), here.collect())),
             }
         }
-        for before in memory.sessions.drain(..).filter_map(|s| s.upgrade()) {
-            if !sessions.iter().any(|(s, _)| is_same(s, &before)) {
+        let before: Vec<_> = memory.sessions.drain(..).collect();
+        for (weak, before) in before.iter().filter_map(|s| Some((s, s.upgrade()?))) {
+            if sessions.iter().any(|(s, _)| is_same(s, &before)) {
+                continue;
+            }
+            if memory.lacking.is_empty() {
                 before.follow(BTreeSet::new(), self.listener(&memory.inbox, &before));
+            } else {
+                // It may be one that could not be asked for now.
+                memory.sessions.push(weak.clone());
             }
         }
         for (session, vms) in sessions {
             session.follow(vms, self.listener(&memory.inbox, &session));
             memory.sessions.push(Arc::downgrade(&session));
         }
+        again
     }
 
     fn listener(&self, inbox: &Inbox, session: &Arc<dyn VCenter>) -> Listener {

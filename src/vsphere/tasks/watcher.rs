@@ -78,7 +78,7 @@ pub(super) struct Watcher {
     /// VMs whose changes are told, and to whom.
     followed: BTreeSet<String>,
     listener: Option<Listener>,
-    /// Followed VMs that vCenter does not know.
+    /// Followed VMs that vCenter did not know since the last [`Ask::Follow`].
     missing: BTreeSet<String>,
     sights: Sights,
     plumbing: Option<Plumbing>,
@@ -302,7 +302,8 @@ impl Watcher {
                 self.accept(waiter);
             }
             Ask::Follow(vms, listener) => {
-                self.missing.retain(|vm| vms.contains(vm));
+                // They are asked for once more: a VM may be back under its reference.
+                self.missing.clear();
                 self.followed = vms;
                 self.listener = Some(listener);
             }
@@ -485,6 +486,19 @@ mod tests {
             watcher.cut(after);
             assert_eq!(watcher.max_wait, wait, "cut after {after:?}");
         }
+    }
+
+    #[test]
+    fn a_vm_that_is_gone_is_asked_for_again_with_the_next_list() {
+        let (_, inbox) = mpsc::unbounded_channel();
+        let mut watcher = Watcher::new(Weak::new(), inbox);
+        let follow = || Ask::Follow(["vm-1".to_owned()].into(), Listener::new(|_, _| {}));
+        watcher.take(follow());
+        assert_eq!(watcher.to_add().vms.len(), 1);
+        watcher.hear("vm-1".to_owned(), VmNews::Gone);
+        assert_eq!(watcher.to_add().vms.len(), 0, "not again and again");
+        watcher.take(follow());
+        assert_eq!(watcher.to_add().vms.len(), 1, "it may be back");
     }
 
     #[test]

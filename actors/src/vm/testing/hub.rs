@@ -33,6 +33,8 @@ use crate::{
 /// What the cluster holds.
 #[derive(Default)]
 pub struct Objects {
+    /// Not all watches have delivered their first list.
+    pub unready: bool,
     /// How the operator runs.
     pub mode: Mode,
     /// The caches may mix two histories.
@@ -165,7 +167,7 @@ fn child<'a>(o: &'a mut Objects, at: &Precondition) -> ClusterResult<&'a mut Vsp
 
 impl View for Hub {
     fn ready(&self) -> bool {
-        true
+        self.with(|o| !o.unready)
     }
     fn mode(&self) -> Mode {
         self.with(|o| o.mode)

@@ -118,14 +118,20 @@ pub struct Inventory {
     pub folders_deleted: usize,
     /// References of the VMs whose configuration vCenter does not show.
     pub inaccessible: Vec<MoRef>,
-    /// No VM is switched off.
-    pub power_off_fails: bool,
     /// No VM is switched on.
     pub power_on_refused: Option<Fault>,
+    /// No VM is switched off.
+    pub power_off_fails: bool,
     /// vCenter does not switch a suspended VM off.
     pub suspended_stays: bool,
     /// The user may not destroy the VM with that reference.
     pub destroy_refused: Option<&'static str>,
+    /// The VMs that are followed, and who is told.
+    pub followed: Option<(BTreeSet<String>, Listener)>,
+    /// How often it was said which VMs to follow.
+    pub follows: usize,
+    /// Secrets whose login does not end.
+    pub hanging_secrets: Vec<ObjectKey>,
     /// Secrets whose login is refused.
     pub refused_secrets: Vec<ObjectKey>,
     /// What is to be recorded of those refusals.
@@ -288,6 +294,9 @@ impl Sessions for Site {
         namespace: &str,
     ) -> Result<Arc<dyn VCenter>, ReconcileError> {
         crate::sessions::secret_ref::admit(secret, None, namespace)?;
+        if self.with(|i| i.hanging_secrets.contains(secret)) {
+            std::future::pending::<()>().await;
+        }
         self.with(|i| {
             i.sessions_by.push(secret.clone());
             if i.refused_secrets.contains(secret) {
@@ -572,6 +581,10 @@ impl Machines for Site {
         })
     }
     async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        if let Some(why) = self.with(|i| i.power_on_refused.clone()) {
+            self.with(|i| i.effects.push(e.kind));
+            return Err(fault(VcErrorKind::Fault(why)));
+        }
         self.change(e, vm, |v| v.power = PowerState::On)
     }
     async fn power_off(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
@@ -583,10 +596,6 @@ impl Machines for Site {
             let suspended = all.any(|v| v.moref == *vm && v.power == PowerState::Suspended);
             let refused = i.suspended_stays && suspended;
             if refused {
-        if let Some(why) = self.with(|i| i.power_on_refused.clone()) {
-            self.with(|i| i.effects.push(e.kind));
-            return Err(fault(VcErrorKind::Fault(why)));
-        }
                 i.effects.push(e.kind);
             }
             refused
@@ -646,6 +655,9 @@ impl vcenter::Inventory for Site {
     async fn place_candidates(&self, request: &PlaceRequest) -> VcResult<PlaceCandidates> {
         tracing::debug!("a place is looked for");
         assert!(!self.with(|i| i.placing_panics), "as told");
+        if self.with(|i| i.placing_hangs) {
+            std::future::pending::<()>().await;
+        }
         Ok(self.with(|i| candidates(i, request)))
     }
     async fn ensure_folder(&self, _: &Effect, _: &MoRef, _: &str) -> VcResult<MoRef> {
@@ -655,9 +667,6 @@ impl vcenter::Inventory for Site {
         &self,
         _: &PlaceCandidates,
         _: &MoRef,
-        if self.with(|i| i.placing_hangs) {
-            std::future::pending::<()>().await;
-        }
         _: &Hardware,
     ) -> VcResult<Vec<Recommendation>> {
         unreachable!("no Storage DRS here")
@@ -751,8 +760,13 @@ impl Datastores for Site {
 }
 
 impl News for Site {
-    /// It tells nothing.
-    fn follow(&self, _vms: BTreeSet<String>, _listener: Listener) {}
+    /// The test tells the listener.
+    fn follow(&self, vms: BTreeSet<String>, listener: Listener) {
+        self.with(|i| {
+            i.follows += 1;
+            i.followed = Some((vms, listener));
+        });
+    }
 }
 
 #[async_trait]
