@@ -2,7 +2,7 @@
 //!
 //! A kind of actor fails the check in two cases:
 //!
-//! - None of its actors has answered for [`SILENT`].
+//! - None of its actors has answered for [`SILENT`]. Each ISO cache counts for itself.
 //! - Passes of it are running, and none has begun or ended for [`STUCK`].
 //!
 //! Slow work alone does not fail the check. Message handlers never wait for the outside. A pass waits for a vCenter
@@ -30,8 +30,9 @@ pub const STUCK: Duration = Duration::from_secs(900);
 /// The name under which the supervisor itself is counted.
 const SUPERVISOR: &str = "supervisor";
 /// Kinds that always have one actor.
-const LASTING: [&str; 3] = ["sessions", "placement", "orphans"];
-/// The kind whose transfers may take hours. They have their own time limits.
+const LASTING: [&str; 4] = ["sessions", "placement", "orphans", "news"];
+/// The kind whose transfers may take hours. They have their own time limits. Its actors stay once they are there: one for each
+/// datastore, and each has to answer.
 const TRANSFERS: &str = "iso_cache";
 
 /// What is known about the progress of the actor tree.
@@ -104,15 +105,18 @@ impl Progress {
         for actor in all.iter().filter(|a| a.life == Life::Alive) {
             let kind = actor.name.split('/').next().unwrap_or_default();
             alive.insert(kind.to_owned());
+            let counted_as = if kind == TRANSFERS { &actor.name } else { kind };
             // A new actor has time to answer from its first appearance on.
-            self.answered.entry(kind.to_owned()).or_insert(now);
+            self.answered.entry(counted_as.to_owned()).or_insert(now);
             if let Some(state) = &actor.state {
-                self.answered.insert(kind.to_owned(), now);
+                self.answered.insert(counted_as.to_owned(), now);
                 let of_kind = shown.entry(kind.to_owned()).or_default();
                 of_kind.insert(actor.name.clone(), (state.passes, state.running));
             }
         }
-        let lasts = |kind: &String| LASTING.contains(&kind.as_str()) || kind == SUPERVISOR;
+        let lasts = |kind: &String| {
+            LASTING.contains(&kind.as_str()) || kind == SUPERVISOR || kind.starts_with(TRANSFERS)
+        };
         self.answered
             .retain(|kind, _| lasts(kind) || alive.contains(kind));
         self.passes.retain(|kind, _| alive.contains(kind));
@@ -260,5 +264,22 @@ mod tests {
         assert_eq!(told(one, hour), Ok(()));
         let transfer = [actor("iso_cache/x", Some((1, true)))];
         assert_eq!(told(|_| Some(tree(&transfer)), hour), Ok(()));
+    }
+
+    /// Each datastore has one: another one that answers does not help its pools.
+    #[test]
+    fn each_iso_cache_has_to_answer_and_none_may_go() {
+        let of = |state| {
+            let other = actor("iso_cache/y", Some((0, false)));
+            vec![other, actor("iso_cache/x", state)]
+        };
+        let failed = Err("iso_cache/x: no answer for 120 s".to_owned());
+        assert_eq!(told(|_| Some(tree(&of(None))), SILENT), failed);
+        let dead = |look| {
+            let all = of(Some((0, false)));
+            Some(tree(if look == 0 { &all } else { &all[..1] }))
+        };
+        assert_eq!(told(dead, SILENT), failed);
+        assert_eq!(told(dead, SILENT - EVERY), Ok(()));
     }
 }
