@@ -3,7 +3,10 @@
 //! It reads the pools from the API server and makes rows from their statuses. It asks each vCenter once what is in the
 //! drives of its VMs. It uses the credentials of the kubeconfig, and changes nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use agent_forge_actors::{
     domain::names::{DatastorePath, ObjectKey},
@@ -16,7 +19,7 @@ use agent_forge_crds::VsphereAgentPool;
 use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use jiff::Timestamp;
-use kube::{Api, ResourceExt, api::ListParams};
+use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde::Serialize;
 
 use super::{
@@ -27,7 +30,7 @@ use super::{
 };
 use crate::{
     args::Args,
-    cluster::scope::{self, Scope},
+    cluster::scope::{self, Part, Scope},
 };
 
 /// A Secret, and the namespace of the pools that use it.
@@ -80,21 +83,21 @@ struct Version {
 /// The API server does not answer, or refuses the list of pools. A vCenter that does not answer is a note in the table.
 pub async fn run(args: &Args, asked: &IsoArgs) -> anyhow::Result<Verdict> {
     let client = sight::connect(args).await?;
-    let parts = match &asked.asked.namespace {
-        Some(namespace) => vec![Some(namespace.clone())],
-        None => Scope::of(&args.namespaces).parts(),
-    };
-    let mut pools = Vec::new();
-    for part in &parts {
-        let api: Api<VsphereAgentPool> = scope::api(&client, part);
-        let listed = api.list(&ListParams::default()).await;
-        pools.extend(listed.context("listing VsphereAgentPools")?.items);
-    }
+    let all = Scope::of(&args.namespaces).parts();
+    let own = asked.asked.namespace.clone().map(|n| vec![Some(n)]);
+    let pools = pools(&client, own.as_deref().unwrap_or(&all)).await?;
     let mut mounted = BTreeMap::new();
     if !asked.vcenter.offline {
         let bound = args.secret_bound();
         let secrets: BTreeSet<User> = pools.iter().filter_map(|p| secret_of(p, bound)).collect();
-        let vcenters = Vcenters::new(args, &client);
+        let mut recorded: Vec<_> = pools.iter().cloned().map(Arc::new).collect();
+        if own.is_some() {
+            // A refusal counts for the account, so a pool of another namespace may have it on record. Without the right to
+            // list those, only the ones of this namespace are known.
+            let others = self::pools(&client, &all).await.unwrap_or_default();
+            recorded.extend(others.into_iter().map(Arc::new));
+        }
+        let vcenters = Vcenters::new(args, &client, recorded);
         for user in secrets {
             let found = in_drives(&vcenters, &user).await;
             mounted.insert(user, found.map_err(|e| format!("{e:#}")));
@@ -105,6 +108,16 @@ pub async fn run(args: &Args, asked: &IsoArgs) -> anyhow::Result<Verdict> {
         &isos(&pools, &mounted, Timestamp::now()),
         asked.asked.output,
     )
+}
+
+async fn pools(client: &Client, parts: &[Part]) -> anyhow::Result<Vec<VsphereAgentPool>> {
+    let mut pools = Vec::new();
+    for part in parts {
+        let api: Api<VsphereAgentPool> = scope::api(client, part);
+        let listed = api.list(&ListParams::default()).await;
+        pools.extend(listed.context("listing VsphereAgentPools")?.items);
+    }
+    Ok(pools)
 }
 
 /// The Secret that the pool names, and the pool's namespace. `None` if the operator may not read the Secret.

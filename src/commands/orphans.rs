@@ -77,7 +77,7 @@ struct Seen {
 pub async fn run(args: &Args, asked: &OrphansArgs) -> anyhow::Result<Verdict> {
     let client = sight::connect(args).await?;
     let before = Sight::with(args, &client).await?;
-    let vcenters = Vcenters::new(args, &before.client);
+    let vcenters = Vcenters::new(args, &before.client, before.caches.pools());
     let mut unknown = BTreeSet::new();
     let mut seen: BTreeMap<String, Seen> = BTreeMap::new();
     for user in users::all(&before.caches, args.secret_bound()) {

@@ -120,6 +120,12 @@ impl Ledger {
         }
     }
 
+    /// Why the password is not sent to `door` now; `None` if it may be sent. Sends and records nothing.
+    #[must_use]
+    pub fn refrains(&self, login: &Login, door: Door) -> Option<Rest> {
+        self.known().may_try(login, door, self.now()).err()
+    }
+
     /// How long refused bytes rest.
     #[must_use]
     pub fn rest(&self, login: &Login) -> Rest {

@@ -9,6 +9,7 @@ use agent_forge_actors::{
     },
     placement::{choice::Fitting, request},
     ports::{
+        cluster::View as _,
         effect::{Effect, EffectKind, Subject},
         vcenter::{Credentials, PlaceCandidates, Trust, VCenter, VcErrorKind},
     },
@@ -23,7 +24,7 @@ use crate::{
     commands::{
         privileges::{Feature, On, ROLE},
         sight::Sight,
-        vcenters::Vcenters,
+        vcenters::{Found, Vcenters},
     },
 };
 
@@ -43,7 +44,7 @@ impl<'a> Doctors<'a> {
     /// Nothing is connected yet.
     pub fn new(args: &'a Args, sight: &Sight) -> Self {
         Self {
-            vcenters: Vcenters::new(args, &sight.client),
+            vcenters: Vcenters::new(args, &sight.client, sight.caches.pools()),
             bound: args.secret_bound(),
         }
     }
@@ -72,7 +73,8 @@ impl<'a> Doctors<'a> {
         let because =
             |check, e: ReconcileError| Box::new(Check::because(check, about, &e.reason, e.message));
         let key = secret_ref::secret(pool, self.bound).map_err(|e| because("secret", e))?;
-        let credentials = self.credentials(&key, pool, about).await?;
+        let found = self.credentials(&key, pool, about).await?;
+        let credentials = &found.credentials;
         all.push(Check::green(
             "secret",
             about,
@@ -91,23 +93,23 @@ impl<'a> Doctors<'a> {
                 "the server is among --allowed-vcenters",
             ));
         }
-        all.extend(reach(&credentials, about).await?);
-        let session = self.vcenters.connect(&credentials).await;
-        let session = session.map_err(|e| because("login", e.into()))?;
+        all.extend(reach(credentials, about).await?);
+        let session = self.vcenters.connect(&found).await;
+        let session = session.map_err(|e| because("login", e))?;
         all.push(Check::green(
             "login",
             about,
             format!("{} accepts user {}", session.server(), credentials.username),
         ));
         let place = request::place_request(pool).map_err(|e| because("objects", e))?;
-        let found = session.place_candidates(&place).await;
-        let found = found.map_err(|e| because("objects", e.into()))?;
+        let places = session.place_candidates(&place).await;
+        let places = places.map_err(|e| because("objects", e.into()))?;
         all.push(Check::green(
             "objects",
             about,
             "each object in spec.vsphere exists and is visible",
         ));
-        match Fitting::of(&found) {
+        match Fitting::of(&places) {
             Ok(_) => all.push(Check::green(
                 "place",
                 about,
@@ -117,11 +119,11 @@ impl<'a> Doctors<'a> {
         }
         all.extend(room(
             about,
-            &found,
+            &places,
             place.bytes,
             args.scaling.min_free_bytes(),
         ));
-        self.rights(about, (pool, &credentials), session.as_ref(), &found, all)
+        self.rights(about, (pool, credentials), session.as_ref(), &places, all)
             .await;
         Ok(())
     }
@@ -131,7 +133,7 @@ impl<'a> Doctors<'a> {
         key: &ObjectKey,
         pool: &VsphereAgentPool,
         about: &str,
-    ) -> Result<Credentials, Box<Check>> {
+    ) -> Result<Found, Box<Check>> {
         let namespace = pool.namespace().unwrap_or_default();
         self.vcenters
             .credentials(key, &namespace)

@@ -17,6 +17,7 @@ use agent_forge_actors::{
         names::{MoRef, ObjectKey},
         trace::TraceId,
     },
+    ports::cluster::View as _,
     runtime::holds,
     sessions::secret_ref,
 };
@@ -161,7 +162,7 @@ async fn look(args: &Args, sight: &Sight, found: &Found) -> Live {
     else {
         return Live::NotAsked;
     };
-    let vcenters = Vcenters::new(args, &sight.client);
+    let vcenters = Vcenters::new(args, &sight.client, sight.caches.pools());
     let seen = async {
         let secret = secret_of(args, child, found)?;
         let session = vcenters.session(&secret, &child.key.namespace).await?;
