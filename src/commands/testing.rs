@@ -46,6 +46,8 @@ pub struct World {
     pub agent: Value,
     /// InfraEnv `demo/infra`.
     pub infra_env: Value,
+    /// Annotation `allow-pools-from` of the Namespaces `demo` and `demo-demo`.
+    pub admits: Option<&'static str>,
 }
 
 impl World {
@@ -55,6 +57,7 @@ impl World {
         let serial = format!("VMware-{}", uuid());
         let host = uuid().swapped().to_string();
         Self {
+            admits: Some("*"),
             pool: json!({
                 "apiVersion": "agent-forge.containeroo.ch/v1alpha1", "kind": "VsphereAgentPool",
                 "metadata": {
@@ -181,7 +184,7 @@ impl World {
         }
         let grants = ["demo", "demo-demo"].map(|name| NamespaceGrant {
             name: name.to_owned(),
-            grant: Some("*".to_owned()),
+            grant: self.admits.map(str::to_owned),
         });
         let key = |n: &NamespaceGrant| NamespaceGrant::key(&n.name);
         show(&caches.namespaces, &None, grants.to_vec(), key);

@@ -15,6 +15,7 @@ use agent_forge_crds::{
     VsphereAgentPool,
     agent::Milestone,
     conditions::{READY, find_condition},
+    external::{agent::Agent, agent_machine::AgentMachine},
 };
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -181,13 +182,15 @@ pub fn topology(caches: &Caches, reach: &Reach, notes: Vec<String>, now: Timesta
     }
     Topology {
         notes,
+    let clusters: Vec<ClusterNode> = tree.into_iter().map(|(k, n)| k.node(n)).collect();
+    let foreign = foreign::hosts(caches, join.grants(), reach, &own);
         histogram: Scale {
             bar_seconds: BAR_SECONDS,
             autoscaler_seconds: AUTOSCALER_SECONDS,
             health_check_seconds: HEALTH_CHECK_SECONDS,
         },
-        clusters: tree.into_iter().map(|(k, n)| k.node(n)).collect(),
-        foreign: foreign::hosts(caches, reach, &own),
+        clusters,
+        foreign,
     }
 }
 
@@ -239,11 +242,20 @@ fn pool_node(
     let children = machines.iter().filter_map(|found| child_node(found));
     let home = &pool.spec.control_plane_namespace;
     let demands = caches.agent_machines(home).into_iter();
-    let demands = demands.filter(|am| classify::belongs(pool, am) && join.made_for(am).is_none());
+    let grants = join.grants();
+    let demands = demands.filter(|am| {
+        let is_its = classify::belongs(pool, am) && grants.shows(pool, am);
+        is_its && join.made_for(am).is_none()
+    });
+    let agent = |am: &AgentMachine| {
+        let namespace = |agent: &Agent| agent.namespace().unwrap_or_default();
+        let agent = join.reserved(am);
+        agent.filter(|agent| grants.admit(&namespace(agent), pool))
+    };
     let demands = demands.map(|am| {
         let found = Found {
             machine: join.machine_of(&am),
-            agent: join.reserved(&am),
+            agent: agent(&am),
             agent_machine: Some(am),
             ..Found::default()
         };

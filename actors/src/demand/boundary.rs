@@ -80,7 +80,15 @@ impl Grants {
     /// Whether the pool may use objects in `namespace`.
     #[must_use]
     pub fn admit(&self, namespace: &str, pool: &VsphereAgentPool) -> bool {
-        let own = pool.metadata.namespace.as_deref().unwrap_or_default();
+        self.admit_from(
+            namespace,
+            pool.metadata.namespace.as_deref().unwrap_or_default(),
+        )
+    }
+
+    /// Whether pools of namespace `own` may use objects in `namespace`.
+    #[must_use]
+    pub fn admit_from(&self, namespace: &str, own: &str) -> bool {
         if namespace == own {
             return true;
         }
@@ -137,6 +145,12 @@ impl Grants {
     #[must_use]
     pub fn shows(&self, pool: &VsphereAgentPool, am: &AgentMachine) -> bool {
         self.admit(owner(am), pool)
+    }
+
+    /// Whether the owner of the AgentMachine allows pools of namespace `own` to see it.
+    #[must_use]
+    pub fn shows_to(&self, own: &str, am: &AgentMachine) -> bool {
+        self.admit_from(owner(am), own)
     }
 
     /// Whether the pool serves this AgentMachine, and is allowed to.

@@ -1,9 +1,13 @@
 //! Finds the objects of a machine from one another. An index is made once, so that a join of all machines takes time in
 //! proportion to their number.
+//!
+//! Guarantee: of other namespaces a VsphereAgent leads only to what its pool may use, by the rule of the pool's actor
+//! ([`Grants`]). An AgentMachine leads only to VsphereAgents that may be for it.
 
 use std::{collections::HashMap, sync::Arc};
 
 use agent_forge_actors::{
+    demand::boundary::Grants,
     domain::{
         identity::{AgentMatch, agent_runs_on},
         index_keys,
@@ -25,6 +29,7 @@ type Places = HashMap<String, Vec<usize>>;
 /// The index.
 pub struct Join<'a> {
     caches: &'a Caches,
+    grants: Grants,
     children: Vec<ManagedVm>,
     agent_machines: Vec<Arc<AgentMachine>>,
     /// VsphereAgents by the uid of the AgentMachine on record.
@@ -63,6 +68,9 @@ impl<'a> Join<'a> {
         let named = |r: &&agent_forge_actors::domain::managed_vm::Recorded| r.uid.is_none();
         let names = records.iter();
         let names = names.map(|r| r.as_ref().filter(named).map(|r| r.name.as_str()));
+        let pools = caches.pools();
+        let pools = pools.iter().map(AsRef::as_ref);
+        let grants = Grants::read(caches, pools, agent_machines.iter().map(AsRef::as_ref));
         let metadata = || agent_machines.iter().map(|am| &am.metadata);
         Self {
             caches,
@@ -72,7 +80,29 @@ impl<'a> Join<'a> {
             agent_machines_by_name: places(metadata().map(|m| m.name.as_deref())),
             children,
             agent_machines,
+            grants,
         }
+    }
+
+    /// Which pools are admitted by the namespaces that pools and AgentMachines name.
+    #[must_use]
+    pub fn grants(&self) -> &Grants {
+        &self.grants
+    }
+
+    /// Whether the pool of the VsphereAgent may use the AgentMachine.
+    #[must_use]
+    pub fn may_be_for(&self, child: &ManagedVm, am: &AgentMachine) -> bool {
+        self.grants.shows_to(&child.key.namespace, am)
+    }
+
+    /// Whether the pool of the VsphereAgent sees the Agent: it may run on the VM, or its namespace admits the pool.
+    #[must_use]
+    pub fn may_see(&self, child: &ManagedVm, agent: &Agent) -> bool {
+        let namespace = agent.metadata.namespace.as_deref().unwrap_or_default();
+        let may_run_there = |vm| agent_runs_on(agent, vm) != AgentMatch::Other;
+        self.grants.admit_from(namespace, &child.key.namespace)
+            || child.identity.as_ref().is_some_and(may_run_there)
     }
 
     /// All VsphereAgents.
@@ -107,10 +137,11 @@ impl<'a> Join<'a> {
             home.is_none_or(|home| am.namespace().as_ref() == Some(home))
         };
         let all = &self.agent_machines;
-        let mut found = match &record.uid {
+        let found = match &record.uid {
             Some(uid) => at(all, &self.agent_machines_by_uid, uid),
             None => at(all, &self.agent_machines_by_name, &record.name),
         };
+        let mut found = found.filter(|am| self.may_be_for(child, am));
         found.find(is_home).cloned()
     }
 
@@ -156,7 +187,8 @@ impl<'a> Join<'a> {
         let (uid, name) = (am.metadata.uid.as_deref(), am.metadata.name.as_deref());
         let by_uid = at(&self.children, &self.children_by_uid, uid.unwrap_or("?"));
         let by_name = at(&self.children, &self.children_by_name, name.unwrap_or("?"));
-        by_uid.chain(by_name).min_by_key(|c| c.deleting)
+        let may_be = by_uid.chain(by_name).filter(|c| self.may_be_for(c, am));
+        may_be.min_by_key(|c| c.deleting)
     }
 
     /// The Agent of the VM: its own, else one that may be its own, else the one on record.
@@ -168,7 +200,8 @@ impl<'a> Join<'a> {
         let doubtful = || lineup.doubtful.first().map(|(agent, _)| *agent);
         let any = lineup.own.or_else(|| lineup.rivals.first().copied());
         let recorded = || self.caches.agents.get(child.agent.as_ref()?);
-        any.or_else(doubtful).cloned().or_else(recorded)
+        let found = any.or_else(doubtful).cloned().or_else(recorded);
+        found.filter(|agent| self.may_see(child, agent))
     }
 
     /// The Agent that the AgentMachine has.

@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use agent_forge_actors::{
+    demand::classify,
     domain::{managed_vm::ManagedVm, names::ObjectKey, upstream::MachineFacts},
     ports::cluster::View as _,
 };
@@ -94,8 +95,10 @@ pub struct Found {
     pub child: Option<ManagedVm>,
     /// Agent.
     pub agent: Option<Arc<Agent>>,
-    /// The pool of the VsphereAgent; without one, the pool that serves the AgentMachine.
+    /// The pool of the VsphereAgent; without one, the pool that may serve the AgentMachine, or may see it.
     pub pool: Option<Arc<VsphereAgentPool>>,
+    /// Why a pool that names the NodePool of the AgentMachine may not see it, if no other one may.
+    pub refused: Option<String>,
 }
 
 impl Found {
@@ -220,34 +223,67 @@ fn key<K: ResourceExt>(object: &K) -> String {
 /// Adds what belongs to the objects that are found. Each one may lead to the next, in both directions.
 fn complete(caches: &Caches, found: &mut Found) {
     let join = Join::new(caches);
+    let asked_for_agent = found.agent.is_some();
     for _ in 0..3 {
+        let child = found.child.as_ref();
         found.agent_machine = found.agent_machine.take().or_else(|| {
             let by_machine = found.machine.as_deref().and_then(|m| join.owned(m));
-            let by_child = || join.agent_machine_of(found.child.as_ref()?);
+            let by_child = || join.agent_machine_of(child?);
             let by_agent = || join.claimant(found.agent.as_deref()?);
-            by_machine.or_else(by_child).or_else(by_agent)
+            let all = by_machine.or_else(by_child).or_else(by_agent);
+            all.filter(|am| child.is_none_or(|c| join.may_be_for(c, am)))
         });
+        let am = found.agent_machine.as_deref();
         found.child = found.child.take().or_else(|| {
             let by_agent = found.agent.as_deref().and_then(|a| join.runs_agent(a));
-            by_agent.or_else(|| join.made_for(found.agent_machine.as_deref()?).cloned())
+            let by_agent = by_agent.filter(|c| am.is_none_or(|am| join.may_be_for(c, am)));
+            by_agent.or_else(|| join.made_for(am?).cloned())
         });
+        let child = found.child.as_ref();
         found.agent = found.agent.take().or_else(|| {
-            let by_child = found.child.as_ref().and_then(|c| join.agent_of(c));
-            by_child.or_else(|| join.reserved(found.agent_machine.as_deref()?))
+            let by_child = child.and_then(|c| join.agent_of(c));
+            let all = by_child.or_else(|| join.reserved(am?));
+            all.filter(|agent| child.is_none_or(|c| join.may_see(c, agent)))
         });
     }
     found.machine = found
         .machine
         .take()
         .or_else(|| join.machine_of(found.agent_machine.as_deref()?));
-    found.pool = match &found.child {
-        Some(child) => {
+    match (&found.child, found.agent_machine.as_deref()) {
+        (Some(child), _) => {
             let name = &child.object.spec.pool_ref.name;
-            caches.pool(&ObjectKey::new(&child.key.namespace, name))
+            found.pool = caches.pool(&ObjectKey::new(&child.key.namespace, name));
         }
-        None => found.agent_machine.as_deref().and_then(|am| {
-            let mut pools = caches.pools.all().into_iter();
-            pools.find(|p| agent_forge_actors::demand::classify::belongs(p, am))
-        }),
-    };
+        (None, Some(am)) => {
+            let pools = caches.pools();
+            let serves = |pool: &&Arc<VsphereAgentPool>| join.grants().serves(pool, am);
+            // One that lacks only the grant of its InfraEnv waits for that, and says so.
+            let sees = |pool: &&Arc<VsphereAgentPool>| {
+                classify::belongs(pool, am) && join.grants().shows(pool, am)
+            };
+            let serving = pools.iter().find(serves);
+            found.pool = serving.or_else(|| pools.iter().find(sees)).cloned();
+            if found.pool.is_none() {
+                found.refused = pools.iter().find_map(|pool| refused(&join, pool, am));
+            }
+        }
+        (None, None) => {}
+    }
+    let agent = found.agent.as_deref().filter(|_| !asked_for_agent);
+    if let (None, Some(pool), Some(agent)) = (&found.child, &found.pool, agent) {
+        let namespace = agent.metadata.namespace.as_deref().unwrap_or_default();
+        if !join.grants().admit(namespace, pool) {
+            found.agent = None;
+        }
+    }
+}
+
+/// Why the pool may not serve an AgentMachine of its NodePool.
+fn refused(join: &Join<'_>, pool: &VsphereAgentPool, am: &AgentMachine) -> Option<String> {
+    let belongs = classify::belongs(pool, am);
+    let lacking = join.grants().lacking(pool, am).filter(|_| belongs)?;
+    let own = pool.namespace().unwrap_or_default();
+    let why = join.grants().sentence(&[lacking], &own);
+    Some(format!("VsphereAgentPool {}: {why}", key(pool)))
 }

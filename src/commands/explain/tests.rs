@@ -339,6 +339,42 @@ fn what_is_not_there_or_not_unique_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
+fn a_refused_pool_leads_to_nothing_of_others_and_is_named() {
+    let mut world = World::serving();
+    world.pool["metadata"]["namespace"] = json!("other");
+    world.child["metadata"]["namespace"] = json!("other");
+    let of_child = |world: &World| {
+        let found = subject::find(&world.caches(), &"va/w-1".parse().expect("a subject"), None);
+        let found = found.expect("found");
+        (found.agent_machine.is_some(), found.machine.is_some())
+    };
+    assert_eq!(of_child(&world), (true, true));
+    world.admits = Some("another");
+    assert_eq!(of_child(&world), (false, false));
+    // The AgentMachine leads neither to that VsphereAgent nor to its pool. It says who asks for the grant.
+    let e = explained(&world, "AgentMachine/w-1", &Live::NotAsked);
+    assert_eq!(e.pool, None);
+    let child = e.chain.iter().find(|m| m.kind == Kind::VsphereAgent);
+    assert_eq!(child.and_then(|m| m.name.as_ref()), None);
+    let mut waits = e.waits.iter();
+    let wait = waits.find(|w| w.reason == Reason::NamespaceNotAllowed);
+    let said = &wait.expect("a wait").message;
+    for word in [
+        "VsphereAgentPool other/workers",
+        "namespace demo does not admit",
+    ] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert!(
+        !e.notes
+            .iter()
+            .any(|n| n.contains("no VsphereAgentPool serves")),
+        "{:?}",
+        e.notes
+    );
+}
+
+#[test]
 fn each_life_of_a_recycled_vm_is_shown_and_a_first_life_is_not() {
     let mut world = World::serving();
     let first = explained(&world, "va/w-1", &Live::NotAsked);

@@ -109,6 +109,7 @@ pub fn waits(found: &Found, plan: Option<&Plan>, held: &Holds, now: Timestamp) -
         all.extend(of_the_pool(found));
     }
     all.extend(gone_pool(found));
+    all.extend(refused_pool(found));
     all.extend(not_ready(found));
     let mut seen = BTreeSet::new();
     all.retain(|wait| seen.insert(wait.reason.clone()));
@@ -253,6 +254,12 @@ fn gone_pool(found: &Found) -> Option<Wait> {
     ))
 }
 
+fn refused_pool(found: &Found) -> Option<Wait> {
+    let (am, why) = (found.agent_machine.as_ref()?, found.refused.as_ref()?);
+    let subject = format!("AgentMachine/{}", am.name_any());
+    Some(Wait::of(subject, &Reason::NamespaceNotAllowed, why, None))
+}
+
 /// The condition `Ready` of the VsphereAgent, if it is False.
 fn not_ready(found: &Found) -> Option<Wait> {
     let child = found.child.as_ref()?;
@@ -273,7 +280,10 @@ pub fn notes(found: &Found, held: &Holds, now: Timestamp) -> Vec<String> {
         let (reason, message) = (wait.reason, wait.message);
         all.push(format!("{reason}: {message}. {}", wait.remedy));
     }
-    if let (Some(am), None, None) = (&found.agent_machine, &found.pool, &found.child) {
+    let alone = (&found.agent_machine, &found.pool, &found.child);
+    if let (Some(am), None, None) = alone
+        && found.refused.is_none()
+    {
         let pool = am
             .node_pool()
             .map_or("its NodePool".to_owned(), |(_, name)| {

@@ -180,6 +180,22 @@ async fn each_user_sees_the_namespaces_in_which_it_may_list_pools() {
     }
 }
 
+#[tokio::test]
+async fn a_refused_pool_opens_no_machine_of_others() {
+    for (admits, status) in [
+        (Some("other"), StatusCode::OK),
+        (None, StatusCode::NOT_FOUND),
+    ] {
+        let mut world = World::waiting();
+        world.pool["metadata"]["namespace"] = json!("other");
+        world.admits = admits;
+        let server = server(&world, true).await;
+        let asked = by("other", "/machine/demo-demo/w-1?kind=AgentMachine");
+        let answer = server.web.handle(asked).await;
+        assert_eq!(answer.status(), status, "{admits:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_answer_of_the_api_server_counts_for_a_short_time() {
     let server = server(&two_tenants(), true).await;

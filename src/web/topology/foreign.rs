@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use agent_forge_actors::{
-    demand::agents_home, domain::names::ObjectKey, ports::cluster::View as _,
+    demand::boundary::Grants, domain::names::ObjectKey, ports::cluster::View as _,
 };
 use agent_forge_crds::external::agent::Agent;
 use serde::Serialize;
@@ -40,15 +40,21 @@ pub struct ForeignHost {
     pub claimed_by: Option<String>,
 }
 
-/// The hosts, without the Agents in `own`. A viewer sees those of the namespaces in reach.
+/// The hosts, without the Agents in `own`. A viewer sees those of the namespaces in reach. A pool leads only to InfraEnvs
+/// whose namespace admits it.
 #[must_use]
-pub fn hosts(caches: &Caches, reach: &Reach, own: &BTreeSet<ObjectKey>) -> ForeignHosts {
+pub fn hosts(
+    caches: &Caches,
+    grants: &Grants,
+    reach: &Reach,
+    own: &BTreeSet<ObjectKey>,
+) -> ForeignHosts {
     let pools = caches.pools();
     let pools = pools.iter().filter(|pool| {
         let namespace = pool.metadata.namespace.as_deref();
         reach.covers(namespace.unwrap_or_default())
     });
-    let infra_envs = pools.flat_map(|pool| agents_home::candidates(pool));
+    let infra_envs = pools.flat_map(|pool| grants.homes(pool));
     let infra_envs: BTreeSet<ObjectKey> = infra_envs
         .filter(|key| reach.covers(&key.namespace))
         .collect();

@@ -329,6 +329,72 @@ fn a_viewer_sees_the_pools_of_its_namespaces_only() {
     assert_eq!(machines(&gone(&of("other"))).len(), 0);
 }
 
+/// A second tenant: a pool that names the first one's NodePool and InfraEnv, and a VsphereAgent that names its AgentMachine
+/// and its Agent.
+fn with_a_stranger(mut world: World) -> World {
+    let mut pool = World::serving().pool;
+    pool["metadata"]["namespace"] = json!("a-stranger");
+    pool["metadata"]["uid"] = json!("u-stranger");
+    pool["spec"]["infraEnvRef"] = json!({"name": "infra", "namespace": "demo"});
+    let mut child = World::serving().child;
+    child["metadata"]["name"] = json!("w-9");
+    child["metadata"]["namespace"] = json!("a-stranger");
+    child["metadata"]["uid"] = json!("u-forged");
+    child["status"]["vm"]["name"] = json!("w-9");
+    child["status"]["vm"]["biosUUID"] = json!("42000000-0000-0000-0000-000000000009");
+    child["status"]["vm"]["macAddresses"] = json!(["00:50:56:00:00:09"]);
+    let both = |own: &Value, other: Value| match own {
+        Value::Null => json!([other]),
+        own => json!([own, other]),
+    };
+    world.child = both(&world.child, child);
+    world.pool = json!([world.pool, pool]);
+    world
+}
+
+#[test]
+fn a_refused_pool_shows_nothing_of_others_and_hides_nothing_of_them() {
+    let kinds = |machine: &MachineNode| -> Vec<String> {
+        machine.chain.iter().map(|m| m.kind.to_string()).collect()
+    };
+    let of = |world: &World, namespace: &str| {
+        let reach = Reach::Namespaces([namespace.to_owned()].into());
+        topology(&world.caches(), &reach, Vec::new(), now())
+    };
+    let mut world = with_a_stranger(World::serving());
+    world.admits = None;
+    let theirs = of(&world, "a-stranger");
+    let [machine] = machines(&theirs)[..] else {
+        panic!("{theirs:#?}")
+    };
+    assert_eq!(kinds(machine), ["VsphereAgent", "VM"]);
+    let first = of(&world, "demo");
+    let [machine] = machines(&first)[..] else {
+        panic!("{first:#?}")
+    };
+    assert_eq!((machine.name.as_str(), kinds(machine).len()), ("w-1", 6));
+    assert!(first.foreign.hosts.is_empty());
+    // A VsphereAgent of a refused pool does not hide who waits.
+    let mut waiting = with_a_stranger(World::waiting());
+    waiting.admits = None;
+    let named = |shown: &Topology| -> Vec<String> {
+        machines(shown).iter().map(|m| m.name.clone()).collect()
+    };
+    assert_eq!(named(&of(&waiting, "demo")), ["w-1"]);
+    assert_eq!(named(&of(&waiting, "a-stranger")), ["w-9"]);
+    // Nor do its hosts appear, although this viewer may list everything.
+    let alone = |admits| {
+        let mut world = with_a_stranger(World::serving());
+        world.pool = world.pool[1].take();
+        world.child = Value::Null;
+        world.admits = admits;
+        let shown = topology(&world.caches(), &Reach::All, Vec::new(), now());
+        (machines(&shown).len(), shown.foreign.hosts.len())
+    };
+    assert_eq!(alone(None), (0, 0));
+    assert_eq!(alone(Some("a-stranger")), (1, 1), "a grant shows them");
+}
+
 #[test]
 fn a_pool_says_that_it_is_paused_while_it_is() {
     let shown = |world: &World, kind: PausableKind, change: &dyn Fn(&mut Pausable)| {
