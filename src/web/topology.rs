@@ -52,6 +52,8 @@ pub struct Topology {
     pub notes: Vec<String>,
     /// How to read the histograms.
     pub histogram: Scale,
+    /// How many machines and foreign hosts there are in each state that occurs.
+    pub counts: BTreeMap<State, usize>,
     /// HostedClusters, by name.
     pub clusters: Vec<ClusterNode>,
     /// Hosts of the same InfraEnvs that are not VMs of agent-forge.
@@ -180,10 +182,11 @@ pub fn topology(caches: &Caches, reach: &Reach, notes: Vec<String>, now: Timesta
         let pools = cluster.entry("?".to_owned()).or_default();
         pools.push(gone_pool(key, machines));
     }
-    Topology {
-        notes,
     let clusters: Vec<ClusterNode> = tree.into_iter().map(|(k, n)| k.node(n)).collect();
     let foreign = foreign::hosts(caches, join.grants(), reach, &own);
+    Topology {
+        notes,
+        counts: counts(&clusters, &foreign),
         histogram: Scale {
             bar_seconds: BAR_SECONDS,
             autoscaler_seconds: AUTOSCALER_SECONDS,
@@ -192,6 +195,21 @@ pub fn topology(caches: &Caches, reach: &Reach, notes: Vec<String>, now: Timesta
         clusters,
         foreign,
     }
+}
+
+/// See [`Topology::counts`].
+fn counts(clusters: &[ClusterNode], foreign: &ForeignHosts) -> BTreeMap<State, usize> {
+    let mut counts = BTreeMap::new();
+    let node_pools = clusters.iter().flat_map(|c| &c.node_pools);
+    let pools = node_pools.flat_map(|n| &n.pools);
+    for machine in pools.flat_map(|p| &p.machines) {
+        *counts.entry(machine.state).or_default() += 1;
+    }
+    let hosts = foreign.hosts.len() + foreign.more;
+    if hosts > 0 {
+        *counts.entry(State::Foreign).or_default() += hosts;
+    }
+    counts
 }
 
 /// A HostedCluster: its namespace, if it is known, and its name.

@@ -121,9 +121,7 @@ function allPools() {
 }
 
 function stateButtons() {
-  const counts = {};
-  for (const pool of allPools()) for (const m of pool.machines) counts[m.state] = (counts[m.state] || 0) + 1;
-  const items = STATES.map(([state]) => ({ state, n: counts[state] || 0, on: chosen.has(state) }));
+  const items = STATES.map(([state]) => ({ state, n: topology.counts[state] || 0, on: chosen.has(state) }));
   reconcile(at("states"), items, (item) => item.state, ({ state, n, on }) => {
     const button = make("button", { type: "button", class: "chip", "aria-pressed": String(on) }, badge(state), make("span", {}, String(n)));
     button.addEventListener("click", () => {

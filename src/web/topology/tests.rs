@@ -274,6 +274,8 @@ fn foreign_hosts_of_the_pools_infra_envs_are_listed_and_no_others() {
         host("metal", "infra"),
         host("other", "elsewhere")
     ]);
+    let counts = shown(&world).counts;
+    assert_eq!(counts, [(State::Serving, 1), (State::Foreign, 1)].into());
     let seen = shown(&world).foreign;
     assert_eq!((seen.hosts.len(), seen.more), (1, 0), "{seen:?}");
     let metal = &seen.hosts[0];
@@ -287,8 +289,11 @@ fn foreign_hosts_of_the_pools_infra_envs_are_listed_and_no_others() {
         .map(|n| host(&format!("metal-{n}"), "infra"))
         .collect();
     world.agent = json!(many);
-    let seen = shown(&world).foreign;
+    let all = shown(&world);
+    let seen = &all.foreign;
     assert_eq!((seen.hosts.len(), seen.more), (foreign::MOST, 3));
+    // The button above the table counts them, also those that are not listed.
+    assert_eq!(all.counts.get(&State::Foreign), Some(&(foreign::MOST + 3)));
 }
 
 #[test]
