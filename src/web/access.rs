@@ -3,22 +3,27 @@
 //! - On a loopback address: everything, for each client of this host. The header `Host` must be a loopback name, so that a
 //!   page of another site whose DNS name leads here (DNS rebinding) gets nothing.
 //! - On any other address: each request needs a Bearer token. The API server says whose it is, and in which namespaces
-//!   that user may list VsphereAgentPools. The viewer sees the pools of these namespaces.
+//!   that user may list VsphereAgentPools. The viewer sees the pools of these namespaces. The unknown tokens of one address
+//!   are limited ([`attempts`]).
+
+pub mod attempts;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use http::{
     HeaderValue, StatusCode,
-    header::{AUTHORIZATION, WWW_AUTHENTICATE},
+    header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use k8s_openapi::api::authentication::v1::UserInfo;
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::Semaphore, time::Instant};
 
+use self::attempts::Attempts;
 use crate::{
     cluster::reviews::Reviews,
     telemetry::http::{Answer, Asked, text},
@@ -26,6 +31,8 @@ use crate::{
 
 /// How long an answer of the API server is used again. A right that is taken away ends within this time.
 pub const KEPT: Duration = Duration::from_secs(30);
+/// How long a token that was accepted counts as known: it is reviewed again whatever others at its address send.
+const ACCEPTED: Duration = Duration::from_secs(3600);
 /// The most tokens whose answers are kept.
 const MOST_TOKENS: usize = 1024;
 /// The most requests to the API server at the same time. Others wait.
@@ -82,6 +89,8 @@ pub enum Refused {
     BadToken,
     /// This user may list pools in no namespace that has one.
     Forbidden(String),
+    /// This address has sent too many unknown tokens, and has to wait so long.
+    TooMany(IpAddr, Duration),
     /// The API server could not be asked.
     NoAnswer,
 }
@@ -110,6 +119,13 @@ impl Refused {
                      for the ClusterRole agent-forge-view in the pool's namespace\n"
                 ),
             ),
+            Self::TooMany(peer, wait) => (
+                StatusCode::TOO_MANY_REQUESTS,
+                format!(
+                    "too many unknown tokens come from the address {peer}: try again in {} s\n",
+                    whole_seconds(*wait)
+                ),
+            ),
             Self::NoAnswer => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "the API server could not be asked who you are; the log of agent-forge says why\n"
@@ -121,8 +137,17 @@ impl Refused {
             let bearer = HeaderValue::from_static("Bearer realm=\"agent-forge\"");
             answer.headers_mut().insert(WWW_AUTHENTICATE, bearer);
         }
+        if let Self::TooMany(_, wait) = self {
+            let wait = HeaderValue::from(whole_seconds(*wait));
+            answer.headers_mut().insert(RETRY_AFTER, wait);
+        }
         answer
     }
+}
+
+/// Rounded up.
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
 /// How a server decides who may see what.
@@ -151,7 +176,7 @@ impl Access {
                 let header = asked.headers.get(AUTHORIZATION);
                 let token = header.and_then(|h| h.to_str().ok()).and_then(bearer);
                 let token = token.filter(|t| !t.is_empty()).ok_or(Refused::NoToken)?;
-                reviewer.viewer(token, namespaces).await
+                reviewer.viewer((token, asked.peer), namespaces).await
             }
         }
     }
@@ -180,6 +205,9 @@ struct Known {
 pub struct Reviewer {
     reviews: Arc<dyn Reviews>,
     known: Mutex<BTreeMap<Fingerprint, Known>>,
+    /// Tokens that were accepted, and when that is forgotten.
+    accepted: Mutex<BTreeMap<Fingerprint, Instant>>,
+    attempts: Attempts,
     turns: Semaphore,
 }
 
@@ -190,18 +218,24 @@ impl Reviewer {
         Self {
             reviews,
             known: Mutex::default(),
+            accepted: Mutex::default(),
+            attempts: Attempts::default(),
             turns: Semaphore::new(AT_ONCE),
         }
     }
 
-    async fn viewer(&self, token: &str, namespaces: &BTreeSet<String>) -> Result<Viewer, Refused> {
+    async fn viewer(
+        &self,
+        (token, peer): (&str, IpAddr),
+        namespaces: &BTreeSet<String>,
+    ) -> Result<Viewer, Refused> {
         if token.len() > LONGEST {
             return Err(Refused::BadToken);
         }
         let fingerprint: Fingerprint = Sha256::digest(token).into();
         let mut known = match self.recall(&fingerprint) {
             Some(known) => known,
-            None => self.ask_user(token).await?,
+            None => self.ask_user(&fingerprint, token, peer).await?,
         };
         let reach = self.reach_of(&mut known, namespaces).await;
         let name = known.user.as_ref().and_then(|user| user.username.clone());
@@ -212,10 +246,28 @@ impl Reviewer {
         })
     }
 
-    async fn ask_user(&self, token: &str) -> Result<Known, Refused> {
+    async fn ask_user(
+        &self,
+        fingerprint: &Fingerprint,
+        token: &str,
+        peer: IpAddr,
+    ) -> Result<Known, Refused> {
+        let attempt = match self.was_accepted(fingerprint) {
+            true => None,
+            false => Some(self.attempts.begin(peer)),
+        };
+        let attempt = attempt.transpose();
+        let attempt = attempt.map_err(|wait| Refused::TooMany(peer, wait))?;
         let until = Instant::now() + KEPT;
         let _turn = self.turns.acquire().await;
         let user = self.reviews.user(token).await.map_err(no_answer)?;
+        match (&user, attempt) {
+            (Some(_), _) => self.accept(*fingerprint),
+            (None, Some(attempt)) => attempt.refused(),
+            (None, None) => {
+                self.accepted().remove(fingerprint);
+            }
+        }
         Ok(Known {
             user,
             may_list: BTreeMap::new(),
@@ -264,6 +316,25 @@ impl Reviewer {
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn accepted(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, Instant>> {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn was_accepted(&self, fingerprint: &Fingerprint) -> bool {
+        let until = self.accepted().get(fingerprint).copied();
+        until.is_some_and(|until| until > Instant::now())
+    }
+
+    fn accept(&self, fingerprint: Fingerprint) {
+        let now = Instant::now();
+        let mut all = self.accepted();
+        all.retain(|_, until| *until > now);
+        if all.len() >= MOST_TOKENS {
+            all.clear();
+        }
+        all.insert(fingerprint, now + ACCEPTED);
     }
 
     fn recall(&self, fingerprint: &Fingerprint) -> Option<Known> {

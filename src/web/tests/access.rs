@@ -197,6 +197,46 @@ async fn a_refused_pool_opens_no_machine_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn unknown_tokens_of_one_address_are_limited_and_who_was_accepted_is_not() {
+    use crate::web::access::attempts::{MOST, REMEMBERED};
+    let server = server(&two_tenants(), true).await;
+    let look = async |token: &str, peer: u8| {
+        let mut asked = by(token, "/topology.json");
+        asked.peer = std::net::Ipv4Addr::new(10, 0, 0, peer).into();
+        server.web.handle(asked).await
+    };
+    assert_eq!(look("demo", 1).await.status(), StatusCode::OK);
+    for n in 0..MOST {
+        // The played API server accepts no token of that name.
+        let answer = look(&format!("bad-{n}"), 1).await;
+        assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{n}");
+    }
+    let refused = look("bad-more", 1).await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(
+        refused.headers()[RETRY_AFTER],
+        REMEMBERED.as_secs().to_string()
+    );
+    let said = String::from_utf8(body(refused).await.to_vec()).expect("text");
+    assert!(
+        said.contains("the address 10.0.0.1: try again in 60 s"),
+        "{said}"
+    );
+    assert_eq!(server.users.times("user bad-more"), 0, "no review");
+    assert_eq!(
+        look("other", 2).await.status(),
+        StatusCode::OK,
+        "another address"
+    );
+    // A viewer behind the same proxy stays, also after its answer is forgotten.
+    advance(KEPT).await;
+    assert_eq!(look("demo", 1).await.status(), StatusCode::OK);
+    assert_eq!(server.users.times("user demo"), 2);
+    advance(REMEMBERED).await;
+    assert_eq!(look("bad-more", 1).await.status(), StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_of_the_api_server_counts_for_a_short_time() {
     let server = server(&two_tenants(), true).await;
     let look = |token: &str| server.web.handle(by(token, "/topology.json"));
