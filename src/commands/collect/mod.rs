@@ -4,7 +4,8 @@
 mod redact;
 
 use std::{
-    fs::File,
+    fs::{File, OpenOptions, Permissions},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -69,7 +70,7 @@ pub async fn run(args: &Args, asked: &CollectArgs) -> anyhow::Result<Verdict> {
         return Err(error);
     }
     entries.push(("README.txt".to_owned(), readme(&sight, now).into_bytes()));
-    entries.extend(errors(&refused));
+    entries.extend(errors(&Redactor::new()?, &refused));
     let place = match &asked.directory {
         Some(directory) => {
             files(directory, &entries)?;
@@ -93,9 +94,10 @@ pub async fn run(args: &Args, asked: &CollectArgs) -> anyhow::Result<Verdict> {
     Ok(Verdict::Findings)
 }
 
-/// Why something is missing in the archive, if something is.
-fn errors(refused: &[anyhow::Error]) -> Option<Entry> {
-    let lines: String = refused.iter().map(|e| format!("{e:#}\n")).collect();
+/// Why something is missing in the archive, if something is. An error may quote a URL or an object.
+fn errors(redactor: &Redactor, refused: &[anyhow::Error]) -> Option<Entry> {
+    let line = |e: &anyhow::Error| redactor.text(&format!("{e:#}")) + "\n";
+    let lines: String = refused.iter().map(line).collect();
     (!refused.is_empty()).then(|| ("errors.txt".to_owned(), lines.into_bytes()))
 }
 
@@ -258,7 +260,8 @@ fn readme(sight: &Sight, now: Timestamp) -> String {
          answers/  what `agent-forge explain` and `agent-forge plan` say now, without vCenter.\n\
          events/   the operator's Events.\n\
          errors.txt  what could not be read, and why. It is missing if everything could.\n\n\
-         No Secret was read. URLs are without tokens and queries. Look through it before you send it.\n\n\
+         No Secret was read. URLs are without tokens and queries. Annotations that the operator does not read are without \
+         values. Look through it before you send it.\n\n\
          Logs are not in here. Add them yourself:\n\
          kubectl logs -n agent-forge-system deployment/agent-forge --all-containers --tail=-1\n\
          kubectl logs -n agent-forge-system deployment/agent-forge --all-containers --tail=-1 --previous\n",
@@ -281,7 +284,7 @@ fn files(directory: &Path, entries: &[Entry]) -> anyhow::Result<()> {
 
 fn archive(path: &Path, entries: &[Entry], now: Timestamp) -> anyhow::Result<()> {
     let about = || format!("writing {}", path.display());
-    let file = File::create(path).with_context(about)?;
+    let file = of_owner(path).with_context(about)?;
     let mut tar = tar::Builder::new(GzEncoder::new(file, Compression::default()));
     for (name, bytes) in entries {
         let mut header = tar::Header::new_gnu();
@@ -295,4 +298,52 @@ fn archive(path: &Path, entries: &[Entry], now: Timestamp) -> anyhow::Result<()>
     zip.finish()
         .and_then(|file| file.sync_all())
         .with_context(about)
+}
+
+/// An empty file that only its owner reads, also if it was there with another mode.
+fn of_owner(path: &Path) -> std::io::Result<File> {
+    const MODE: u32 = 0o600;
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create(true).truncate(true).mode(MODE);
+    let file = options.open(path)?;
+    file.set_permissions(Permissions::from_mode(MODE))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_its_owner_reads_an_archive_also_where_one_was_before() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a.tar.gz");
+        let entries = [("README.txt".to_owned(), b"text".to_vec())];
+        let mode = || {
+            std::fs::metadata(&path)
+                .expect("a file")
+                .permissions()
+                .mode()
+                & 0o777
+        };
+        archive(&path, &entries, Timestamp::UNIX_EPOCH).expect("written");
+        assert_eq!(mode(), 0o600);
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("open to all");
+        archive(&path, &entries, Timestamp::UNIX_EPOCH).expect("written");
+        assert_eq!(mode(), 0o600);
+    }
+
+    #[test]
+    fn the_errors_of_an_archive_quote_no_token() {
+        let redactor = Redactor::new().expect("patterns");
+        let e = anyhow::anyhow!("GET https://img.example/byapikey/S3CRET/x.iso?token=S3CRET: 401")
+            .context("Bearer S3CRET");
+        let (name, text) = errors(&redactor, &[e]).expect("an error");
+        let text = String::from_utf8(text).expect("text");
+        assert_eq!(name, "errors.txt");
+        assert!(
+            text.contains("img.example") && !text.contains("S3CRET"),
+            "{text}"
+        );
+    }
 }

@@ -1,11 +1,29 @@
 //! Takes out of objects what may be secret. Secrets themselves are never read.
 
 use agent_forge_actors::ports::iso_source::IsoUrl;
+use agent_forge_crds::{external::agent::AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, names};
 use regex::Regex;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// What stands for a secret.
 const GONE: &str = "REDACTED";
+
+/// Domains of the annotations that decisions read.
+const READ: [&str; 4] = [
+    names::GROUP,
+    "agent-install.openshift.io",
+    "cluster.x-k8s.io",
+    "hypershift.openshift.io",
+];
+
+/// Whether decisions read the annotation. Any other one may hold whatever its author needed.
+fn is_read(annotation: &str) -> bool {
+    let domain = annotation.split_once('/').map(|(domain, _)| domain);
+    let above = |read: &&str| domain.and_then(|d| d.strip_suffix(*read));
+    let is_in = |above: &str| above.is_empty() || above.ends_with('.');
+    annotation == AGENT_MACHINE_REF_NAMESPACE_ANNOTATION
+        || READ.iter().filter_map(|read| above(&read)).any(is_in)
+}
 
 /// Redacts texts.
 pub struct Redactor {
@@ -50,6 +68,9 @@ impl Redactor {
                 fields.remove("managedFields");
                 fields.remove("kubectl.kubernetes.io/last-applied-configuration");
                 for (name, value) in fields {
+                    if let ("annotations", Value::Object(all)) = (name.as_str(), &mut *value) {
+                        annotations(all);
+                    }
                     // A name of a Secret is no secret.
                     if value.is_string() && self.field.is_match(name) {
                         *value = Value::String(GONE.to_owned());
@@ -59,6 +80,15 @@ impl Redactor {
                 }
             }
             _ => {}
+        }
+    }
+}
+
+/// Takes the values of annotations that decisions do not read.
+fn annotations(all: &mut Map<String, Value>) {
+    for (name, value) in all {
+        if !is_read(name) {
+            *value = Value::String(GONE.to_owned());
         }
     }
 }
@@ -74,7 +104,10 @@ mod tests {
         let redactor = Redactor::new().expect("patterns");
         let mut object = json!({
             "metadata": {"name": "a", "managedFields": [1], "annotations": {
-                "kubectl.kubernetes.io/last-applied-configuration": "S3CRET", "k": "v",
+                "kubectl.kubernetes.io/last-applied-configuration": "S3CRET", "k": "S3CRET",
+                "example.com/config": "{\"password\": \"S3CRET\"}", "evilcluster.x-k8s.io/x": "S3CRET",
+                "agent-forge.containeroo.ch/vm-name": "w-1", "agentMachineRefNamespace": "demo-demo",
+                "delete.check.agent-forge.containeroo.ch/backup": "see https://b.example/a/b?x=S3CRET",
             }},
             "spec": {
                 "password": "S3CRET", "pullToken": "S3CRET", "credentialsSecretRef": {"name": "vc"},
@@ -86,7 +119,15 @@ mod tests {
         redactor.object(&mut object);
         let text = object.to_string();
         assert!(!text.contains("S3CRET"), "{text}");
-        for kept in ["\"name\":\"vc\"", "\"k\":\"v\"", "img.example", "h.example"] {
+        for kept in [
+            "\"name\":\"vc\"",
+            "\"k\":\"REDACTED\"",
+            "img.example",
+            "h.example",
+            "\"agent-forge.containeroo.ch/vm-name\":\"w-1\"",
+            "\"agentMachineRefNamespace\":\"demo-demo\"",
+            "see https://b.example/",
+        ] {
             assert!(text.contains(kept), "{kept}: {text}");
         }
         assert!(!text.contains("managedFields"), "{text}");
