@@ -1,7 +1,8 @@
 //! Follows Clusters, NodePools and HostedClusters. Only what pauses them is kept.
 //!
 //! A management cluster may not serve these kinds. A kind that is not served has no objects, and is looked for again from
-//! time to time. Only an answer of discovery counts as "not served": after any other failure nothing is known.
+//! time to time. Only an answer of discovery counts as "not served": after any other failure nothing is known. Nor is
+//! anything known of a kind that is served in unknown versions only: it may pause, so that is an error.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,9 +15,12 @@ use agent_forge_actors::{
 };
 use agent_forge_crds::external::{agent_machine::PAUSED_ANNOTATION, machine};
 use futures::{StreamExt as _, pin_mut};
+use http::Request;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroup;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, GroupVersionKind},
+    error::DiscoveryError,
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event},
@@ -42,20 +46,34 @@ const fn api(kind: PausableKind) -> (&'static str, &'static [&'static str], &'st
     }
 }
 
-/// The newest version that discovery reports; `None` if the kind is not served.
+/// The newest known version that discovery reports; `None` if the kind is not served.
+///
+/// # Errors
+/// Discovery does not answer, or the kind is served in unknown versions only.
 pub(super) async fn served(
     client: &Client,
     kind: PausableKind,
 ) -> kube::Result<Option<ApiResource>> {
-    let (group, versions, plural) = api(kind);
-    for version in versions {
+    let (group, known, plural) = api(kind);
+    let mut served = versions(client, group).await?;
+    // The newest known one first, unknown ones last.
+    served.sort_by_key(|version| {
+        known
+            .iter()
+            .position(|k| k == version)
+            .unwrap_or(known.len())
+    });
+    for version in served {
         let listed = client
             .list_api_group_resources(&format!("{group}/{version}"))
             .await;
         match listed {
             Ok(list) if list.resources.iter().any(|r| r.name == plural) => {
-                let gvk = GroupVersionKind::gvk(group, version, kind.as_str());
-                return Ok(Some(ApiResource::from_gvk_with_plural(&gvk, plural)));
+                if known.contains(&version.as_str()) {
+                    let gvk = GroupVersionKind::gvk(group, &version, kind.as_str());
+                    return Ok(Some(ApiResource::from_gvk_with_plural(&gvk, plural)));
+                }
+                return Err(unknown(kind, &version));
             }
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
@@ -63,6 +81,30 @@ pub(super) async fn served(
         }
     }
     Ok(None)
+}
+
+/// The kind is served in this version, and in no known one.
+fn unknown(kind: PausableKind, version: &str) -> kube::Error {
+    let (group, known, plural) = api(kind);
+    let known = known.join(", ");
+    let why =
+        format!("{plural} of {group} are served in {version} only, and this release knows {known}");
+    kube::Error::Discovery(DiscoveryError::MissingResource(why))
+}
+
+/// The versions in which the API server serves the group.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a GET: the client has no method for one group"
+)]
+async fn versions(client: &Client, group: &str) -> kube::Result<Vec<String>> {
+    let request = Request::get(format!("/apis/{group}")).body(Vec::new());
+    let request = request.map_err(kube::Error::HttpError)?;
+    match client.request::<APIGroup>(request).await {
+        Ok(found) => Ok(found.versions.into_iter().map(|v| v.version).collect()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+        Err(e) => Err(e),
+    }
 }
 
 /// What is kept of such an object.
@@ -147,9 +189,72 @@ async fn follow_version(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::convert::Infallible;
+
+    use http::{Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::{Value, json};
 
     use super::*;
+
+    /// An API server that serves NodePools in these versions of the group, and other kinds in `v1alpha1`.
+    fn serving(versions: &'static [&'static str]) -> Client {
+        let answer = |path: &str| -> Option<Value> {
+            let group = "hypershift.openshift.io";
+            let all = || versions.iter().chain(&["v1alpha1"]);
+            if path == format!("/apis/{group}") {
+                let version =
+                    |v: &&str| json!({"groupVersion": format!("{group}/{v}"), "version": v});
+                let versions: Vec<Value> = all().map(version).collect();
+                return Some(json!({"kind": "APIGroup", "name": group, "versions": versions}));
+            }
+            let version = path.strip_prefix(&format!("/apis/{group}/"))?;
+            all().find(|v| **v == version)?;
+            let resource = |name: &str| json!({"name": name, "singularName": "", "namespaced": true, "kind": "K", "verbs": []});
+            let kinds = if versions.contains(&version) {
+                "nodepools"
+            } else {
+                "others"
+            };
+            Some(json!({
+                "kind": "APIResourceList", "groupVersion": format!("{group}/{version}"), "resources": [resource(kinds)],
+            }))
+        };
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let found = answer(request.uri().path());
+            let status = if found.is_some() {
+                StatusCode::OK
+            } else {
+                StatusCode::NOT_FOUND
+            };
+            let missing = || json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
+            let body = found.unwrap_or_else(missing).to_string();
+            let mut response = Response::new(Body::from(body.into_bytes()));
+            *response.status_mut() = status;
+            async move { Ok::<_, Infallible>(response) }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn a_kind_that_is_served_in_unknown_versions_only_is_no_kind_without_pauses() {
+        let asked = async |versions| served(&serving(versions), PausableKind::NodePool).await;
+        let known = asked(&["v1", "v1beta1"]).await.expect("discovery answers");
+        assert_eq!(known.map(|r| r.version), Some("v1beta1".to_owned()));
+        let none = asked(&[]).await.expect("discovery answers");
+        assert_eq!(none.map(|r| r.version), None, "the kind is not served");
+        let error = asked(&["v1"])
+            .await
+            .expect_err("nothing is known")
+            .to_string();
+        for word in [
+            "nodepools",
+            "served in v1 only",
+            "this release knows v1beta1",
+        ] {
+            assert!(error.contains(word), "{word}: {error}");
+        }
+    }
 
     #[test]
     fn only_what_pauses_an_object_is_kept() {

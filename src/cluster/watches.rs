@@ -616,7 +616,7 @@ mod tests {
                     return Ok(answer(StatusCode::OK, &body));
                 }
                 // Discovery of a group that is not served.
-                if path.starts_with("/apis/") && path.matches('/').count() == 3 {
+                if path.starts_with("/apis/") && path.matches('/').count() <= 3 {
                     let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404});
                     return Ok(answer(StatusCode::NOT_FOUND, &body));
                 }

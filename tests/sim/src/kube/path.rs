@@ -5,11 +5,11 @@ use super::store::{Kind, Name};
 /// A request's target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The resources of a group version.
+    /// The resources of a group version, or the versions of a group.
     Discovery {
         /// Group.
         group: String,
-        /// Version.
+        /// Version. Empty: the versions are asked for.
         version: String,
     },
     /// A kind in one namespace, or in all (empty namespace).
@@ -40,6 +40,7 @@ pub fn parse(path: &str) -> Option<Target> {
     let all: Vec<&str> = path.trim_matches('/').split('/').collect();
     let (group, version, rest) = match all.as_slice() {
         ["api", version, rest @ ..] => ("", *version, rest),
+        ["apis", group] => (*group, "", &[][..]),
         ["apis", group, version, rest @ ..] => (*group, *version, rest),
         _ => return None,
     };
@@ -99,6 +100,10 @@ mod tests {
         assert!(
             matches!(parse("/api/v1/namespaces/kube-system"), Some(Target::Object { name, .. }) if name.1 == "kube-system")
         );
+        assert!(matches!(
+            parse("/apis/g"),
+            Some(Target::Discovery { version, .. }) if version.is_empty()
+        ));
         assert!(matches!(
             parse("/apis/g/v1"),
             Some(Target::Discovery { .. })

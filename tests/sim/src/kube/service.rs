@@ -1,6 +1,7 @@
 //! The service behind a client: it takes a request, applies the planned fault, and sends the reply.
 
 use std::{
+    collections::BTreeSet,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -520,7 +521,26 @@ fn not_served() -> Refusal {
     )
 }
 
+/// The versions of a group.
+fn versions(server: &ApiServer, group: &str) -> Result<Vec<u8>, Refusal> {
+    let versions: BTreeSet<String> = server.read(|s| {
+        let kinds = s.served.iter().filter(|((g, _), _)| g == group);
+        kinds.flat_map(|(_, k)| k.versions.clone()).collect()
+    });
+    if versions.is_empty() {
+        return Err(not_served());
+    }
+    let version = |v: &String| json!({"groupVersion": api_version(group, v), "version": v});
+    let versions: Vec<Value> = versions.iter().map(version).collect();
+    Ok(encoded(&json!({
+        "kind": "APIGroup", "apiVersion": "v1", "name": group, "versions": versions,
+    })))
+}
+
 fn discovery(server: &ApiServer, group: &str, version: &str) -> Result<Vec<u8>, Refusal> {
+    if version.is_empty() {
+        return versions(server, group);
+    }
     let resources: Vec<Value> = server.read(|s| {
         s.served
             .iter()
