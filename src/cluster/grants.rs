@@ -91,6 +91,26 @@ mod tests {
 
     use super::*;
 
+    /// The API server takes annotations of a Namespace from its subresources as well. Secrets have none.
+    #[test]
+    fn the_policy_guards_each_way_to_write_a_grant() {
+        let text = include_str!("../../config/admission/grants.yaml");
+        let policy = text
+            .split("\n---\n")
+            .next()
+            .expect("the policy comes first");
+        let policy: Value = serde_yaml_ng::from_str(policy).expect("YAML");
+        let rule = &policy["spec"]["matchConstraints"]["resourceRules"][0];
+        let guarded = [
+            "namespaces",
+            "namespaces/status",
+            "namespaces/finalize",
+            "secrets",
+        ];
+        assert_eq!(rule["resources"], json!(guarded));
+        assert_eq!(rule["operations"], json!(["CREATE", "UPDATE"]));
+    }
+
     /// An API server that gives these answers about one Namespace, one after the other.
     #[derive(Clone)]
     struct Answers(Arc<Mutex<VecDeque<(StatusCode, Value)>>>);

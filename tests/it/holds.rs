@@ -13,6 +13,7 @@ use agent_forge_lab::{
 };
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Config, ResourceExt as _,
     api::{
@@ -412,8 +413,8 @@ async fn only_who_may_changes_vetoes_and_grants() -> Result<()> {
     }
     let edit = json!({"apiGroups": ["agent-forge.containeroo.ch"],
         "resources": ["vsphereagentpools", "vsphereagents"], "verbs": ["get", "create", "patch"]});
-    let secrets = json!({"apiGroups": [""], "resources": ["secrets", "namespaces"],
-        "verbs": ["get", "create", "patch"]});
+    let secrets = json!({"apiGroups": [""], "verbs": ["get", "create", "patch", "update"],
+        "resources": ["secrets", "namespaces", "namespaces/status", "namespaces/finalize"]});
     let vetoes = json!({"apiGroups": ["agent-forge.containeroo.ch"],
         "resources": ["vsphereagents/vetoes"], "verbs": ["update"]});
     let grants = json!({"apiGroups": [""], "verbs": ["update"],
@@ -463,6 +464,30 @@ async fn only_who_may_changes_vetoes_and_grants() -> Result<()> {
         object.annotate(&editor, "example.com/note", "mine").await?;
         object.annotate(&holder, key, Value::Null).await?;
     }
+    // A write of a subresource is a write of the annotations, too.
+    for (client, may) in [(&editor, false), (&holder, true)] {
+        let api: Api<Namespace> = Api::all(client.clone());
+        let mut object = api.get(NAMESPACE).await?;
+        let grant = json!({"metadata": {"annotations": {ALLOW_POOLS_FROM_ANNOTATION: "*"}}});
+        let patch = Patch::Merge(grant);
+        let done = api
+            .patch_status(NAMESPACE, &PatchParams::default(), &patch)
+            .await;
+        ensure!(done.is_ok() == may, "status: {done:?}");
+        if let Ok(written) = done {
+            object = written;
+        }
+        let other = (ALLOW_POOLS_FROM_ANNOTATION.to_owned(), "other".to_owned());
+        object.annotations_mut().extend([other]);
+        let body = serde_json::to_vec(&object)?;
+        let finalize = api.replace_subresource("finalize", NAMESPACE, &PostParams::default(), body);
+        let done = finalize.await;
+        ensure!(done.is_ok() == may, "finalize: {done:?}");
+    }
+    let namespace = &guarded[4].0;
+    namespace
+        .annotate(&holder, ALLOW_POOLS_FROM_ANNOTATION, Value::Null)
+        .await?;
     // Neither is there an object that has it from its beginning.
     let made = vsphere_agent("made");
     for (client, key, may) in [
