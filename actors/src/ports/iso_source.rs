@@ -36,6 +36,18 @@ impl IsoUrl {
         &self.0
     }
 
+    /// Whether it is plain `http` to another host: whoever is on the way can change the ISO, and read the token.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        let is_local = match self.0.host() {
+            Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+            Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+            Some(url::Host::Domain(name)) => name == "localhost",
+            None => false,
+        };
+        self.0.scheme() == "http" && !is_local
+    }
+
     /// Whether it is an image of the assisted service: `byapikey`, `byid` or `bytoken` is in its path. That server sends no
     /// `ETag`, and its `Last-Modified` changes without a change of the image. So only InfraEnv, URL and `createdTime` show a
     /// change.

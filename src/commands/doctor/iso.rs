@@ -18,29 +18,46 @@ use crate::{
     iso_source::{self, HttpIsoSource},
 };
 
-/// One check, if the pool has an ISO address.
-pub async fn checks(args: &Args, client: &Client, about: &str, s: &Observed) -> Option<Check> {
-    let check = "image";
-    let url = s.infra_env.as_ref()?.iso_download_url()?.clone();
+/// The checks of the ISO's address, if the pool has one.
+pub async fn checks(args: &Args, client: &Client, about: &str, s: &Observed) -> Vec<Check> {
+    let url = s.infra_env.as_ref().and_then(|i| i.iso_download_url());
+    let Some(url) = url else {
+        return Vec::new();
+    };
     let Ok(url) = IsoUrl::parse(url.expose()) else {
         let message = "status.isoDownloadURL of the InfraEnv is no http(s) URL";
-        return Some(Check::because(
-            check,
-            about,
-            &Reason::InvalidIsoUrl,
-            message,
-        ));
+        let invalid = Check::because("image", about, &Reason::InvalidIsoUrl, message);
+        return vec![invalid];
     };
+    let mut all: Vec<Check> = transport(about, &url).into_iter().collect();
+    all.push(download(args, client, about, s, url).await);
+    all
+}
+
+/// Nobody can tell who wrote what comes over plain http.
+pub fn transport(about: &str, url: &IsoUrl) -> Option<Check> {
+    let says = format!(
+        "{} is plain http: whoever is on the way can change what the hosts boot",
+        url.redacted()
+    );
+    let todo = "Let the image service use https. Its CA may be your own.";
+    let page = "docs/how-to/manage-the-iso.md#trust-an-image-service-with-its-own-ca";
+    let found = Check::yellow("transport", about, says).todo(todo, page);
+    url.is_plain().then_some(found)
+}
+
+async fn download(args: &Args, client: &Client, about: &str, s: &Observed, url: IsoUrl) -> Check {
+    let check = "image";
     let ca_pem = match bundle(client, s).await {
         Ok(Ok(pem)) => pem,
         Ok(Err(trouble)) => {
             let (reason, message) = (trouble.reason, trouble.message);
-            return Some(Check::because(check, about, &reason, message));
+            return Check::because(check, about, &reason, message);
         }
         Err(unread) => {
             let says = format!("the image server is not asked: {unread:#}");
             let page = "docs/how-to/manage-the-iso.md";
-            return Some(Check::yellow(check, about, says).todo("Ask with another user.", page));
+            return Check::yellow(check, about, says).todo("Ask with another user.", page);
         }
     };
     let extra_ca_pem = args
@@ -55,18 +72,18 @@ pub async fn checks(args: &Args, client: &Client, about: &str, s: &Observed) -> 
     });
     let source = match source {
         Ok(source) => source,
-        Err(e) => return Some(Check::yellow(check, about, e.to_string())),
+        Err(e) => return Check::yellow(check, about, e.to_string()),
     };
     let shown = url.redacted();
     let request = IsoRequest { url, ca_pem };
     // The download is dropped as soon as it has begun.
-    Some(match source.open(&request).await {
+    match source.open(&request).await {
         Ok(_) => Check::green(check, about, format!("{shown} can be downloaded from here")),
         Err(e) => {
             let trouble = ReconcileError::from(e);
             Check::because(check, about, &trouble.reason, trouble.message)
         }
-    })
+    }
 }
 
 /// The certificates in the ConfigMap that the pool names. The outer error: it cannot be read.

@@ -86,6 +86,24 @@ fn a_healthy_pool_is_green_and_each_plant_is_named() {
 }
 
 #[test]
+fn an_iso_over_plain_http_is_named_without_its_token() {
+    let named = |url: &str| {
+        let url = agent_forge_actors::ports::iso_source::IsoUrl::parse(url).expect("a URL");
+        iso::transport("pool demo/workers", &url)
+    };
+    assert_eq!(named("https://images.example/byapikey/S3CRET/x.iso"), None);
+    // Nobody is on the way there.
+    assert_eq!(named("http://127.0.0.1:8080/byapikey/S3CRET/x.iso"), None);
+    let check = named("http://images.example/byapikey/S3CRET/x.iso").expect("a check");
+    assert_eq!((check.check, check.color), ("transport", Color::Yellow));
+    assert!(check.says.contains("http://images.example/") && check.says.contains("plain http"));
+    assert!(
+        !check.says.contains("S3CRET") && !check.todo.is_empty(),
+        "{check:?}"
+    );
+}
+
+#[test]
 fn failed_steps_and_an_invalid_pause_are_yellow_and_a_standing_veto_is_green() {
     let mut world = World::serving();
     world.pool["metadata"]["annotations"] =

@@ -18,7 +18,7 @@ use crate::{
         observed::Observed,
         plan::{self, Plan},
     },
-    ports::{instruments::PoolGauges, vcenter::error::OF_ALL},
+    ports::{instruments::PoolGauges, iso_source::IsoUrl, vcenter::error::OF_ALL},
 };
 
 type Row = (&'static str, bool, Reason, String);
@@ -132,7 +132,14 @@ fn infra_env(s: &Observed, outcome: &Outcome) -> Row {
         _ => match s.guard() {
             Some(guard) => no(guard.reason, guard.message),
             None => {
-                let message = format!("InfraEnv {key} offers a discovery ISO");
+                let url = s.infra_env.as_ref().and_then(|i| i.iso_download_url());
+                let url = url.and_then(|url| IsoUrl::parse(url.expose()).ok());
+                let note = if url.is_some_and(|url| url.is_plain()) {
+                    "; WARNING: over plain http, so whoever is on the way can change what the hosts boot"
+                } else {
+                    ""
+                };
+                let message = format!("InfraEnv {key} offers a discovery ISO{note}");
                 row(true, Reason::Available, message)
             }
         },

@@ -454,6 +454,23 @@ fn what_a_person_should_know_stands_in_a_condition_that_holds() {
         let names_it = message.contains("spec.template.namePrefix \"demo\" has no effect");
         assert_eq!(names_it, told, "{message}");
     }
+    for (scheme, told) in [("https", false), ("http", true)] {
+        let mut observed = World::default().observed();
+        let url = format!("{scheme}://images.example/byapikey/S3CRET/x.iso");
+        let object = with(crate::testing::infra_env(), |infra_env| {
+            let status = infra_env.status.get_or_insert_default();
+            status.iso_download_url = serde_json::from_value(url.into()).expect("a URL");
+        });
+        observed.infra_env = Some(std::sync::Arc::new(object));
+        let (_, holds, _, message) = infra_env(&observed, &well());
+        assert!(holds, "it is usable");
+        assert_eq!(
+            message.contains("WARNING: over plain http"),
+            told,
+            "{message}"
+        );
+        assert!(!message.contains("S3CRET"), "{message}");
+    }
     let volatile = Outcome {
         iso_status: Some(IsoStatus {
             volatile: Some(true),
