@@ -479,8 +479,8 @@ async fn only_who_may_changes_vetoes_and_grants() -> Result<()> {
         }
         let other = (ALLOW_POOLS_FROM_ANNOTATION.to_owned(), "other".to_owned());
         object.annotations_mut().extend([other]);
-        let body = serde_json::to_vec(&object)?;
-        let finalize = api.replace_subresource("finalize", NAMESPACE, &PostParams::default(), body);
+        let finalize =
+            api.replace_subresource("finalize", NAMESPACE, &PostParams::default(), &object);
         let done = finalize.await;
         ensure!(done.is_ok() == may, "finalize: {done:?}");
     }

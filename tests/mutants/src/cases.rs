@@ -129,7 +129,6 @@ cases! {
     KeptIsRenewed [] "host_kept_by_people" => ConvergesInTime;
     LifeUnread [] "host_recycled" => ConvergesInTime;
     StaleIsBack [] "recycled_guest_never_returns" => ConvergesInTime;
-    LateStateIsBack [] "recycled_guest_of_a_late_service" => ConvergesInTime;
     UnknownIsFree [] "agent_state_unknown" => ConvergesInTime;
     ForgottenIsFree [] "hub_restored_after_claim" => ConvergesInTime;
     LentStays [] "host_lent" => ConvergesInTime;

@@ -7,7 +7,7 @@ use agent_forge_actors::{
     ports::{effect::EffectKind, vcenter::GENERATION_KEY},
 };
 use agent_forge_lab::played::{
-    assisted::{INFRA_ENV_LABEL, Late, host::HostFacts},
+    assisted::{INFRA_ENV_LABEL, host::HostFacts},
     guests::identity::Quirk,
 };
 use agent_forge_sim::{
@@ -53,7 +53,6 @@ workloads! {
     "dead" first_guest_never_registers "the first guest never registers";
     "lender" lender_grows_after_lending "a pool lends the host of its buffer, and wants one host more afterwards";
     "silent" recycled_guest_never_returns "a host is recycled, and its guest does not come up; then a machine wants a host";
-    "late" recycled_guest_of_a_late_service "a host is recycled, its guest does not come up, and the service writes late; then a machine wants a host";
     "kept" host_kept_by_people "a person keeps a host, and its Machine goes; then the person lets it go on, and a machine gets it";
     "taken" vm_name_taken "somebody's VM has the name that our VM should get";
     "poolless" pool_removed_by_force "a pool disappears with its finalizer while its machine serves";
@@ -218,30 +217,12 @@ fn first_guest_never_registers(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-/// The state of a host before the last one is shown when its VM is off.
-fn recycled_guest_of_a_late_service(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    recycled_guest_is_dead(run, Duration::from_secs(15))
-}
-
 fn recycled_guest_never_returns(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    recycled_guest_is_dead(run, Duration::ZERO)
-}
-
-/// `late`: how long after the annotations of an Agent the service writes its status.
-fn recycled_guest_is_dead(run: &mut Run, late: Duration) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         let recycles = json!({"release": {"policy": "Recycle"}});
         run.world.pool("w", &recycles).await?;
         run.world.play("w")?.scale(1);
         run.rest_with("one up", &[("w", 1)]).await?;
-        let service = run
-            .world
-            .upstream
-            .service(&run.world.cluster.agent_namespace)?;
-        service.write_late(Late {
-            status: late,
-            ..Late::default()
-        });
         run.world.play("w")?.scale(0);
         // The guest that the reclaim starts registers. That of the next life does not.
         until_effect(&run.world, EffectKind::PowerOff, 1).await?;
