@@ -335,6 +335,13 @@ impl ManagedVm {
         noted.map_or_else(Vec::new, |text| text.split(',').collect())
     }
 
+    /// The VM was for that AgentMachine before. The life in the note may be too low: a restored status has an earlier one.
+    fn was_offered_to(&self, uid: &str) -> bool {
+        let noted = self.object.annotations().get(OFFERED_TO_ANNOTATION);
+        let all = noted.and_then(|text| text.rsplit('/').next());
+        all.is_some_and(|all| all.split(',').any(|noted| noted == uid))
+    }
+
     /// The value of the annotation `offered-to` once the VM is for its AgentMachine no more. `None`: it was for none.
     #[must_use]
     pub fn offer_to_note(&self) -> Option<String> {
@@ -355,7 +362,7 @@ impl ManagedVm {
         let own = self.agent_machine.as_ref();
         let known = |uid: &str| {
             own.is_some_and(|own| own.uid.as_deref() == Some(uid) || own.name == uid)
-                || self.offered_before(mark.life).contains(&uid)
+                || self.was_offered_to(uid)
                 || uid == MayServe::BOUND && self.has_served(&[])
         };
         let unknown = mark.machine.as_deref().is_some_and(|uid| !known(uid));
