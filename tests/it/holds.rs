@@ -479,9 +479,10 @@ async fn only_who_may_changes_vetoes_and_grants() -> Result<()> {
         }
         let other = (ALLOW_POOLS_FROM_ANNOTATION.to_owned(), "other".to_owned());
         object.annotations_mut().extend([other]);
-        let finalize =
-            api.replace_subresource("finalize", NAMESPACE, &PostParams::default(), &object);
-        let done = finalize.await;
+        let params = PostParams::default();
+        let done = api
+            .replace_subresource("finalize", NAMESPACE, &params, &object)
+            .await;
         ensure!(done.is_ok() == may, "finalize: {done:?}");
     }
     let namespace = &guarded[4].0;
