@@ -3,7 +3,11 @@
 //! Before it releases a VsphereAgent, and before it approves or fences an Agent, live reads prove what the plan saw in
 //! the cache. What ends the use of a VM also asks live whether people hold it back.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentSpec},
@@ -261,8 +265,8 @@ pub enum ActionOutcome {
 pub struct LiveReads {
     machines: OnceCell<Vec<MachineFacts>>,
     pausing: OnceCell<Pausing>,
-    /// Why a vCenter could not be asked.
-    away: OnceCell<(Reason, String)>,
+    /// The recorded vCenters that did not answer in time.
+    silent: Mutex<BTreeSet<Option<String>>>,
 }
 
 impl LiveReads {
@@ -685,35 +689,34 @@ async fn prove_released(
 /// Proves by a look in vCenter that the record knows of all that the VM may serve. `Some` says what holds it back.
 ///
 /// The deletion of a VsphereAgent cannot be taken back. A record that is older than its VM, as after a restore of the hub, is
-/// kept for a person. While a vCenter cannot be asked, it is asked once in a pass.
+/// kept for a person. A vCenter that does not answer in time is waited for once in a pass.
 async fn prove_known(context: &Context, child: &ManagedVm, live: &LiveReads) -> Option<Waiting> {
-    let held = |reason: Reason, message: String| {
-        let subject = child.key.name.clone();
-        Some(Waiting {
-            subject,
-            reason,
-            message,
-        })
+    let server = child.vm().and_then(|vm| vm.server.clone());
+    let silent = || live.silent.lock().unwrap_or_else(PoisonError::into_inner);
+    let answer = if silent().contains(&server) {
+        None
+    } else {
+        let asked = vm::act::is_forgotten(context, &child.object);
+        tokio::time::timeout(SESSION_PATIENCE, asked).await.ok()
     };
-    if let Some((reason, message)) = live.away.get() {
-        return held(reason.clone(), message.clone());
-    }
-    let asked = vm::act::is_forgotten(context, &child.object);
-    let trouble = match tokio::time::timeout(SESSION_PATIENCE, asked).await {
-        Ok(Ok(false)) => return None,
-        Ok(Ok(true)) => return held(Reason::RecordOutdated, plan::OUTDATED.to_owned()),
-        Ok(Err(trouble)) => (trouble.reason, trouble.message),
-        Err(_) => (
-            Reason::VcenterNoAnswer,
-            "vCenter has not answered yet".to_owned(),
+    let (reason, message) = match answer {
+        Some(Ok(false)) => return None,
+        Some(Ok(true)) => (Reason::RecordOutdated, plan::OUTDATED.to_owned()),
+        Some(Err(trouble)) => (
+            trouble.reason,
+            format!("its VM is looked at before it goes: {}", trouble.message),
         ),
+        None => {
+            silent().insert(server);
+            let message = "its VM is looked at before it goes, and vCenter has not answered yet";
+            (Reason::VcenterNoAnswer, message.to_owned())
+        }
     };
-    let message = format!("before it goes, its VM is looked at: {}", trouble.1);
-    let (reason, message) = live
-        .away
-        .get_or_init(|| async { (trouble.0, message) })
-        .await;
-    held(reason.clone(), message.clone())
+    Some(Waiting {
+        subject: child.key.name.clone(),
+        reason,
+        message,
+    })
 }
 
 /// Proves by live reads that the Agent of a VM whose Machine is leaving serves nobody but that AgentMachine. `Some` says what

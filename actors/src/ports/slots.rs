@@ -63,16 +63,16 @@ impl Slot {
         }
     }
 
-    /// The VM is made: the slot stays, and the limits of creates do not count it any more.
-    pub fn is_made(&self) {
-        let made = std::mem::replace(&mut *locked(&self.kind), Kind::Common);
-        match made {
-            Kind::Create(datastore) => {
-                self.slots.office().turns.made(&datastore);
-                self.slots.give_out();
-            }
-            other => *locked(&self.kind) = other,
-        }
+    /// The create has ended. The VM keeps the slot, and the limits of creates do not count it any more.
+    pub fn end_create(&self) {
+        let mut kind = locked(&self.kind);
+        let Kind::Create(datastore) = &*kind else {
+            return;
+        };
+        self.slots.office().turns.end_create(datastore);
+        *kind = Kind::Common;
+        drop(kind);
+        self.slots.give_out();
     }
 }
 

@@ -93,6 +93,8 @@ pub struct Memory {
     pub news: u64,
     /// This actor switched this VM on.
     pub powered_on: bool,
+    /// This actor had this VM switched off, and has not seen it on since.
+    pub switched_off: bool,
     /// When this actor sent the first power-on request that may have had an effect. By the API server's clock, and no
     /// later than it really was.
     pub switched_on_at: Option<jiff::Timestamp>,
@@ -377,6 +379,8 @@ impl Memory {
         let says = |shown: &VmObservation| shown.may_serve.as_ref().map(ToString::to_string);
         self.looked |=
             matches!(&self.seen, Ownership::Ours(shown) if says(shown).as_deref() == recorded);
+        let on = matches!(&self.seen, Ownership::Ours(shown) if shown.power != PowerState::Off);
+        self.switched_off &= !on;
         let told = matches!(&self.seen, Ownership::Ours(shown) if arrival::may_serve(shown));
         self.guest_may_be_node |= told && !self.powered_on;
     }

@@ -42,6 +42,7 @@ pub const ALL: &[Known] = &[
     CLAIMED_WHEN_FORCED_ANEW,
     ANOTHER_IS_NOT_FORCED,
     ANOTHER_BEGINS_ANEW,
+    ANOTHER_WAITS_FOR_A_PERSON,
     EXPIRED,
     CLAIMED_WHEN_FREE,
     CLAIMED_WHEN_LEFT,
@@ -193,6 +194,15 @@ const ANOTHER_BEGINS_ANEW: Known = Known {
     reason: "another object took the name of the one that a person had deleted: its record is a copy of one whose VM is gone, so \
              it begins anew under its own uid, as the same attempt",
     example: "hub_restored_after_claim@1 remove_child_finalizer:demo/w-75fa3c173e#1=object_replaced",
+    ..ANOTHER_IS_NOT_FORCED
+};
+
+/// As [`ANOTHER_IS_NOT_FORCED`], where the Machine went without its Agent.
+const ANOTHER_WAITS_FOR_A_PERSON: Known = Known {
+    workload: "cluster_moved_to_another_hub",
+    reason: "another object took the name of the one that a person had deleted with `force-delete`: nobody deletes it, so the \
+             annotation alone means nothing, and it says `MachineVanishedPaused`",
+    example: "cluster_moved_to_another_hub@1 remove_child_finalizer:demo/w-9e377-66296#1=object_replaced",
     ..ANOTHER_IS_NOT_FORCED
 };
 

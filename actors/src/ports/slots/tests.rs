@@ -64,7 +64,7 @@ fn a_slot_of_a_create_serves_all_and_no_other_slot_serves_a_create() {
     assert!(second.fetch().is_none(), "one create at once");
     let other = begins(&slots).expect("others may begin");
     assert!(!other.serves(Errand::Create) && other.serves(Errand::GoOn));
-    first.is_made();
+    first.end_create();
     assert!(second.fetch().is_some(), "the first one is made");
     assert!(!first.serves(Errand::Create) && first.serves(Errand::GoOn));
     assert!(begins(&slots).is_none(), "it still has its slot");
@@ -147,7 +147,7 @@ async fn a_burst_of_creates_uses_all_slots() {
             creating.fetch_add(1, Relaxed);
             tokio::time::sleep(Duration::from_secs(3)).await;
             creating.fetch_sub(1, Relaxed);
-            slot.is_made();
+            slot.end_create();
             tokio::time::sleep(Duration::from_secs(2)).await;
         })
     });

@@ -75,7 +75,7 @@ pub enum Kind {
     /// One of those that `--max-concurrent-vcenter-tasks` counts.
     Common,
     /// One of the same, for a VM that is created on the datastore with that id. The VM keeps it as a common one while it is
-    /// half made ([`Turns::made`]).
+    /// half made ([`Turns::end_create`]).
     Create(String),
     /// The extra one, for removals only.
     Reserve,
@@ -203,7 +203,7 @@ impl Turns {
     }
 
     /// A create on that datastore has ended. The VM still has its slot.
-    pub fn made(&mut self, datastore: &str) {
+    pub fn end_create(&mut self, datastore: &str) {
         let there = self.creates.get(datastore).copied().unwrap_or_default();
         if there > 1 {
             self.creates.insert(datastore.to_owned(), there - 1);
@@ -218,7 +218,7 @@ impl Turns {
             Kind::Common => self.common = self.common.saturating_sub(1),
             Kind::Create(datastore) => {
                 self.common = self.common.saturating_sub(1);
-                self.made(&datastore);
+                self.end_create(&datastore);
             }
             Kind::Reserve => self.reserve = false,
         }

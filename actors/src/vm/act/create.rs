@@ -136,7 +136,7 @@ impl Executor<'_> {
                 self.context.instruments.vm_operation("create", true);
                 memory.only_create = false;
                 // The next tasks of this VM follow at once, and use it.
-                slot.is_made();
+                slot.end_create();
                 memory.slot = Some(slot);
                 memory.looked_at = Some(now);
                 match session.observe(&moref).await? {

@@ -115,6 +115,8 @@ impl Executor<'_> {
             EffectKind::PowerOff => session.power_off(&effect, &shown.moref),
             _ => session.destroy(&effect, &shown.moref),
         };
+        // Also if no reply comes. A look shows whether it is off.
+        memory.switched_off |= kind == EffectKind::PowerOff;
         let ended = self.change(memory, session.as_ref(), kind, started).await;
         self.context
             .instruments

@@ -21,6 +21,7 @@ use crate::{
     },
     iso::of_pool,
     placement::request,
+    ports::vcenter::PowerState,
     runtime::holds,
     sessions::secret_ref,
     vm::{
@@ -213,6 +214,8 @@ impl Observed {
             // A VM in a new life has run for nobody yet.
             powered_on_by_us: self.child.recycling() == Stage::Begun
                 || memory.powered_on && agent_is_awaited,
+            switched_off_by_us: memory.switched_off
+                && matches!(&memory.seen, Ownership::Ours(vm) if vm.power == PowerState::Off),
             // What has failed in this pass is tried again in the next one.
             tagged: self.is_tagged(memory) || memory.tried.contains(Step::AttachTags.name()),
             eject: self.is_to_eject(context, memory),

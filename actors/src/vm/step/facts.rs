@@ -111,6 +111,8 @@ pub struct VmState<'a> {
     pub stays_suspended: bool,
     /// This actor switched it on, and saw no Agent of it since, or only one that is lost.
     pub powered_on_by_us: bool,
+    /// It is off, and this actor has switched it off, after proof that nobody needs it.
+    pub switched_off_by_us: bool,
     /// Nothing is to be done for its tags: they are attached, there are none, or its host serves.
     pub tagged: bool,
     /// The ISO is to be taken out of its drive: the pool wants that and its Agent is installed, or its guest booted it
@@ -225,11 +227,12 @@ pub struct MarkState {
 impl Facts<'_> {
     /// The host registered once, the service does not hear from it, and nothing proves that it never served: neither
     /// what the VM says in vCenter, nor this process, which has followed it since it first ran. A restored record shows a
-    /// node like this.
+    /// node like this. A guest that this process has ended falls silent by that.
     pub(super) fn may_be_silent_node(&self) -> bool {
         self.agent.registered
             && !self.agent.answers
             && !self.vm.powered_on_by_us
+            && !self.vm.switched_off_by_us
             && !self.mark.offered_to_nobody
             && matches!(self.vm.seen, Ownership::Ours(_))
     }

@@ -68,6 +68,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
             folder_deleted: false,
             stays_suspended: false,
             powered_on_by_us: false,
+            switched_off_by_us: false,
             missing_in_scan: false,
             tagged: true,
             eject: false,

@@ -66,6 +66,7 @@ fn a_vm_outlives_the_machine_it_served() {
             folder_deleted: false,
             stays_suspended: false,
             powered_on_by_us: false,
+            switched_off_by_us: false,
             missing_in_scan: false,
             tagged: true,
             eject: true,

@@ -84,6 +84,22 @@ async fn a_silent_host_that_nobody_was_offered_is_replaced() {
     bench.until(|b| b.vm().bios_uuid.is_none()).await;
 }
 
+/// Its guest falls silent because it was switched off: that is no sign of a node.
+#[tokio::test]
+async fn a_host_that_was_switched_off_for_its_end_goes_although_its_agent_falls_silent() {
+    let mut bench = registered().await;
+    let moref = bench.site.with(|i| i.vms[0].moref.id.clone());
+    let moref: &'static str = moref.leak();
+    bench.site.with(|i| i.destroy_refused = Some(moref));
+    release(&bench);
+    bench.until(|b| b.times(E::PowerOff) == 1).await;
+    change(&bench, |a| {
+        state(a, "disconnected-unbound", &[(CONNECTED, "False")]);
+    });
+    bench.site.with(|i| i.destroy_refused = None);
+    bench.until(|b| b.site.with(|i| i.vms.is_empty())).await;
+}
+
 /// The caches of a running operator change back, and its Agent is free again.
 #[tokio::test]
 async fn what_was_seen_bound_is_not_forgotten_when_the_record_changes_back() {
