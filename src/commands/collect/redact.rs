@@ -19,10 +19,9 @@ const READ: [&str; 4] = [
 /// Whether decisions read the annotation. Any other one may hold whatever its author needed.
 fn is_read(annotation: &str) -> bool {
     let domain = annotation.split_once('/').map(|(domain, _)| domain);
-    let above = |read: &&str| domain.and_then(|d| d.strip_suffix(*read));
+    let above = |read: &&'static str| domain.and_then(|d| d.strip_suffix(*read));
     let is_in = |above: &str| above.is_empty() || above.ends_with('.');
-    annotation == AGENT_MACHINE_REF_NAMESPACE_ANNOTATION
-        || READ.iter().filter_map(|read| above(&read)).any(is_in)
+    annotation == AGENT_MACHINE_REF_NAMESPACE_ANNOTATION || READ.iter().filter_map(above).any(is_in)
 }
 
 /// Redacts texts.

@@ -348,11 +348,10 @@ fn with_a_stranger(mut world: World) -> World {
     child["status"]["vm"]["name"] = json!("w-9");
     child["status"]["vm"]["biosUUID"] = json!("42000000-0000-0000-0000-000000000009");
     child["status"]["vm"]["macAddresses"] = json!(["00:50:56:00:00:09"]);
-    let both = |own: &Value, other: Value| match own {
-        Value::Null => json!([other]),
-        own => json!([own, other]),
+    world.child = match world.child {
+        Value::Null => json!([child]),
+        own => json!([own, child]),
     };
-    world.child = both(&world.child, child);
     world.pool = json!([world.pool, pool]);
     world
 }
