@@ -19,7 +19,7 @@ use kube::ResourceExt;
 use super::{
     holds::{self, VmMarks},
     identity::{BiosUuid, BootSource, MacAddress, VmIdentity, lineup::Lineup},
-    marker::MayServe,
+    marker::{Marker, MayServe},
     names::ObjectKey,
     reassign::{self, Source, Taking},
     recycle::{self, Stage},
@@ -352,6 +352,25 @@ impl ManagedVm {
         all.push(own);
         let last = all.len().saturating_sub(MOST_OFFERS);
         Some(format!("{}{}", self.offer(life), all[last..].join(",")))
+    }
+
+    /// The number of the VM that the record is about. The first is 1.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        let attempt = self.vm().and_then(|vm| vm.attempt);
+        attempt.and_then(|a| u32::try_from(a).ok()).unwrap_or(1)
+    }
+
+    /// The mark of its VM.
+    #[must_use]
+    pub fn marker(&self, cluster_id: String) -> Marker {
+        Marker {
+            cluster_id,
+            namespace: self.key.namespace.clone(),
+            name: self.key.name.clone(),
+            uid: self.uid.clone(),
+            attempt: self.attempt(),
+        }
     }
 
     /// The VM says in vCenter that it may serve an AgentMachine that this record does not know of: the record is older than

@@ -38,7 +38,7 @@ use crate::{
         failure::{Class, ReconcileError},
         machine_state::{MachineState, machine_state},
         managed_vm::ManagedVm,
-        names::ObjectKey,
+        names::{MoRef, ObjectKey},
         reassign::Source,
         upstream::{self, MachineFacts},
     },
@@ -47,9 +47,10 @@ use crate::{
     ports::{
         cluster::{MetadataPatch, Precondition},
         effect::{Effect, Hold},
+        vcenter::VmObservation,
     },
     runtime::holds::{self, Pausing},
-    vm,
+    sessions::of_vm,
 };
 
 /// How long until the pass looks again at what a live read held back.
@@ -457,7 +458,7 @@ pub async fn perform(
             let held = match prove_released(context, s, child, *why, live).await? {
                 // The record of a pool that goes cannot stay.
                 None if *why != ReleaseReason::PoolDeleting => {
-                    prove_known(context, child, live).await
+                    prove_known(context, s, child, live).await
                 }
                 held => held,
             };
@@ -690,13 +691,18 @@ async fn prove_released(
 ///
 /// The deletion of a VsphereAgent cannot be taken back. A record that is older than its VM, as after a restore of the hub, is
 /// kept for a person. A vCenter that does not answer in time is waited for once in a pass.
-async fn prove_known(context: &Context, child: &ManagedVm, live: &LiveReads) -> Option<Waiting> {
+async fn prove_known(
+    context: &Context,
+    s: &Observed,
+    child: &ManagedVm,
+    live: &LiveReads,
+) -> Option<Waiting> {
     let server = child.vm().and_then(|vm| vm.server.clone());
     let silent = || live.silent.lock().unwrap_or_else(PoisonError::into_inner);
     let answer = if silent().contains(&server) {
         None
     } else {
-        let asked = vm::act::is_forgotten(context, &child.object);
+        let asked = is_forgotten(context, s, child);
         tokio::time::timeout(SESSION_PATIENCE, asked).await.ok()
     };
     let (reason, message) = match answer {
@@ -717,6 +723,28 @@ async fn prove_known(context: &Context, child: &ManagedVm, live: &LiveReads) -> 
         reason,
         message,
     })
+}
+
+/// Looks whether the VM of `child` says in vCenter that it may serve an AgentMachine that the record does not know of.
+async fn is_forgotten(
+    context: &Context,
+    s: &Observed,
+    child: &ManagedVm,
+) -> Result<bool, ReconcileError> {
+    let vm = child.vm().filter(|_| !child.adopted);
+    let Some(moref) = vm.and_then(|vm| vm.moref.as_deref()) else {
+        return Ok(false);
+    };
+    let (sessions, settings) = (context.sessions.as_ref(), &context.settings);
+    let (session, _) =
+        of_vm::session(sessions, &settings.secret_namespaces, child, Some(&s.pool)).await?;
+    let shown = session
+        .observe(&MoRef::new("VirtualMachine", moref))
+        .await?;
+    let marker = child.marker(context.view.cluster_id());
+    let ours = shown.filter(|vm| vm.marker.as_ref() == Some(&marker));
+    let says = ours.as_ref().and_then(VmObservation::may_serve_now);
+    Ok(says.is_some_and(|mark| child.forgets(mark)))
 }
 
 /// Proves by live reads that the Agent of a VM whose Machine is leaving serves nobody but that AgentMachine. `Some` says what

@@ -15,6 +15,7 @@
 pub mod credentials;
 pub mod ledger;
 pub mod login;
+pub mod of_vm;
 pub mod refusals;
 pub mod secret_ref;
 pub mod table;

@@ -29,11 +29,9 @@ use self::{look::Looked, turn::Turn};
 use super::{
     memory::Memory,
     observed::Observed,
-    ownership::{self, Expected, Ownership},
+    ownership::Expected,
     pass::{known, write},
-    place,
-    reached::Reached,
-    status,
+    place, status,
     step::Step,
     traced,
 };
@@ -43,14 +41,13 @@ use crate::{
         failure::{Class, ErrorSource, ReconcileError},
         identity::BiosUuid,
         marker::Marker,
-        names::MoRef,
     },
     ports::{
         cluster::{Notice, Precondition},
         effect::{Effect, EffectKind, Subject},
         vcenter::{Place, TaskRef, VCenter},
     },
-    sessions::secret_ref,
+    sessions::of_vm::{self, Reached},
 };
 
 /// What follows a step.
@@ -186,36 +183,6 @@ async fn change_vm(
     }
 }
 
-/// Looks whether the VM of `child` says in vCenter that it may serve an AgentMachine that the record does not know of.
-///
-/// # Errors
-/// The vCenter of the record cannot be asked.
-pub async fn is_forgotten(
-    context: &Context,
-    child: &Arc<VsphereAgent>,
-) -> Result<bool, ReconcileError> {
-    let observed = Observed::gather(context.view.as_ref(), child.clone());
-    let recorded = observed.vm().and_then(|vm| vm.moref.as_deref());
-    let Some(moref) = recorded.filter(|_| !observed.child.adopted) else {
-        return Ok(false);
-    };
-    let executor = Executor {
-        context,
-        observed: &observed,
-        reached: OnceLock::new(),
-    };
-    let vm = MoRef::new("VirtualMachine", moref);
-    let found = executor.session().await?.observe(&vm).await?;
-    let found = found.into_iter().collect();
-    let now = context.clock.monotonic();
-    let seen = ownership::judge(found, &executor.expected(), &Ownership::NotAsked, now);
-    let Ownership::Ours(shown) = seen else {
-        return Ok(false);
-    };
-    let says = shown.may_serve_now();
-    Ok(says.is_some_and(|mark| observed.child.forgets(mark)))
-}
-
 struct Executor<'a> {
     context: &'a Context,
     observed: &'a Observed,
@@ -237,22 +204,12 @@ impl Executor<'_> {
     }
 
     fn attempt(&self) -> u32 {
-        self.observed
-            .vm()
-            .and_then(|v| v.attempt)
-            .and_then(|a| u32::try_from(a).ok())
-            .unwrap_or(1)
+        self.observed.child.attempt()
     }
 
     fn marker(&self) -> Marker {
-        let child = &self.observed.child;
-        Marker {
-            cluster_id: self.context.view.cluster_id(),
-            namespace: child.key.namespace.clone(),
-            name: child.key.name.clone(),
-            uid: child.uid.clone(),
-            attempt: self.attempt(),
-        }
+        let cluster_id = self.context.view.cluster_id();
+        self.observed.child.marker(cluster_id)
     }
 
     fn expected(&self) -> Expected {
@@ -289,38 +246,13 @@ impl Executor<'_> {
     /// they lead to the same vCenter. While the recorded credentials work, the pool is not needed, so a VM can be
     /// deleted without its pool.
     async fn session(&self) -> Result<Arc<dyn VCenter>, ReconcileError> {
-        let vm = self.vm();
-        let settings = &self.context.settings;
-        let own = &self.observed.child.key.namespace;
-        let recorded = vm.credentials_ref.as_ref();
-        let recorded = recorded.map(|r| secret_ref::secret_at(r, own, &settings.secret_namespaces));
-        let current = self
-            .observed
-            .pool
-            .as_ref()
-            .map(|pool| secret_ref::secret(pool, &settings.secret_namespaces));
-        let sessions = &self.context.sessions;
-        let (session, by_record) = match (recorded, current) {
-            (Some(Ok(recorded)), Some(Ok(current))) if recorded != current => {
-                match sessions.session(&recorded, own).await {
-                    Err(t) if t.class == Class::Blocked => {
-                        (sessions.session(&current, own).await?, false)
-                    }
-                    other => (other?, true),
-                }
-            }
-            (Some(Ok(recorded)), _) => (sessions.session(&recorded, own).await?, true),
-            // The recorded Secret cannot be read any more.
-            (Some(Err(_)) | None, Some(current)) => {
-                (sessions.session(&current?, own).await?, false)
-            }
-            (Some(Err(refused)), None) => return Err(refused),
-            (None, None) => return Err(defect("neither the record nor a pool names credentials")),
-        };
-        let reached = Reached::by(session.as_ref());
-        reached.judged(&vm, by_record).map_err(|why| {
-            ReconcileError::blocked(ErrorSource::Vsphere, Reason::ServerMismatch, why)
-        })?;
+        let (session, reached) = of_vm::session(
+            self.context.sessions.as_ref(),
+            &self.context.settings.secret_namespaces,
+            &self.observed.child,
+            self.observed.pool.as_deref(),
+        )
+        .await?;
         // A step that asks twice gets the same vCenter.
         let _ = self.reached.set(reached);
         Ok(session)

@@ -18,7 +18,6 @@ use super::{
     arrival, boot_repair,
     ownership::Ownership,
     power_policy::OffSeen,
-    reached::Reached,
     step::{MISSING_PROBE, PROOFS, Resting, Step},
 };
 use crate::{
@@ -35,6 +34,7 @@ use crate::{
         vcenter::{Place, PowerState, VmObservation},
     },
     runtime::{announcer::Announcer, backoff, status_writer::StatusWriter},
+    sessions::of_vm::Reached,
 };
 
 /// What Events of a VsphereAgent are about.

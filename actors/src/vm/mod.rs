@@ -19,7 +19,6 @@ pub mod ownership;
 pub mod pass;
 pub mod place;
 pub mod power_policy;
-mod reached;
 pub mod status;
 pub mod step;
 #[cfg(test)]

@@ -357,7 +357,9 @@ async fn no_record_is_deleted_while_its_vm_cannot_be_asked() {
     });
     let refused = ObjectKey::new(testing::NAMESPACE, "refused");
     bench.site.with(|i| i.refused_secrets.push(refused));
-    let observed = World::waiting(&[]).observed();
+    let mut world = World::waiting(&[]);
+    world.pool.spec.vsphere.credentials_secret_ref = secret("refused").expect("one");
+    let observed = world.observed();
     let actions = children.map(|child| Action::Release {
         child: ManagedVm::read(Arc::new(child)),
         why: ReleaseReason::Surplus,

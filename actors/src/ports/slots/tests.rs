@@ -65,7 +65,7 @@ fn a_slot_of_a_create_serves_all_and_no_other_slot_serves_a_create() {
     let other = begins(&slots).expect("others may begin");
     assert!(!other.serves(Errand::Create) && other.serves(Errand::GoOn));
     first.end_create();
-    assert!(second.fetch().is_some(), "the first one is made");
+    let _second = second.fetch().expect("the first one is made");
     assert!(!first.serves(Errand::Create) && first.serves(Errand::GoOn));
     assert!(begins(&slots).is_none(), "it still has its slot");
     drop(first);

@@ -24,13 +24,12 @@ use crate::{
         effect::EffectKind,
         vcenter::{FolderSight, Place, Stamp, Survey, TaskEnd, VCenter, VmObservation},
     },
-    sessions::secret_ref,
+    sessions::{of_vm::Reached, secret_ref},
     vm::{
         memory::Memory,
         observed::news_of,
         ownership::{self, FoundBy, Ownership},
         place,
-        reached::Reached,
         step::{PROOF_PAUSE, PlacementCheck},
     },
 };

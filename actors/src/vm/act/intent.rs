@@ -13,8 +13,8 @@ use crate::{
     domain::{identity::BiosUuid, names::DatastorePath, template},
     placement::request,
     ports::{cluster::MetadataPatch, effect::EffectKind},
-    sessions::secret_ref,
-    vm::{memory::Memory, place, reached::Reached, step::Loss},
+    sessions::{of_vm::Reached, secret_ref},
+    vm::{memory::Memory, place, step::Loss},
 };
 
 impl Executor<'_> {

@@ -154,13 +154,12 @@ async fn nothing_ends_while_the_history_is_unclear() {
 async fn no_phase_is_of_two_histories() {
     let mut bench = registered().await;
     let before = bench.vm().phase;
-    bind_agent(&bench);
+    change(&bench, |a| claim(a, &testing::agent_machine("a")));
     bench.hub.with(|o| o.in_doubt = true);
-    bench.pass().await;
+    passes(&mut bench).await;
     assert_eq!(bench.vm().phase, before);
     bench.hub.with(|o| o.in_doubt = false);
-    bench.pass().await;
-    assert_eq!(bench.vm().phase, Some(Phase::Bound));
+    bench.until(|b| b.vm().phase == Some(Phase::Bound)).await;
 }
 
 #[tokio::test]

@@ -1,12 +1,65 @@
-//! Which vCenter a session led to, and whether it is the recorded one.
+//! Which session leads to the vCenter of a VM, which vCenter it led to, and whether that is the recorded one.
 //!
 //! A vCenter keeps `about.instanceUuid` when its address changes, and after a restore from its backup. A new
 //! installation has another one, whatever its address. Two Secrets that lead to one vCenter stay two: this module only
 //! finds out whether a record belongs to this vCenter.
 
-use agent_forge_crds::agent::VmStatus;
+use std::sync::Arc;
 
-use crate::ports::vcenter::VCenter;
+use agent_forge_crds::{agent::VmStatus, conditions::Reason, pool::VsphereAgentPool};
+
+use super::secret_ref;
+use crate::{
+    domain::{
+        failure::{Class, ErrorSource, ReconcileError},
+        managed_vm::ManagedVm,
+    },
+    ports::{sessions::Sessions, vcenter::VCenter},
+};
+
+/// A session in the vCenter of `child`, by the Secret on its record, else by that of its pool.
+///
+/// # Errors
+/// Neither leads there, or another vCenter than the recorded one answers.
+pub async fn session(
+    sessions: &dyn Sessions,
+    secret_namespaces: &[String],
+    child: &ManagedVm,
+    pool: Option<&VsphereAgentPool>,
+) -> Result<(Arc<dyn VCenter>, Reached), ReconcileError> {
+    let vm = child.vm().cloned().unwrap_or_default();
+    let own = &child.key.namespace;
+    let recorded = vm.credentials_ref.as_ref();
+    let recorded = recorded.map(|r| secret_ref::secret_at(r, own, secret_namespaces));
+    let current = pool.map(|pool| secret_ref::secret(pool, secret_namespaces));
+    let (session, by_record) = match (recorded, current) {
+        (Some(Ok(recorded)), Some(Ok(current))) if recorded != current => {
+            match sessions.session(&recorded, own).await {
+                Err(t) if t.class == Class::Blocked => {
+                    (sessions.session(&current, own).await?, false)
+                }
+                other => (other?, true),
+            }
+        }
+        (Some(Ok(recorded)), _) => (sessions.session(&recorded, own).await?, true),
+        // The recorded Secret cannot be read any more.
+        (Some(Err(_)) | None, Some(current)) => (sessions.session(&current?, own).await?, false),
+        (Some(Err(refused)), None) => return Err(refused),
+        (None, None) => {
+            return Err(ReconcileError {
+                side: ErrorSource::Kubernetes,
+                reason: Reason::InternalError,
+                message: "neither the record nor a pool names credentials".to_owned(),
+                class: Class::Defect,
+            });
+        }
+    };
+    let reached = Reached::by(session.as_ref());
+    reached.judged(&vm, by_record).map_err(|why| {
+        ReconcileError::blocked(ErrorSource::Vsphere, Reason::ServerMismatch, why)
+    })?;
+    Ok((session, reached))
+}
 
 /// A vCenter, as it calls itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
