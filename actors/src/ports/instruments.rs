@@ -20,7 +20,7 @@ pub const VM_OPERATIONS: [&str; 10] = [
     "replace",
 ];
 /// How a VM's way into another life may end, for [`Instruments::recycled`].
-pub const RECYCLED: [&str; 2] = ["back", "given_up"];
+pub const RECYCLED: [&str; 3] = ["back", "claimed", "given_up"];
 /// How a host's way into another pool may end, for [`Instruments::reassigned`].
 pub const REASSIGNED: [&str; 3] = ["taken", "lent", "lost"];
 /// Every operation that [`Instruments::iso_operation`] counts.

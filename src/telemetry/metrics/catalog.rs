@@ -105,7 +105,7 @@ catalog! {
     VM_OPERATIONS = "agent_forge_vsphere_vm_operations_total", Kind::Counter, &["operation", "result"],
         "Operations on VMs in vSphere by result.";
     RECYCLED = "agent_forge_recycle_total", Kind::Counter, &["result"],
-        "VMs on their way into another life, by result: back, or given_up.";
+        "VMs on their way into another life, by result: back, claimed, or given_up.";
     REASSIGNED = "agent_forge_reassign_total", Kind::Counter, &["result"],
         "Hosts on their way into another pool, by result: taken, lent (the same host, for the pool that had it), or lost.";
     RECYCLE_SECONDS = "agent_forge_recycle_duration_seconds", Kind::Histogram(MACHINE_SECONDS), &[],

@@ -46,6 +46,8 @@ pub const ALL: &[Known] = &[
     EXPIRED,
     CLAIMED_WHEN_FREE,
     CLAIMED_WHEN_LEFT,
+    CLAIMED_WHEN_WRITTEN_LATE,
+    AHEAD_OF_THE_GUESTS,
     CLAIMED_WHEN_LENT,
     CLAIMED_WHEN_WANTED,
     A_VM_MORE,
@@ -235,6 +237,25 @@ const CLAIMED_WHEN_LEFT: Known = Known {
     workload: "hosted_cluster_gone",
     example: "hosted_cluster_gone@1 fence_agent:demo/w-9e377-66296#3=agent_claimed_2m",
     ..CLAIMED_WHEN_FREE
+};
+
+/// As [`CLAIMED_WHEN_FREE`].
+const CLAIMED_WHEN_WRITTEN_LATE: Known = Known {
+    workload: "service_writes_late",
+    example: "service_writes_late@1 fence_agent:demo/w-9e377-66296#3=agent_claimed_2m",
+    ..CLAIMED_WHEN_FREE
+};
+
+/// This is no defect of the operator: a host whose return nothing proves is not given to anybody.
+const AHEAD_OF_THE_GUESTS: Known = Known {
+    workload: "service_writes_late",
+    only_at: &[],
+    faults: &[Fault::ClockJumps10m],
+    oracle: Oracle::ConvergesInTime,
+    begins: "not within",
+    reason: "the operator's clock is ahead of the guests' from then on, so the time of an inventory proves nothing; such a service \
+             shows no state that does: the host is replaced at its deadline",
+    example: "service_writes_late@1 create_folder:demo/w-9e377-66296#1=clock_jumps_10m",
 };
 
 /// As [`TAKEN`]: the free host is lost for both pools.
