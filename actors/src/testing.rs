@@ -15,7 +15,7 @@ use agent_forge_crds::{
         agent::{
             AGENT_MACHINE_REF_LABEL, AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent, AgentSpec,
             AgentStatus, BOUND, CONNECTED, DebugInfo, INFRA_ENV_LABEL, Interface, Inventory,
-            SystemVendor, VALIDATED,
+            SPEC_SYNCED, SystemVendor, VALIDATED,
         },
         agent_machine::{
             AGENT_RESERVED, AgentMachine, AgentMachineSpec, AgentMachineStatus, NO_SUITABLE_AGENTS,
@@ -439,6 +439,7 @@ pub fn foreign_agent(name: &str) -> Agent {
             condition(BOUND, "False", "Unbound"),
             condition(CONNECTED, "True", "AgentIsConnected"),
             condition(VALIDATED, "True", "ValidationsPassing"),
+            condition(SPEC_SYNCED, "True", "SyncOK"),
         ],
         ..AgentStatus::default()
     });

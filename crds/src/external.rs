@@ -12,12 +12,14 @@ pub mod agent;
 pub mod agent_machine;
 pub mod infra_env;
 pub mod machine;
+pub mod nmstate_config;
 
 pub use agent::Agent;
 pub use agent_machine::AgentMachine;
 pub use condition::{ForeignCondition, find};
 pub use infra_env::InfraEnv;
 pub use machine::{MachineMeta, MachineVersion};
+pub use nmstate_config::NMStateConfig;
 
 use serde::{Deserialize, Serialize};
 

@@ -21,9 +21,10 @@ pub use references::{
 pub use release::{ReleasePolicy, ReleaseSpec, ReleasedDisk};
 pub use scaling::{BufferWindow, DeletePolicy, ScalingSpec};
 pub use status::{
-    BufferStatus, HeldSecret, IsoHistoryEntry, IsoStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS,
-    OwnedVm, PlannedAction, RefusedCredentials, SOURCE_DISCOVERED_AGENT, SOURCE_VSPHERE_AGENT,
-    VM_SOURCES, VsphereAgentPoolStatus,
+    BufferStatus, HeldSecret, HostNetwork, ImageStatus, IsoHistoryEntry, IsoStatus,
+    MAX_HOST_NETWORKS, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm, PlannedAction,
+    RefusedCredentials, SOURCE_DISCOVERED_AGENT, SOURCE_VSPHERE_AGENT, VM_SOURCES,
+    VsphereAgentPoolStatus,
 };
 pub use template::{
     AgentSpec, DEFAULT_DISK_GIB, DEFAULT_MEMORY_MIB, DEFAULT_NUM_CPUS, DEFAULT_ROLE, TemplateSpec,

@@ -28,7 +28,10 @@ use agent_forge_actors::{
 use agent_forge_crds::{
     VsphereAgent, VsphereAgentPool,
     agent::VsphereAgentStatus,
-    external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
+    external::{
+        agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv,
+        nmstate_config::NMStateConfig,
+    },
     names::ALLOW_POOLS_FROM_ANNOTATION,
     pool::VsphereAgentPoolStatus,
 };
@@ -563,6 +566,18 @@ impl Cluster for Writer {
         self.served("get", &subject, &key.namespace)?;
         let api: Api<InfraEnv> = self.api(&key.namespace);
         self.read("get", subject, api.get_opt(&key.name)).await
+    }
+
+    async fn live_network_configs(&self, namespace: &str) -> ClusterResult<Vec<NMStateConfig>> {
+        let subject = format!("NMStateConfigs of namespace {namespace}");
+        self.served("list", &subject, namespace)?;
+        let api: Api<NMStateConfig> = self.api(namespace);
+        let params = ListParams::default();
+        match self.read("list", subject, api.list(&params)).await {
+            Ok(found) => Ok(found.items),
+            Err(e) if e.kind == ClusterErrorKind::NotFound => Ok(Vec::new()),
+            Err(e) => Err(e),
+        }
     }
 
     async fn live_hosted_cluster(&self, key: &ObjectKey) -> ClusterResult<bool> {

@@ -16,10 +16,12 @@ use crate::{
     world::{NAMESPACE, POOL, Setup, World},
 };
 
-/// Granted, but not used here. An InfraEnv is read live when a watch may lag behind a new ISO. An Event's count is
-/// updated after five minutes. An admission plugin checks the right to finalizers if it is on (OpenShift).
-const ELSEWHERE: [&str; 3] = [
+/// Granted, but not used here. An InfraEnv is read live when a watch may lag behind a new ISO. NMStateConfigs are
+/// read where an InfraEnv chooses some. An Event's count is updated after five minutes. An admission plugin checks the right to
+/// finalizers if it is on (OpenShift).
+const ELSEWHERE: [&str; 4] = [
     "get agent-install.openshift.io/infraenvs",
+    "list agent-install.openshift.io/nmstateconfigs",
     "patch events.k8s.io/events",
     "update agent-forge.containeroo.ch/vsphereagentpools/finalizers",
 ];

@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 use agent_forge_crds::{
     duration,
     external::{
-        agent::{Agent, BOUND, CONNECTED, VALIDATED},
+        agent::{Agent, BOUND, CONNECTED, SPEC_SYNCED, VALIDATED},
         agent_machine::AgentMachine,
     },
     names::AGENT_MACHINE_LABEL,
@@ -123,13 +123,18 @@ pub fn since(child: &ManagedVm) -> Option<Timestamp> {
 }
 
 /// Whether that Agent could be claimed now, but for labels and approval: it answers, its validations hold, it is unbound,
-/// and it has hostname and role.
+/// it has hostname and role, and the service says that the host has them too.
+///
+/// `SpecSynced` says that. No condition of an Agent has an `observedGeneration`. So the proof is the last word of the service,
+/// which it writes within seconds of a change; until then it may be about the spec before. A claim in that moment succeeds: the
+/// service puts the host off by one look.
 #[must_use]
 pub fn is_ready(pool: &VsphereAgentPool, child: &ManagedVm, agent: &Agent) -> bool {
     let condition = |type_| agent.condition(type_);
     condition(BOUND).is_some_and(|c| c.is_false())
         && condition(CONNECTED).is_some_and(|c| c.is_true())
         && condition(VALIDATED).is_some_and(|c| c.is_true())
+        && condition(SPEC_SYNCED).is_some_and(|c| c.is_true())
         && !agent.is_claimed_or_bound()
         && !agent.is_deleting()
         && agent.spec.hostname.as_deref() == Some(&hostname(child))

@@ -20,6 +20,7 @@
 //! harm. Two management clusters with one directory and equal bytes have one file. One cluster deletes it while the
 //! other's pools need it, unless a VM of its vCenter has it mounted. So they need different directories.
 
+pub mod content;
 pub mod flight;
 pub mod infra_env;
 pub mod infra_env_guards;

@@ -38,7 +38,10 @@ use crate::{
         names::ObjectKey,
         upstream::{self, WaitingSign},
     },
-    iso::of_pool::{self, IsoCaches},
+    iso::{
+        content,
+        of_pool::{self, IsoCaches},
+    },
     ports::instruments::Instruments,
     runtime::{
         announcer::Announcer,
@@ -78,6 +81,8 @@ pub struct Memory {
     pub iso_ca: Option<of_pool::ca::Known>,
     /// The InfraEnv, if the API server has a newer one than the watch shows.
     pub infra_env: of_pool::fresh::Known,
+    /// What its present ISO has in it, as it was first seen with that ISO.
+    pub image: Option<content::Seen>,
     /// Something stopped all work on the pool in the last pass: a dry run, or a pause.
     pub stopped: bool,
     /// What the log has of the plan, in a dry run.

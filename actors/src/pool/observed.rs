@@ -24,7 +24,7 @@ use crate::{
     },
     domain::{
         holds::Holds,
-        identity::{AgentMatch, agent_runs_on},
+        identity::{AgentMatch, MacAddress, agent_runs_on},
         managed_vm::ManagedVm,
         names::ObjectKey,
         tally::Tally,
@@ -143,6 +143,15 @@ pub struct Observed {
 }
 
 impl Observed {
+    /// The MAC addresses of its VMs.
+    #[must_use]
+    pub fn macs(&self) -> BTreeSet<MacAddress> {
+        let known = self.children.iter().filter_map(|c| c.identity.as_ref());
+        known
+            .flat_map(|identity| identity.macs.iter().copied())
+            .collect()
+    }
+
     /// Why there is no InfraEnv to fetch from, if no namespace where it may be admits the pool.
     #[must_use]
     pub fn refused_source(&self) -> Option<NoSource> {

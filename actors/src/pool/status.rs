@@ -32,6 +32,7 @@ use crate::{
         reassign::Taking,
     },
     iso::{
+        content,
         msg::IsoState,
         of_pool::{self, NoSource, held::HeldBack},
     },
@@ -94,8 +95,12 @@ impl Outcome {
             let record = s.pool.status.as_ref().and_then(|st| st.iso.as_ref());
             outcome.iso_status = of_pool::status(record, &want, state, s.wall);
             if let (IsoState::Ready { .. }, Some(status)) = (state, &mut outcome.iso_status) {
-                let infra_env = seen.iso.and_then(|facts| facts.infra_env);
-                status.infra_env_ref = infra_env.as_deref().map(of_pool::reference);
+                let facts = seen.iso.as_ref();
+                let infra_env = facts.and_then(|facts| facts.infra_env.as_deref());
+                status.infra_env_ref = infra_env.map(of_pool::reference);
+                let before = record.and_then(|iso| iso.image.as_ref());
+                let image = facts.and_then(|facts| facts.image.as_ref());
+                status.image = image.map(|seen| content::image(before, seen, &s.macs()));
             }
             let known = want.known.as_ref().map(|file| file.path.to_string());
             outcome.iso_known =

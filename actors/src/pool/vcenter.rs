@@ -16,6 +16,7 @@ use crate::{
         names::{DatastorePath, ObjectKey},
     },
     iso::{
+        content,
         msg::IsoWant,
         of_pool::{self, NoSource, kept},
     },
@@ -48,6 +49,8 @@ pub struct IsoFacts {
     pub want: Result<IsoWant, NoSource>,
     /// The InfraEnv that it is made from.
     pub infra_env: Option<Arc<InfraEnv>>,
+    /// What has been put into it.
+    pub image: Option<content::Seen>,
     /// Old versions that retention removes.
     pub old: Vec<DatastorePath>,
     /// The VsphereAgent whose VM may be about to get an ISO into its drive, while vCenter does not show that yet.
@@ -122,7 +125,12 @@ async fn iso_facts(
     let (cluster, now) = (context.cluster.as_ref(), context.clock.monotonic());
     let (shown, known) = (s.infra_env.as_ref(), &mut memory.infra_env);
     let infra_env = of_pool::fresh::infra_env(cluster, now, shown, known).await;
+    memory.image = match infra_env.as_deref() {
+        Some(infra_env) => content::read(cluster, infra_env, memory.image.take()).await,
+        None => None,
+    };
     let mut facts = IsoFacts {
+        image: memory.image.clone(),
         want: of_pool::want(&s.pool, &others, infra_env.as_deref(), secret),
         infra_env,
         old: Vec::new(),

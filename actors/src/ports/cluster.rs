@@ -8,7 +8,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
     conditions::Reason,
-    external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
+    external::{
+        agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv,
+        nmstate_config::NMStateConfig,
+    },
     pool::{VsphereAgentPool, VsphereAgentPoolStatus},
 };
 use async_trait::async_trait;
@@ -362,6 +365,8 @@ pub trait Cluster: Send + Sync {
     ) -> ClusterResult<Vec<AgentMachine>>;
     /// Reads one InfraEnv; `None` from a typed 404 only.
     async fn live_infra_env(&self, key: &ObjectKey) -> ClusterResult<Option<InfraEnv>>;
+    /// The NMStateConfigs of a namespace. None if that kind is not served.
+    async fn live_network_configs(&self, namespace: &str) -> ClusterResult<Vec<NMStateConfig>>;
     /// Whether that HostedCluster exists, by a list. An unserved kind is an error, never an absence.
     async fn live_hosted_cluster(&self, key: &ObjectKey) -> ClusterResult<bool>;
     /// Lists the Machines of a namespace in a version that discovery serves. An unserved kind is an error, never an empty

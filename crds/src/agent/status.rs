@@ -228,6 +228,9 @@ pub struct VmStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(default, schema_with = "schema::object_reference")]
     pub infra_env_ref: Option<ObjectReference>,
+    /// When the service made the ISO that the VM booted from in its present life. Absent where an older release made the VM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iso_created: Option<Time>,
     /// When this VM was first switched on, or a moment before that; a later start does not move it. An Agent that was
     /// created more than five minutes earlier is not the VM's.
     #[serde(skip_serializing_if = "Option::is_none")]

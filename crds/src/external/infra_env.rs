@@ -5,6 +5,7 @@ use super::condition::{ForeignCondition, find};
 use super::kind::foreign_kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -47,6 +48,50 @@ pub struct InfraEnvSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub agent_approval: Option<AgentApproval>,
+    /// Proxy of the guests.
+    #[serde(
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub proxy: Option<Value>,
+    /// Certificates that the guests trust.
+    #[serde(
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub additional_trust_bundle: Option<Value>,
+    /// SSH keys of the guests.
+    #[serde(
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub ssh_authorized_key: Option<Value>,
+    /// Changes to the guests' kernel arguments.
+    #[serde(
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub kernel_arguments: Option<Value>,
+    /// Changes to the guests' Ignition configuration.
+    #[serde(
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub ignition_config_override: Option<Value>,
+    /// Time servers of the guests.
+    #[serde(
+        rename = "additionalNTPSources",
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub additional_ntp_sources: Option<Value>,
+    /// The NMStateConfigs that are put into the ISO.
+    #[serde(
+        rename = "nmStateConfigLabelSelector",
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub nm_state_config_label_selector: Option<Value>,
 }
 
 /// How Agents are approved.
@@ -129,6 +174,15 @@ impl InfraEnv {
     pub fn auto_approves(&self) -> bool {
         let approval = self.spec.agent_approval.as_ref();
         approval.is_some_and(|a| a.auto_approve)
+    }
+
+    /// The labels that choose the NMStateConfigs of its ISO. Empty: it has none. The service looks at `matchLabels` only.
+    pub fn network_labels(&self) -> BTreeMap<String, String> {
+        let selector = self.spec.nm_state_config_label_selector.as_ref();
+        let labels = selector.and_then(|s| s.get("matchLabels")?.as_object());
+        let text =
+            |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+        labels.into_iter().flatten().filter_map(text).collect()
     }
 
     /// When the URL was created.

@@ -166,6 +166,9 @@ pub struct IsoStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(default, schema_with = "schema::object_reference")]
     pub infra_env_ref: Option<ObjectReference>,
+    /// What the InfraEnv put into it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageStatus>,
     /// Where the bytes lie, as `[datastore] path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stored_path: Option<String>,
@@ -203,6 +206,47 @@ pub struct IsoStatus {
     /// `Last-Modified` that the predecessor was given with those bytes; kept likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_modified: Option<String>,
+}
+
+/// What an InfraEnv put into its ISO, and since which ISO that is so. Hosts of the buffer that booted from an earlier one are
+/// replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct ImageStatus {
+    /// When the service made the ISO: `status.createdTime` of the InfraEnv.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created: Option<Time>,
+    /// Digest of what all hosts get: proxy, certificates, SSH keys, time servers, version of the operating system, kernel
+    /// arguments, Ignition changes, and which NMStateConfigs are chosen.
+    pub content: String,
+    /// When the first ISO with that content was made. Absent: no earlier content is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content_since: Option<Time>,
+    /// The NMStateConfigs in it, by MAC address. Absent where the InfraEnv chooses none, where they could not be read, or where
+    /// there are more than 500.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxItems" = MAX_HOST_NETWORKS))]
+    pub host_networks: Option<Vec<HostNetwork>>,
+}
+
+/// Most MAC addresses of NMStateConfigs that a pool's status records.
+pub const MAX_HOST_NETWORKS: usize = 500;
+
+/// The NMStateConfig of one card.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct HostNetwork {
+    /// MAC address of the card.
+    pub mac: String,
+    /// Digest of its configuration. Empty: it had one in an earlier ISO.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(default)]
+    pub config: String,
+    /// When the first ISO with that configuration was made. Absent: no earlier one is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
 }
 
 /// One version of the ISO on the datastore.

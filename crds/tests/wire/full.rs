@@ -16,6 +16,7 @@ use agent_forge_crds::external::{ForeignCondition, NamespacedName};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     LabelSelector, LabelSelectorRequirement, ObjectMeta,
 };
+use serde_json::json;
 use std::collections::BTreeMap;
 
 fn metadata() -> ObjectMeta {
@@ -124,6 +125,13 @@ pub fn infra_env() -> InfraEnv {
             agent_labels: BTreeMap::from([("a".into(), "b".into())]),
             os_image_version: Some("4.19".into()),
             agent_approval: Some(AgentApproval { auto_approve: true }),
+            proxy: Some(json!({"noProxy": "localhost"})),
+            additional_trust_bundle: Some(json!("certificates")),
+            ssh_authorized_key: Some(json!("key")),
+            kernel_arguments: Some(json!([{"operation": "append", "value": "quiet"}])),
+            ignition_config_override: Some(json!("{}")),
+            additional_ntp_sources: Some(json!(["ntp.example"])),
+            nm_state_config_label_selector: Some(json!({"matchLabels": {"env": "a"}})),
         },
         status: Some(InfraEnvStatus {
             iso_download_url: Some(IsoDownloadUrl::new("https://images.example/full.iso")),

@@ -11,7 +11,7 @@ use agent_forge_crds::{
         ForeignCondition,
         agent::{
             Agent, AgentSpec, AgentStatus, BOUND, CONNECTED, DebugInfo, INFRA_ENV_LABEL, Interface,
-            Inventory, SystemVendor, VALIDATED,
+            Inventory, SPEC_SYNCED, SystemVendor, VALIDATED,
         },
         agent_machine::{
             AGENT_RESERVED, AgentMachine, AgentMachineSpec, AgentMachineStatus, NO_SUITABLE_AGENTS,
@@ -181,6 +181,7 @@ pub fn free() -> Vec<ForeignCondition> {
         condition(BOUND, "False", "Unbound"),
         condition(CONNECTED, "True", "AgentIsConnected"),
         condition(VALIDATED, "True", "ValidationsPassing"),
+        condition(SPEC_SYNCED, "True", "SyncOK"),
     ]
 }
 

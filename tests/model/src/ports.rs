@@ -39,7 +39,10 @@ use agent_forge_actors::{
 };
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
-    external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
+    external::{
+        agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv,
+        nmstate_config::NMStateConfig,
+    },
     names::AGENT_MACHINE_LABEL,
     pool::{RefusedCredentials, VsphereAgentPool, VsphereAgentPoolStatus},
 };
@@ -375,6 +378,9 @@ impl Cluster for Ports {
     }
     async fn live_infra_env(&self, _: &ObjectKey) -> ClusterResult<Option<InfraEnv>> {
         Ok(None)
+    }
+    async fn live_network_configs(&self, _: &str) -> ClusterResult<Vec<NMStateConfig>> {
+        Ok(Vec::new())
     }
     async fn live_hosted_cluster(&self, _: &ObjectKey) -> ClusterResult<bool> {
         Ok(true)

@@ -146,7 +146,7 @@ fn ready_is_what_could_be_claimed_but_for_labels_and_approval() {
     assert!(!is(&|a| a.spec.role = "master".to_owned()));
     assert!(!is(&|a| claim(a, &agent_machine("w-0"))));
     assert!(!is(&crate::testing::delete));
-    for type_ in [BOUND, CONNECTED, VALIDATED] {
+    for type_ in [BOUND, CONNECTED, VALIDATED, SPEC_SYNCED] {
         assert!(!is(&|a| {
             let status = a.status.as_mut().expect("a status");
             status.conditions.retain(|c| c.type_ != type_);

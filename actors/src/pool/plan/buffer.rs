@@ -23,7 +23,10 @@ use crate::{
         identity::BootSource, machine_state::MachineState, managed_vm::ManagedVm, names::ObjectKey,
         recycle::Stage,
     },
-    iso::infra_env_guards::{self, Guard},
+    iso::{
+        content,
+        infra_env_guards::{self, Guard},
+    },
     lifecycle::{self, End, Policy, ReleaseReason, Renewal, Unneeded},
     placement::request,
     pool::observed::Observed,
@@ -58,7 +61,7 @@ fn has_next_life(s: &Observed, child: &ManagedVm, why: Unneeded) -> bool {
     lifecycle::end(why, s.policy_of(child)) == End::NextLife
 }
 
-/// The pool wants other hardware, or its InfraEnv is another one.
+/// The pool wants other hardware, its InfraEnv is another one, or it puts something else into the ISO.
 pub(super) fn is_outdated(s: &Observed, child: &ManagedVm) -> bool {
     let changes = |vm| !request::template_changes(&s.pool, vm).is_empty();
     let booted = child.identity.as_ref().and_then(|i| i.infra_env.as_ref());
@@ -66,7 +69,19 @@ pub(super) fn is_outdated(s: &Observed, child: &ManagedVm) -> bool {
     let same = booted
         .zip(source.as_ref())
         .is_none_or(|(a, b)| a.is_same(b));
-    !same || child.vm().is_some_and(changes)
+    !same || child.vm().is_some_and(changes) || has_other_content(s, child)
+}
+
+/// What its InfraEnv puts into the ISO has changed since it booted.
+fn has_other_content(s: &Observed, child: &ManagedVm) -> bool {
+    let iso = s
+        .pool
+        .status
+        .as_ref()
+        .and_then(|status| status.iso.as_ref());
+    let booted = child.vm().and_then(|vm| vm.iso_created.as_ref());
+    let macs = child.identity.as_ref().map_or(&[][..], |i| &i.macs);
+    content::is_outdated(iso, booted, macs)
 }
 
 fn is_ready(s: &Observed, child: &ManagedVm) -> bool {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::{Done, Executor, StepOutcome, defect};
 use crate::{
     domain::{identity::BiosUuid, names::DatastorePath, template},
+    iso::content,
     placement::request,
     ports::{cluster::MetadataPatch, effect::EffectKind},
     sessions::{of_vm::Reached, secret_ref},
@@ -74,6 +75,7 @@ impl Executor<'_> {
         // The ISO that the VM boots from. It decides for which InfraEnv the guest registers its Agent.
         let iso = pool.status.as_ref().and_then(|s| s.iso.as_ref());
         vm.infra_env_ref = iso.and_then(|iso| iso.infra_env_ref.clone());
+        vm.iso_created = iso.and_then(content::created);
         // If the record was lost, the VM may exist already, made with other hardware.
         vm.template = (!lost).then(|| template::record(&request.hardware));
         let mut record = self.observed.record();

@@ -20,7 +20,7 @@ use crate::{
         template,
         trace::TraceId,
     },
-    iso::of_pool,
+    iso::{content, of_pool},
     placement::request,
     ports::{
         cluster::{AgentPatch, Notice},
@@ -162,6 +162,7 @@ impl Executor<'_> {
         vm.infra_env_ref = iso
             .and_then(|iso| iso.infra_env_ref.clone())
             .or(vm.infra_env_ref);
+        vm.iso_created = iso.and_then(content::created);
         if let Some(way) = &mut vm.recycle {
             way.new_disk = disk;
             way.state_before = before

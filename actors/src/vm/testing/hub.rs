@@ -8,7 +8,10 @@ use std::{
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
     conditions::event,
-    external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
+    external::{
+        agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv,
+        nmstate_config::NMStateConfig,
+    },
     pool::{VsphereAgentPool, VsphereAgentPoolStatus},
 };
 use async_trait::async_trait;
@@ -71,6 +74,8 @@ pub struct Objects {
     pub grants: BTreeMap<String, String>,
     /// An InfraEnv that the API server has instead of the one in the cache.
     pub unseen_infra_env: Option<InfraEnv>,
+    /// NMStateConfigs.
+    pub network_configs: Vec<NMStateConfig>,
     /// How often the API server was asked for it.
     pub infra_env_reads: usize,
     /// A VsphereAgent that the API server has instead of the one in the cache.
@@ -302,6 +307,9 @@ impl Cluster for Hub {
             o.unseen_infra_env.clone()
         });
         Ok(unseen.or_else(|| self.infra_env(key).map(|env| env.as_ref().clone())))
+    }
+    async fn live_network_configs(&self, _: &str) -> ClusterResult<Vec<NMStateConfig>> {
+        Ok(self.with(|o| o.network_configs.clone()))
     }
     async fn live_hosted_cluster(&self, _: &ObjectKey) -> ClusterResult<bool> {
         self.with(|o| {

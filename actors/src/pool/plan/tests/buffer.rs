@@ -7,7 +7,7 @@ use agent_forge_crds::{
     conditions::Reason,
     external::NamespacedName,
     names::AGENT_MACHINE_LABEL,
-    pool::{DeletePolicy, ReleasePolicy, ReleaseSpec, ReleasedDisk, ScalingSpec},
+    pool::{DeletePolicy, ImageStatus, ReleasePolicy, ReleaseSpec, ReleasedDisk, ScalingSpec},
 };
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::Time};
 use kube::ResourceExt as _;
@@ -308,8 +308,18 @@ fn an_old_host_is_replaced_alone() {
 
 #[test]
 fn an_outdated_host_is_claimed_last_and_replaced_alone() {
-    let changes: [fn(&mut World); 2] = [
+    let changes: [fn(&mut World); 3] = [
         |w| w.pool.spec.template.num_cpus = Some(32),
+        |w| {
+            for (child, booted) in w.children.iter_mut().zip([1, 2]) {
+                vm_of(child).iso_created = Some(Time(at(booted)));
+            }
+            let status = w.pool.status.get_or_insert_default();
+            status.iso.get_or_insert_default().image = Some(ImageStatus {
+                content_since: Some(Time(at(2))),
+                ..ImageStatus::default()
+            });
+        },
         |w| {
             let vm = vm_of(&mut w.children[0]);
             vm.infra_env_ref = Some(ObjectReference {
