@@ -114,7 +114,8 @@ pub struct Args {
     #[arg(long, env = "AGENT_FORGE_VSPHERE_ALLOW_LOCAL_SERVER", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub vsphere_allow_local_server: bool,
 
-    /// The only hosts that credentials Secrets may name as vCenter: names, addresses, `*.domain`. Empty: any host.
+    /// The only hosts that credentials Secrets may name as vCenter: names, addresses, `*.domain`. Empty: any host. The
+    /// status of pools says why a host cannot be reached only if it is listed here. Otherwise only the log does.
     #[arg(
         long,
         env = "AGENT_FORGE_ALLOWED_VCENTERS",

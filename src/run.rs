@@ -283,6 +283,7 @@ fn borders(args: &Args, clients: Clients, metrics: Arc<Metrics>) -> anyhow::Resu
             tasks: args.scaling.limits(),
             allow_http: args.vsphere_allow_http,
             allow_local: args.vsphere_allow_local_server,
+            discreet: Some(args.server_rule()),
             observer: Some(metrics.clone()),
             ..vsphere::Options::default()
         },

@@ -303,6 +303,7 @@ mod tests {
             operation: "RetrievePropertiesEx",
             subject: "VM".to_owned(),
             message: "may not be read".to_owned(),
+            concealed: false,
         }
     }
 

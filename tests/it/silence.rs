@@ -166,7 +166,7 @@ async fn play(world: &World, site: &Site, case: &Silent) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_never_answered_costs_time_and_nothing_else() -> Result<()> {
-    let world = World::without_pool(Setup::default()).await?;
+    let world = World::without_pool(Setup::named()).await?;
     let slow = VCenterOptions {
         create_delay: Duration::from_secs(6),
         ..quick()

@@ -56,7 +56,7 @@ struct Case {
 
 /// Runs all cases side by side in one world.
 async fn play(cases: &[Case]) -> Result<()> {
-    let world = World::without_pool(Setup::default()).await?;
+    let world = World::without_pool(Setup::named()).await?;
     let wanted: Vec<_> = cases.iter().map(|c| (c.name, c.vcenter.clone())).collect();
     let sites = sites(&world, &wanted).await?;
     let played = join_all(cases.iter().zip(&sites).map(|(case, site)| {

@@ -1,7 +1,9 @@
 //! Certificates that are not trusted are refused before any credentials are sent. There are three ways to trust them.
 
+use std::collections::BTreeSet;
+
 use agent_forge_lab::parts::VCenterOptions;
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -28,7 +30,7 @@ fn authority(url: &str) -> &str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_untrusted_certificate_is_refused_before_a_credential_byte() -> Result<()> {
-    let world = World::without_pool(Setup::default()).await?;
+    let world = World::without_pool(Setup::named()).await?;
     let vcenter = world.lab.start_vcenter(VCenterOptions::default()).await?;
     let admin = vcenter.admin()?;
     let base = json!({
@@ -91,5 +93,35 @@ async fn an_untrusted_certificate_is_refused_before_a_credential_byte() -> Resul
     ensure!(mended.elapsed() <= MENDED_WITHIN, "{:?}", mended.elapsed());
     let logins = admin.calls().await?.logins;
     ensure!(logins.get("refused").is_none_or(|n| *n == 0), "{logins:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_does_not_show_why_a_host_that_nobody_named_is_no_vcenter() -> Result<()> {
+    let world = World::without_pool(Setup::default()).await?;
+    let vcenter = &world.lab.vcenters()[0];
+    let with_a_stranger = json!({"server": vcenter.url()});
+    let refused = json!({"server": "https://127.0.0.1:1"});
+    let mut texts = BTreeSet::new();
+    for (name, data) in [("untrusted", &with_a_stranger), ("refused", &refused)] {
+        let mut data = data.clone();
+        data["username"] = json!(vcenter.options().username);
+        data["password"] = json!(vcenter.options().password);
+        let server = data["server"].as_str().unwrap_or_default();
+        let host = authority(server).to_owned();
+        world.set_secret_data(NAMESPACE, name, data).await?;
+        let patch = json!({"vsphere": {"credentialsSecretRef": {"name": name}}});
+        world.create_pool(name, &patch).await?;
+        let said = world
+            .until_refused(name, "VsphereReady", "VCenterUnreachable")
+            .await?;
+        ensure!(said.contains("--allowed-vcenters"), "{name}: {said}");
+        texts.insert(said.replace(&host, "HOST"));
+    }
+    ensure!(texts.len() == 1, "{texts:#?}");
+    let log = world.operator.as_ref().context("an operator")?.log()?;
+    for cause in ["is not trusted", "no connection"] {
+        ensure!(log.contains(cause), "the log says {cause}");
+    }
     Ok(())
 }

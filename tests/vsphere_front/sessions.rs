@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use agent_forge::vsphere::{Options, Transport, TransportFailure, VsphereConnector};
 use agent_forge_actors::{
-    domain::failure::Class,
+    domain::{
+        failure::{Class, ReconcileError},
+        server::{ServerRule, server_name},
+    },
     ports::{
         effect::EffectKind,
         vcenter::{Connector as _, Fault, Trust, VcErrorKind},
@@ -217,6 +220,119 @@ async fn a_name_that_resolves_to_this_machine_hears_nothing() {
     };
     let connector = VsphereConnector::new(world.gate.clone(), lab);
     assert!(connector.connect(&credentials).await.is_ok());
+}
+
+/// `host:port` of a server that is no vCenter. It answers each connection with this text. Without text it is silent.
+async fn stranger(says: &'static str) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        let mut silent = Vec::new();
+        while let Ok((mut socket, _)) = listener.accept().await {
+            if says.is_empty() {
+                silent.push(socket);
+                continue;
+            }
+            tokio::spawn(async move {
+                let mut asked = [0; 4096];
+                let _ = socket.read(&mut asked).await;
+                let _ = socket.write_all(says.as_bytes()).await;
+                let _ = socket.shutdown().await;
+                // Unread bytes would reset the connection before the client has the answer.
+                let _ = tokio::io::copy(&mut socket, &mut tokio::io::sink()).await;
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_nobody_named_fails_with_one_text_whatever_is_there() {
+    let world = world(quick()).await;
+    let shell = stranger("SSH-2.0-server\r\n").await;
+    let silent = stranger("").await;
+    let missing =
+        stranger("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    let page = stranger("HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: close\r\n\r\n<html>");
+    let empty = stranger("HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    let (missing, page, empty) = tokio::join!(missing, page, empty);
+    let away = Reason::VcenterUnreachable;
+    let cases = [
+        ("https://127.0.0.1:1".to_owned(), &away, "no connection"),
+        ("https://vcenter.invalid".to_owned(), &away, "no connection"),
+        (format!("https://{shell}"), &away, "no connection"),
+        (
+            "https://localhost:1".to_owned(),
+            &Reason::VcenterNotAllowed,
+            "localhost resolves to",
+        ),
+        (
+            world.vcenter.url().to_owned(),
+            &Reason::UntrustedCertificate,
+            "thumbprint mismatch",
+        ),
+        (
+            format!("http://{silent}"),
+            &Reason::VcenterNoAnswer,
+            "no answer within",
+        ),
+        (
+            format!("http://{missing}"),
+            &Reason::VcenterUnavailable,
+            "no VI/JSON API here",
+        ),
+        (
+            format!("http://{page}"),
+            &Reason::VcenterReplyUnusable,
+            "does not decode",
+        ),
+        (
+            format!("http://{empty}"),
+            &Reason::from("UnsupportedRelease"),
+            "none of the API releases",
+        ),
+    ];
+    let named = ["127.0.0.1", "localhost", "vcenter.invalid"].map(|host| host.parse().unwrap());
+    let named = ServerRule {
+        allowed: named.to_vec(),
+        ..ServerRule::default()
+    };
+    let mut texts = std::collections::BTreeSet::new();
+    for (server, reason, cause) in cases {
+        let mut credentials = world.credentials();
+        credentials.server = server.parse().unwrap();
+        credentials.trust = Trust::Thumbprint([7; 32]);
+        let failed = async |rule: &ServerRule| {
+            let mut options = Options {
+                allow_http: true,
+                discreet: Some(rule.clone()),
+                ..Options::default()
+            };
+            if *reason == Reason::VcenterNoAnswer {
+                options.call_timeout = Duration::from_millis(300);
+            }
+            let connector = VsphereConnector::new(world.gate.clone(), options);
+            // The second time, the pause after a failed connection repeats the failure.
+            let first = connector.connect(&credentials).await.err().unwrap();
+            let again = connector.connect(&credentials).await.err().unwrap();
+            let (first, again) = (ReconcileError::from(first), ReconcileError::from(again));
+            assert_eq!(first, again);
+            first
+        };
+        let exact = failed(&named).await;
+        assert_eq!(&exact.reason, reason, "{server}: {exact}");
+        assert!(exact.message.contains(cause), "{server}: {exact}");
+        let told = failed(&ServerRule::default()).await;
+        assert_eq!(told.reason, Reason::VcenterUnreachable, "{server}: {told}");
+        assert_eq!(
+            told.class, exact.class,
+            "{server}: retries stay as they are"
+        );
+        let host = server_name(&credentials.server);
+        assert!(told.message.contains(&host), "{told}");
+        texts.insert(told.message.replace(&host, "HOST"));
+    }
+    assert_eq!(texts.len(), 1, "{texts:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -39,7 +39,7 @@ impl ServerRule {
     pub fn parse(&self, text: &str) -> Result<Url, BadServer> {
         let url = base_url(text, self.allow_http)?;
         let host = url.host_str().unwrap_or_default();
-        if !self.allowed.is_empty() && !self.allowed.iter().any(|p| p.fits(host)) {
+        if !self.allowed.is_empty() && !self.names(host) {
             return Err(BadServer::NotAllowed(format!(
                 "{host} is none of the vCenters that this operator may use; its administrator names them with \
                  --allowed-vcenters"
@@ -53,6 +53,12 @@ impl ServerRule {
         };
         judge(refused, self.allow_local, || host.to_owned())?;
         Ok(url)
+    }
+
+    /// Whether the administrator names that host of a URL. Without a list none is named, although each may be used.
+    #[must_use]
+    pub fn names(&self, host: &str) -> bool {
+        self.allowed.iter().any(|p| p.fits(host))
     }
 }
 
@@ -298,6 +304,10 @@ mod tests {
             ("[2001:db8::8]", false),
         ] {
             assert_eq!(rule.parse(server).is_ok(), fits, "{server}");
+        }
+        let anything = ServerRule::default();
+        for host in ["vc.example", "a.corp.example", "192.0.2.7"] {
+            assert!(rule.names(host) && !anything.names(host), "{host}");
         }
         for bad in [
             "",

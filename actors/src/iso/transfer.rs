@@ -390,6 +390,7 @@ fn no_answer(partial: &DatastorePath) -> VcError {
         operation: "MoveDatastoreFile_Task",
         subject: partial.to_string(),
         message: format!("it did not end within {} s", MOVE.as_secs()),
+        concealed: false,
     }
 }
 

@@ -87,6 +87,7 @@ impl Ledger {
                 operation: "Login",
                 subject: login.account.as_str().to_owned(),
                 message: login.said_at(door, rest),
+                concealed: false,
             });
         }
         match attempt.await {

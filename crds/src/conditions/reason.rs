@@ -103,7 +103,7 @@ words! {
         InvalidCredentials = "InvalidCredentials",
         /// The user does not have a required privilege. The message names privilege and object. The word is vCenter's own.
         NoPermission = "NoPermission",
-        /// vCenter does not answer.
+        /// vCenter does not answer. Also each other failure to connect to a host that `--allowed-vcenters` does not name.
         VcenterUnreachable = "VCenterUnreachable",
         /// vCenter's certificate is not trusted, and nothing was sent. The message says how to trust it.
         UntrustedCertificate = "UntrustedCertificate",

@@ -175,8 +175,8 @@ reasons! {
             "Name the vCenter's own address. --vsphere-allow-local-server is for labs.";
         UntrustedCertificate => PoolOwner, "vCenter's certificate is not trusted. Nothing was sent.",
             "Put the CA into caBundle, or the SHA-256 digest into thumbprint.";
-        VcenterUnreachable => Network, "There is no connection.",
-            "None for an outage: work continues by itself. Else check name, route, port 443 and proxy.";
+        VcenterUnreachable => Network, "There is no connection. A host that --allowed-vcenters does not name has this reason for each failure to connect or to begin a login.",
+            "None for an outage: work continues by itself. Else check name, route, port 443, proxy and certificate. The operator's log and agent-forge doctor have the cause.";
         VcenterNoAnswer => Network, "A request was sent and not answered.",
             "As above.";
         VcenterUnavailable => Vcenter, "A gateway answers for vCenter (502, 503).",

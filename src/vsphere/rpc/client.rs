@@ -8,7 +8,7 @@ use agent_forge_actors::{
         cluster::SecretVersion,
         effect::{Effect, EffectKind, Gate, Settled, Subject},
         slots::Slots,
-        vcenter::{Credentials, Fault, VcError, VcErrorKind, VcResult},
+        vcenter::{Credentials, Fault, Stage, VcError, VcErrorKind, VcResult},
     },
     runtime::lease::Need,
     sessions::{ledger::Ledger, login::Login},
@@ -112,7 +112,10 @@ impl Client {
             let server = client.server();
             let session = client
                 .session
-                .obtain(asked, server, async || client.login().await)
+                .obtain(asked, server, async || {
+                    let failed = |e| client.http.public(e, Stage::Login);
+                    client.login().await.map_err(failed)
+                })
                 .await?;
             if client.session.closed() {
                 // The client was logged out meanwhile: end this session.
@@ -353,6 +356,7 @@ impl Client {
             subject: subject.to_owned(),
             message: effect.held_back(&hold),
             kind: VcErrorKind::Held(Box::new(hold)),
+            concealed: false,
         })?;
         let mut settle = Settle {
             gate: &*self.gate,

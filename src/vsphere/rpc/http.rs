@@ -10,7 +10,7 @@ use std::{
 
 use agent_forge_actors::{
     domain::server::server_name,
-    ports::vcenter::{Credentials, Trust, VcError, VcErrorKind, VcResult},
+    ports::vcenter::{Credentials, Stage, Trust, VcError, VcErrorKind, VcResult},
 };
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Method, header};
@@ -97,6 +97,8 @@ pub(crate) struct Http {
     server: String,
     /// Name in spans.
     at: Server,
+    /// Failures to connect are told in full.
+    named: bool,
     options: Arc<Options>,
     reach: Arc<CircuitBreaker>,
     password: secrecy::SecretString,
@@ -131,6 +133,8 @@ impl Http {
         base.set_path("/");
         base.set_query(None);
         base.set_fragment(None);
+        let host = base.host_str().unwrap_or_default();
+        let named = options.discreet.as_ref().is_none_or(|r| r.names(host));
         let transport = match &options.transport {
             Some(given) => Arc::clone(given),
             None => Arc::new(Network(network(credentials, &options).map_err(&refuse)?)),
@@ -138,6 +142,7 @@ impl Http {
         Ok(Self {
             transport,
             at: Server::of(&base),
+            named,
             base,
             server,
             options,
@@ -166,9 +171,28 @@ impl Http {
     /// # Errors
     /// The failure that the request would have.
     pub(crate) fn worth_a_try(&self, operation: &'static str, subject: &str) -> VcResult<()> {
-        self.reach
-            .worth_a_try()
-            .map_err(|message| VcError::new(VcErrorKind::Unreachable, operation, subject, message))
+        self.reach.worth_a_try().map_err(|message| {
+            let failure = VcError::new(VcErrorKind::Unreachable, operation, subject, message);
+            // The log has the cause since the failure that is repeated here.
+            failure.public(&self.server, self.named, Stage::Session)
+        })
+    }
+
+    /// The failure as the authors of pools may know it ([`VcError::public`]). The log gets the cause.
+    pub(crate) fn public(&self, failure: VcError, stage: Stage) -> VcError {
+        if failure.concealed {
+            return failure;
+        }
+        let cause = failure.to_string();
+        let public = failure.public(&self.server, self.named, stage);
+        if public.concealed {
+            tracing::warn!(
+                server = self.server,
+                error = cause,
+                "no vCenter was reached; pools do not show the cause, as --allowed-vcenters does not name this host"
+            );
+        }
+        public
     }
 
     /// Whether the last connection failed, or the last reply is old.
@@ -228,8 +252,10 @@ impl Http {
                 duration: started.elapsed(),
             });
         }
-        result
-            .map_err(|(kind, message)| VcError::new(kind, operation, subject, self.redact(message)))
+        result.map_err(|(kind, message)| {
+            let failure = VcError::new(kind, operation, subject, self.redact(message));
+            self.public(failure, Stage::Session)
+        })
     }
 
     async fn exchange(&self, request: Request) -> Result<Reply, VcErrorKindAndMessage> {
@@ -371,10 +397,11 @@ fn correlate(headers: &mut HeaderMap) {
 
 #[cfg(test)]
 mod tests {
+    use agent_forge_actors::domain::server::ServerRule;
     use async_trait::async_trait;
 
     use super::*;
-    use crate::telemetry::told::Told;
+    use crate::telemetry::told::{Lines, Told};
 
     /// Answers with a status.
     struct Status(u16);
@@ -388,10 +415,21 @@ mod tests {
         }
     }
 
-    /// The span attributes of one request that the server answered with that status.
-    async fn asked(status: u16) -> Vec<(String, String)> {
-        let told = Told::default();
-        let _here = told.here();
+    /// Fails in this way.
+    struct Fails(VcErrorKind);
+
+    #[async_trait]
+    impl Transport for Fails {
+        async fn send(&self, _: reqwest::Request) -> Result<reqwest::Response, TransportFailure> {
+            Err(TransportFailure {
+                kind: self.0.clone(),
+                message: "the cause".to_owned(),
+            })
+        }
+    }
+
+    /// The way to a vCenter, over this transport.
+    fn way(transport: impl Transport + 'static, discreet: Option<ServerRule>) -> Http {
         let credentials = Credentials {
             server: "https://vc.example:8443/sdk".parse().expect("a URL"),
             username: "operator@vsphere.local".to_owned(),
@@ -399,11 +437,15 @@ mod tests {
             trust: Trust::Insecure,
         };
         let options = Options {
-            transport: Some(Arc::new(Status(status))),
+            transport: Some(Arc::new(transport)),
+            discreet,
             ..Options::default()
         };
         let reach = Arc::new(CircuitBreaker::default());
-        let http = Http::new(&credentials, Arc::new(options), reach).expect("a way");
+        Http::new(&credentials, Arc::new(options), reach).expect("a way")
+    }
+
+    async fn sent(http: &Http) -> VcResult<Reply> {
         let request = Request {
             method: Method::POST,
             path: "/sdk/vim25/release/VirtualMachine/vm-7".to_owned(),
@@ -418,8 +460,42 @@ mod tests {
             let failed = reply.status >= 400;
             failed.then(|| (VcErrorKind::Status(reply.status), "refused".to_owned()))
         };
-        let _ = http.send(request, judge).await;
+        http.send(request, judge).await
+    }
+
+    /// The span attributes of one request that the server answered with that status.
+    async fn asked(status: u16) -> Vec<(String, String)> {
+        let told = Told::default();
+        let _here = told.here();
+        let _ = sent(&way(Status(status), None)).await;
         told.attributes("PowerOnVM_Task")
+    }
+
+    #[tokio::test]
+    async fn why_a_host_that_nobody_named_is_not_reached_is_in_the_log_alone() {
+        for (kind, concealed) in [
+            (VcErrorKind::Unreachable, true),
+            (VcErrorKind::Untrusted, true),
+            (VcErrorKind::NotAllowed, true),
+            (VcErrorKind::NoAnswer, false),
+        ] {
+            let lines = Lines::default();
+            let here = lines.here();
+            let http = way(Fails(kind.clone()), Some(ServerRule::default()));
+            let failed = sent(&http).await.expect_err("a failure");
+            let again = sent(&http).await.expect_err("a failure");
+            drop(here);
+            assert_eq!((&failed.kind, failed.concealed), (&kind, concealed));
+            assert_eq!(failed, again, "also while nothing is tried");
+            let said = failed.to_string();
+            assert_eq!(said.contains("the cause"), !concealed, "{said}");
+            let lines = lines.all();
+            let warned = lines.iter().any(|line| {
+                let error = line["fields"]["error"].as_str().unwrap_or_default();
+                line["level"] == "WARN" && error.contains("the cause")
+            });
+            assert_eq!(warned, concealed, "{kind:?}: {lines:?}");
+        }
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use agent_forge_actors::{
     domain::names::MoRef,
     ports::{
         effect::{Effect, EffectKind},
-        vcenter::{Fault, VcError, VcErrorKind, VcResult},
+        vcenter::{Fault, VcError, VcErrorKind, VcResult, error::UNSUPPORTED_RELEASE},
     },
     sessions::refusals::Door,
 };
@@ -158,7 +158,7 @@ impl Client {
                     _ => Err(self.server_failure(
                         "hello",
                         VcErrorKind::Fault(Fault::Other {
-                            type_name: "UnsupportedRelease".to_owned(),
+                            type_name: UNSUPPORTED_RELEASE.to_owned(),
                             message: String::new(),
                         }),
                         format!(

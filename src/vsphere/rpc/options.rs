@@ -2,7 +2,9 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use agent_forge_actors::{ports::slots::turns::Limits, sessions::ledger::Ledger};
+use agent_forge_actors::{
+    domain::server::ServerRule, ports::slots::turns::Limits, sessions::ledger::Ledger,
+};
 use tokio::time::Instant;
 
 use super::transport::Transport;
@@ -23,6 +25,9 @@ pub struct Options {
     pub allow_http: bool,
     /// Accept servers whose name resolves to a loopback or link-local address (labs only).
     pub allow_local: bool,
+    /// Hosts that this rule does not name fail with one text for each cause: the authors of pools read it. `None`: each
+    /// failure is told in full, as for the commands of an administrator.
+    pub discreet: Option<ServerRule>,
     /// Remembers refused passwords.
     pub ledger: Arc<Ledger>,
     /// Learns of every request.
@@ -40,6 +45,7 @@ impl Default for Options {
             user_agent: concat!("agent-forge/", env!("CARGO_PKG_VERSION")).to_owned(),
             allow_http: false,
             allow_local: false,
+            discreet: None,
             ledger: Arc::new(Ledger::new(Arc::new(SystemClock::default()))),
             observer: None,
             transport: None,
@@ -56,6 +62,7 @@ impl fmt::Debug for Options {
             .field("user_agent", &self.user_agent)
             .field("allow_http", &self.allow_http)
             .field("allow_local", &self.allow_local)
+            .field("discreet", &self.discreet)
             .finish_non_exhaustive()
     }
 }

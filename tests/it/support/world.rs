@@ -73,6 +73,16 @@ impl Default for Setup {
     }
 }
 
+impl Setup {
+    /// The administrator names the lab's vCenters, so pools show why one of them cannot be reached.
+    pub fn named() -> Self {
+        Self {
+            operator_args: vec!["--allowed-vcenters=127.0.0.1".to_owned()],
+            ..Self::default()
+        }
+    }
+}
+
 /// A running world.
 pub struct World {
     pub operator: Option<Operator>,

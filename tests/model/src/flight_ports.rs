@@ -330,6 +330,7 @@ fn error(failure: Failure) -> VcError {
         operation: "call",
         subject: "it".to_owned(),
         message: "as told".to_owned(),
+        concealed: false,
     }
 }
 

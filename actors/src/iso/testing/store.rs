@@ -109,6 +109,7 @@ fn error(kind: VcErrorKind, operation: &'static str, subject: impl ToString) -> 
         operation,
         subject: subject.to_string(),
         message: "as told".to_owned(),
+        concealed: false,
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a vCenter call can end with. The type name of a fault decides, never its text.
 
+use std::fmt;
+
 use agent_forge_crds::conditions::Reason;
 
 use jiff::Timestamp;
@@ -189,9 +191,20 @@ pub enum VcErrorKind {
     Held(Box<Hold>),
 }
 
-/// A failed vCenter call.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{operation} of {subject}: {message}")]
+/// What a client is doing when a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It logs in. Nothing shows yet that the host is a vCenter.
+    Login,
+    /// It works in a session, which a vCenter has opened.
+    Session,
+}
+
+/// Type name of the fault of a server that serves no API release of ours. A server that is no vCenter can end so too.
+pub const UNSUPPORTED_RELEASE: &str = "UnsupportedRelease";
+
+/// A failed vCenter call. Its text is `operation of subject: message`, or the message alone if it is concealed.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VcError {
     /// What kind of failure.
     pub kind: VcErrorKind,
@@ -201,7 +214,21 @@ pub struct VcError {
     pub subject: String,
     /// One sentence for people, without secrets.
     pub message: String,
+    /// The cause is concealed ([`Self::public`]): `message` is the same for each cause, and so is [`Self::reason`].
+    pub concealed: bool,
 }
+
+impl fmt::Display for VcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The operation would show how far the connection came.
+        if !self.concealed {
+            write!(f, "{} of {}: ", self.operation, self.subject)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for VcError {}
 
 impl VcError {
     /// A failure of `operation` on `subject`. Both texts may be of others ([`text::plain`]).
@@ -217,6 +244,44 @@ impl VcError {
             operation,
             subject: text::plain(&subject.into()),
             message: text::plain(&message.into()),
+            concealed: false,
+        }
+    }
+
+    /// What the author of a pool may know of this failure of a call to `server` (`host[:port]`).
+    ///
+    /// The author chooses the server. The text of a failure to connect would show which hosts and ports of the management
+    /// network exist, and what listens there. So without `named` (the administrator's `--allowed-vcenters` names the
+    /// host) all such failures have one message and one reason. Kind and class stay: retries do not change. What only a
+    /// vCenter answers stays as it is.
+    #[must_use]
+    pub fn public(self, server: &str, named: bool, stage: Stage) -> Self {
+        if named || !self.shows_the_network(stage) {
+            return self;
+        }
+        Self {
+            message: format!(
+                "vCenter {server} cannot be used: it did not answer as a vCenter within the time allowed. Ask the operator's \
+                 administrator: its log has the cause, and a host in --allowed-vcenters is reported in full"
+            ),
+            concealed: true,
+            ..self
+        }
+    }
+
+    /// Whether the failure says something about a host that may be no vCenter.
+    fn shows_the_network(&self, stage: Stage) -> bool {
+        match &self.kind {
+            VcErrorKind::Unreachable | VcErrorKind::Untrusted | VcErrorKind::NotAllowed => true,
+            VcErrorKind::NoAnswer | VcErrorKind::Status(_) | VcErrorKind::Undecodable => {
+                stage == Stage::Login
+            }
+            VcErrorKind::Fault(fault) => {
+                stage == Stage::Login && fault.name() == UNSUPPORTED_RELEASE
+            }
+            VcErrorKind::Unresolved { .. }
+            | VcErrorKind::LoginLimited(_)
+            | VcErrorKind::Held(_) => false,
         }
     }
 
@@ -257,6 +322,9 @@ impl VcError {
     /// Why, as one word for conditions.
     #[must_use]
     pub fn reason(&self) -> Reason {
+        if self.concealed {
+            return Reason::VcenterUnreachable;
+        }
         match &self.kind {
             // The session actor uses the same reason.
             VcErrorKind::Fault(Fault::InvalidLogin) => Reason::InvalidCredentials,
@@ -406,6 +474,7 @@ mod tests {
                 operation: "Test",
                 subject: String::new(),
                 message: String::new(),
+                concealed: false,
             };
             given.insert(error.reason());
         }
@@ -413,5 +482,73 @@ mod tests {
         given.remove(&Reason::default());
         let listed: HashSet<Reason> = REASONS.into();
         assert_eq!(given, listed);
+    }
+
+    /// What a pool shows of a failure with this kind: reason and message.
+    fn shown(kind: &VcErrorKind, (named, stage): (bool, Stage)) -> (Reason, String) {
+        let error = VcError::new(kind.clone(), "Test", "it", "the cause");
+        let class = error.class();
+        let error = error.public("vc.example:8443", named, stage);
+        assert_eq!((&error.kind, error.class()), (kind, class), "retries stay");
+        assert_eq!(error.concealed, !error.to_string().contains("the cause"));
+        let error = ReconcileError::from(error);
+        assert_eq!(error.class, class, "{kind:?}");
+        (error.reason, error.message)
+    }
+
+    #[test]
+    fn a_host_that_nobody_named_fails_with_one_text_and_one_reason_until_it_is_a_vcenter() {
+        let transport = [
+            VcErrorKind::Unreachable,
+            VcErrorKind::Untrusted,
+            VcErrorKind::NotAllowed,
+        ];
+        let answers = [
+            VcErrorKind::NoAnswer,
+            VcErrorKind::Status(404),
+            VcErrorKind::Status(503),
+            VcErrorKind::Undecodable,
+            VcErrorKind::Fault(Fault::Other {
+                type_name: UNSUPPORTED_RELEASE.to_owned(),
+                message: String::new(),
+            }),
+        ];
+        let of_a_vcenter = [
+            VcErrorKind::Fault(Fault::InvalidLogin),
+            VcErrorKind::Fault(Fault::Other {
+                type_name: "SystemError".to_owned(),
+                message: String::new(),
+            }),
+            VcErrorKind::LoginLimited(Timestamp::UNIX_EPOCH),
+            VcErrorKind::Held(held(Reason::EffectHeld)),
+        ];
+        let first = shown(&VcErrorKind::Unreachable, (false, Stage::Login));
+        assert_eq!(first.0, Reason::VcenterUnreachable);
+        for told in ["vc.example:8443", "--allowed-vcenters", "log"] {
+            assert!(first.1.contains(told), "{first:?}");
+        }
+        let exact = |kind: &VcErrorKind, how| {
+            let (reason, message) = shown(kind, how);
+            let plain = VcError::new(kind.clone(), "Test", "it", "the cause");
+            assert!(message.contains("the cause"), "{kind:?}: {message}");
+            assert_eq!(reason, plain.reason(), "{kind:?}");
+        };
+        for kind in &transport {
+            for stage in [Stage::Login, Stage::Session] {
+                assert_eq!(shown(kind, (false, stage)), first, "{kind:?}");
+                exact(kind, (true, stage));
+            }
+        }
+        for kind in &answers {
+            let seen = shown(kind, (false, Stage::Login));
+            assert_eq!(seen, first, "{kind:?}");
+            exact(kind, (false, Stage::Session));
+            exact(kind, (true, Stage::Login));
+        }
+        for kind in &of_a_vcenter {
+            for stage in [Stage::Login, Stage::Session] {
+                exact(kind, (false, stage));
+            }
+        }
     }
 }

@@ -20,7 +20,7 @@ use secrecy::SecretString;
 
 pub use self::{
     datastore::{ByteStream, Datastores, Drives, FileInfo, MountedIso, Unread},
-    error::{Fault, VcError, VcErrorKind},
+    error::{Fault, Stage, VcError, VcErrorKind},
     inventory::{
         BareVm, ComputeTopology, Datastore, FolderSight, Host, Inventory, MarkedVm, Place,
         PlaceCandidates, PlaceRequest, Recommendation, Survey,

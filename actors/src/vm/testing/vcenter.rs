@@ -215,6 +215,7 @@ pub fn fault(kind: VcErrorKind) -> VcError {
         operation: "CreateVM_Task",
         subject: "it".to_owned(),
         message: "as told".to_owned(),
+        concealed: false,
     }
 }
 

@@ -76,6 +76,7 @@ pub fn vc_error(kind: VcErrorKind) -> VcError {
         operation: "call",
         subject: "it".to_owned(),
         message: "as told".to_owned(),
+        concealed: false,
     }
 }
 
