@@ -47,9 +47,20 @@ pub(super) const NOT_SERVED: Duration = Duration::from_secs(5);
 /// longer than a moment must not keep the others from being followed.
 const BETWEEN_DOUBTS: Duration = Duration::from_secs(30);
 
-/// Objects in one page of a list. A page is held as text before it is parsed. kube's default of 500 would be 30 MB of
-/// Agents.
-pub(super) const PAGE: u32 = 50;
+/// Objects in one page of a list. A page is held as text, and then untrimmed. Anybody may give an object 256 KiB of
+/// annotations.
+pub(super) const PAGE: u32 = 10;
+/// The same for Agents, of which there may be ten thousand. A large one has 60 kB.
+pub(super) const AGENTS_PAGE: u32 = 50;
+
+/// Objects of that kind in one page of a list.
+pub(super) fn page<K: Resource<DynamicType = ()>>() -> u32 {
+    if K::kind(&()) == Agent::kind(&()) {
+        AGENTS_PAGE
+    } else {
+        PAGE
+    }
+}
 
 /// Runs all watches until the task is dropped. A message on `anew` makes all watches start again with a list. When the
 /// answer to it is sent, the caches count as incomplete until the new lists are complete.
@@ -128,18 +139,12 @@ async fn everything(clients: &Clients, caches: &Caches, tell: &impl Fn(Change)) 
 async fn watch(client: &Client, part: &Part, caches: &Caches, tell: &impl Fn(Change)) {
     let of = (client, part);
     tokio::join!(
-        follow(of, &caches.pools, trim::managed_fields, pool_change, tell),
-        follow(
-            of,
-            &caches.children,
-            trim::managed_fields,
-            child_change,
-            tell
-        ),
+        follow(of, &caches.pools, trim::metadata, pool_change, tell),
+        follow(of, &caches.children, trim::metadata, child_change, tell),
         follow(
             of,
             &caches.agent_machines,
-            trim::managed_fields,
+            trim::metadata,
             agent_machine_change,
             tell
         ),
@@ -147,7 +152,7 @@ async fn watch(client: &Client, part: &Part, caches: &Caches, tell: &impl Fn(Cha
         follow(
             of,
             &caches.infra_envs,
-            trim::managed_fields,
+            trim::metadata,
             infra_env_change,
             tell
         ),
@@ -285,7 +290,7 @@ async fn follow<K>(
         + Send
         + 'static,
 {
-    let paged = watcher::Config::default().page_size(PAGE);
+    let paged = watcher::Config::default().page_size(page::<K>());
     let stream = watcher(scope::api::<K>(client, part), paged).default_backoff();
     let mut feed = Feed::new(cache.clone(), part.clone());
     pin_mut!(stream);
@@ -345,7 +350,8 @@ async fn follow_machine_version(
         }
         None => Api::all_with(client, &resource),
     };
-    let stream = watcher(api, watcher::Config::default()).default_backoff();
+    let paged = watcher::Config::default().page_size(PAGE);
+    let stream = watcher(api, paged).default_backoff();
     let mut feed = Feed::new(cache.clone(), part.clone());
     pin_mut!(stream);
     while let Some(event) = stream.next().await {
