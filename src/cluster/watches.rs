@@ -125,6 +125,7 @@ async fn everything(clients: &Clients, caches: &Caches, tell: &impl Fn(Change)) 
     let (client, scope) = (&clients.watch, &caches.scope);
     let parts = scope.parts();
     let all = join_all(parts.iter().map(|p| watch(client, p, caches, tell)));
+    let all = async { tokio::join!(all, tell_bounds(caches, tell)) };
     let namespaces = caches.namespaces.clone();
     if scope.is_all() {
         tokio::join!(all, follow_namespaces(client, &namespaces, tell));
@@ -132,6 +133,15 @@ async fn everything(clients: &Clients, caches: &Caches, tell: &impl Fn(Change)) 
         let told = |differences| report(differences, &namespace_change, tell);
         let request = clients.request.clone();
         tokio::join!(all, grants::poll(request, scope, namespaces, told));
+    }
+}
+
+/// Tells of each namespace that comes over its bound, or below it.
+async fn tell_bounds(caches: &Caches, tell: &impl Fn(Change)) {
+    loop {
+        for namespace in caches.meter.turned().await {
+            tell(Change::Namespace(namespace));
+        }
     }
 }
 
@@ -290,17 +300,29 @@ async fn follow<K>(
         + Send
         + 'static,
 {
-    let paged = watcher::Config::default().page_size(page::<K>());
-    let stream = watcher(scope::api::<K>(client, part), paged).default_backoff();
-    let mut feed = Feed::new(cache.clone(), part.clone());
-    pin_mut!(stream);
-    while let Some(event) = next(&mut stream, &K::kind(&()), || cache.is_ahead()).await {
-        let event = map(event, |mut object| {
-            trim(&mut object);
-            object
-        });
-        report(feed.take(event, ObjectKey::of), &change, tell);
+    loop {
+        let paged = watcher::Config::default().page_size(page::<K>());
+        let stream = watcher(scope::api::<K>(client, part), paged).default_backoff();
+        let mut feed = Feed::new(cache.clone(), part.clone());
+        let stream = until_refilled(stream, cache, part);
+        pin_mut!(stream);
+        while let Some(event) = next(&mut stream, &K::kind(&()), || cache.is_ahead()).await {
+            let event = map(event, |mut object| {
+                trim(&mut object);
+                object
+            });
+            report(feed.take(event, ObjectKey::of), &change, tell);
+        }
     }
+}
+
+/// The stream, until a new list would bring objects that are left out. A watch has no other end.
+pub(super) fn until_refilled<'a, K: 'a>(
+    stream: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + 'a,
+    cache: &'a Cache<impl Debug>,
+    part: &'a Part,
+) -> impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + 'a {
+    stream.take_until(cache.is_to_be_refilled(part))
 }
 
 pub(super) fn report<K>(
@@ -336,7 +358,7 @@ async fn follow_machines(
     }
 }
 
-/// Ends when that version is no longer served. Its objects stay in the cache until the list of the next version.
+/// Ends when that version is no longer served, or is to be listed again. Its objects stay in the cache until the next list.
 async fn follow_machine_version(
     (client, part): (&Client, &Part),
     version: MachineVersion,
@@ -353,6 +375,7 @@ async fn follow_machine_version(
     let paged = watcher::Config::default().page_size(PAGE);
     let stream = watcher(api, paged).default_backoff();
     let mut feed = Feed::new(cache.clone(), part.clone());
+    let stream = until_refilled(stream, cache, part);
     pin_mut!(stream);
     while let Some(event) = stream.next().await {
         let event = match event {
@@ -378,15 +401,18 @@ async fn follow_namespaces(
     cache: &Arc<Cache<NamespaceGrant>>,
     tell: &impl Fn(Change),
 ) {
-    let api = Api::<PartialObjectMeta<Namespace>>::all(client.clone());
-    let paged = watcher::Config::default().page_size(PAGE);
-    let stream = watcher(api, paged).default_backoff();
-    let mut feed = Feed::new(cache.clone(), None);
-    pin_mut!(stream);
-    while let Some(event) = next(&mut stream, "Namespace", || cache.is_ahead()).await {
-        let event = map(event, |namespace| NamespaceGrant::of(&namespace));
-        let key = |n: &NamespaceGrant| NamespaceGrant::key(&n.name);
-        report(feed.take(event, key), &namespace_change, tell);
+    loop {
+        let api = Api::<PartialObjectMeta<Namespace>>::all(client.clone());
+        let paged = watcher::Config::default().page_size(PAGE);
+        let stream = watcher(api, paged).default_backoff();
+        let mut feed = Feed::new(cache.clone(), None);
+        let stream = until_refilled(stream, cache, &None);
+        pin_mut!(stream);
+        while let Some(event) = next(&mut stream, "Namespace", || cache.is_ahead()).await {
+            let event = map(event, |namespace| NamespaceGrant::of(&namespace));
+            let key = |n: &NamespaceGrant| NamespaceGrant::key(&n.name);
+            report(feed.take(event, key), &namespace_change, tell);
+        }
     }
 }
 
