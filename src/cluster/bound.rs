@@ -174,7 +174,6 @@ impl Kept {
 #[derive(Debug, Default)]
 struct Namespace {
     kinds: BTreeMap<&'static str, Kept>,
-    over: bool,
     /// Since when nothing of it is left out, if it still counts as over its bound.
     calm_since: Option<Instant>,
     /// Objects that the log has named since it is over its bound.
@@ -200,6 +199,8 @@ impl Namespace {
 #[derive(Debug, Default)]
 struct State {
     namespaces: BTreeMap<String, Namespace>,
+    /// Those over their bound.
+    over: BTreeSet<String>,
     /// The lists under way.
     lists: BTreeSet<(&'static str, Part)>,
     /// Namespaces that have come over their bound, or below it, and nobody was told.
@@ -348,8 +349,7 @@ impl Meter {
             return;
         };
         namespace.calm_since = None;
-        if !namespace.over {
-            namespace.over = true;
+        if state.over.insert(name.to_owned()) {
             state.turned.insert(name.to_owned());
             self.turns.notify_one();
         }
@@ -370,11 +370,12 @@ impl Meter {
             return;
         };
         namespace.kinds.retain(|_, kept| !kept.is_empty());
-        if namespace.over && namespace.lacks() {
+        let is_over = state.over.contains(name);
+        if is_over && namespace.lacks() {
             if !grew {
                 self.freed.send_replace(());
             }
-        } else if namespace.over {
+        } else if is_over {
             namespace.calm_since.get_or_insert_with(Instant::now);
             self.turns.notify_one();
         } else if namespace.kinds.is_empty() {
@@ -396,17 +397,14 @@ impl Meter {
     /// Why a part of that namespace is unknown. `None`: all of it is known.
     #[must_use]
     pub fn over(&self, namespace: &str) -> Option<String> {
-        let state = self.state();
-        let found = state.namespaces.get(namespace)?;
-        found.over.then(|| self.sentence(namespace))
+        let is_over = self.state().over.contains(namespace);
+        is_over.then(|| self.sentence(namespace))
     }
 
     /// The namespaces that are over their bound.
     #[must_use]
     pub fn all_over(&self) -> Vec<String> {
-        let state = self.state();
-        let over = state.namespaces.iter().filter(|(_, found)| found.over);
-        over.map(|(name, _)| name.clone()).collect()
+        self.state().over.iter().cloned().collect()
     }
 
     /// Ends when a namespace has come over its bound, or when nothing of one is left out for [`CALM`]. Returns such
@@ -436,7 +434,11 @@ impl Meter {
     /// Takes the namespaces that were calm for long enough out of their state.
     fn settle(&self, now: Instant) -> BTreeSet<String> {
         let mut settled = BTreeSet::new();
-        self.state().namespaces.retain(|name, found| {
+        let mut state = self.state();
+        let State {
+            namespaces, over, ..
+        } = &mut *state;
+        namespaces.retain(|name, found| {
             if found.calm_since.is_none_or(|since| now < since + CALM) {
                 return true;
             }
@@ -444,6 +446,7 @@ impl Meter {
                 namespace = name,
                 "all of the namespace fits its bound again"
             );
+            over.remove(name);
             settled.insert(name.clone());
             let kinds = std::mem::take(&mut found.kinds);
             *found = Namespace {
