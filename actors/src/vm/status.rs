@@ -164,6 +164,8 @@ fn keep(vm: &mut VmStatus, known: &Known<'_>) {
     vm.guest_may_be_node = known.guest_may_be_node.then_some(true);
     vm.agent_machine_paused = known.paused.then_some(true);
     match known.vanished {
+        // What is left out is not gone.
+        _ if !known.holds.over_bound.is_empty() => {}
         Vanished::No => {}
         Vanished::Held => vm.machine_vanished_paused = Some(true),
         Vanished::Over => {
