@@ -467,16 +467,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_does_not_fit_is_left_out_until_a_new_list_can_bring_it() {
         /// An object: its name and its bytes.
-        type Sized = (&'static str, u64);
-        let key = |(name, _): &Sized| ObjectKey::new("a", *name);
-        let bound = super::super::bound::Bound {
+        type Object = (&'static str, u64);
+        let key = |(name, _): &Object| ObjectKey::new("a", *name);
+        let bound = crate::cluster::bound::Bound {
             bytes: 100,
             objects: 10,
         };
         let meter = Arc::new(Meter::of(bound));
         let doubt = Arc::new(Doubt::default());
-        let cache = Cache::<Sized>::of(&[None]).telling(&doubt);
-        let cache = Arc::new(cache.metered(&meter, "Sized", |o| o.1));
+        let cache = Cache::<Object>::of(&[None]).telling(&doubt);
+        let cache = Arc::new(cache.metered(&meter, "Object", |o| o.1));
         let mut feed = Feed::new(cache.clone(), None);
         let names = || cache.all().iter().map(|o| o.0).collect::<Vec<_>>();
         feed.take(Event::Init, key);
