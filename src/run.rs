@@ -100,7 +100,10 @@ pub async fn between(
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let started = borders.started.take();
-    let caches = Arc::new(Caches::of(&Scope::of(&args.namespaces)));
+    let caches = Arc::new(Caches::bounded(
+        &Scope::of(&args.namespaces),
+        args.scaling.bound(),
+    ));
     if args.dry_run {
         tracing::warn!(
             "--dry-run: nothing is changed; the status of each pool lists what would be done"

@@ -47,6 +47,8 @@ pub const CONFIG_SYNCED: &str = "ConfigSynced";
 pub const DRY_RUN: &str = "DryRun";
 /// On both kinds, while they stand: annotations forbid that VMs are removed, or switched on.
 pub const VETOED: &str = "Vetoed";
+/// On both kinds, while it lasts: a namespace has more objects than the operator keeps in memory, so a part is unknown.
+pub const OVERFULL: &str = "Overfull";
 
 /// Condition types that every `VsphereAgentPool` has, in the order in which they are first written.
 pub const POOL_CONDITIONS: [&str; 6] = [

@@ -1,9 +1,12 @@
-//! Flags that limit what the operator does at once in a vCenter, and how full datastores get.
+//! Flags that limit what the operator does at once in a vCenter, how full datastores get, and what of a namespace is kept in
+//! memory.
 
 use agent_forge_actors::ports::slots::turns::Limits;
 use clap::Parser;
 
-/// Limits for each vCenter.
+use crate::cluster::bound::Bound;
+
+/// Limits for each vCenter and each namespace.
 #[derive(Clone, Debug, Parser)]
 pub struct ScalingArgs {
     /// Tasks under way in one vCenter. One more task may power a VM off or destroy it.
@@ -27,6 +30,15 @@ pub struct ScalingArgs {
         value_name = "GIB"
     )]
     pub min_free_datastore_gib: u32,
+
+    /// The most that is kept in memory of one namespace's objects, in MiB. Beyond it nothing of that namespace is made or
+    /// ended.
+    #[arg(long, env = "AGENT_FORGE_MAX_NAMESPACE_CACHE_MIB", default_value_t = Bound::MIB, value_parser = clap::value_parser!(u32).range(1..), value_name = "MIB")]
+    pub max_namespace_cache_mib: u32,
+
+    /// The most objects of one namespace that are kept in memory.
+    #[arg(long, env = "AGENT_FORGE_MAX_NAMESPACE_OBJECTS", default_value_t = Bound::OBJECTS, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub max_namespace_objects: u32,
 }
 
 impl ScalingArgs {
@@ -42,6 +54,12 @@ impl ScalingArgs {
             creates: creates.into(),
             creates_per_datastore: there.min(creates).into(),
         }
+    }
+
+    /// What is kept of each namespace.
+    #[must_use]
+    pub fn bound(&self) -> Bound {
+        Bound::of(self.max_namespace_cache_mib, self.max_namespace_objects)
     }
 
     /// Bytes that stay free on a datastore.
@@ -75,5 +93,21 @@ mod tests {
         ];
         assert_eq!(limits(&both), (8, 4, 2));
         assert_eq!(limits(&["--max-concurrent-creates=20"]), (8, 8, 8));
+    }
+
+    #[test]
+    fn a_namespace_has_a_bound_in_mib_and_in_objects() {
+        let bound = |flags: &[&str]| {
+            let args = [&["agent-forge"], flags].concat();
+            ScalingArgs::try_parse_from(args).map(|args| args.bound())
+        };
+        assert_eq!(bound(&[]).expect("accepted"), Bound::default());
+        let both = ["--max-namespace-cache-mib=2", "--max-namespace-objects=3"];
+        let wanted = Bound {
+            bytes: 2 << 20,
+            objects: 3,
+        };
+        assert_eq!(bound(&both).expect("accepted"), wanted);
+        assert!(bound(&["--max-namespace-objects=0"]).is_err());
     }
 }

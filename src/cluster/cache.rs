@@ -10,6 +10,7 @@ use std::{
         Arc, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use agent_forge_actors::domain::{
@@ -19,25 +20,43 @@ use agent_forge_actors::domain::{
     tally::Tally,
 };
 use kube::runtime::watcher::Event;
+use tokio::time::Instant;
 
 use super::{
+    bound::Meter,
     doubt::Doubt,
     index::{Index, Reads},
     scope::Part,
 };
 
+/// How long a watch goes on at least before its kind is listed again because left out objects may fit. Somebody may make and
+/// remove objects all the time.
+const BETWEEN_LISTS: Duration = Duration::from_secs(30);
+
 /// A cache of objects of kind `K`.
 #[derive(Debug)]
 pub struct Cache<K> {
     objects: RwLock<Objects<K>>,
+    metered: Metered<K>,
     /// The parts that are not listed yet.
     unlisted: RwLock<BTreeSet<Part>>,
     /// The parts that are to be listed again, because what was seen may be of another history of the API server.
     doubted: RwLock<BTreeSet<Part>>,
+    /// The parts that are to be listed again, because what was left out may fit.
+    refilled: RwLock<BTreeSet<Part>>,
     /// Is told of a list that nobody asked for.
     doubt: Arc<Doubt>,
     /// Rises with each change.
     version: AtomicU64,
+}
+
+/// What bounds a cache.
+#[derive(Debug)]
+struct Metered<K> {
+    kind: &'static str,
+    meter: Arc<Meter>,
+    /// Bytes of an object.
+    weigh: fn(&K) -> u64,
 }
 
 #[derive(Debug)]
@@ -76,6 +95,12 @@ impl<K> Cache<K> {
             }),
             unlisted: RwLock::new(parts.iter().cloned().collect()),
             doubted: RwLock::default(),
+            refilled: RwLock::default(),
+            metered: Metered {
+                kind: "",
+                meter: Arc::default(),
+                weigh: |_| 0,
+            },
             doubt: Arc::default(),
             version: AtomicU64::new(0),
         }
@@ -85,6 +110,17 @@ impl<K> Cache<K> {
     #[must_use]
     pub fn telling(mut self, doubt: &Arc<Doubt>) -> Self {
         self.doubt = doubt.clone();
+        self
+    }
+
+    /// The same cache, whose objects count in `meter`, as that kind and as many bytes as `weigh` says.
+    #[must_use]
+    pub fn metered(mut self, meter: &Arc<Meter>, kind: &'static str, weigh: fn(&K) -> u64) -> Self {
+        self.metered = Metered {
+            kind,
+            meter: meter.clone(),
+            weigh,
+        };
         self
     }
 
@@ -133,9 +169,22 @@ impl<K> Cache<K> {
             let parts = parts.read().unwrap_or_else(PoisonError::into_inner);
             parts.contains(part)
         };
-        if !awaits(&self.unlisted) && !awaits(&self.doubted) {
+        if !awaits(&self.unlisted) && !awaits(&self.doubted) && !awaits(&self.refilled) {
             self.doubt.begin();
         }
+    }
+
+    /// Ends when a new list of that part would bring an object that is left out, and marks the part as to be listed again.
+    pub async fn is_to_be_refilled(&self, part: &Part) {
+        let from = Instant::now();
+        let Metered { kind, meter, .. } = &self.metered;
+        meter.fits_again(kind, part).await;
+        tokio::time::sleep_until(from + BETWEEN_LISTS).await;
+        // There may be less space by now. Then the list brings less.
+        let refilled = self.refilled.write();
+        refilled
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(part.clone());
     }
 
     /// One object.
@@ -197,17 +246,32 @@ impl<K> Cache<K> {
         written
     }
 
+    /// Bytes of the object that is shown for the key.
+    fn weight(&self, o: &Objects<K>, key: &ObjectKey) -> Option<u64> {
+        o.all.get(key).map(|shown| (self.metered.weigh)(shown))
+    }
+
+    /// An object that does not fit is left out. What was shown of it before is outdated and goes.
     fn put(&self, key: ObjectKey, object: K) -> Difference<K> {
+        let Metered { kind, meter, weigh } = &self.metered;
         let object = Arc::new(object);
         self.write(|o| {
-            let old = o.all.insert(key.clone(), object.clone());
-            o.index.changed(&key, old.as_deref(), Some(&object));
-            (key, old, Some(object))
+            let before = self.weight(o, &key);
+            let fits = meter.put(kind, &key, before, weigh(&object));
+            let new = fits.then_some(object);
+            let old = match &new {
+                Some(new) => o.all.insert(key.clone(), new.clone()),
+                None => o.all.remove(&key),
+            };
+            o.index.changed(&key, old.as_deref(), new.as_deref());
+            (key, old, new)
         })
     }
 
     fn remove(&self, key: ObjectKey) -> Difference<K> {
         self.write(|o| {
+            let before = self.weight(o, &key);
+            self.metered.meter.remove(self.metered.kind, &key, before);
             let old = o.all.remove(&key);
             o.index.changed(&key, old.as_deref(), None);
             (key, old, None)
@@ -226,6 +290,8 @@ impl<K> Cache<K> {
             for (key, old, new) in &differences {
                 o.index.changed(key, old.as_deref(), new.as_deref());
             }
+            // Only now: nobody may take for absent what was left out before.
+            self.metered.meter.listed(self.metered.kind, part);
             differences
         });
         let mut unlisted = self
@@ -235,6 +301,11 @@ impl<K> Cache<K> {
         unlisted.remove(part);
         let mut doubted = self.doubted.write().unwrap_or_else(PoisonError::into_inner);
         doubted.remove(part);
+        let mut refilled = self
+            .refilled
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        refilled.remove(part);
         differences
     }
 }
@@ -284,6 +355,16 @@ impl<K> Feed<K> {
         }
     }
 
+    fn list(&mut self, key: ObjectKey, object: K) {
+        let Metered { kind, meter, weigh } = &self.cache.metered;
+        let before = self.listing.get(&key).map(|listed| weigh(listed));
+        if meter.list(kind, &key, before, weigh(&object)) {
+            self.listing.insert(key, Arc::new(object));
+        } else {
+            self.listing.remove(&key);
+        }
+    }
+
     /// Applies an event and returns what it changed.
     pub fn take(&mut self, event: Event<K>, key: impl Fn(&K) -> ObjectKey) -> Vec<Difference<K>> {
         match event {
@@ -294,10 +375,12 @@ impl<K> Feed<K> {
                     self.cache.lists(&self.part);
                 }
                 self.listing.clear();
+                let metered = &self.cache.metered;
+                metered.meter.list_begins(metered.kind, &self.part);
                 vec![]
             }
             Event::InitApply(object) => {
-                self.listing.insert(key(&object), Arc::new(object));
+                self.list(key(&object), object);
                 vec![]
             }
             Event::InitDone => {
@@ -379,5 +462,57 @@ mod tests {
         let all = cache.all();
         let all: Vec<_> = all.iter().map(|o| o.1).collect();
         assert_eq!(all, ["1", "2", "5", "3"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_fit_is_left_out_until_a_new_list_can_bring_it() {
+        /// An object: its name and its bytes.
+        type Object = (&'static str, u64);
+        let key = |(name, _): &Object| ObjectKey::new("a", *name);
+        let bound = crate::cluster::bound::Bound {
+            bytes: 100,
+            objects: 10,
+        };
+        let meter = Arc::new(Meter::of(bound));
+        let doubt = Arc::new(Doubt::default());
+        let cache = Cache::<Object>::of(&[None]).telling(&doubt);
+        let cache = Arc::new(cache.metered(&meter, "Object", |o| o.1));
+        let mut feed = Feed::new(cache.clone(), None);
+        let names = || cache.all().iter().map(|o| o.0).collect::<Vec<_>>();
+        feed.take(Event::Init, key);
+        for object in [("1", 60), ("2", 50), ("3", 40)] {
+            feed.take(Event::InitApply(object), key);
+        }
+        feed.take(Event::InitDone, key);
+        assert_eq!(names(), ["1", "3"]);
+        assert!(meter.over("a").is_some());
+        // It grows beyond the bound: what was shown of it is outdated.
+        let changed = feed.take(Event::Apply(("3", 41)), key);
+        assert!(changed[0].1.is_some() && changed[0].2.is_none());
+        assert_eq!(names(), ["1"]);
+        // Another one takes its space.
+        feed.take(Event::Apply(("4", 40)), key);
+        assert_eq!(names(), ["1", "4"]);
+        {
+            let refilled = cache.is_to_be_refilled(&None);
+            tokio::pin!(refilled);
+            let early = tokio::time::timeout(BETWEEN_LISTS * 2, &mut refilled).await;
+            assert!(early.is_err(), "there is no space");
+            feed.take(Event::Delete(("1", 60)), key);
+            refilled.await;
+        }
+        feed.take(Event::Init, key);
+        assert!(!doubt.has_begun(), "that list was asked for");
+        for object in [("2", 50), ("3", 10), ("4", 40)] {
+            feed.take(Event::InitApply(object), key);
+        }
+        assert!(meter.over("a").is_some());
+        feed.take(Event::InitDone, key);
+        assert_eq!(names(), ["2", "3", "4"]);
+        meter.turned().await;
+        meter.turned().await;
+        assert_eq!(meter.over("a"), None);
+        feed.take(Event::Init, key);
+        assert!(doubt.has_begun(), "nobody asked for this one");
     }
 }

@@ -23,7 +23,7 @@ use super::{
     scope::{self, Part},
     trim,
     view::{Caches, NamespaceGrant},
-    watches::PAGE,
+    watches::{self, PAGE},
 };
 
 /// Fills the caches, except for the cluster's identity. Returns why a list could not be had: the API server does not
@@ -47,7 +47,8 @@ pub async fn fill(client: &Client, caches: &Caches) -> Vec<anyhow::Error> {
 async fn namespaces(client: &Client, caches: &Caches) -> anyhow::Result<Vec<NamespaceGrant>> {
     Ok(if caches.scope.is_all() {
         let api: Api<Namespace> = Api::all(client.clone());
-        let listed = paged(async |params| api.list_metadata(&params).await).await;
+        let page = async |params| api.list_metadata(&params).await;
+        let listed = paged(PAGE, page, trim::metadata).await;
         let listed = listed.with_context(|| about("Namespaces"))?;
         listed.iter().map(NamespaceGrant::of).collect()
     } else {
@@ -62,11 +63,11 @@ async fn fill_part(client: &Client, part: &Part, caches: &Caches) -> Vec<anyhow:
     let of = (client, part);
     let pauses = caches.pausables.iter().map(|(kind, c)| pause(of, *kind, c));
     let (pools, children, agent_machines, agents, infra_envs, machines, mut all) = tokio::join!(
-        list(of, &caches.pools, trim::managed_fields),
-        list(of, &caches.children, trim::managed_fields),
-        list(of, &caches.agent_machines, trim::managed_fields),
+        list(of, &caches.pools, trim::metadata),
+        list(of, &caches.children, trim::metadata),
+        list(of, &caches.agent_machines, trim::metadata),
         list(of, &caches.agents, trim::agent),
-        list(of, &caches.infra_envs, trim::managed_fields),
+        list(of, &caches.infra_envs, trim::metadata),
         list_machines(of, &caches.machines),
         join_all(pauses),
     );
@@ -102,14 +103,17 @@ pub(crate) fn show<K>(
     feed.take(Event::InitDone, &key);
 }
 
-/// All pages of a list.
+/// All pages of a list, with `most` objects each. Each page is trimmed before the next one is read.
 async fn paged<K: Clone>(
+    most: u32,
     page: impl AsyncFn(ListParams) -> kube::Result<kube::core::ObjectList<K>>,
+    trim: impl Fn(&mut K),
 ) -> kube::Result<Vec<K>> {
-    let mut params = ListParams::default().limit(PAGE);
+    let mut params = ListParams::default().limit(most);
     let mut all = Vec::new();
     loop {
-        let list = page(params.clone()).await?;
+        let mut list = page(params.clone()).await?;
+        list.items.iter_mut().for_each(&trim);
         all.extend(list.items);
         match list.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
@@ -130,9 +134,9 @@ where
         + DeserializeOwned,
 {
     let api = scope::api::<K>(client, part);
-    let listed = paged(async |params| api.list(&params).await).await;
-    let mut listed = listed.with_context(|| about(&K::plural(&())))?;
-    listed.iter_mut().for_each(trim);
+    let page = async |params| api.list(&params).await;
+    let listed = paged(watches::page::<K>(), page, trim).await;
+    let listed = listed.with_context(|| about(&K::plural(&())))?;
     show(cache, part, listed, ObjectKey::of);
     Ok(())
 }
@@ -147,7 +151,8 @@ async fn list_machines(
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };
-    let listed = paged(async |params| api.list_metadata(&params).await).await;
+    let page = async |params| api.list_metadata(&params).await;
+    let listed = paged(PAGE, page, trim::metadata).await;
     let listed = listed.with_context(|| about("machines"))?;
     let facts = listed.iter().map(|m| machines::facts(m, version)).collect();
     show(cache, part, facts, |m| m.key.clone());
@@ -167,7 +172,8 @@ async fn pause(
                 Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
                 None => Api::all_with(client.clone(), &resource),
             };
-            let listed = paged(async |params| api.list(&params).await).await;
+            let page = async |params| api.list(&params).await;
+            let listed = paged(PAGE, page, trim::metadata).await;
             let listed = listed.with_context(|| about(kind.as_str()))?;
             listed.iter().map(pausables::facts).collect()
         }

@@ -1,5 +1,6 @@
 //! The management cluster: watches (or, for commands, [`lists`]) fill a cached [`view`], and every write goes through the [`writer`].
 
+pub mod bound;
 pub mod cache;
 mod called;
 pub mod client;

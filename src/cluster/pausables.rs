@@ -30,7 +30,7 @@ use kube::{
 use super::{
     cache::{Cache, Feed},
     scope::Part,
-    watches::{NOT_SERVED, PAGE, Seen, is_not_served, map, report},
+    watches::{NOT_SERVED, PAGE, Seen, is_not_served, map, report, until_refilled},
 };
 
 /// Pause before a kind that is not served is looked for again.
@@ -134,8 +134,7 @@ pub async fn follow(
     loop {
         let pause = match served(client, kind).await {
             Ok(Some(resource)) => {
-                let feed = Feed::new(cache.clone(), part.clone());
-                follow_version((client, part), &resource, feed, |differences| {
+                follow_version((client, part), &resource, cache, |differences| {
                     report(differences, &changed, tell);
                 })
                 .await;
@@ -156,11 +155,11 @@ pub async fn follow(
     }
 }
 
-/// Ends when that version is no longer served.
+/// Ends when that version is no longer served, or is to be listed again.
 async fn follow_version(
     (client, part): (&Client, &Part),
     resource: &ApiResource,
-    mut feed: Feed<Pausable>,
+    cache: &Arc<Cache<Pausable>>,
     told: impl Fn(Vec<super::cache::Difference<Pausable>>),
 ) {
     let client = client.clone();
@@ -170,6 +169,8 @@ async fn follow_version(
     };
     let paged = watcher::Config::default().page_size(PAGE);
     let stream = watcher::watcher(api, paged).default_backoff();
+    let mut feed = Feed::new(cache.clone(), part.clone());
+    let stream = until_refilled(stream, cache, part);
     pin_mut!(stream);
     while let Some(event) = stream.next().await {
         match event {

@@ -1,36 +1,51 @@
-//! Removes from watched objects what no decision reads. An Agent can have annotations of 60 kB and more.
+//! Removes from watched objects what no decision reads. Each object may have 256 KiB of annotations.
+//!
+//! Of Machines, of what can pause, and of Namespaces a few facts are kept ([`machines`](super::machines),
+//! [`pausables`](super::pausables), [`NamespaceGrant`](super::view::NamespaceGrant)). The types of the other kinds have only
+//! the fields that are read, so here it is about metadata. No write sends these objects back: all patches name single keys.
 
 use agent_forge_actors::domain::names::ObjectKey;
 use agent_forge_crds::{
-    external::agent::{
-        AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent, INVENTORY_ANNOTATION,
-        SKIP_SPOKE_CLEANUP_ANNOTATION,
+    external::{
+        agent::{
+            AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent, INVENTORY_ANNOTATION,
+            SKIP_SPOKE_CLEANUP_ANNOTATION,
+        },
+        agent_machine::{NODE_POOL_ANNOTATION, PAUSED_ANNOTATION},
     },
-    names::{CLEANUP_VM_ANNOTATION, RESERVED_FOR_ANNOTATION},
+    names::GROUP,
 };
 use kube::ResourceExt;
 
-/// Drops managed fields.
-pub fn managed_fields<K: ResourceExt>(object: &mut K) {
-    object.managed_fields_mut().clear();
-}
-
-/// Annotations of an Agent that decisions read.
+/// Annotations of other services that decisions read.
 const READ: [&str; 5] = [
     AGENT_MACHINE_REF_NAMESPACE_ANNOTATION,
-    CLEANUP_VM_ANNOTATION,
     INVENTORY_ANNOTATION,
-    RESERVED_FOR_ANNOTATION,
+    NODE_POOL_ANNOTATION,
+    PAUSED_ANNOTATION,
     SKIP_SPOKE_CLEANUP_ANNOTATION,
 ];
 
-/// Drops an Agent's managed fields, and all annotations that no decision reads. Of the inventory its time is left.
+/// Whether decisions read the annotation: it is one of [`READ`], or of our own domain or one below it, as vetoes are. Any
+/// other one may hold whatever its author needed.
+#[must_use]
+pub fn is_read(annotation: &str) -> bool {
+    let domain = annotation.split_once('/').map(|(domain, _)| domain);
+    let above = domain.and_then(|domain| domain.strip_suffix(GROUP));
+    above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+        || READ.contains(&annotation)
+}
+
+/// Drops managed fields, and all annotations that no decision reads.
+pub fn metadata<K: ResourceExt>(object: &mut K) {
+    object.managed_fields_mut().clear();
+    object.annotations_mut().retain(|key, _| is_read(key));
+}
+
+/// As [`metadata`]. Of an Agent's inventory its time is left.
 pub fn agent(agent: &mut Agent) {
-    managed_fields(agent);
     agent.trim_inventory();
-    agent
-        .annotations_mut()
-        .retain(|k, _| READ.contains(&k.as_str()));
+    metadata(agent);
 }
 
 /// Key of an object.
@@ -40,7 +55,81 @@ pub fn key<K: ResourceExt>(object: &K) -> ObjectKey {
 
 #[cfg(test)]
 mod tests {
+    use agent_forge_crds::{
+        VsphereAgent, VsphereAgentPool,
+        external::{agent_machine::AgentMachine, infra_env::InfraEnv},
+        names,
+    };
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+
     use super::*;
+
+    /// Largest size of all annotations of an object.
+    const MOST: usize = 256 << 10;
+
+    /// The annotations that code reads, by the constants through which it does.
+    fn read() -> Vec<String> {
+        let ours = [
+            names::ADOPT_ANNOTATION,
+            names::AGENT_MACHINE_UID_ANNOTATION,
+            names::ALLOW_POOLS_FROM_ANNOTATION,
+            names::CLEANUP_VM_ANNOTATION,
+            names::FORCE_DELETE_ANNOTATION,
+            names::FORCE_ISO_REFRESH_ANNOTATION,
+            names::MACHINE_NAME_ANNOTATION,
+            names::MACHINE_UID_ANNOTATION,
+            names::OFFERED_TO_ANNOTATION,
+            names::PAUSED_ANNOTATION,
+            names::RECYCLE_ANNOTATION,
+            names::REPLACE_ANNOTATION,
+            names::RESERVED_FOR_ANNOTATION,
+            names::SKIP_DELETE_ANNOTATION,
+            names::TAKEN_FROM_ANNOTATION,
+            names::VM_NAME_ANNOTATION,
+        ];
+        let vetoes = [names::DELETE_CHECK_PREFIX, names::POWER_ON_CHECK_PREFIX];
+        let vetoes = vetoes.map(|prefix| format!("{prefix}backup"));
+        let all = ours.iter().chain(&READ).map(|key| (*key).to_owned());
+        all.chain(vetoes).collect()
+    }
+
+    /// Puts what is read and what is not on an object, trims it, and compares.
+    fn keeps_what_is_read<K: ResourceExt>(mut object: K, trim: impl Fn(&mut K)) {
+        for key in read() {
+            // Valid for an inventory as well.
+            let value = r#"{"timestamp":1}"#.to_owned();
+            object.annotations_mut().insert(key, value);
+        }
+        let whole = object.annotations().clone();
+        for foreign in [
+            "kubectl.kubernetes.io/last-applied-configuration",
+            "evilagent-forge.containeroo.ch/x",
+            "agent-forge.containeroo.ch.evil.example/x",
+            "agent-forge.containeroo.ch",
+            "cluster.x-k8s.io/cloned-from-name",
+            "of-others",
+        ] {
+            let value = "x".repeat(MOST);
+            object.annotations_mut().insert(foreign.to_owned(), value);
+        }
+        let field = ManagedFieldsEntry {
+            manager: Some("x".repeat(MOST)),
+            ..ManagedFieldsEntry::default()
+        };
+        object.managed_fields_mut().push(field);
+        trim(&mut object);
+        assert_eq!(*object.annotations(), whole);
+        assert!(object.managed_fields().is_empty());
+    }
+
+    #[test]
+    fn each_kind_keeps_the_annotations_that_are_read_and_no_others() {
+        keeps_what_is_read(VsphereAgentPool::default(), metadata);
+        keeps_what_is_read(VsphereAgent::default(), metadata);
+        keeps_what_is_read(AgentMachine::default(), metadata);
+        keeps_what_is_read(InfraEnv::default(), metadata);
+        keeps_what_is_read(Agent::default(), agent);
+    }
 
     #[test]
     fn of_the_inventory_only_its_time_is_kept() {

@@ -24,6 +24,7 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use super::{
+    bound::{self, Bound, Meter},
     cache::Cache,
     doubt::Doubt,
     index::Reads,
@@ -56,6 +57,33 @@ impl NamespaceGrant {
     pub fn key(name: &str) -> ObjectKey {
         ObjectKey::new("", name)
     }
+
+    fn bytes(&self) -> u64 {
+        length([Some(self.name.as_str()), self.grant.as_deref()])
+    }
+}
+
+/// Bytes of these texts.
+fn length<'a>(texts: impl IntoIterator<Item = Option<&'a str>>) -> u64 {
+    let bytes: usize = texts.into_iter().flatten().map(str::len).sum();
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+fn of_machine(machine: &MachineFacts) -> u64 {
+    let texts = [
+        &machine.key.namespace,
+        &machine.key.name,
+        &machine.uid,
+        &machine.api_version,
+    ];
+    length(texts.map(|text| Some(text.as_str())))
+}
+
+fn of_pausable(found: &Pausable) -> u64 {
+    let key = [&found.key.namespace, &found.key.name].map(Some);
+    let texts = [found.cluster.as_ref(), found.paused_until.as_ref()];
+    let all = key.into_iter().chain(texts);
+    length(all.map(|text| text.map(String::as_str)))
 }
 
 /// The caches.
@@ -83,37 +111,59 @@ pub struct Caches {
     pub cluster_id: RwLock<String>,
     /// Whether the content may be of two histories of the API server.
     pub doubt: Arc<Doubt>,
+    /// What of each namespace is kept.
+    pub meter: Arc<Meter>,
     leading: AtomicBool,
     warm: AtomicBool,
     mode: RwLock<Mode>,
 }
 
 impl Caches {
-    /// Caches for the namespaces in that scope.
+    /// Caches for the namespaces in that scope, with the bound by default.
     #[must_use]
     pub fn of(scope: &Scope) -> Self {
+        Self::bounded(scope, Bound::default())
+    }
+
+    /// Caches for the namespaces in that scope, which keep so much of each namespace.
+    #[must_use]
+    pub fn bounded(scope: &Scope, bound: Bound) -> Self {
         let parts = scope.parts();
-        let doubt = Arc::new(Doubt::default());
+        let (doubt, meter) = (Arc::new(Doubt::default()), Arc::new(Meter::of(bound)));
         let agents = Reads {
             keys: index_keys::of_agent,
             tally: Tally::of,
         };
+        let make = Making {
+            parts: &parts,
+            doubt: &doubt,
+            meter: &meter,
+        };
         Self {
-            pools: plain(&parts, &doubt),
-            children: found_by(&parts, &doubt, index_keys::asked_by_child),
-            agent_machines: found_by(&parts, &doubt, index_keys::asked_by_agent_machine),
-            machines: plain(&parts, &doubt),
-            agents: Arc::new(Cache::indexed(&parts, agents).telling(&doubt)),
-            infra_envs: plain(&parts, &doubt),
+            pools: make.of("VsphereAgentPool", Reads::default(), bound::json),
+            children: make.of("VsphereAgent", by(index_keys::asked_by_child), bound::json),
+            agent_machines: make.of(
+                "AgentMachine",
+                by(index_keys::asked_by_agent_machine),
+                bound::json,
+            ),
+            machines: make.of("Machine", Reads::default(), of_machine),
+            agents: make.of("Agent", agents, bound::json),
+            infra_envs: make.of("InfraEnv", Reads::default(), bound::json),
             pausables: [
                 PausableKind::Cluster,
                 PausableKind::NodePool,
                 PausableKind::HostedCluster,
             ]
-            .map(|kind| (kind, plain(&parts, &doubt))),
-            namespaces: plain(&[None], &doubt),
+            .map(|kind| (kind, make.of(kind.as_str(), Reads::default(), of_pausable))),
+            namespaces: Making {
+                parts: &[None],
+                ..make
+            }
+            .of("Namespace", Reads::default(), NamespaceGrant::bytes),
             scope: scope.clone(),
             doubt,
+            meter,
             cluster_id: RwLock::default(),
             leading: AtomicBool::new(false),
             warm: AtomicBool::new(false),
@@ -209,17 +259,26 @@ impl Caches {
     }
 }
 
-fn plain<K>(parts: &[Part], doubt: &Arc<Doubt>) -> Arc<Cache<K>> {
-    Arc::new(Cache::of(parts).telling(doubt))
+/// What all caches have in common.
+struct Making<'a> {
+    parts: &'a [Part],
+    doubt: &'a Arc<Doubt>,
+    meter: &'a Arc<Meter>,
 }
 
-/// A cache whose objects are found by their index keys.
-fn found_by<K>(parts: &[Part], doubt: &Arc<Doubt>, keys: fn(&K) -> IndexKeys) -> Arc<Cache<K>> {
-    let reads = Reads {
+impl Making<'_> {
+    fn of<K>(&self, kind: &'static str, reads: Reads<K>, weigh: fn(&K) -> u64) -> Arc<Cache<K>> {
+        let cache = Cache::indexed(self.parts, reads).telling(self.doubt);
+        Arc::new(cache.metered(self.meter, kind, weigh))
+    }
+}
+
+/// Reads for an index by these keys.
+fn by<K>(keys: fn(&K) -> IndexKeys) -> Reads<K> {
+    Reads {
         keys,
         ..Reads::default()
-    };
-    Arc::new(Cache::indexed(parts, reads).telling(doubt))
+    }
 }
 
 impl View for Caches {
@@ -336,6 +395,14 @@ impl View for Caches {
             || self.infra_envs.is_in_doubt()
             || self.pausables.iter().any(|(_, c)| c.is_in_doubt())
             || self.namespaces.is_in_doubt()
+    }
+
+    fn over_bound(&self, namespace: &str) -> Option<String> {
+        self.meter.over(namespace)
+    }
+
+    fn all_over_bound(&self) -> Vec<String> {
+        self.meter.all_over()
     }
 
     fn serves(&self, namespace: &str) -> bool {

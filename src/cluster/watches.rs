@@ -47,9 +47,20 @@ pub(super) const NOT_SERVED: Duration = Duration::from_secs(5);
 /// longer than a moment must not keep the others from being followed.
 const BETWEEN_DOUBTS: Duration = Duration::from_secs(30);
 
-/// Objects in one page of a list. A page is held as text before it is parsed. kube's default of 500 would be 30 MB of
-/// Agents.
-pub(super) const PAGE: u32 = 50;
+/// Objects in one page of a list. A page is held as text, and then untrimmed. Anybody may give an object 256 KiB of
+/// annotations.
+pub(super) const PAGE: u32 = 10;
+/// The same for Agents, of which there may be ten thousand. A large one has 60 kB.
+pub(super) const AGENTS_PAGE: u32 = 50;
+
+/// Objects of that kind in one page of a list.
+pub(super) fn page<K: Resource<DynamicType = ()>>() -> u32 {
+    if K::kind(&()) == Agent::kind(&()) {
+        AGENTS_PAGE
+    } else {
+        PAGE
+    }
+}
 
 /// Runs all watches until the task is dropped. A message on `anew` makes all watches start again with a list. When the
 /// answer to it is sent, the caches count as incomplete until the new lists are complete.
@@ -114,6 +125,7 @@ async fn everything(clients: &Clients, caches: &Caches, tell: &impl Fn(Change)) 
     let (client, scope) = (&clients.watch, &caches.scope);
     let parts = scope.parts();
     let all = join_all(parts.iter().map(|p| watch(client, p, caches, tell)));
+    let all = async { tokio::join!(all, tell_bounds(caches, tell)) };
     let namespaces = caches.namespaces.clone();
     if scope.is_all() {
         tokio::join!(all, follow_namespaces(client, &namespaces, tell));
@@ -124,22 +136,25 @@ async fn everything(clients: &Clients, caches: &Caches, tell: &impl Fn(Change)) 
     }
 }
 
+/// Tells of each namespace that comes over its bound, or below it.
+async fn tell_bounds(caches: &Caches, tell: &impl Fn(Change)) {
+    loop {
+        for namespace in caches.meter.turned().await {
+            tell(Change::Namespace(namespace));
+        }
+    }
+}
+
 /// The watches of one part, one for each kind.
 async fn watch(client: &Client, part: &Part, caches: &Caches, tell: &impl Fn(Change)) {
     let of = (client, part);
     tokio::join!(
-        follow(of, &caches.pools, trim::managed_fields, pool_change, tell),
-        follow(
-            of,
-            &caches.children,
-            trim::managed_fields,
-            child_change,
-            tell
-        ),
+        follow(of, &caches.pools, trim::metadata, pool_change, tell),
+        follow(of, &caches.children, trim::metadata, child_change, tell),
         follow(
             of,
             &caches.agent_machines,
-            trim::managed_fields,
+            trim::metadata,
             agent_machine_change,
             tell
         ),
@@ -147,7 +162,7 @@ async fn watch(client: &Client, part: &Part, caches: &Caches, tell: &impl Fn(Cha
         follow(
             of,
             &caches.infra_envs,
-            trim::managed_fields,
+            trim::metadata,
             infra_env_change,
             tell
         ),
@@ -285,17 +300,29 @@ async fn follow<K>(
         + Send
         + 'static,
 {
-    let paged = watcher::Config::default().page_size(PAGE);
-    let stream = watcher(scope::api::<K>(client, part), paged).default_backoff();
-    let mut feed = Feed::new(cache.clone(), part.clone());
-    pin_mut!(stream);
-    while let Some(event) = next(&mut stream, &K::kind(&()), || cache.is_ahead()).await {
-        let event = map(event, |mut object| {
-            trim(&mut object);
-            object
-        });
-        report(feed.take(event, ObjectKey::of), &change, tell);
+    loop {
+        let paged = watcher::Config::default().page_size(page::<K>());
+        let stream = watcher(scope::api::<K>(client, part), paged).default_backoff();
+        let mut feed = Feed::new(cache.clone(), part.clone());
+        let stream = until_refilled(stream, cache, part);
+        pin_mut!(stream);
+        while let Some(event) = next(&mut stream, &K::kind(&()), || cache.is_ahead()).await {
+            let event = map(event, |mut object| {
+                trim(&mut object);
+                object
+            });
+            report(feed.take(event, ObjectKey::of), &change, tell);
+        }
     }
+}
+
+/// The stream, until a new list would bring objects that are left out. A watch has no other end.
+pub(super) fn until_refilled<'a, K: 'a>(
+    stream: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + 'a,
+    cache: &'a Cache<impl Debug>,
+    part: &'a Part,
+) -> impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + 'a {
+    stream.take_until(cache.is_to_be_refilled(part))
 }
 
 pub(super) fn report<K>(
@@ -331,7 +358,7 @@ async fn follow_machines(
     }
 }
 
-/// Ends when that version is no longer served. Its objects stay in the cache until the list of the next version.
+/// Ends when that version is no longer served, or is to be listed again. Its objects stay in the cache until the next list.
 async fn follow_machine_version(
     (client, part): (&Client, &Part),
     version: MachineVersion,
@@ -345,8 +372,10 @@ async fn follow_machine_version(
         }
         None => Api::all_with(client, &resource),
     };
-    let stream = watcher(api, watcher::Config::default()).default_backoff();
+    let paged = watcher::Config::default().page_size(PAGE);
+    let stream = watcher(api, paged).default_backoff();
     let mut feed = Feed::new(cache.clone(), part.clone());
+    let stream = until_refilled(stream, cache, part);
     pin_mut!(stream);
     while let Some(event) = stream.next().await {
         let event = match event {
@@ -372,15 +401,18 @@ async fn follow_namespaces(
     cache: &Arc<Cache<NamespaceGrant>>,
     tell: &impl Fn(Change),
 ) {
-    let api = Api::<PartialObjectMeta<Namespace>>::all(client.clone());
-    let paged = watcher::Config::default().page_size(PAGE);
-    let stream = watcher(api, paged).default_backoff();
-    let mut feed = Feed::new(cache.clone(), None);
-    pin_mut!(stream);
-    while let Some(event) = next(&mut stream, "Namespace", || cache.is_ahead()).await {
-        let event = map(event, |namespace| NamespaceGrant::of(&namespace));
-        let key = |n: &NamespaceGrant| NamespaceGrant::key(&n.name);
-        report(feed.take(event, key), &namespace_change, tell);
+    loop {
+        let api = Api::<PartialObjectMeta<Namespace>>::all(client.clone());
+        let paged = watcher::Config::default().page_size(PAGE);
+        let stream = watcher(api, paged).default_backoff();
+        let mut feed = Feed::new(cache.clone(), None);
+        let stream = until_refilled(stream, cache, &None);
+        pin_mut!(stream);
+        while let Some(event) = next(&mut stream, "Namespace", || cache.is_ahead()).await {
+            let event = map(event, |namespace| NamespaceGrant::of(&namespace));
+            let key = |n: &NamespaceGrant| NamespaceGrant::key(&n.name);
+            report(feed.take(event, key), &namespace_change, tell);
+        }
     }
 }
 

@@ -43,7 +43,7 @@ use kube::{
         ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
         Preconditions,
     },
-    core::{NamespaceResourceScope, PartialObjectMeta},
+    core::{NamespaceResourceScope, ObjectList, PartialObjectMeta},
 };
 use secrecy::SecretString;
 use serde::{Serialize, de::DeserializeOwned};
@@ -61,13 +61,9 @@ use super::{
     scope::{self, Scope},
     shared::SharedReads,
     trim,
+    watches::{AGENTS_PAGE, PAGE},
 };
 use crate::deadline;
-
-/// An Agent may have 60 kB.
-const AGENTS_PER_PAGE: u32 = 50;
-/// An AgentMachine has some kB.
-const AGENT_MACHINES_PER_PAGE: u32 = 200;
 
 /// The writer.
 pub struct Writer {
@@ -184,9 +180,31 @@ impl Writer {
         }
     }
 
+    /// Reads a list page by page. `keep` takes each object before the next page is read.
+    async fn list<K, F>(
+        &self,
+        subject: &str,
+        page: impl Fn(ListParams) -> F + Send,
+        mut keep: impl FnMut(K) + Send,
+    ) -> ClusterResult<()>
+    where
+        K: Clone + Send,
+        F: Future<Output = kube::Result<ObjectList<K>>> + Send,
+    {
+        let mut params = ListParams::default().limit(PAGE);
+        loop {
+            let read = page(params.clone());
+            let list = self.read("list", subject.to_owned(), read).await?;
+            let next = list.metadata.continue_.filter(|token| !token.is_empty());
+            list.items.into_iter().for_each(&mut keep);
+            let Some(next) = next else { return Ok(()) };
+            params = params.continue_token(&next);
+        }
+    }
+
     async fn agents_page(&self, namespace: &str, from: Option<String>) -> ClusterResult<Page> {
         let api: Api<Agent> = self.api(namespace);
-        let mut params = ListParams::default().limit(AGENTS_PER_PAGE);
+        let mut params = ListParams::default().limit(AGENTS_PAGE);
         params.continue_token = from;
         let subject = format!("Agents in {namespace}");
         let page = self.read("list", subject, api.list(&params)).await?;
@@ -503,19 +521,18 @@ impl Cluster for Writer {
 
     async fn live_children(&self, pool: &ObjectKey) -> ClusterResult<Vec<VsphereAgent>> {
         let api: Api<VsphereAgent> = self.api(&pool.namespace);
-        let params = ListParams::default();
-        let list = self
-            .read(
-                "list",
-                format!("VsphereAgents of {pool}"),
-                api.list(&params),
-            )
+        let page = |params: ListParams| {
+            let api = api.clone();
+            async move { api.list(&params).await }
+        };
+        let mut found = Vec::new();
+        let keep = |mut child: VsphereAgent| {
+            trim::metadata(&mut child);
+            found.extend(Some(child).filter(|c| c.spec.pool_ref.name == pool.name));
+        };
+        self.list(&format!("VsphereAgents of {pool}"), page, keep)
             .await?;
-        Ok(list
-            .items
-            .into_iter()
-            .filter(|c| c.spec.pool_ref.name == pool.name)
-            .collect())
+        Ok(found)
     }
 
     async fn live_agent(&self, key: &ObjectKey) -> ClusterResult<Option<Agent>> {
@@ -545,18 +562,15 @@ impl Cluster for Writer {
         let mut found = Vec::new();
         for part in self.scope.parts() {
             let api: Api<AgentMachine> = scope::api(&self.client, &part);
-            let mut params = ListParams::default().limit(AGENT_MACHINES_PER_PAGE);
-            loop {
-                let subject = "AgentMachines".to_owned();
-                let page = self.read("list", subject, api.list(&params)).await?;
-                for mut am in page.items {
-                    trim::managed_fields(&mut am);
-                    found.extend(Some(am).filter(|am| wanted(am)));
-                }
-                let next = page.metadata.continue_.filter(|token| !token.is_empty());
-                let Some(next) = next else { break };
-                params = params.continue_token(&next);
-            }
+            let page = |params: ListParams| {
+                let api = api.clone();
+                async move { api.list(&params).await }
+            };
+            let keep = |mut am: AgentMachine| {
+                trim::metadata(&mut am);
+                found.extend(Some(am).filter(|am| wanted(am)));
+            };
+            self.list("AgentMachines", page, keep).await?;
         }
         Ok(found)
     }
@@ -606,19 +620,15 @@ impl Cluster for Writer {
         let version = machines::served_version(&self.client).await?;
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), namespace, &version.api_resource());
-        let params = ListParams::default();
-        let list = self
-            .read(
-                "list",
-                format!("Machines in {namespace}"),
-                api.list_metadata(&params),
-            )
+        let page = |params: ListParams| {
+            let api = api.clone();
+            async move { api.list_metadata(&params).await }
+        };
+        let mut found = Vec::new();
+        let keep = |machine| found.push(machines::facts(&machine, version));
+        self.list(&format!("Machines in {namespace}"), page, keep)
             .await?;
-        Ok(list
-            .items
-            .iter()
-            .map(|m| machines::facts(m, version))
-            .collect())
+        Ok(found)
     }
 
     async fn secret(&self, key: &ObjectKey) -> ClusterResult<Option<SecretRead>> {

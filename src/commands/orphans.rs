@@ -146,7 +146,14 @@ fn judge(
             .extend(seen.bare.iter().map(|vm| format!("{server}: {vm}")));
         // The operator removes only what it saw in two scans.
         let known: BTreeSet<MoRef> = vms.iter().map(|vm| vm.moref.clone()).collect();
-        let orphans = judge::orphans(&vms, children.iter().map(AsRef::as_ref), &found.cluster_id);
+        let children = children.iter().map(AsRef::as_ref);
+        let mut orphans = judge::orphans(&vms, children, &found.cluster_id);
+        orphans.retain(|orphan| {
+            let over = caches.over_bound(&orphan.vm.marker.namespace);
+            let is_known = over.is_none();
+            found.unknown.extend(over);
+            is_known
+        });
         let row = |orphan: Orphan| {
             let goes = judge::may_go(&orphan, &known, pools.iter().map(AsRef::as_ref));
             Row {
@@ -224,7 +231,10 @@ impl Report for Orphans {
 
 #[cfg(test)]
 mod tests {
-    use agent_forge_actors::{domain::marker::Marker, ports::vcenter::PowerState};
+    use agent_forge_actors::{
+        domain::{marker::Marker, names::ObjectKey},
+        ports::vcenter::PowerState,
+    };
 
     use super::*;
     use crate::commands::testing::{CHILD_UID, CLUSTER, World};
@@ -248,7 +258,7 @@ mod tests {
         }
     }
 
-    fn found(vms: Vec<MarkedVm>, unknown: &[&str], namespace: Option<&str>) -> Orphans {
+    fn seen(vms: Vec<MarkedVm>) -> BTreeMap<String, Seen> {
         let marked = vms
             .into_iter()
             .map(|vm| (vm.moref.id.clone(), vm))
@@ -257,9 +267,13 @@ mod tests {
             marked,
             bare: BTreeSet::new(),
         };
+        BTreeMap::from([("vc".to_owned(), seen)])
+    }
+
+    fn found(vms: Vec<MarkedVm>, unknown: &[&str], namespace: Option<&str>) -> Orphans {
         let unknown = unknown.iter().map(|u| (*u).to_owned()).collect();
-        let seen = BTreeMap::from([("vc".to_owned(), seen)]);
-        judge(&World::serving().caches(), &seen, unknown, namespace)
+        let caches = World::serving().caches();
+        judge(&caches, &seen(vms), unknown, namespace)
     }
 
     #[test]
@@ -306,6 +320,19 @@ mod tests {
         }
         let elsewhere = found(vec![vm("vm-1", CLUSTER, "u-gone", on)], &[], Some("x"));
         assert_eq!(elsewhere.orphans, []);
+    }
+
+    #[test]
+    fn a_vm_of_a_namespace_of_which_a_part_is_unknown_is_no_orphan() {
+        let caches = World::serving().caches();
+        let large = ObjectKey::new("demo", "large");
+        assert!(!caches.meter.put("Agent", &large, None, u64::MAX));
+        let vms = vec![vm("vm-1", CLUSTER, "u-gone", PowerState::Off)];
+        let report = judge(&caches, &seen(vms), BTreeSet::new(), None);
+        assert_eq!(report.orphans, []);
+        assert_eq!(report.verdict(), Verdict::Unknown);
+        let text = report.text();
+        assert!(text.contains("could not ask: namespace demo "), "{text}");
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Sight {
 
     /// Lists everything once. What could not be listed is empty, and the errors say why.
     pub async fn of_what_is_listed(args: &Args, client: &Client) -> (Self, Vec<anyhow::Error>) {
-        let caches = Caches::of(&Scope::of(&args.namespaces));
+        let caches = Caches::bounded(&Scope::of(&args.namespaces), args.scaling.bound());
         let refused = lists::fill(client, &caches).await;
         let id = match &args.cluster_id {
             Some(id) => id.clone(),

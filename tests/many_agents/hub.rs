@@ -53,7 +53,7 @@ fn pool(n: usize) -> Value {
 }
 
 /// An AgentMachine. It waits, or is bound to the given Agent.
-fn agent_machine(n: usize, name: &str, agent: Option<&str>) -> Value {
+pub fn agent_machine(n: usize, name: &str, agent: Option<&str>) -> Value {
     let (status, reason) = match agent {
         Some(_) => ("True", "AgentReserved"),
         None => ("False", "NoSuitableAgents"),
@@ -75,11 +75,11 @@ fn agent_machine(n: usize, name: &str, agent: Option<&str>) -> Value {
     })
 }
 
-fn uuid_of(name: &str) -> BiosUuid {
+pub fn uuid_of(name: &str) -> BiosUuid {
     BiosUuid::derive("cluster", name, 1)
 }
 
-fn child(n: usize, name: &str) -> Value {
+pub fn child(n: usize, name: &str) -> Value {
     let uuid = uuid_of(name);
     json!({
         "metadata": meta(HOME, name, json!({
@@ -96,7 +96,7 @@ fn child(n: usize, name: &str) -> Value {
 }
 
 /// An approved and healthy Agent. With `claim`, that AgentMachine in that namespace has claimed it.
-fn agent(name: &str, labels: Value, claim: Option<(&str, &str)>) -> Value {
+pub fn agent(name: &str, labels: Value, claim: Option<(&str, &str)>) -> Value {
     let mut more = json!({"labels": labels});
     more["labels"]["infraenvs.agent-install.openshift.io"] = "infra".into();
     if let Some((namespace, machine)) = claim {

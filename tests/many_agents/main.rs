@@ -1,12 +1,13 @@
 //! A hundred pools share a namespace with many Agents. The test measures what one event of an Agent and one pass cost,
 //! with a thousand and with ten thousand Agents. Counts have limits; times are printed
-//! ([benchmarks.md](../../docs/reference/benchmarks.md)).
+//! ([benchmarks.md](../../docs/reference/benchmarks.md)). [`memory`] measures what large objects cost.
 //!
 //! Each pool has five serving VMs and one waiting AgentMachine. All other Agents are other hosts: half of them are
 //! free, the other half is claimed by AgentMachines that no pool serves.
 
 mod counting;
 mod hub;
+mod memory;
 
 use std::{fs, io::Write as _, time::Duration};
 

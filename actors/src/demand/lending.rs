@@ -392,7 +392,7 @@ fn is_held(holds: &Holds, now: Timestamp) -> bool {
     let mut vetoes = holds
         .vetoes(Check::Delete)
         .chain(holds.vetoes(Check::PowerOn));
-    holds.dry_run.is_some() || holds.pause(now).is_some() || vetoes.next().is_some()
+    holds::stop(holds, now).is_some() || vetoes.next().is_some()
 }
 
 /// An AgentMachine of that pool waits, and none of its VsphereAgents is for it.

@@ -2,7 +2,10 @@
 //!
 //! Our own annotations count only with the value `true`. The pause annotation of Cluster API counts with any value.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use agent_forge_crds::{
     agent::VmStatus,
@@ -198,6 +201,8 @@ pub struct Holds {
     pub forced: bool,
     /// The caches may mix two histories of the API server.
     pub in_doubt: bool,
+    /// Why a part of a namespace that it depends on is unknown, in sentences.
+    pub over_bound: BTreeSet<String>,
 }
 
 impl Holds {

@@ -17,6 +17,8 @@
 //! - It was an orphan in two scans.
 //! - A live read and a fresh look at the VM prove that it has no owner.
 //!
+//! A VM whose mark names a namespace of which a part is unknown is no orphan: its VsphereAgent may be left out.
+//!
 //! The scan waits for each task only a limited time. A VM counts as gone only if vCenter reports that the task succeeded, or
 //! does not have the VM any more. If a vCenter does not answer, or a VM cannot be destroyed, the earlier knowledge stays.
 
@@ -344,13 +346,17 @@ async fn scan(
     let marked = Marked::list(&users.sessions).await?;
     let vms = &marked.vms;
     // A VM that was created in the meantime already has its record: the record is written before the create.
+    // A namespace that comes over its bound meanwhile, or below it, is in one of both.
+    let mut unknown = context.view.all_over_bound();
     let children = context.view.all_children();
+    unknown.extend(context.view.all_over_bound());
     let missing_in_scan = judge::missing_in_scan(server, vms, before.iter().map(AsRef::as_ref));
     doubts.send_if_modified(|all| {
         all.insert(server.to_owned(), missing_in_scan.clone()) != Some(missing_in_scan)
     });
     let cluster_id = context.view.cluster_id();
-    let orphans = judge::orphans(vms, children.iter().map(AsRef::as_ref), &cluster_id);
+    let mut orphans = judge::orphans(vms, children.iter().map(AsRef::as_ref), &cluster_id);
+    orphans.retain(|orphan| !unknown.contains(&orphan.vm.marker.namespace));
     let pools = context.view.pools();
     let mut left = BTreeSet::new();
     let mut quota = SAID_AT_ONCE;

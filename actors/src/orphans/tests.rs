@@ -17,7 +17,7 @@ use crate::{
         sessions::Sessions,
         vcenter::{PowerState, TASK_PATIENCE, VmObservation},
     },
-    testing::{child, child_with_vm, marker, running, shown, told::Told, with},
+    testing::{NAMESPACE, child, child_with_vm, marker, running, shown, told::Told, with},
     vm::testing::{
         Bench,
         vcenter::{SLOTS, Site},
@@ -99,6 +99,24 @@ async fn what_never_ran_goes_at_the_second_look() {
     assert!(scans.bench.site.with(|i| i.vms.is_empty()));
     assert_eq!(scans.said(event::ORPHAN_VM_DESTROYED).len(), 1);
     assert!(scans.said(event::ORPHAN_VM).is_empty());
+}
+
+/// Its VsphereAgent may be one that the caches leave out.
+#[tokio::test]
+async fn a_vm_of_a_namespace_of_which_a_part_is_unknown_is_no_orphan() {
+    let mut scans = Scans::of(vec![lost("vm-7")]).await;
+    let over = vec![NAMESPACE.to_owned()];
+    scans.bench.hub.with(|o| o.over_bound = over);
+    for _ in 0..4 {
+        scans.next().await;
+    }
+    assert_eq!(scans.destroyed(), 0);
+    assert!(scans.said(event::ORPHAN_VM).is_empty());
+    scans.bench.hub.with(|o| o.over_bound.clear());
+    scans.next().await;
+    assert_eq!(scans.destroyed(), 0, "this is the first look");
+    scans.next().await;
+    assert_eq!(scans.destroyed(), 1);
 }
 
 #[tokio::test]

@@ -92,6 +92,32 @@ fn is_under_way(view: &dyn View, child: &ManagedVm) -> bool {
 pub fn is_over(view: &dyn View, child: &ManagedVm) -> bool {
     child.taken_from.as_ref().is_none_or(|source| {
         let there = view.child(&source.key);
-        there.is_none_or(|there| there.metadata.uid.as_ref() != Some(&source.uid))
+        // What is unknown may have it.
+        let is_known = view.over_bound(&source.key.namespace).is_none();
+        (is_known || there.is_some())
+            && there.is_none_or(|there| there.metadata.uid.as_ref() != Some(&source.uid))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{domain::reassign::Source, testing::child_with_vm, vm::testing::hub::Hub};
+
+    #[test]
+    fn a_lender_that_may_be_left_out_may_still_have_the_vm() {
+        let hub = Hub::default();
+        let mut child = ManagedVm::read(Arc::new(child_with_vm("a")));
+        child.taken_from = Some(Source {
+            key: ObjectKey::new("elsewhere", "b"),
+            uid: "uid-b".to_owned(),
+            attempt: 1,
+        });
+        for (over, is_known_to_be_over) in [("others", true), ("elsewhere", false)] {
+            hub.with(|o| o.over_bound = vec![over.to_owned()]);
+            assert_eq!(is_over(&hub, &child), is_known_to_be_over, "{over}");
+        }
+    }
 }

@@ -22,6 +22,8 @@ use crate::{
     runtime::{backoff, shell::Verdict},
 };
 
+/// How soon the pass looks again while a part of what the pool depends on is unknown.
+const UNKNOWN: Duration = Duration::from_secs(10);
 /// How soon the pass looks again while an ISO is on its way, or vCenter fails.
 const PROGRESS: Duration = Duration::from_secs(2);
 
@@ -56,7 +58,8 @@ pub async fn run(
     let announce = announce::announce(&context, &s, &plan, &outcome, &acted, &mut memory);
     context.instruments.pool(&key, &status::gauges(&s, &plan));
     let mut verdict = verdict(&key, &plan, &outcome, &acted, memory.vsphere_failures);
-    verdict.again = [verdict.again, announce, s.holds.left(s.wall)]
+    let unknown = (!s.holds.over_bound.is_empty()).then_some(UNKNOWN);
+    verdict.again = [verdict.again, announce, s.holds.left(s.wall), unknown]
         .into_iter()
         .flatten()
         .min();

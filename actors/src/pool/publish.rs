@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use agent_forge_crds::{
     conditions::{
-        CAPACITY_SATISFIED, DRY_RUN, PAUSED, POOL_CONDITIONS, VETOED, find_condition, is_true,
+        CAPACITY_SATISFIED, DRY_RUN, OVERFULL, PAUSED, POOL_CONDITIONS, VETOED, find_condition,
+        is_true,
     },
     pool::VsphereAgentPoolStatus,
 };
@@ -62,7 +63,7 @@ pub(super) fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus)
         || old.observed_generation != new.observed_generation
         || POOL_CONDITIONS
             .iter()
-            .chain(&[DRY_RUN, PAUSED, VETOED])
+            .chain(&[DRY_RUN, PAUSED, VETOED, OVERFULL])
             .filter(|t| **t != CAPACITY_SATISFIED || !is_true(&new.conditions, t))
             .any(|t| condition(old, t) != condition(new, t))
 }

@@ -145,6 +145,10 @@ async fn iso_facts(
     facts.making = making.map(|c| ObjectKey::of(c.as_ref()));
     let shown = view.pool(&s.key);
     facts.old = shown.map_or_else(Vec::new, |shown| kept::prunable(&shown, &others, s.wall));
+    // A pool that is left out may use a file.
+    if !view.all_over_bound().is_empty() {
+        facts.old.clear();
+    }
     if !facts.old.is_empty() {
         facts.users = users::all(view, &s.secret_namespaces);
     }

@@ -120,6 +120,15 @@ pub trait View: Send + Sync {
     fn is_in_doubt(&self) -> bool {
         false
     }
+    /// Why a part of that namespace is unknown: it has more than the caches keep of one. What is left out must not count as
+    /// absent. `None`: all of it is known.
+    fn over_bound(&self, _namespace: &str) -> Option<String> {
+        None
+    }
+    /// The namespaces of which a part is unknown.
+    fn all_over_bound(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Whether objects of that namespace are watched, read and written (`--namespaces`).
     fn serves(&self, _namespace: &str) -> bool {
         true

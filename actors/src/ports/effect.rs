@@ -203,7 +203,8 @@ pub enum Settled {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Hold {
-    /// Why, as one word: `EffectHeld` by the Lease, `DryRun`, `Paused`, `HistoryUnclear`, or `Vetoed`.
+    /// Why, as one word: `EffectHeld` by the Lease, `DryRun`, `Paused`, `HistoryUnclear`,
+    /// `NamespaceTooLarge`, or `Vetoed`.
     pub reason: Reason,
     /// What holds it: the Lease, or where people have written it.
     pub holder: String,

@@ -66,7 +66,8 @@ pub fn held(effect: &Effect, facts: &Facts) -> Option<Hold> {
 }
 
 /// What people hold back: a dry run and a pause hold everything that writes except status, Events, Lease and sessions. A
-/// silent dry run also holds status and Events.
+/// silent dry run also holds status and Events. What is unknown of a namespace holds as a pause does, and no `force-delete`
+/// overrides it.
 #[must_use]
 pub fn who_holds(kind: EffectKind, holds: &Holds, now: Timestamp) -> Option<Hold> {
     let dry_run = holds.dry_run.as_ref();
@@ -81,6 +82,9 @@ pub fn who_holds(kind: EffectKind, holds: &Holds, now: Timestamp) -> Option<Hold
     if holds.in_doubt && ends(kind) {
         return Some(by_doubt());
     }
+    if let Some(over) = by_bound(holds) {
+        return Some(over);
+    }
     let paused = holds.pause(now).map(by_pause);
     paused.or_else(|| by_veto(check(kind)?, holds))
 }
@@ -91,11 +95,12 @@ pub fn ask(view: &dyn View, effect: &Effect, now: Timestamp) -> Option<Hold> {
     who_holds(effect.kind, &of(view, &effect.subject), now)
 }
 
-/// What stops everything that writes, if something does: a dry run, or a pause.
+/// What stops everything that writes, if something does: a dry run, a pause, or what is unknown.
 #[must_use]
 pub fn stop(holds: &Holds, now: Timestamp) -> Option<Hold> {
     let dry_run = holds.dry_run.as_ref().map(by_dry_run);
-    dry_run.or_else(|| holds.pause(now).map(by_pause))
+    let paused = || holds.pause(now).map(by_pause);
+    dry_run.or_else(paused).or_else(|| by_bound(holds))
 }
 
 /// The effect ends something for good. It waits while the caches may mix two histories.
@@ -123,6 +128,18 @@ fn by_doubt() -> Hold {
             .to_owned(),
         until: None,
     }
+}
+
+/// What people read about a namespace of which a part is unknown.
+fn by_bound(holds: &Holds) -> Option<Hold> {
+    let all: Vec<&str> = holds.over_bound.iter().map(String::as_str).collect();
+    let why = all.join("; ");
+    (!why.is_empty()).then(|| Hold {
+        reason: Reason::NamespaceTooLarge,
+        holder: "the caches".to_owned(),
+        why,
+        until: None,
+    })
 }
 
 fn by_dry_run(run: &DryRun) -> Hold {

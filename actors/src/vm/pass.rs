@@ -58,11 +58,12 @@ const UNTIL_BOUND: Duration = Duration::from_secs(30);
 /// Failures of steps that hold no later step back.
 const STOPS_NOTHING: [Reason; 2] = [Reason::TaggingFailed, Reason::EjectFailed];
 /// Reasons of holds that are no failure.
-const HELD_BY_PEOPLE: [Reason; 5] = [
+const HELD_BY_PEOPLE: [Reason; 6] = [
     Reason::DryRun,
     Reason::Paused,
     Reason::Vetoed,
     Reason::HistoryUnclear,
+    Reason::NamespaceTooLarge,
     Reason::Retained,
 ];
 
@@ -182,7 +183,7 @@ pub(super) fn held_back(context: &Context, observed: &Observed, step: Step) -> S
         reason: hold.reason,
         message: format!("{} waits: {}", kind.name(), hold.why),
         // Nothing else wakes the actor when the doubt is over.
-        again: if observed.holds.in_doubt {
+        again: if observed.holds.in_doubt || !observed.holds.over_bound.is_empty() {
             Some(DOUBTED)
         } else {
             observed.holds.left(now)

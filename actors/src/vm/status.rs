@@ -164,6 +164,8 @@ fn keep(vm: &mut VmStatus, known: &Known<'_>) {
     vm.guest_may_be_node = known.guest_may_be_node.then_some(true);
     vm.agent_machine_paused = known.paused.then_some(true);
     match known.vanished {
+        // What is left out is not gone.
+        _ if !known.holds.over_bound.is_empty() => {}
         Vanished::No => {}
         Vanished::Held => vm.machine_vanished_paused = Some(true),
         Vanished::Over => {
@@ -181,9 +183,10 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     let mut status = record.clone();
     let mut vm = status.vm.take().unwrap_or_default();
     vm.name.clone_from(&known.child.vm_name);
-    // While the caches may mix two histories, a new phase would be of neither.
+    // While the caches may mix two histories, a new phase would be of neither. And what is left out is not absent.
     let recorded = vm.phase.clone().zip(vm.reason.clone());
-    let unclear = recorded.filter(|_| known.holds.in_doubt);
+    let is_unclear = known.holds.in_doubt || !known.holds.over_bound.is_empty();
+    let unclear = recorded.filter(|_| is_unclear);
     let (phase, reason) = unclear.unwrap_or_else(|| phase(known, &vm));
     let now = Time(Timestamp::from_second(known.now.as_second()).unwrap_or(known.now));
     if vm.phase.as_ref() != Some(&phase) {

@@ -189,6 +189,8 @@ words! {
         RecordOutdated = "RecordOutdated",
         /// The API server's objects may come from two histories: it was restored, or a watch lost its place.
         HistoryUnclear = "HistoryUnclear",
+        /// A namespace has more objects than the operator keeps in memory: a part of it is unknown. The message names it.
+        NamespaceTooLarge = "NamespaceTooLarge",
         /// The Agent's deletion hook waits for the guest, and the VM runs.
         WaitingForGuest = "WaitingForGuest",
         /// The VM is made ready for another life: its guest is to boot the discovery ISO again.

@@ -1,28 +1,13 @@
 //! Takes out of objects what may be secret. Secrets themselves are never read.
 
 use agent_forge_actors::ports::iso_source::IsoUrl;
-use agent_forge_crds::{external::agent::AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, names};
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use crate::cluster::trim;
+
 /// What stands for a secret.
 const GONE: &str = "REDACTED";
-
-/// Domains of the annotations that decisions read.
-const READ: [&str; 4] = [
-    names::GROUP,
-    "agent-install.openshift.io",
-    "cluster.x-k8s.io",
-    "hypershift.openshift.io",
-];
-
-/// Whether decisions read the annotation. Any other one may hold whatever its author needed.
-fn is_read(annotation: &str) -> bool {
-    let domain = annotation.split_once('/').map(|(domain, _)| domain);
-    let above = |read: &&'static str| domain.and_then(|d| d.strip_suffix(*read));
-    let is_in = |above: &str| above.is_empty() || above.ends_with('.');
-    annotation == AGENT_MACHINE_REF_NAMESPACE_ANNOTATION || READ.iter().filter_map(above).any(is_in)
-}
 
 /// Redacts texts.
 pub struct Redactor {
@@ -86,7 +71,7 @@ impl Redactor {
 /// Takes the values of annotations that decisions do not read.
 fn annotations(all: &mut Map<String, Value>) {
     for (name, value) in all {
-        if !is_read(name) {
+        if !trim::is_read(name) {
             *value = Value::String(GONE.to_owned());
         }
     }

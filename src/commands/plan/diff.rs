@@ -8,7 +8,10 @@ use anyhow::Context as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::commands::manifest_file::{self, Document};
+use crate::{
+    cluster::trim,
+    commands::manifest_file::{self, Document},
+};
 
 /// One field that the file changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -71,8 +74,8 @@ pub fn changes(
         let mut all = BTreeMap::new();
         flatten("spec", &spec, &mut all);
         let annotations = pool.metadata.annotations.iter().flatten();
-        let kubectl = "kubectl.kubernetes.io/last-applied-configuration";
-        for (key, value) in annotations.filter(|(key, _)| *key != kubectl) {
+        // The caches have no others.
+        for (key, value) in annotations.filter(|(key, _)| trim::is_read(key)) {
             all.insert(format!("metadata.annotations[{key}]"), json!(value));
         }
         anyhow::Ok(all)

@@ -327,6 +327,8 @@ reasons! {
             "None. If it stays, see the alert AgentForgeRestartStorm.";
         PlacementQueued => Nobody, "The search for host and datastore of a VM has not ended within five minutes. Other VMs of the vCenter come first, or it answers slowly.",
             "None. If it stays, look at the vCenter's load and at its recent tasks.";
+        NamespaceTooLarge => Operator, "The namespace that the message names has more objects than the operator keeps in memory, so a part of it is unknown. Nothing that depends on it is made or ended.",
+            "Remove what nobody needs there. The log names what is left out. Or raise --max-namespace-cache-mib or --max-namespace-objects, and the memory limit of the Pod.";
         EffectHeld => Nobody, "The Lease has too little time left for this call.",
             "None.";
         Stopping => Nobody, "The process stops.",

@@ -42,7 +42,7 @@ const OWN_REASONS: [Reason; 15] = [
 ];
 /// Reasons that concern one object. They mean neither that vCenter is unreachable nor that it refuses access. The alert
 /// AgentForgePoolNotReady covers them.
-const OF_ONE_OBJECT: [Reason; 31] = [
+const OF_ONE_OBJECT: [Reason; 32] = [
     Reason::ManagedObjectNotFound,
     Reason::DuplicateName,
     Reason::AlreadyExists,
@@ -61,6 +61,7 @@ const OF_ONE_OBJECT: [Reason; 31] = [
     Reason::Paused,
     Reason::Vetoed,
     Reason::HistoryUnclear,
+    Reason::NamespaceTooLarge,
     Reason::SessionActorRestarting,
     Reason::PlacementActorRestarting,
     Reason::PlacementQueued,

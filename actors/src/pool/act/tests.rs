@@ -17,7 +17,7 @@ use crate::{
         effect::EffectKind,
         vcenter::{PowerState, VmObservation},
     },
-    testing::{self, World, approval, child_with_vm},
+    testing::{self, NAMESPACE, World, approval, child_with_vm},
     vm::testing::Bench,
 };
 
@@ -123,14 +123,22 @@ async fn an_agent_that_serves_is_fenced_when_its_machine_goes_live_and_not_befor
     assert_eq!(fenced(false, |_| {}).await, (2, 0, vec![]));
 }
 
-/// A pool that is paused, or in a dry run, reports each planned action, and sends nothing.
+/// A pool that is paused, in a dry run, or in a namespace of which a part is unknown, reports each planned action, and sends
+/// nothing.
 #[tokio::test]
 async fn a_stopped_pool_plans_and_changes_nothing() {
     let world = World::waiting(&["a"]);
-    for stopped in [Some(Reason::Paused), Some(Reason::DryRun), None] {
+    for stopped in [
+        Some(Reason::Paused),
+        Some(Reason::DryRun),
+        Some(Reason::NamespaceTooLarge),
+        None,
+    ] {
         let bench = Bench::new();
         bench.hub.with(|o| {
             o.child = None;
+            let over = (stopped == Some(Reason::NamespaceTooLarge)).then(|| NAMESPACE.to_owned());
+            o.over_bound = over.into_iter().collect();
             let pool = o.pool.as_mut().expect("a pool");
             let paused = stopped == Some(Reason::Paused);
             let annotation = (PAUSED_ANNOTATION.to_owned(), paused.to_string());

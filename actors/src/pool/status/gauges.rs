@@ -67,7 +67,9 @@ pub fn view(s: &Observed, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
             .min()
     };
     // Nothing is expected from a pool that is paused, or in a dry run.
-    let is_missed = |c: &Demand| s.stop().is_none() && is_missed(c);
+    let stop = s.stop();
+    let is_expected = stop.is_none_or(|hold| hold.reason == Reason::NamespaceTooLarge);
+    let is_missed = |c: &Demand| is_expected && is_missed(c);
     let mut view = PoolView {
         oldest_waiting: oldest(&|c| {
             is_missed(c) && c.state != DemandState::Served && c.agent_machine.agent_ref().is_none()

@@ -101,7 +101,7 @@ impl Fault {
 
 /// Every reason that [`VcError::reason`] gives, except the type names of [`Fault::Other`]. A test of the alerts assigns
 /// each to one of them, or to none on purpose.
-pub const REASONS: [Reason; 27] = [
+pub const REASONS: [Reason; 28] = [
     Reason::NotAuthenticated,
     Reason::InvalidCredentials,
     Reason::NoPermission,
@@ -129,6 +129,7 @@ pub const REASONS: [Reason; 27] = [
     Reason::Paused,
     Reason::Vetoed,
     Reason::HistoryUnclear,
+    Reason::NamespaceTooLarge,
 ];
 
 /// Reasons that concern all work at a vCenter: it is away, or refuses the account. The alerts about vCenter watch them.
@@ -457,6 +458,7 @@ mod tests {
                 Reason::EffectHeld => K::Held(held(Reason::Paused)),
                 Reason::Paused => K::Held(held(Reason::Vetoed)),
                 Reason::Vetoed => K::Held(held(Reason::HistoryUnclear)),
+                Reason::HistoryUnclear => K::Held(held(Reason::NamespaceTooLarge)),
                 _ => return None,
             },
         };

@@ -1,4 +1,4 @@
-//! The conditions `DryRun`, `Paused` and `Vetoed`, which both of our kinds have while they hold.
+//! The conditions `DryRun`, `Paused`, `Vetoed` and `Overfull`, which both of our kinds have while they hold.
 
 use agent_forge_crds::conditions::{
     self, ConditionStatus, ConditionUpdate, Reason, remove_condition, set_condition,
@@ -6,7 +6,7 @@ use agent_forge_crds::conditions::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::{by_dry_run, by_pause};
+use super::{by_bound, by_dry_run, by_pause};
 use crate::domain::holds::Holds;
 
 /// Writes these conditions as `holds` has them at `now`, and removes those that do not hold any more.
@@ -30,10 +30,15 @@ pub fn set_conditions(
     });
     let vetoes: Vec<String> = holds.vetoes.iter().map(ToString::to_string).collect();
     let vetoed = (!vetoes.is_empty()).then(|| (true, Reason::Vetoed, vetoes.join("; ")));
+    let overfull = by_bound(holds).map(|hold| {
+        let message = format!("nothing is made or ended meanwhile: {}", hold.why);
+        (true, hold.reason, message)
+    });
     for (type_, wanted) in [
         (conditions::DRY_RUN, dry_run),
         (conditions::PAUSED, paused),
         (conditions::VETOED, vetoed),
+        (conditions::OVERFULL, overfull),
     ] {
         let Some((status, reason, message)) = wanted else {
             remove_condition(list, type_);

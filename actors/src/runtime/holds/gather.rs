@@ -1,10 +1,14 @@
-//! Gathers from the cached view what people have written on a pool or a VM, and on everything that it belongs to.
+//! Gathers from the cached view what people have written on a pool or a VM, and on everything that it belongs to, and whether
+//! a part of what it depends on is unknown.
+
+use std::collections::BTreeSet;
 
 use agent_forge_crds::{external::agent_machine::PAUSED_ANNOTATION, pool::VsphereAgentPool};
 use kube::ResourceExt;
 
 use crate::{
     domain::{
+        grants,
         holds::{self, DryRun, Holds, Mode, Pause, Veto},
         managed_vm::{ManagedVm, Recorded},
         names::ObjectKey,
@@ -45,9 +49,11 @@ fn of_operator(view: &dyn View) -> Holds {
 #[must_use]
 pub fn of_pool(view: &dyn View, key: &ObjectKey) -> Holds {
     let mut holds = of_operator(view);
-    if let Some(pool) = view.pool(key) {
-        add_pool(&mut holds, view, &pool);
+    let pool = view.pool(key);
+    if let Some(pool) = &pool {
+        add_pool(&mut holds, view, pool);
     }
+    holds.over_bound = over_bound(view, &key.namespace, pool.as_deref(), None);
     holds
 }
 
@@ -88,13 +94,16 @@ pub fn of_vm(view: &dyn View, child: &ManagedVm) -> Holds {
     if let Some(pool) = &pool {
         add_pool(&mut holds, view, pool);
     }
+    holds.over_bound = over_bound(view, &child.key.namespace, pool.as_deref(), Some(child));
     holds
 }
 
 /// What holds a VM whose VsphereAgent is not there yet: that has the name of its AgentMachine.
 fn of_future_vm(view: &dyn View, key: &ObjectKey, pool: &ObjectKey) -> Holds {
     let mut holds = of_operator(view);
-    let Some(pool) = view.pool(pool) else {
+    let pool = view.pool(pool);
+    holds.over_bound = over_bound(view, &key.namespace, pool.as_deref(), None);
+    let Some(pool) = pool else {
         return holds;
     };
     let home = &pool.spec.control_plane_namespace;
@@ -115,11 +124,52 @@ fn of_future_vm(view: &dyn View, key: &ObjectKey, pool: &ObjectKey) -> Holds {
 /// What holds a VM without a VsphereAgent. Each pool of its namespace may have made it.
 fn of_orphan(view: &dyn View, namespace: &str) -> Holds {
     let mut holds = of_operator(view);
+    holds.over_bound = over_bound(view, namespace, None, None);
     let pools = view.pools().into_iter();
     for pool in pools.filter(|p| p.metadata.namespace.as_deref() == Some(namespace)) {
         add_pool(&mut holds, view, &pool);
+        holds
+            .over_bound
+            .extend(over_bound(view, namespace, Some(&pool), None));
     }
     holds
+}
+
+/// Why a part of what they depend on is unknown. They depend on the namespaces of the pool and its VM, of their control planes,
+/// InfraEnvs and Agents, of the HostedCluster, and of a VM that is taken over. They also depend on each namespace whose pools
+/// one of these admits: a VsphereAgent there may be for the same AgentMachine, or have the same host.
+fn over_bound(
+    view: &dyn View,
+    own: &str,
+    pool: Option<&VsphereAgentPool>,
+    child: Option<&ManagedVm>,
+) -> BTreeSet<String> {
+    let over = view.all_over_bound();
+    if over.is_empty() {
+        return BTreeSet::new();
+    }
+    let mut near = BTreeSet::from([own.to_owned()]);
+    if let Some(pool) = pool {
+        near.insert(pool.spec.control_plane_namespace.clone());
+        near.extend(pool.spec.infra_env_ref.namespace.clone());
+        near.extend(home_of_hosted_cluster(pool));
+    }
+    if let Some(child) = child {
+        let source = child.identity.as_ref().and_then(|i| i.infra_env.as_ref());
+        near.extend(child.control_plane.clone());
+        near.extend(source.map(|source| source.namespace.clone()));
+        near.extend(child.agent.as_ref().map(|key| key.namespace.clone()));
+        near.extend(child.taken_from.as_ref().map(|s| s.key.namespace.clone()));
+    }
+    let concerns = |over: &&String| {
+        let admits = |near: &String| {
+            let grant = view.namespace_grant(near);
+            near == *over || grants::allows(grant.as_deref(), over)
+        };
+        near.iter().any(admits)
+    };
+    let concerned = over.iter().filter(concerns);
+    concerned.filter_map(|name| view.over_bound(name)).collect()
 }
 
 fn add_own(holds: &mut Holds, annotations: &holds::Annotations, object: &str) {

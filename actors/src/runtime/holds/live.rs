@@ -183,6 +183,12 @@ impl View for Over {
     fn is_in_doubt(&self) -> bool {
         self.cached.is_in_doubt()
     }
+    fn over_bound(&self, namespace: &str) -> Option<String> {
+        self.cached.over_bound(namespace)
+    }
+    fn all_over_bound(&self) -> Vec<String> {
+        self.cached.all_over_bound()
+    }
     fn serves(&self, namespace: &str) -> bool {
         self.cached.serves(namespace)
     }

@@ -1,5 +1,5 @@
 use agent_forge_crds::{
-    conditions::{DRY_RUN, PAUSED, VETOED, find_condition},
+    conditions::{DRY_RUN, OVERFULL, PAUSED, VETOED, find_condition},
     external::agent_machine::PAUSED_ANNOTATION as CAPI_PAUSED,
     names::{
         DELETE_CHECK_PREFIX, FORCE_DELETE_ANNOTATION, PAUSED_ANNOTATION, POWER_ON_CHECK_PREFIX,
@@ -239,6 +239,55 @@ fn a_pause_holds_all_that_writes_and_nothing_else() {
 }
 
 #[test]
+fn what_is_unknown_of_a_namespace_holds_who_depends_on_it() {
+    let all = [true; 4];
+    for (over, admits, held) in [
+        (NAMESPACE, None, all),
+        (CONTROL_PLANE, None, all),
+        ("elsewhere", None, [false; 4]),
+        // A VsphereAgent there may be for an AgentMachine of this pool.
+        ("elsewhere", Some("elsewhere"), all),
+        ("elsewhere", Some("*"), all),
+        ("elsewhere", Some("others"), [false; 4]),
+    ] {
+        let hub = hub(|o| {
+            o.over_bound = vec![over.to_owned()];
+            let admits = admits.map(|who| (CONTROL_PLANE.to_owned(), who.to_owned()));
+            o.grants.extend(admits);
+        });
+        let reason = |held: bool| held.then_some(Reason::NamespaceTooLarge);
+        let asked = asked(&hub, at(AGE));
+        assert_eq!(asked, held.map(reason), "{over} {admits:?}");
+    }
+}
+
+#[test]
+fn what_is_unknown_holds_all_that_writes_and_nobody_overrides_it() {
+    let hub = hub(|o| {
+        o.over_bound = vec![NAMESPACE.to_owned()];
+        let child = child_mut(o);
+        annotate(child, FORCE_DELETE_ANNOTATION, "true");
+        delete(child);
+    });
+    for kind in EffectKind::ALL {
+        for subject in [vm("a"), Subject::Pool(pool_key())] {
+            let hold = ask(&hub, &Effect::new(*kind, subject), at(AGE));
+            let writes = matches!(kind.nature(), Nature::Cluster | Nature::Vcenter);
+            assert_eq!(hold.is_some(), writes, "{kind:?}");
+            if let Some(hold) = hold {
+                assert!(hold.why.contains(NAMESPACE), "{hold}");
+            }
+        }
+    }
+    // Neither the pool nor its VsphereAgent is in view.
+    hub.with(|o| (o.pool, o.child) = (None, None));
+    let held = asked(&hub, at(AGE)).map(|reason| reason == Some(Reason::NamespaceTooLarge));
+    assert_eq!(held, [true; 4]);
+    let known = stop(&of_pool(&hub, &pool_key()), at(AGE));
+    assert_eq!(known.map(|h| h.reason), Some(Reason::NamespaceTooLarge));
+}
+
+#[test]
 fn the_end_of_a_pause_is_known_and_comes_by_itself() {
     let end: Timestamp = "2030-01-01T00:00:00Z".parse().expect("a time");
     let hub = hub(|o| until(o, PausableKind::NodePool, "2030-01-01T00:00:00Z"));
@@ -444,6 +493,12 @@ fn the_conditions_come_and_go() {
     );
     set_conditions(&mut list, &rehearsed, None, at(AGE));
     assert_eq!(is(&list, DRY_RUN), word("True", Reason::DryRun));
+    let unknown = of_pool(
+        &hub(|o| o.over_bound = vec![NAMESPACE.to_owned()]),
+        &pool_key(),
+    );
+    set_conditions(&mut list, &unknown, None, at(AGE));
+    assert_eq!(is(&list, OVERFULL), word("True", Reason::NamespaceTooLarge));
     set_conditions(&mut list, &Holds::default(), None, at(AGE));
     assert!(list.is_empty(), "{list:?}");
 }

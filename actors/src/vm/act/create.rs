@@ -300,13 +300,14 @@ fn refuses_the_place(trouble: &ReconcileError) -> bool {
 }
 
 /// Refusals that are not about the place.
-const PASSING: [Reason; 10] = [
+const PASSING: [Reason; 11] = [
     Reason::VcenterUnreachable,
     Reason::EffectHeld,
     Reason::DryRun,
     Reason::Paused,
     Reason::Vetoed,
     Reason::HistoryUnclear,
+    Reason::NamespaceTooLarge,
     Reason::NotAuthenticated,
     Reason::RequestCanceled,
     Reason::TaskInProgress,

@@ -42,6 +42,8 @@ pub struct Objects {
     pub mode: Mode,
     /// The caches may mix two histories.
     pub in_doubt: bool,
+    /// Namespaces of which the caches do not keep all.
+    pub over_bound: Vec<String>,
     pub pool: Option<VsphereAgentPool>,
     pub child: Option<VsphereAgent>,
     /// Further VsphereAgents in the view.
@@ -179,6 +181,16 @@ impl View for Hub {
     }
     fn is_in_doubt(&self) -> bool {
         self.with(|o| o.in_doubt)
+    }
+    fn over_bound(&self, namespace: &str) -> Option<String> {
+        self.with(|o| {
+            let mut over = o.over_bound.iter();
+            over.any(|name| name == namespace)
+                .then(|| format!("namespace {namespace} is too large"))
+        })
+    }
+    fn all_over_bound(&self) -> Vec<String> {
+        self.with(|o| o.over_bound.clone())
     }
     fn cluster_id(&self) -> String {
         CLUSTER_ID.to_owned()

@@ -1,7 +1,7 @@
 //! Passes of a VM that people hold: dry runs, pauses, vetoes, `skip-delete`.
 
 use agent_forge_crds::{
-    conditions::{PAUSED, VETOED, find_condition},
+    conditions::{OVERFULL, PAUSED, VETOED, find_condition},
     names::{
         DELETE_CHECK_PREFIX, FORCE_DELETE_ANNOTATION, PAUSED_ANNOTATION, POWER_ON_CHECK_PREFIX,
         SKIP_DELETE_ANNOTATION,
@@ -81,6 +81,33 @@ async fn nothing_is_made_while_it_is_paused_and_all_of_it_afterwards() {
     free(&bench, PAUSED_ANNOTATION);
     bench.until(Bench::is_on).await;
     assert_eq!(says(&bench, PAUSED), None);
+}
+
+#[tokio::test]
+async fn nothing_is_made_or_ended_while_a_part_of_the_namespace_is_unknown() {
+    let mut bench = Bench::new();
+    let over = |bench: &Bench, namespaces: &[&str]| {
+        let names = namespaces.iter().map(|name| (*name).to_owned()).collect();
+        bench.hub.with(|o| o.over_bound = names);
+    };
+    over(&bench, &[NAMESPACE]);
+    stays(&mut bench, Reason::NamespaceTooLarge).await;
+    let said = says(&bench, OVERFULL).unwrap_or_default();
+    assert!(
+        said.starts_with("True: ") && said.contains(NAMESPACE),
+        "{said}"
+    );
+    over(&bench, &[]);
+    bench.until(Bench::is_on).await;
+    assert_eq!(says(&bench, OVERFULL), None);
+    // Not even if a person forces it.
+    over(&bench, &[testing::CONTROL_PLANE]);
+    annotate(&bench, FORCE_DELETE_ANNOTATION, "true");
+    release(&bench);
+    stays(&mut bench, Reason::NamespaceTooLarge).await;
+    over(&bench, &[]);
+    bench.until(is_gone).await;
+    assert_eq!(bench.site.with(|i| i.vms.len()), 0);
 }
 
 #[tokio::test]
