@@ -50,7 +50,8 @@ const BETWEEN_DOUBTS: Duration = Duration::from_secs(30);
 /// Objects in one page of a list. A page is held as text, and then untrimmed. Anybody may give an object 256 KiB of
 /// annotations.
 pub(super) const PAGE: u32 = 10;
-/// The same for Agents, of which there may be ten thousand. A large one has 60 kB.
+/// The same for Agents, of which there may be ten thousand, and for the live lists of what no author of a pool writes. A large
+/// Agent has 60 kB.
 pub(super) const AGENTS_PAGE: u32 = 50;
 
 /// Objects of that kind in one page of a list.

@@ -180,10 +180,10 @@ impl Writer {
         }
     }
 
-    /// Reads a list page by page. `keep` takes each object before the next page is read.
+    /// Reads a list in pages of that many objects. `keep` takes each object before the next page is read.
     async fn list<K, F>(
         &self,
-        subject: &str,
+        (subject, most): (&str, u32),
         page: impl Fn(ListParams) -> F + Send,
         mut keep: impl FnMut(K) + Send,
     ) -> ClusterResult<()>
@@ -191,7 +191,7 @@ impl Writer {
         K: Clone + Send,
         F: Future<Output = kube::Result<ObjectList<K>>> + Send,
     {
-        let mut params = ListParams::default().limit(PAGE);
+        let mut params = ListParams::default().limit(most);
         loop {
             let read = page(params.clone());
             let list = self.read("list", subject.to_owned(), read).await?;
@@ -530,7 +530,7 @@ impl Cluster for Writer {
             trim::metadata(&mut child);
             found.extend(Some(child).filter(|c| c.spec.pool_ref.name == pool.name));
         };
-        self.list(&format!("VsphereAgents of {pool}"), page, keep)
+        self.list((&format!("VsphereAgents of {pool}"), PAGE), page, keep)
             .await?;
         Ok(found)
     }
@@ -570,7 +570,8 @@ impl Cluster for Writer {
                 trim::metadata(&mut am);
                 found.extend(Some(am).filter(|am| wanted(am)));
             };
-            self.list("AgentMachines", page, keep).await?;
+            self.list(("AgentMachines", AGENTS_PAGE), page, keep)
+                .await?;
         }
         Ok(found)
     }
@@ -626,8 +627,12 @@ impl Cluster for Writer {
         };
         let mut found = Vec::new();
         let keep = |machine| found.push(machines::facts(&machine, version));
-        self.list(&format!("Machines in {namespace}"), page, keep)
-            .await?;
+        self.list(
+            (&format!("Machines in {namespace}"), AGENTS_PAGE),
+            page,
+            keep,
+        )
+        .await?;
         Ok(found)
     }
 
