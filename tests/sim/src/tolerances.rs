@@ -239,7 +239,10 @@ pub fn recovery(plan: &Plan) -> Duration {
         // The scan that the person waits for finds no Secret; the next one comes ten minutes later.
         (_, Fault::SecretMissing2m) if plan.workload.starts_with("hub_restored") => 660,
         (call, _) => match plan.workload.as_str() {
-            "new_discovery_image" | "iso_ejected_after_install" | "iso_datastore_changed" => 660,
+            "new_discovery_image"
+            | "image_with_other_content"
+            | "iso_ejected_after_install"
+            | "iso_datastore_changed" => 660,
             "etcd_rollback_during_create" => 1800,
             "vm_suspended" => 360,
             // A guest whose start nobody saw counts after five minutes, a VM that a late call switched off after a scan.

@@ -629,6 +629,14 @@ pub const ALL: &[Workload] = &[
         run: controls::agent_state_unknown,
     },
     Workload {
+        code: "S65",
+        name: "image_with_other_content",
+        text: "a host waits in the buffer, and the InfraEnv gets a new image, first with the same content and then with a proxy: only then another host comes",
+        exact: false,
+        instances: 1,
+        run: controls::image_with_other_content,
+    },
+    Workload {
         code: "S63",
         name: "status_of_an_earlier_life",
         text: "a backup tool gives the VsphereAgent of a host in its second life the status of the first one; then its Machine goes",

@@ -16,7 +16,7 @@ use crate::{
     oracles,
     plan::Fault,
     vcenter::model::Ref,
-    world::World,
+    world::{NAMESPACE, World},
 };
 
 /// Longer than two looks at a VM take.
@@ -216,6 +216,38 @@ pub(super) fn host_recycled(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         run.world.play("w")?.scale(0);
         comes_back(run, "it waits again", &host).await?;
         let_go(run).await
+    })
+}
+
+pub(super) fn image_with_other_content(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.patience += Duration::from_secs(1200);
+        let waits = json!({"scaling": {"bufferAgents": 1}});
+        run.world.pool("w", &waits).await?;
+        run.rest("a host waits", |world| has(world, 0, 1)).await?;
+        let host = ours(&run.world);
+        let made = run.world.of_pool("w", "/status/iso/image/created");
+        let service = run.world.upstream.service(NAMESPACE)?;
+        service.rotate_image("demo").await?;
+        let (same, first) = (host.clone(), made.clone());
+        run.rest("the same host waits beside a new image", move |world| {
+            let image = world.of_pool("w", "/status/iso/image/created");
+            image.is_string() && image != first && has(world, 0, 1) && ours(world) == same
+        })
+        .await?;
+        let proxy = json!({"spec": {"proxy": {"httpProxy": "http://proxy.example"}}});
+        let name = (NAMESPACE.to_owned(), "demo".to_owned());
+        let infra_envs = kind(oracles::ASSISTED, "infraenvs");
+        let merged = run.world.api.merge(&infra_envs, &name, &proxy);
+        merged.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        let service = run.world.upstream.service(NAMESPACE)?;
+        service.rotate_image("demo").await?;
+        run.rest("another host waits", move |world| {
+            has(world, 0, 1) && ours(world) != host
+        })
+        .await?;
+        buffer(&run.world, 0)?;
+        run.rest_with("down", &[("w", 0)]).await
     })
 }
 
