@@ -423,7 +423,7 @@ mod tests {
         async fn send(&self, _: reqwest::Request) -> Result<reqwest::Response, TransportFailure> {
             Err(TransportFailure {
                 kind: self.0.clone(),
-                message: "the cause".to_owned(),
+                message: "what broke".to_owned(),
             })
         }
     }
@@ -488,11 +488,11 @@ mod tests {
             assert_eq!((&failed.kind, failed.concealed), (&kind, concealed));
             assert_eq!(failed, again, "also while nothing is tried");
             let said = failed.to_string();
-            assert_eq!(said.contains("the cause"), !concealed, "{said}");
+            assert_eq!(said.contains("what broke"), !concealed, "{said}");
             let lines = lines.all();
             let warned = lines.iter().any(|line| {
                 let error = line["fields"]["error"].as_str().unwrap_or_default();
-                line["level"] == "WARN" && error.contains("the cause")
+                line["level"] == "WARN" && error.contains("what broke")
             });
             assert_eq!(warned, concealed, "{kind:?}: {lines:?}");
         }

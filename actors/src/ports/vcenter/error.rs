@@ -488,11 +488,11 @@ mod tests {
 
     /// What a pool shows of a failure with this kind: reason and message.
     fn shown(kind: &VcErrorKind, (named, stage): (bool, Stage)) -> (Reason, String) {
-        let error = VcError::new(kind.clone(), "Test", "it", "the cause");
+        let error = VcError::new(kind.clone(), "Test", "it", "what broke");
         let class = error.class();
         let error = error.public("vc.example:8443", named, stage);
         assert_eq!((&error.kind, error.class()), (kind, class), "retries stay");
-        assert_eq!(error.concealed, !error.to_string().contains("the cause"));
+        assert_eq!(error.concealed, !error.to_string().contains("what broke"));
         let error = ReconcileError::from(error);
         assert_eq!(error.class, class, "{kind:?}");
         (error.reason, error.message)
@@ -531,8 +531,8 @@ mod tests {
         }
         let exact = |kind: &VcErrorKind, how| {
             let (reason, message) = shown(kind, how);
-            let plain = VcError::new(kind.clone(), "Test", "it", "the cause");
-            assert!(message.contains("the cause"), "{kind:?}: {message}");
+            let plain = VcError::new(kind.clone(), "Test", "it", "what broke");
+            assert!(message.contains("what broke"), "{kind:?}: {message}");
             assert_eq!(reason, plain.reason(), "{kind:?}");
         };
         for kind in &transport {
