@@ -56,13 +56,11 @@ async fn vms_are_created_one_at_a_time() -> Result<()> {
     let mut most = 0;
     world
         .until("three VMs", async || {
-            let all = world.all_children().await?;
-            let tasks = all.iter().filter(|child| {
-                let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());
-                vm.is_some_and(|vm| vm.task_id.is_some())
-            });
-            most = tasks.count().max(most);
-            Ok(world.all_vms().await?.len() == 3)
+            // A create counts until vCenter has made the VM. The record of its task stays a little longer.
+            let begun = world.vcenter.calls().await?.of("CreateVM_Task");
+            let made = world.all_vms().await?.len();
+            most = begun.saturating_sub(made as u64).max(most);
+            Ok(made == 3)
         })
         .await?;
     ensure!(most == 1, "{most} creates at once");
