@@ -125,9 +125,8 @@ pub fn since(child: &ManagedVm) -> Option<Timestamp> {
 /// Whether that Agent could be claimed now, but for labels and approval: it answers, its validations hold, it is unbound,
 /// it has hostname and role, and the service says that the host has them too.
 ///
-/// `SpecSynced` says that. No condition of an Agent has an `observedGeneration`. So the proof is the last word of the service,
-/// which it writes within seconds of a change; until then it may be about the spec before. A claim in that moment succeeds: the
-/// service puts the host off by one look.
+/// `SpecSynced` says that. No condition of an Agent has an `observedGeneration`, so for some seconds after a change it may still
+/// be about the spec before. If the Agent is claimed in that moment, the provider and the service try again until both agree.
 #[must_use]
 pub fn is_ready(pool: &VsphereAgentPool, child: &ManagedVm, agent: &Agent) -> bool {
     let condition = |type_| agent.condition(type_);

@@ -206,6 +206,12 @@ pub struct Holds {
 }
 
 impl Holds {
+    /// What the caches show may be of two histories, or not all of it: nothing counts as absent.
+    #[must_use]
+    pub fn is_unclear(&self) -> bool {
+        self.in_doubt || !self.over_bound.is_empty()
+    }
+
     /// The pause that holds longest at `now`, if any holds.
     #[must_use]
     pub fn pause(&self, now: Timestamp) -> Option<&Pause> {

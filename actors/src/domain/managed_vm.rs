@@ -361,16 +361,20 @@ impl ManagedVm {
         attempt.and_then(|a| u32::try_from(a).ok()).unwrap_or(1)
     }
 
-    /// The mark of its VM.
+    /// Its VM, as another VsphereAgent that takes it over names it.
     #[must_use]
-    pub fn marker(&self, cluster_id: String) -> Marker {
-        Marker {
-            cluster_id,
-            namespace: self.key.namespace.clone(),
-            name: self.key.name.clone(),
+    pub fn as_source(&self) -> Source {
+        Source {
+            key: self.key.clone(),
             uid: self.uid.clone(),
             attempt: self.attempt(),
         }
+    }
+
+    /// The mark of its VM.
+    #[must_use]
+    pub fn marker(&self, cluster_id: String) -> Marker {
+        self.as_source().marker(cluster_id)
     }
 
     /// The VM says in vCenter that it may serve an AgentMachine that this record does not know of: the record is older than

@@ -28,7 +28,7 @@ use crate::{
         failure::{ErrorSource, ReconcileError},
         managed_vm::ManagedVm,
         names::ObjectKey,
-        reassign::{Reservation, Source},
+        reassign::Reservation,
         upstream::MachineFacts,
     },
     ports::{
@@ -260,14 +260,7 @@ pub async fn borrow(
         pool: s.pool.uid().unwrap_or_default(),
         name: name.to_owned(),
     };
-    let source = Source {
-        key: lender.key.clone(),
-        uid: lender.uid.clone(),
-        attempt: lender
-            .vm()
-            .and_then(|vm| u32::try_from(vm.attempt?).ok())
-            .unwrap_or(1),
-    };
+    let source = lender.as_source();
     if lending::reservation(agent).as_ref() != Some(&own) {
         let patch = AgentPatch {
             annotations: [(RESERVED_FOR_ANNOTATION.to_owned(), Some(own.to_string()))].into(),

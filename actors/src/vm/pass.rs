@@ -183,7 +183,7 @@ pub(super) fn held_back(context: &Context, observed: &Observed, step: Step) -> S
         reason: hold.reason,
         message: format!("{} waits: {}", kind.name(), hold.why),
         // Nothing else wakes the actor when the doubt is over.
-        again: if observed.holds.in_doubt || !observed.holds.over_bound.is_empty() {
+        again: if observed.holds.is_unclear() {
             Some(DOUBTED)
         } else {
             observed.holds.left(now)

@@ -185,8 +185,7 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     vm.name.clone_from(&known.child.vm_name);
     // While the caches may mix two histories, a new phase would be of neither. And what is left out is not absent.
     let recorded = vm.phase.clone().zip(vm.reason.clone());
-    let is_unclear = known.holds.in_doubt || !known.holds.over_bound.is_empty();
-    let unclear = recorded.filter(|_| is_unclear);
+    let unclear = recorded.filter(|_| known.holds.is_unclear());
     let (phase, reason) = unclear.unwrap_or_else(|| phase(known, &vm));
     let now = Time(Timestamp::from_second(known.now.as_second()).unwrap_or(known.now));
     if vm.phase.as_ref() != Some(&phase) {

@@ -48,6 +48,8 @@ pub const ALL: &[Known] = &[
     CLAIMED_WHEN_LEFT,
     CLAIMED_WHEN_WRITTEN_LATE,
     AHEAD_OF_THE_GUESTS,
+    ASKED_AFTER_A_CRASH,
+    DATA_IS_GONE,
     CLAIMED_WHEN_LENT,
     CLAIMED_WHEN_WANTED,
     A_VM_MORE,
@@ -256,6 +258,35 @@ const AHEAD_OF_THE_GUESTS: Known = Known {
     reason: "the operator's clock is ahead of the guests' from then on, so the time of an inventory proves nothing; such a service \
              shows no state that does: the host is replaced at its deadline",
     example: "service_writes_late@1 create_folder:demo/w-9e377-66296#1=clock_jumps_10m",
+};
+
+/// This is no defect of the operator: a process that has not switched a VM on asks a person before it replaces a silent host.
+/// The run waits for the replacement without a limit, or for that question. So without a crash the replacement is over before the
+/// time of the step begins; after the answer it is in it.
+const ASKED_AFTER_A_CRASH: Known = Known {
+    workload: "guest_falls_silent",
+    only_at: &[
+        Call::Effect(EffectKind::PowerOn),
+        Call::Effect(EffectKind::RecordObservation),
+    ],
+    faults: &[Fault::CrashBeforeRequest, Fault::CrashAfterEffect],
+    oracle: Oracle::ConvergesInTime,
+    begins: "\"one up\" took",
+    reason: "the new process does not know who switched the VM on, so it asks a person, and the step has the time of the whole \
+             replacement",
+    example: "guest_falls_silent@1 power_on:demo/w-9e377-66296#1=crash_after_effect",
+};
+
+/// This is no defect of the operator: the host has a new disk, so another hosted cluster may have it.
+const DATA_IS_GONE: Known = Known {
+    workload: "kept_disk_stays_with_its_cluster",
+    only_at: &[Call::Effect(EffectKind::PowerOff)],
+    faults: &[Fault::DiskEdited5m],
+    oracle: Oracle::ConvergesInTime,
+    begins: "not within",
+    reason: "a person asked for new disks before the renewal, so the host has no data and is lent; the workload waits for a VM that \
+             is made beside it",
+    example: "kept_disk_stays_with_its_cluster@1 power_off:demo/x-9e377-66296#1=disk_edited_5m",
 };
 
 /// As [`TAKEN`]: the free host is lost for both pools.
