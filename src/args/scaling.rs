@@ -14,7 +14,7 @@ pub struct ScalingArgs {
     pub max_concurrent_vcenter_tasks: u16,
 
     /// VMs that are created at once in one vCenter, as a part of its tasks. Default: three quarters of
-    /// --max-concurrent-vcenter-tasks, so that other tasks always have slots.
+    /// --max-concurrent-vcenter-tasks.
     #[arg(long, env = "AGENT_FORGE_MAX_CONCURRENT_CREATES", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub max_concurrent_creates: Option<u16>,
 

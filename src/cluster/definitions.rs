@@ -9,14 +9,15 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Client;
 use serde_json::Value;
 
-/// Fields of a VsphereAgent's status that are the only memory of a limit, and which life of the VM it counts for. Where the API
-/// server drops one, what it limits is not done.
-const LIMITS: [&str; 5] = [
+/// Fields of a VsphereAgent's status that are the only memory of a limit, of which life of the VM it counts for, or of what a
+/// claim waits for (`mayServe`). Where the API server drops one, what needs it is not done.
+const LIMITS: [&str; 6] = [
     "/vm/switchedOnAgain",
     "/vm/bootRepair",
     "/vm/generation",
     "/vm/recycle",
     "/vm/disk",
+    "/vm/mayServe",
 ];
 
 /// Fields of `ours` that `theirs` lacks: the API server drops them. Both are the schemas of objects.

@@ -20,7 +20,8 @@ use agent_forge_actors::{
     ports::{
         cluster::{
             AgentFilter, AgentMachineFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind,
-            ClusterResult, MetadataPatch, Notice, Precondition, SecretRead, SecretVersion,
+            ClusterResult, MetadataPatch, NetworkReader, Notice, Precondition, SecretRead,
+            SecretVersion,
         },
         effect::{Effect, Gate, Settled},
     },
@@ -168,9 +169,18 @@ impl Writer {
             };
             let api: Api<DynamicObject> =
                 Api::namespaced_with(self.client.clone(), namespace, &resource);
-            let listed = self.read("list", subject.clone(), api.list(&params)).await;
-            match listed {
-                Ok(list) => return Ok(list.items.iter().map(pausables::facts).collect()),
+            let page = |from: ListParams| {
+                let (api, fields) = (api.clone(), params.field_selector.clone());
+                let params = ListParams {
+                    field_selector: fields,
+                    ..from
+                };
+                async move { api.list(&params).await }
+            };
+            let mut found = Vec::new();
+            let keep = |object| found.push(pausables::facts(&object));
+            match self.list((&subject, PAGE), page, keep).await {
+                Ok(()) => return Ok(found),
                 // That version is not served any more.
                 Err(e) if e.kind == ClusterErrorKind::NotFound && was_known => {
                     self.kinds().remove(&kind);
@@ -583,15 +593,28 @@ impl Cluster for Writer {
         self.read("get", subject, api.get_opt(&key.name)).await
     }
 
-    async fn live_network_configs(&self, namespace: &str) -> ClusterResult<Vec<NMStateConfig>> {
+    async fn live_network_configs(
+        &self,
+        namespace: &str,
+        most: usize,
+        read: NetworkReader<'_>,
+    ) -> ClusterResult<BTreeMap<String, String>> {
         let subject = format!("NMStateConfigs of namespace {namespace}");
         self.served("list", &subject, namespace)?;
         let api: Api<NMStateConfig> = self.api(namespace);
-        let params = ListParams::default();
-        match self.read("list", subject, api.list(&params)).await {
-            Ok(found) => Ok(found.items),
-            Err(e) if e.kind == ClusterErrorKind::NotFound => Ok(Vec::new()),
-            Err(e) => Err(e),
+        let page = |params: ListParams| {
+            let api = api.clone();
+            async move { api.list(&params).await }
+        };
+        let mut found = BTreeMap::new();
+        let keep = |config: NMStateConfig| {
+            if found.len() <= most {
+                found.extend(read(&config));
+            }
+        };
+        match self.list((&subject, PAGE), page, keep).await {
+            Err(e) if e.kind == ClusterErrorKind::NotFound => Ok(BTreeMap::new()),
+            read => read.map(|()| found),
         }
     }
 

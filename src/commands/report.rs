@@ -57,7 +57,9 @@ pub trait Report: Serialize {
 pub fn print(report: &impl Report, output: Output) -> anyhow::Result<Verdict> {
     let text = match output {
         Output::Table => visible(&report.text()),
-        Output::Json => serde_json::to_string_pretty(report).context("printing JSON")? + "\n",
+        Output::Json => {
+            escaped(&serde_json::to_string_pretty(report).context("printing JSON")?) + "\n"
+        }
         Output::Yaml => serde_yaml_ng::to_string(report).context("printing YAML")?,
     };
     write(&docs::linked(&text))?;
@@ -79,6 +81,21 @@ pub fn write(text: &str) -> anyhow::Result<()> {
 pub fn visible(text: &str) -> String {
     let steers = |c: char| text::steers(c) && !['\n', '\t'].contains(&c);
     text.replace(steers, "\u{fffd}")
+}
+
+/// JSON with the same meaning, without what would steer a terminal. `serde_json` escapes only the first 32 characters. (YAML is
+/// escaped by its own library.)
+#[must_use]
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if text::steers(c) && c != '\n' {
+            text.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            text.push(c);
+        }
+    }
+    text
 }
 
 /// A sentence of others on one line: each piece of white space is a blank.
@@ -152,6 +169,11 @@ mod tests {
             "a \u{fffd}[2J\u{fffd}b\u{fffd}c\n\td\u{fffd}"
         );
         assert_eq!(one_line("not\n ready\r\n"), "not ready");
+        let json = serde_json::to_string_pretty(&[text, "\u{9b}2J\u{7f}é"]).expect("JSON");
+        let shown = escaped(&json);
+        assert!(!shown.contains(|c| text::steers(c) && c != '\n'), "{shown}");
+        let read: [String; 2] = serde_json::from_str(&shown).expect("JSON");
+        assert_eq!(read, [text, "\u{9b}2J\u{7f}é"]);
         let row = ["a\nb", "c"].map(str::to_owned).to_vec();
         assert_eq!(table(&["N", "WHAT"], [row]), "N    WHAT\na b  c\n");
     }

@@ -14,7 +14,7 @@ use agent_forge_actors::{
 use agent_forge_crds::{
     VsphereAgentPool,
     agent::Milestone,
-    conditions::{READY, find_condition},
+    conditions::{READY, Reason, find_condition},
     external::{agent::Agent, agent_machine::AgentMachine},
 };
 use jiff::Timestamp;
@@ -180,7 +180,8 @@ pub fn topology(caches: &Caches, reach: &Reach, notes: Vec<String>, now: Timesta
     {
         let cluster = tree.entry(ClusterKey::unknown()).or_default();
         let pools = cluster.entry("?".to_owned()).or_default();
-        pools.push(gone_pool(key, machines));
+        let over = caches.over_bound(&key.namespace);
+        pools.push(gone_pool(key, over, machines));
     }
     let clusters: Vec<ClusterNode> = tree.into_iter().map(|(k, n)| k.node(n)).collect();
     let foreign = foreign::hosts(caches, join.grants(), reach, &own);
@@ -289,13 +290,22 @@ fn pool_node(
     }
 }
 
-fn gone_pool(key: &ObjectKey, machines: &[&Found]) -> PoolNode {
+/// `over`: why a part of its namespace is unknown.
+fn gone_pool(key: &ObjectKey, over: Option<String>, machines: &[&Found]) -> PoolNode {
     let machines = machines.iter().filter_map(|found| child_node(found));
+    let (ready, reason, message) = match over {
+        Some(why) => (None, Reason::NamespaceTooLarge, why),
+        None => (
+            Some(false),
+            Reason::PoolNotFound,
+            "this VsphereAgentPool does not exist".to_owned(),
+        ),
+    };
     PoolNode {
         name: key.to_string(),
-        ready: Some(false),
-        reason: agent_forge_crds::conditions::Reason::PoolNotFound.to_string(),
-        message: "this VsphereAgentPool does not exist".to_owned(),
+        ready,
+        reason: reason.to_string(),
+        message,
         ..of_machines(machines.collect())
     }
 }

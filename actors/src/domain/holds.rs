@@ -15,6 +15,8 @@ use agent_forge_crds::{
 };
 use jiff::Timestamp;
 
+use super::text;
+
 /// `extraConfig` key of a VM with which an administrator of vCenter pauses all work on it.
 pub const PAUSE_KEY: &str = "agent-forge.pause";
 /// `extraConfig` key of a VM with which an administrator of vCenter keeps it when its VsphereAgent goes.
@@ -144,7 +146,7 @@ impl Veto {
             Some(Self {
                 check,
                 holder: holder.to_owned(),
-                why: why.clone(),
+                why: text::plain(why),
                 object: object.to_owned(),
             })
         })

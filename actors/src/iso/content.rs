@@ -30,8 +30,18 @@ const DIGEST: usize = 8;
 pub struct Seen {
     created: Time,
     content: String,
-    /// By MAC address. `None`: not known.
-    networks: Option<BTreeMap<String, String>>,
+    networks: Networks,
+}
+
+/// What an InfraEnv gives the network cards of single hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Networks {
+    /// It chooses nothing, or more than is kept.
+    None,
+    /// Digests by MAC address.
+    Of(BTreeMap<String, String>),
+    /// They could not be read.
+    Unread,
 }
 
 /// When the service made the ISO on record.
@@ -48,20 +58,29 @@ pub async fn read(
     known: Option<Seen>,
 ) -> Option<Seen> {
     let created = infra_env.created_time()?;
-    if let Some(known) = known.filter(|known| known.created == *created) {
-        return Some(known);
+    let known = known.filter(|known| known.created == *created);
+    let is_read = |known: &&Seen| known.networks != Networks::Unread;
+    if let Some(known) = known.as_ref().filter(is_read) {
+        return Some(known.clone());
     }
-    let namespace = infra_env.namespace().unwrap_or_default();
     let labels = infra_env.network_labels();
     let networks = if labels.is_empty() {
-        None
+        Networks::None
     } else {
-        let read = cluster.live_network_configs(&namespace).await;
-        read.inspect_err(|e| {
-            tracing::warn!("NMStateConfigs of namespace {namespace} are not known: {e}")
-        })
-        .ok()
-        .and_then(|all| networks(&all, &labels))
+        let namespace = infra_env.namespace().unwrap_or_default();
+        let (most, read) = (MAX_HOST_NETWORKS, |config: &NMStateConfig| {
+            networks(config, &labels)
+        });
+        match cluster.live_network_configs(&namespace, most, &read).await {
+            Ok(found) => within_bound(found),
+            Err(e) => {
+                // It is read again in each pass.
+                if known.is_none() {
+                    tracing::warn!("NMStateConfigs of namespace {namespace} are not known: {e}");
+                }
+                Networks::Unread
+            }
+        }
     };
     Some(Seen {
         created: created.clone(),
@@ -70,31 +89,42 @@ pub async fn read(
     })
 }
 
-/// `status.iso.image` once the ISO lies on the datastore. `macs`: those of the pool's VMs.
+/// `status.iso.image` once the ISO lies on the datastore. `macs`: those of the pool's VMs. While the networks could not be read,
+/// the ISO has no time: hosts that boot from it count as unknown, and the earlier record is what the next ISO is compared with.
 #[must_use]
 pub fn image(
     before: Option<&ImageStatus>,
     seen: &Seen,
     macs: &BTreeSet<MacAddress>,
-) -> ImageStatus {
+) -> Option<ImageStatus> {
     let same_iso = before.filter(|b| b.created.as_ref() == Some(&seen.created));
     if let Some(before) = same_iso {
-        return before.clone();
+        return Some(before.clone());
     }
+    let networks = match &seen.networks {
+        Networks::None => None,
+        Networks::Of(found) => Some(found),
+        Networks::Unread => {
+            return before.map(|before| ImageStatus {
+                created: None,
+                ..before.clone()
+            });
+        }
+    };
     let since = |known: Option<(&String, &Option<Time>)>, now: &String| match known {
         Some((then, since)) if then == now => since.clone(),
         _ => before.map(|_| seen.created.clone()),
     };
     let content = before.map(|b| (&b.content, &b.content_since));
-    ImageStatus {
+    Some(ImageStatus {
         created: Some(seen.created.clone()),
         content_since: since(content, &seen.content),
         content: seen.content.clone(),
-        host_networks: seen.networks.as_ref().map(|now| {
+        host_networks: networks.map(|now| {
             let before = before.and_then(|b| b.host_networks.as_ref());
             host_networks(before, now, &seen.created, macs)
         }),
-    }
+    })
 }
 
 fn host_networks(
@@ -167,25 +197,26 @@ fn content(infra_env: &InfraEnv) -> String {
     ]))
 }
 
-/// The configurations with these labels, by MAC address. `None`: too many.
-fn networks(
-    all: &[NMStateConfig],
-    labels: &BTreeMap<String, String>,
-) -> Option<BTreeMap<String, String>> {
-    let chosen = all.iter().filter(|config| {
-        let own = config.labels();
-        labels
-            .iter()
-            .all(|(key, value)| own.get(key) == Some(value))
-    });
-    let mut found = BTreeMap::new();
-    for config in chosen {
-        let digest = digest(&json!([config.spec.interfaces, config.spec.config]));
-        let macs = config.spec.interfaces.iter();
-        let macs = macs.filter_map(|card| MacAddress::parse(&card.mac_address));
-        found.extend(macs.map(|mac| (mac.to_string(), digest.clone())));
+/// The configuration by MAC address, if it has these labels.
+fn networks(config: &NMStateConfig, labels: &BTreeMap<String, String>) -> Vec<(String, String)> {
+    let own = config.labels();
+    if labels
+        .iter()
+        .any(|(key, value)| own.get(key) != Some(value))
+    {
+        return Vec::new();
     }
-    (found.len() <= MAX_HOST_NETWORKS).then_some(found)
+    let digest = digest(&json!([config.spec.interfaces, config.spec.config]));
+    let macs = config.spec.interfaces.iter();
+    let macs = macs.filter_map(|card| MacAddress::parse(&card.mac_address));
+    macs.map(|mac| (mac.to_string(), digest.clone())).collect()
+}
+
+fn within_bound(found: BTreeMap<String, String>) -> Networks {
+    match found.len() <= MAX_HOST_NETWORKS {
+        true => Networks::Of(found),
+        false => Networks::None,
+    }
 }
 
 fn digest(value: &Value) -> String {
@@ -223,9 +254,10 @@ mod tests {
         Seen {
             created: at(second),
             content: content(&env),
-            networks: (!labels.is_empty())
-                .then(|| networks(&all, &labels))
-                .flatten(),
+            networks: match labels.is_empty() {
+                true => Networks::None,
+                false => within_bound(all.iter().flat_map(|c| networks(c, &labels)).collect()),
+            },
         }
     }
 
@@ -235,7 +267,7 @@ mod tests {
         let mac = MacAddress::parse(mac).expect("an address");
         let mut image_now = None;
         for seen in isos {
-            image_now = Some(image(image_now.as_ref(), seen, &[mac].into()));
+            image_now = image(image_now.as_ref(), seen, &[mac].into());
         }
         let iso = IsoStatus {
             image: image_now,
@@ -339,6 +371,32 @@ mod tests {
                 "{what}: it booted the last one"
             );
         }
+    }
+
+    #[test]
+    fn what_could_not_be_read_for_one_iso_is_compared_with_the_next_one() {
+        let spec = json!({"nmStateConfigLabelSelector": {"matchLabels": {"env": "a"}}});
+        let iso = |second, config| seen(second, spec.clone(), &[(MAC, config)]);
+        let unread = |second| Seen {
+            networks: Networks::Unread,
+            ..iso(second, "")
+        };
+        let isos = [iso(1, "one"), unread(2), iso(3, "two")];
+        assert!(
+            outdated(&isos, Some(1), MAC),
+            "changed at the second or third"
+        );
+        assert!(!outdated(&isos, Some(3), MAC));
+        // A host that boots from the second one does not know from when it is.
+        let first = image(None, &isos[0], &BTreeSet::new());
+        let second = image(first.as_ref(), &isos[1], &BTreeSet::new());
+        assert_eq!(second.map(|image| image.created), Some(None));
+        // The same ISO is read later.
+        let isos = [iso(1, "one"), unread(2), iso(2, "two")];
+        assert!(outdated(&isos, Some(1), MAC));
+        let isos = [iso(1, "one"), unread(2), iso(2, "one")];
+        assert!(!outdated(&isos, Some(1), MAC));
+        assert!(image(None, &unread(1), &BTreeSet::new()).is_none());
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::{
         identity::BootSource,
         names::ObjectKey,
         selector::{self, Labels},
+        text,
     },
     ports::{cluster::View, iso_source::IsoUrl},
 };
@@ -105,7 +106,7 @@ pub fn image_failed(infra_env: &InfraEnv, why: &str) -> String {
     format!(
         "the assisted service could not make the image of {} (ImageCreated is False: {}): nothing is fetched and no VM is made",
         named(infra_env),
-        why.lines().next().unwrap_or_default()
+        text::plain(why.lines().next().unwrap_or_default())
     )
 }
 
@@ -123,8 +124,10 @@ fn stale(pool: &VsphereAgentPool, infra_env: &InfraEnv) -> Option<Guard> {
     Some(Guard {
         reason: Reason::IsoStale,
         message: format!(
-            "{} asks for osImageVersion {wanted}, and {where_} is of version {found}: no VM is made until they agree",
-            named(infra_env)
+            "{} asks for osImageVersion {}, and {where_} is of version {}: no VM is made until they agree",
+            named(infra_env),
+            text::plain(wanted),
+            text::plain(&found)
         ),
     })
 }

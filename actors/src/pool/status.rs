@@ -100,7 +100,7 @@ impl Outcome {
                 status.infra_env_ref = infra_env.map(of_pool::reference);
                 let before = record.and_then(|iso| iso.image.as_ref());
                 let image = facts.and_then(|facts| facts.image.as_ref());
-                status.image = image.map(|seen| content::image(before, seen, &s.macs()));
+                status.image = image.and_then(|seen| content::image(before, seen, &s.macs()));
             }
             let known = want.known.as_ref().map(|file| file.path.to_string());
             outcome.iso_known =

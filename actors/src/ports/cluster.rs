@@ -343,6 +343,9 @@ pub type AgentFilter = Arc<dyn Fn(&Agent) -> bool + Send + Sync>;
 /// Selects AgentMachines.
 pub type AgentMachineFilter = Arc<dyn Fn(&AgentMachine) -> bool + Send + Sync>;
 
+/// Takes from an NMStateConfig what is kept of it, by MAC address.
+pub type NetworkReader<'a> = &'a (dyn Fn(&NMStateConfig) -> Vec<(String, String)> + Send + Sync);
+
 /// Live reads and writes.
 #[async_trait]
 pub trait Cluster: Send + Sync {
@@ -374,8 +377,14 @@ pub trait Cluster: Send + Sync {
     ) -> ClusterResult<Vec<AgentMachine>>;
     /// Reads one InfraEnv; `None` from a typed 404 only.
     async fn live_infra_env(&self, key: &ObjectKey) -> ClusterResult<Option<InfraEnv>>;
-    /// The NMStateConfigs of a namespace. None if that kind is not served.
-    async fn live_network_configs(&self, namespace: &str) -> ClusterResult<Vec<NMStateConfig>>;
+    /// What `read` takes from the NMStateConfigs of a namespace: at most `most` entries and those of one page more. Empty if
+    /// that kind is not served.
+    async fn live_network_configs(
+        &self,
+        namespace: &str,
+        most: usize,
+        read: NetworkReader<'_>,
+    ) -> ClusterResult<BTreeMap<String, String>>;
     /// Whether that HostedCluster exists, by a list. An unserved kind is an error, never an absence.
     async fn live_hosted_cluster(&self, key: &ObjectKey) -> ClusterResult<bool>;
     /// Lists the Machines of a namespace in a version that discovery serves. An unserved kind is an error, never an empty

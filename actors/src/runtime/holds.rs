@@ -131,7 +131,8 @@ fn by_doubt() -> Hold {
 }
 
 /// What people read about a namespace of which a part is unknown.
-fn by_bound(holds: &Holds) -> Option<Hold> {
+#[must_use]
+pub fn by_bound(holds: &Holds) -> Option<Hold> {
     let all: Vec<&str> = holds.over_bound.iter().map(String::as_str).collect();
     let why = all.join("; ");
     (!why.is_empty()).then(|| Hold {

@@ -81,6 +81,8 @@ pub fn concern(known: &Known<'_>, vm: &VmStatus) -> Option<Obstacle> {
             said(doubt.reason, doubt.message)
         }
         Some(agent) => unclaimable(known, vm, agent),
+        // An Agent that the caches had no room for is not gone.
+        None if !known.holds.over_bound.is_empty() => None,
         None if !known.any_agent && known.served => said(
             Reason::AgentMissing,
             format!(

@@ -171,17 +171,32 @@ fn decide(context: &Context, observed: &Observed, memory: &mut Memory) -> Step {
     step
 }
 
-/// The step, or what people hold it back with. The gate asks the same again before the effect.
+/// Holds that say that something does not exist.
+const ABSENT: [Reason; 3] = [
+    Reason::PoolNotFound,
+    Reason::NoAgentMachine,
+    Reason::MachineDeleted,
+];
+
+/// The step, or what people hold it back with. The gate asks the same again before the effect. What the caches had no room for
+/// is unknown, so no hold says that it does not exist.
 pub(super) fn held_back(context: &Context, observed: &Observed, step: Step) -> Step {
     let now = context.clock.wall();
-    let held = step.effect();
-    let held = held.and_then(|kind| Some((kind, holds::who_holds(kind, &observed.holds, now)?)));
-    let Some((kind, hold)) = held else {
+    let held = match &step {
+        Step::Hold { reason, .. } if ABSENT.contains(reason) => {
+            holds::by_bound(&observed.holds).map(|hold| (hold.reason, hold.why))
+        }
+        _ => step.effect().and_then(|kind| {
+            let hold = holds::who_holds(kind, &observed.holds, now)?;
+            Some((hold.reason, format!("{} waits: {}", kind.name(), hold.why)))
+        }),
+    };
+    let Some((reason, message)) = held else {
         return step;
     };
     Step::Hold {
-        reason: hold.reason,
-        message: format!("{} waits: {}", kind.name(), hold.why),
+        reason,
+        message,
         // Nothing else wakes the actor when the doubt is over.
         again: if observed.holds.is_unclear() {
             Some(DOUBTED)

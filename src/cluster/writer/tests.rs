@@ -1,4 +1,4 @@
-//! Requests that the writer does not even send.
+//! Requests that the writer does not even send, and lists that it reads in pages.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -16,7 +16,10 @@ fn serving(namespace: &str) -> Writer {
         let denied = denied.body(Body::from(status.to_string().into_bytes()));
         Ok::<_, Infallible>(denied.expect("a reply"))
     });
-    let client = Client::new(denies, "default");
+    writer(Client::new(denies, "default"), namespace)
+}
+
+fn writer(client: Client, namespace: &str) -> Writer {
     let gate: Arc<dyn Gate> = Arc::new(OpenGate::new(Arc::new(Metrics::new().expect("metrics"))));
     let within = Duration::from_secs(1);
     let events = EventSink::start(client.clone(), Arc::clone(&gate), None, within);
@@ -49,4 +52,65 @@ async fn what_lies_outside_the_served_namespaces_is_not_looked_at() {
     let machines = writer.live_machines("other").await.expect_err("not served");
     assert_eq!(machines.kind, ClusterErrorKind::NotServed);
     assert!(machines.message.contains("--namespaces"), "{machines}");
+}
+
+/// Whoever may write objects in a namespace must not fill the memory with them.
+#[tokio::test]
+async fn a_live_list_is_read_in_pages() {
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = Arc::clone(&asked);
+    let answers = tower::service_fn(move |request: http::Request<Body>| {
+        let path = request.uri().path().to_owned();
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let list = |kind: &str, item: Value| {
+            let next = if query.contains("continue=") {
+                ""
+            } else {
+                "more"
+            };
+            json!({"apiVersion": "v1", "kind": kind, "metadata": {"continue": next}, "items": [item]})
+        };
+        let mac = if query.contains("continue=") {
+            "00:50:56:00:00:02"
+        } else {
+            "00:50:56:00:00:01"
+        };
+        let body = match path.rsplit('/').next() {
+            Some("cluster.x-k8s.io") => json!({"kind": "APIGroup", "name": "cluster.x-k8s.io",
+                "versions": [{"groupVersion": "cluster.x-k8s.io/v1beta1", "version": "v1beta1"}]}),
+            Some("v1beta1") => {
+                json!({"kind": "APIResourceList", "groupVersion": "cluster.x-k8s.io/v1beta1",
+                "resources": [{"name": "clusters", "singularName": "", "namespaced": true, "kind": "Cluster", "verbs": []}]})
+            }
+            Some("clusters") => list(
+                "ClusterList",
+                json!({"metadata": {"name": mac, "namespace": "served"}}),
+            ),
+            _ => list(
+                "NMStateConfigList",
+                json!({"metadata": {"name": mac, "namespace": "served"},
+                "spec": {"interfaces": [{"name": "eth0", "macAddress": mac}]}}),
+            ),
+        };
+        if query.contains("limit=") {
+            log.lock().expect("the log").push(format!("{path}?{query}"));
+        }
+        let body = Body::from(body.to_string().into_bytes());
+        async move { Ok::<_, Infallible>(http::Response::new(body)) }
+    });
+    let writer = writer(Client::new(answers, "default"), "served");
+    let clusters = writer.live_pausables(PausableKind::Cluster, "served", None);
+    assert_eq!(clusters.await.expect("a list").len(), 2);
+    let read = |config: &NMStateConfig| vec![(config.name_any(), String::new())];
+    let configs = writer.live_network_configs("served", 9, &read);
+    assert_eq!(configs.await.expect("a list").len(), 2);
+    // Nothing more is kept than that.
+    let configs = writer.live_network_configs("served", 0, &read);
+    assert_eq!(configs.await.expect("a list").len(), 1);
+    let asked = asked.lock().expect("the log").clone();
+    assert_eq!(asked.len(), 6, "{asked:#?}");
+    assert!(
+        asked.iter().all(|a| a.contains(&format!("limit={PAGE}"))),
+        "{asked:#?}"
+    );
 }

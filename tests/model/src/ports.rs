@@ -24,7 +24,7 @@ use agent_forge_actors::{
         clock::Clock,
         cluster::{
             AgentFilter, AgentMachineFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind,
-            ClusterResult, MetadataPatch, Notice, Precondition, SecretRead, View,
+            ClusterResult, MetadataPatch, NetworkReader, Notice, Precondition, SecretRead, View,
         },
         effect::{Effect, EffectKind},
         sessions::Sessions,
@@ -39,10 +39,7 @@ use agent_forge_actors::{
 };
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
-    external::{
-        agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv,
-        nmstate_config::NMStateConfig,
-    },
+    external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
     names::AGENT_MACHINE_LABEL,
     pool::{RefusedCredentials, VsphereAgentPool, VsphereAgentPoolStatus},
 };
@@ -379,8 +376,13 @@ impl Cluster for Ports {
     async fn live_infra_env(&self, _: &ObjectKey) -> ClusterResult<Option<InfraEnv>> {
         Ok(None)
     }
-    async fn live_network_configs(&self, _: &str) -> ClusterResult<Vec<NMStateConfig>> {
-        Ok(Vec::new())
+    async fn live_network_configs(
+        &self,
+        _: &str,
+        _: usize,
+        _: NetworkReader<'_>,
+    ) -> ClusterResult<BTreeMap<String, String>> {
+        Ok(BTreeMap::new())
     }
     async fn live_hosted_cluster(&self, _: &ObjectKey) -> ClusterResult<bool> {
         Ok(true)

@@ -51,7 +51,7 @@ pub fn of_pool(view: &dyn View, key: &ObjectKey) -> Holds {
     let mut holds = of_operator(view);
     let pool = view.pool(key);
     if let Some(pool) = &pool {
-        add_pool(&mut holds, view, pool);
+        add_pool(&mut holds, view, pool, is_admitted(view, pool));
     }
     holds.over_bound = over_bound(view, &key.namespace, pool.as_deref(), None);
     holds
@@ -92,7 +92,9 @@ pub fn of_vm(view: &dyn View, child: &ManagedVm) -> Holds {
         }
     }
     if let Some(pool) = &pool {
-        add_pool(&mut holds, view, pool);
+        // A VM that was made stays held, also if the grant was taken back.
+        let above = child.identity.is_some() || is_admitted(view, pool);
+        add_pool(&mut holds, view, pool, above);
     }
     holds.over_bound = over_bound(view, &child.key.namespace, pool.as_deref(), Some(child));
     holds
@@ -117,7 +119,7 @@ fn of_future_vm(view: &dyn View, key: &ObjectKey, pool: &ObjectKey) -> Holds {
         let machine = named(&machine.name, Some(machine.uid.clone()));
         add_machine(&mut holds, view, home, &machine);
     }
-    add_pool(&mut holds, view, &pool);
+    add_pool(&mut holds, view, &pool, is_admitted(view, &pool));
     holds
 }
 
@@ -127,7 +129,7 @@ fn of_orphan(view: &dyn View, namespace: &str) -> Holds {
     holds.over_bound = over_bound(view, namespace, None, None);
     let pools = view.pools().into_iter();
     for pool in pools.filter(|p| p.metadata.namespace.as_deref() == Some(namespace)) {
-        add_pool(&mut holds, view, &pool);
+        add_pool(&mut holds, view, &pool, true);
         holds
             .over_bound
             .extend(over_bound(view, namespace, Some(&pool), None));
@@ -215,8 +217,19 @@ fn add_cluster(holds: &mut Holds, view: &dyn View, namespace: &str) {
     }
 }
 
-/// The annotations of the pool, its dry run, its Cluster, its NodePool and its HostedCluster.
-fn add_pool(holds: &mut Holds, view: &dyn View, pool: &VsphereAgentPool) {
+/// The namespace of the pool's NodePool admits the pool: only then does the pool show whether it is paused there. A pool that is
+/// refused makes nothing, so nothing of it has to be held.
+fn is_admitted(view: &dyn View, pool: &VsphereAgentPool) -> bool {
+    let own = pool.metadata.namespace.as_deref().unwrap_or_default();
+    let home = home_of_hosted_cluster(pool);
+    let home = home
+        .as_deref()
+        .unwrap_or(&pool.spec.control_plane_namespace);
+    home == own || grants::allows(view.namespace_grant(home).as_deref(), own)
+}
+
+/// The annotations of the pool and its dry run; with `above` also its Cluster, its NodePool and its HostedCluster.
+fn add_pool(holds: &mut Holds, view: &dyn View, pool: &VsphereAgentPool, above: bool) {
     let object = format!("VsphereAgentPool {}", ObjectKey::of(pool));
     if pool.spec.dry_run() {
         holds.dry_run.get_or_insert_with(|| DryRun {
@@ -225,6 +238,9 @@ fn add_pool(holds: &mut Holds, view: &dyn View, pool: &VsphereAgentPool) {
         });
     }
     add_own(holds, pool.annotations(), &object);
+    if !above {
+        return;
+    }
     add_cluster(holds, view, &pool.spec.control_plane_namespace);
     let Some(home) = home_of_hosted_cluster(pool) else {
         return;

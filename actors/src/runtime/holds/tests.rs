@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use agent_forge_crds::{
     conditions::{DRY_RUN, OVERFULL, PAUSED, VETOED, find_condition},
     external::agent_machine::PAUSED_ANNOTATION as CAPI_PAUSED,
@@ -11,6 +13,7 @@ use super::*;
 use crate::{
     domain::{
         holds::Mode,
+        managed_vm::ManagedVm,
         names::ObjectKey,
         upstream::{Pausable, PausableKind},
     },
@@ -216,6 +219,35 @@ fn each_source_pauses_what_it_covers() {
         let expected = expected.map(|held| held.then_some(Reason::Paused));
         assert_eq!(held, expected, "{what}");
     }
+}
+
+/// Whoever may create a pool could else read the pauses of another tenant in its status.
+#[test]
+fn a_pool_that_is_refused_learns_of_no_pause() {
+    let asked = |grant: Option<&str>, change: &dyn Fn(&mut Objects)| {
+        let hub = hub(|o| {
+            for kind in [PausableKind::NodePool, PausableKind::HostedCluster] {
+                until(o, kind, "true");
+            }
+            above(o, PausableKind::Cluster, |c| c.paused = true);
+            o.pool.as_mut().expect("a pool").metadata.namespace = Some("tenant".to_owned());
+            child_mut(o).metadata.namespace = Some("tenant".to_owned());
+            let grant = grant.map(|who| (NAMESPACE.to_owned(), who.to_owned()));
+            o.grants.extend(grant);
+            change(o);
+        });
+        let child = hub
+            .with(|o| o.child.clone())
+            .map(Arc::new)
+            .expect("a child");
+        let pool = of_pool(&hub, &ObjectKey::new("tenant", POOL));
+        let vm = of_vm(&hub, &ManagedVm::read(child));
+        [pool, vm].map(|holds| holds.pauses.len())
+    };
+    assert_eq!(asked(Some("tenant"), &|_| {}), [3, 3]);
+    // A VM that was made stays held.
+    assert_eq!(asked(None, &|_| {}), [0, 3]);
+    assert_eq!(asked(None, &|o| child_mut(o).status = None), [0, 0]);
 }
 
 #[test]

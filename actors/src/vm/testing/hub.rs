@@ -26,7 +26,7 @@ use crate::{
     ports::{
         cluster::{
             AgentFilter, AgentMachineFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind,
-            ClusterResult, MetadataPatch, Notice, Precondition, SecretRead, View,
+            ClusterResult, MetadataPatch, NetworkReader, Notice, Precondition, SecretRead, View,
         },
         effect::{Effect, EffectKind},
     },
@@ -320,8 +320,13 @@ impl Cluster for Hub {
         });
         Ok(unseen.or_else(|| self.infra_env(key).map(|env| env.as_ref().clone())))
     }
-    async fn live_network_configs(&self, _: &str) -> ClusterResult<Vec<NMStateConfig>> {
-        Ok(self.with(|o| o.network_configs.clone()))
+    async fn live_network_configs(
+        &self,
+        _: &str,
+        _: usize,
+        read: NetworkReader<'_>,
+    ) -> ClusterResult<BTreeMap<String, String>> {
+        Ok(self.with(|o| o.network_configs.iter().flat_map(read).collect()))
     }
     async fn live_hosted_cluster(&self, _: &ObjectKey) -> ClusterResult<bool> {
         self.with(|o| {

@@ -111,6 +111,23 @@ async fn nothing_is_made_or_ended_while_a_part_of_the_namespace_is_unknown() {
 }
 
 #[tokio::test]
+async fn what_the_caches_have_no_room_for_is_not_told_as_gone() {
+    for leave_out in ["pool", "AgentMachine"] {
+        let mut bench = Bench::new();
+        bench.hub.with(|o| {
+            o.over_bound = vec![NAMESPACE.to_owned(), testing::CONTROL_PLANE.to_owned()];
+            match leave_out {
+                "pool" => o.pool = None,
+                _ => o.agent_machines.clear(),
+            }
+        });
+        stays(&mut bench, Reason::NamespaceTooLarge).await;
+        let told = bench.hub.with(|o| format!("{:?}", o.notices));
+        assert!(!told.contains("PoolNotFound"), "{leave_out}: {told}");
+    }
+}
+
+#[tokio::test]
 async fn a_deletion_waits_for_the_end_of_a_pause() {
     let mut bench = on().await;
     annotate(&bench, PAUSED_ANNOTATION, "true");
