@@ -233,7 +233,7 @@ pub fn observe(
     secret_namespaces: &[String],
     memory: &mut Memory,
 ) -> Option<Observed> {
-    let pool = memory.status.begin(&view.pool(key)?);
+    let pool = memory.status.begin(view, &view.pool(key)?);
     let now = clock.monotonic();
     let namespace = &pool.spec.control_plane_namespace;
     let pools = view.pools();

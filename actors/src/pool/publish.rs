@@ -153,5 +153,6 @@ async fn write(
     let effect = Effect::new(kind, Subject::Pool(s.key.clone()));
     let at = Precondition::of(pool.as_ref());
     let version = context.cluster.pool_status(&effect, &at, &status).await;
-    memory.status.record(&pool, status, version).map(drop)
+    let view = context.view.as_ref();
+    memory.status.record(view, &pool, status, version).map(drop)
 }

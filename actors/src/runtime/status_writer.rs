@@ -2,7 +2,8 @@
 //!
 //! Guarantees
 //! - A status is written only when it changed.
-//! - A written status counts until the watch shows it: a pass never works from an older one.
+//! - A written status counts until the watch shows it: a pass never works from an older one. After a restore of the API server
+//!   from a backup the watch never shows it. So it is forgotten once all kinds were listed again.
 //! - A change that can wait is written together with the changes that follow soon.
 //! - A pass that could not write does not try again. The next pass tries after the backoff.
 //!
@@ -15,7 +16,7 @@ use kube::{ResourceExt, core::object::HasStatus};
 
 use crate::{
     domain::failure::Class,
-    ports::cluster::{ClusterError, ClusterResult},
+    ports::cluster::{ClusterError, ClusterResult, View},
 };
 
 /// What the writer remembers of one object between passes.
@@ -34,6 +35,8 @@ struct Written<S> {
     uid: String,
     resource_version: String,
     status: S,
+    /// How often the caches were in doubt when the answer came ([`View::history`]).
+    history: u64,
 }
 
 impl<S> Written<S> {
@@ -69,12 +72,16 @@ impl<S> Default for StatusWriter<S> {
 
 impl<S: Clone> StatusWriter<S> {
     /// A pass begins with the object that the watch shows. Returns the object as it is known now, and forgets a write that
-    /// the watch shows.
-    pub fn begin<K>(&mut self, shown: &Arc<K>) -> Arc<K>
+    /// the watch shows, and one that the present history of the API server may not have.
+    pub fn begin<K>(&mut self, view: &dyn View, shown: &Arc<K>) -> Arc<K>
     where
         K: ResourceExt + HasStatus<Status = S> + Clone,
     {
         self.failed = None;
+        if !view.is_in_doubt() {
+            // The list that ended the doubt was read after that write.
+            self.written.take_if(|w| w.history != view.history());
+        }
         self.newest(shown)
     }
 
@@ -134,6 +141,7 @@ impl<S: Clone> StatusWriter<S> {
     /// The failure of the write.
     pub fn record<K>(
         &mut self,
+        view: &dyn View,
         object: &Arc<K>,
         status: S,
         version: ClusterResult<String>,
@@ -151,6 +159,7 @@ impl<S: Clone> StatusWriter<S> {
             uid: object.uid().unwrap_or_default(),
             resource_version: version.clone(),
             status: status.clone(),
+            history: view.history(),
         });
         Ok(with_status(object.as_ref(), status, version))
     }
@@ -214,7 +223,7 @@ mod tests {
     use agent_forge_crds::pool::VsphereAgentPoolStatus;
 
     use super::*;
-    use crate::{ports::cluster::ClusterErrorKind, testing};
+    use crate::{ports::cluster::ClusterErrorKind, testing, vm::testing::hub::Hub};
 
     const fn s(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -250,7 +259,12 @@ mod tests {
             closed: Some(true),
             ..VsphereAgentPoolStatus::default()
         };
-        let written = writer.record(&Arc::new(shown.clone()), status, Ok("9".to_owned()));
+        let written = writer.record(
+            &Hub::default(),
+            &Arc::new(shown.clone()),
+            status,
+            Ok("9".to_owned()),
+        );
         let closed = |pool: &Arc<agent_forge_crds::pool::VsphereAgentPool>| {
             pool.status.as_ref().and_then(|s| s.closed) == Some(true)
         };
@@ -264,6 +278,36 @@ mod tests {
         writer.newest(&Arc::new(shown.clone()));
         shown.metadata.resource_version = Some("8".to_owned());
         assert!(!closed(&writer.newest(&Arc::new(shown))), "it was shown");
+    }
+
+    /// The API server was restored from a backup: no version that it shows from then on reaches the one that was written.
+    #[test]
+    fn what_was_written_before_a_restore_is_forgotten_once_all_was_listed_again() {
+        let mut pool = testing::pool("w");
+        pool.metadata.resource_version = Some("7".to_owned());
+        let pool = Arc::new(pool);
+        let hub = Hub::default();
+        let mut writer = StatusWriter::default();
+        let status = VsphereAgentPoolStatus {
+            closed: Some(true),
+            ..VsphereAgentPoolStatus::default()
+        };
+        let write = |writer: &mut StatusWriter<_>, version: &str| {
+            let version = Ok(version.to_owned());
+            let written = writer.record(&hub, &pool, status.clone(), version);
+            assert!(written.is_ok());
+        };
+        let counts = |writer: &mut StatusWriter<VsphereAgentPoolStatus>| {
+            let known = writer.begin(&hub, &pool);
+            known.status.as_ref().and_then(|s| s.closed) == Some(true)
+        };
+        write(&mut writer, "9");
+        hub.with(|o| (o.history, o.in_doubt) = (1, true));
+        assert!(counts(&mut writer), "not before all kinds were listed");
+        hub.with(|o| o.in_doubt = false);
+        assert!(!counts(&mut writer));
+        write(&mut writer, "8");
+        assert!(counts(&mut writer), "written since");
     }
 
     #[test]
@@ -282,12 +326,17 @@ mod tests {
                 message: "as the test wants it".to_owned(),
             });
             let class = failed.as_ref().err().map(ClusterError::class);
-            let came = writer.record(&pool, VsphereAgentPoolStatus::default(), failed);
+            let came = writer.record(
+                &Hub::default(),
+                &pool,
+                VsphereAgentPoolStatus::default(),
+                failed,
+            );
             assert!(came.is_err());
             let next = writer.next(true, s(1), || None);
             let held = class.filter(|_| holds).map(Publish::Failed);
             assert_eq!(next, held.unwrap_or(Publish::Now), "{kind:?}");
-            writer.begin(&pool);
+            writer.begin(&Hub::default(), &pool);
             assert_eq!(writer.next(true, s(1), || None), Publish::Now);
         }
     }

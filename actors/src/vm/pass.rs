@@ -155,7 +155,7 @@ fn begin(context: &Context, shown: &Arc<VsphereAgent>, memory: &mut Memory) -> A
     memory.known_since.get_or_insert(now);
     memory.follow(context.view.history());
     traced::name_pass(shown);
-    memory.status.begin(shown)
+    memory.status.begin(context.view.as_ref(), shown)
 }
 
 /// Decides the next step, and notes what the decision shows.
@@ -745,7 +745,8 @@ pub async fn write(
 ) -> crate::ports::cluster::ClusterResult<Arc<VsphereAgent>> {
     let at = Precondition::of(object.as_ref());
     let version = context.cluster.child_status(effect, &at, &status).await;
-    let next = memory.status.record(object, status, version)?;
+    let view = context.view.as_ref();
+    let next = memory.status.record(view, object, status, version)?;
     if let Some(status) = &next.status {
         traced::recorded(context, object, status);
     }

@@ -260,8 +260,8 @@ fn readme(sight: &Sight, now: Timestamp) -> String {
          answers/  what `agent-forge explain` and `agent-forge plan` say now, without vCenter.\n\
          events/   the operator's Events.\n\
          errors.txt  what could not be read, and why. It is missing if everything could.\n\n\
-         No Secret was read. URLs are without tokens and queries. Annotations that the operator does not read are without \
-         values. Look through it before you send it.\n\n\
+         No Secret was read. URLs are without tokens and queries. Annotations that the operator does not read are \
+         left out. Look through it before you send it.\n\n\
          Logs are not in here. Add them yourself:\n\
          kubectl logs -n agent-forge-system deployment/agent-forge --all-containers --tail=-1\n\
          kubectl logs -n agent-forge-system deployment/agent-forge --all-containers --tail=-1 --previous\n",

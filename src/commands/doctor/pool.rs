@@ -80,6 +80,15 @@ fn holds(about: &str, s: &Observed, plan: &Plan) -> Vec<Check> {
         let says = format!("nothing waits for it now: {veto}");
         all.push(Check::green(check, about, says));
     }
+    // What holds a single VM, as the operator told it last.
+    let status = s.pool.status.iter().flat_map(|s| &s.waiting_on);
+    for wait in status.filter(|w| matches!(w.reason, Reason::Paused | Reason::Vetoed)) {
+        let says = format!("{}: {}", wait.subject, wait.message);
+        let known = reasons::about(&wait.reason);
+        if all.iter().all(|c| !c.says.contains(&wait.message)) {
+            all.push(Check::yellow(check, about, says).todo(known.remedy, known.section.page()));
+        }
+    }
     all
 }
 

@@ -136,6 +136,25 @@ fn failed_steps_and_an_invalid_pause_are_yellow_and_a_standing_veto_is_green() {
     }
 }
 
+/// The pool's own annotations hold nothing: the operator told what holds the VM.
+#[test]
+fn what_holds_a_single_vm_is_yellow() {
+    let mut world = World::serving();
+    world.pool["status"]["waitingOn"] = json!([{
+        "subject": "VsphereAgent demo/w-1", "reason": "Vetoed",
+        "message": "delete_child waits: backup on VsphereAgent demo/w-1 forbids deletion: always",
+    }]);
+    let all = found(&world);
+    let is_told =
+        |c: &&Check| c.check == "holds" && c.says.contains("backup on VsphereAgent demo/w-1");
+    let one = all
+        .iter()
+        .find(is_told)
+        .unwrap_or_else(|| panic!("{all:#?}"));
+    assert_eq!(one.color, Color::Yellow);
+    assert!(!one.todo.is_empty(), "{one:?}");
+}
+
 #[test]
 fn two_pools_of_one_node_pool_are_red_for_both() {
     let mut world = World::waiting();

@@ -249,7 +249,7 @@ async fn reach(credentials: &Credentials, about: &str) -> Result<Vec<Check>, Box
     let mut all = vec![Check::green(
         "dns",
         about,
-        format!("{host} has {} addresses", addresses.len()),
+        format!("the name {host} leads to an address"),
     )];
     if std::env::var_os("HTTPS_PROXY").is_some() {
         all.push(Check::green("tcp", about, "a proxy makes the connection"));

@@ -146,7 +146,7 @@ reasons! {
         IsoStalled => Network, "Less than 256 KiB in --iso-stall-timeout (30 s), or longer than --iso-deadline (1 h).",
             "Check the network between hub and image service.";
         IsoDownloadStalled => Network, "Nothing comes from the image server for 60 s.",
-            "As above.";
+            "Check the network between hub and image service.";
         IsoUploadStalled => Network, "vCenter takes nothing for 60 s, or the datastore is busy for 5 minutes after the last byte.",
             "Check network and load of vCenter and its hosts.";
         IsoUploadIncomplete => Vcenter, "The file on the datastore is missing or too short. Also: no pool could record the final name for 10 minutes.",
@@ -178,7 +178,7 @@ reasons! {
         VcenterUnreachable => Network, "There is no connection. A host that --allowed-vcenters does not name has this reason for each failure to connect or to begin a login.",
             "None for an outage: work continues by itself. Else check name, route, port 443, proxy and certificate. The operator's log and agent-forge doctor have the cause.";
         VcenterNoAnswer => Network, "A request was sent and not answered.",
-            "As above.";
+            "None for an outage: work continues by itself. Else check route, proxy and the load of vCenter.";
         VcenterUnavailable => Vcenter, "A gateway answers for vCenter (502, 503).",
             "Check vCenter's services.";
         VcenterReplyUnusable => Vcenter, "The answer cannot be read, is too large or never ends. Other pools continue.",
@@ -236,7 +236,7 @@ reasons! {
         RecordUnreadable => Operator, "status.vm cannot be read. Nothing is made twice.",
             "Restore the status from a backup. Or remove the VM by hand and force the deletion.";
         RecordLost => Operator, "status.vm is gone while a later attempt's VM exists.",
-            "As above. An emptied status of a first attempt repairs itself.";
+            "Restore the status from a backup. Or remove the VM by hand and force the deletion. An emptied status of a first attempt repairs itself.";
         MacPending => Nobody, "vCenter shows no MAC address of the running VM yet.",
             "None. If it stays: does the VM have a network adapter?";
         TaskInProgress | FileLocked | InvalidPowerState | ConcurrentAccess | RequestCanceled | DuplicateName | AlreadyExists | FileNotFound | ManagedObjectNotFound => Nobody, "Somebody else changed, locked, cancelled or removed the object of a call.",

@@ -116,7 +116,8 @@ fn foreign(f: &Facts<'_>, purpose: Purpose, what: &str, by_name: bool, left: Dur
         Purpose::Build if left.is_zero() || by_name && elsewhere => return Step::Lookup,
         Purpose::Build if by_name => {
             let message = format!(
-                "{what} has this name and is not ours; it is left alone. Rename or move it, or delete the AgentMachine's Machine"
+                "{what} has this name and is not the VM of this VsphereAgent; it is left alone. Rename, move or remove it. Or delete the \
+                 Machine, or the VsphereAgent if it has none"
             );
             return hold(Reason::NameConflict, message, Some(left));
         }

@@ -42,6 +42,8 @@ pub struct Objects {
     pub mode: Mode,
     /// The caches may mix two histories.
     pub in_doubt: bool,
+    /// How often the caches were in doubt.
+    pub history: u64,
     /// Namespaces of which the caches do not keep all.
     pub over_bound: Vec<String>,
     pub pool: Option<VsphereAgentPool>,
@@ -178,6 +180,9 @@ impl View for Hub {
     }
     fn mode(&self) -> Mode {
         self.with(|o| o.mode)
+    }
+    fn history(&self) -> u64 {
+        self.with(|o| o.history)
     }
     fn is_in_doubt(&self) -> bool {
         self.with(|o| o.in_doubt)

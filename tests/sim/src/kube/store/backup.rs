@@ -1,7 +1,7 @@
 //! A hub that is lost and restored: its objects as they were some time ago, or as a backup tool writes them.
 //!
 //! Guarantee: no event shows the change, as when an etcd is replaced under its API server. Every watch has to list
-//! again, and every object that differs has a new version.
+//! again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,14 @@ impl Store {
         Backup(self.objects.clone())
     }
 
-    /// Restores all objects.
+    /// An etcd is replaced by its backup: all objects have the versions that they had then. (A real one also counts on from
+    /// there. Here no version is given twice.)
+    pub fn roll_back(&mut self, backup: &Backup) {
+        self.objects.clone_from(&backup.0);
+        self.begin_anew();
+    }
+
+    /// A backup tool writes all objects again.
     pub fn restore(&mut self, backup: &Backup) {
         let lost = std::mem::replace(&mut self.objects, backup.0.clone());
         for (kind, objects) in &mut self.objects {
