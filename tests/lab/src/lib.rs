@@ -34,7 +34,7 @@ pub use lab::{
     Lab,
     access::OperatorAccess,
     apply::apply_yaml,
-    options::{CrdSource, LabOptions, MachineVersions, ProviderGeneration},
+    options::{LabOptions, MachineVersions, ProviderGeneration},
 };
 
 /// Chooses the TLS implementation of this process. The first call counts.

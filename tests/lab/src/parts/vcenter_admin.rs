@@ -147,14 +147,6 @@ impl VCenterAdmin {
         self.get("calls").await
     }
 
-    /// Sets the counts of calls to zero.
-    ///
-    /// # Errors
-    /// It does not answer.
-    pub async fn reset_calls(&self) -> Result<()> {
-        self.delete("calls").await
-    }
-
     /// Adds a rule and returns its id.
     ///
     /// # Errors
@@ -185,14 +177,6 @@ impl VCenterAdmin {
     /// There is no such rule, or the endpoint does not answer.
     pub async fn remove_rule(&self, id: &str) -> Result<()> {
         self.delete(&format!("faults/{id}")).await
-    }
-
-    /// Removes all rules.
-    ///
-    /// # Errors
-    /// It does not answer.
-    pub async fn remove_rules(&self) -> Result<()> {
-        self.delete("faults").await
     }
 
     /// Ends all sessions and returns their number.
@@ -270,16 +254,6 @@ impl VCenterAdmin {
             .map(|(privilege, object)| json!({ "privilege": privilege, "objectName": object }))
             .collect();
         self.post("permissions", json!({ "deny": deny })).await
-    }
-
-    /// Forgets all finished tasks, as a vCenter does after a while.
-    ///
-    /// # Errors
-    /// It does not answer.
-    pub async fn expire_tasks(&self) -> Result<()> {
-        self.post::<Value>("tasks/expire", json!({}))
-            .await
-            .map(drop)
     }
 
     /// Changes the state that a datastore shows.

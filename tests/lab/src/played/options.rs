@@ -272,37 +272,3 @@ pub struct PlayedOptions {
     /// Only VMs whose inventory path starts with one of these belong to this upstream. Empty means all VMs.
     pub vm_paths: Vec<String>,
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_delay_can_be_set_by_its_name() {
-        let mut delays = Delays::default();
-        let names: Vec<&str> = delays.named().iter().map(|(name, _)| *name).collect();
-        for name in &names {
-            delays
-                .set(name, Duration::from_secs(77))
-                .unwrap_or_else(|text| panic!("{text}"));
-        }
-        let shown = format!("{delays:?}");
-        assert_eq!(
-            shown.matches("77s").count(),
-            shown.matches(": ").count(),
-            "a field is missing in {names:?}"
-        );
-        assert!(
-            delays
-                .set("bot", Duration::ZERO)
-                .is_err_and(|text| text.contains("boot"))
-        );
-    }
-
-    #[test]
-    fn hosted_cluster_names_follow_hypershift() {
-        let cluster = HostedCluster::new("clusters", "a.b");
-        assert_eq!(cluster.control_plane_namespace, "clusters-a-b");
-        assert_eq!(cluster.agent_namespace, "clusters");
-    }
-}

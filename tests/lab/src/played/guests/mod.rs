@@ -297,17 +297,6 @@ impl Guests {
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
     }
-
-    /// The host id of a VM's guest, once it has registered.
-    #[must_use]
-    pub fn host_of(&self, moref: &str) -> Option<String> {
-        self.world
-            .guests()
-            .get(moref)?
-            .host
-            .as_ref()
-            .map(|(_, id)| id.clone())
-    }
 }
 
 async fn follow(world: Arc<World>, first: Inventory) {
