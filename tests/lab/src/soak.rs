@@ -28,7 +28,7 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(3600);
 /// How many faults one piece of the simulation plays.
 const FAULTS: usize = 8;
-/// How many lines of a failed piece are shown.
+/// How many lines of a failed piece are shown: those that name failed plans, or else the last ones.
 const TAIL: usize = 20;
 
 /// The model's larger worlds (tests/model/README.md).
@@ -85,7 +85,7 @@ impl Names {
             let found = list.split("\n\n").find(|s| s.starts_with(title));
             let lines = found.unwrap_or_default().lines().skip(1);
             let names = lines.filter_map(|line| line.split_whitespace().next());
-            names.map(str::to_owned).collect()
+            names.map(|n| n.trim_end_matches(':').to_owned()).collect()
         };
         let names = Self {
             workloads: section("Workloads:"),
@@ -241,9 +241,14 @@ async fn soak(
         } else {
             let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
             let lines: Vec<&str> = text.lines().collect();
-            let last = &lines[lines.len().saturating_sub(TAIL)..];
-            eprintln!("  FAILED after {seconds} s; the end of {}:", log.display());
-            eprintln!("{}", last.join("\n"));
+            let mut shown: Vec<&str> = lines.clone();
+            shown.retain(|line| line.starts_with("FAILED"));
+            shown.truncate(TAIL);
+            if shown.is_empty() {
+                shown = lines[lines.len().saturating_sub(TAIL)..].to_vec();
+            }
+            eprintln!("  FAILED after {seconds} s; from {}:", log.display());
+            eprintln!("{}", shown.join("\n"));
         }
         played.push(Played {
             kind,
@@ -362,7 +367,7 @@ mod tests {
     use super::*;
 
     fn names() -> Names {
-        let list = "Workloads:\n  one (S1): a\n  two (S2): b\n\nFaults:\n  lost (m1): a\n  late (m2): b\n\nEffects:\n  x (K1)\n";
+        let list = "Workloads:\n  one: a\n  two (S2): b\n\nFaults:\n  lost (m1): a\n  late (m2): b\n\nEffects:\n  x (K1)\n";
         Names::read(list).unwrap()
     }
 

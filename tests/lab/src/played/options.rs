@@ -47,16 +47,6 @@ pub enum Unbind {
     Plain,
 }
 
-/// What the firmware does if the VM's boot order is empty.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DefaultBoot {
-    /// It tries the CD before the disk. After the install the discovery image boots again, which is wrong.
-    #[default]
-    CdFirst,
-    /// It tries the disk before the CD.
-    DiskFirst,
-}
-
 /// One played hosted cluster: its names, and the versions that its own controllers use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostedCluster {
@@ -265,10 +255,4 @@ pub struct PlayedOptions {
     pub unbind: Unbind,
     /// The discovery image.
     pub image: ImageOptions,
-    /// Shuffles the order in which the provider tries Agents. `None` tries them by name.
-    pub selection_seed: Option<u64>,
-    /// What an empty boot order means.
-    pub default_boot: DefaultBoot,
-    /// Only VMs whose inventory path starts with one of these belong to this upstream. Empty means all VMs.
-    pub vm_paths: Vec<String>,
 }

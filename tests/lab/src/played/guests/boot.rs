@@ -1,6 +1,6 @@
 //! What a VM boots, decided from its devices and from whether its disk has a system. No side effects.
 
-use super::{super::options::DefaultBoot, vcenter::Vm};
+use super::vcenter::Vm;
 
 /// The first bootable device in the firmware's order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Boot {
 
 /// Decides by the boot order. An empty disk and a drive without a medium are skipped.
 #[must_use]
-pub fn decide(vm: &Vm, disk_written: bool, default: DefaultBoot) -> Boot {
+pub fn decide(vm: &Vm, disk_written: bool) -> Boot {
     let disk = || (disk_written && !vm.disks.is_empty()).then_some(Boot::Disk);
     let cd = || {
         let ready = |drive: &&super::vcenter::Cdrom| {
@@ -38,10 +38,6 @@ pub fn decide(vm: &Vm, disk_written: bool, default: DefaultBoot) -> Boot {
             return boot;
         }
     }
-    // After the devices of the order, the firmware tries the others.
-    let rest = match default {
-        DefaultBoot::CdFirst => cd().or_else(disk),
-        DefaultBoot::DiskFirst => disk().or_else(cd),
-    };
-    rest.unwrap_or(Boot::Nothing)
+    // After the devices of the order, the firmware tries the others, a CD first.
+    cd().or_else(disk).unwrap_or(Boot::Nothing)
 }

@@ -102,7 +102,7 @@ impl Play {
             return Ok(Some(agent.clone()));
         }
         let wanted = agent_machine.at("/spec/agentLabelSelector");
-        for agent in super::select::candidates(agents, wanted, self.seed, agent_machine.uid())? {
+        for agent in super::select::candidates(agents, wanted)? {
             match self
                 .agents
                 .replace(&claimed(&agent, agent_machine, &self.cluster, bootstrap))
