@@ -2,7 +2,7 @@
 //!
 //! A [`Target`] is a function of bytes that panics when agent-forge breaks a property: what is accepted survives a round
 //! trip, an error shows no secret, everything ends soon. [`run`] calls it with real examples and with changed copies of
-//! them. `cargo fuzz` calls the same functions with inputs that it finds by coverage (the crate in `fuzz/`).
+//! them.
 //!
 //! Guarantee: the same seed gives the same inputs. Assumption: a target has no memory, so one input repeats a failure.
 
@@ -86,16 +86,6 @@ pub const TARGETS: [Target; 8] = [
     },
 ];
 
-/// Checks one input, for `cargo fuzz`.
-///
-/// # Panics
-/// The property of the target does not hold for `data`, or there is no such target.
-pub fn check(target: &str, data: &[u8]) {
-    let found = TARGETS.iter().find(|t| t.name == target);
-    let found = found.unwrap_or_else(|| panic!("no target {target}"));
-    (found.check)(data);
-}
-
 /// Runs a future to its end on this thread, with virtual time.
 pub(crate) fn in_virtual_time<T>(future: impl Future<Output = T>) -> T {
     runtime(true).block_on(future)
@@ -129,7 +119,7 @@ mod tests {
     use super::*;
     use crate::run::Until;
 
-    /// As many inputs as take about a second. The nightly lane takes half a minute for each target.
+    /// As many inputs as take about a second. A soak takes half a minute for each target.
     fn a_short_run(name: &str, inputs: usize) {
         let target = TARGETS.iter().find(|t| t.name == name);
         let target = target.unwrap_or_else(|| panic!("no target {name}"));

@@ -5,9 +5,8 @@
 //! - [`Lab`] puts them together with CRDs, users and namespaces.
 //! - [`played`] plays the controllers that are missing (HyperShift, Cluster API, agent provider, assisted service).
 //! - [`stage`] prepares everything that must exist before a pool is created.
-//! - [`demo`] shows all of it at work. [`mod@bench`] measures it. [`soak`] kills the operator again and again.
-//! - [`nightly`] runs everything that takes hours, and prints a report. [`nightly::flakes`] repeats the integration
-//!   tests.
+//! - [`demo`] shows all of it at work. [`mod@bench`] measures it. [`kills`] kills the operator again and again.
+//! - [`soak`] plays for hours what is too much for each change.
 //! - [`patience`] has the time limits for everything that must happen.
 //! - [`witness`] observes, and remembers what must never happen.
 //!
@@ -21,8 +20,8 @@
 
 pub mod bench;
 pub mod demo;
+pub mod kills;
 pub mod lab;
-pub mod nightly;
 pub mod parts;
 pub mod patience;
 pub mod played;
@@ -35,7 +34,7 @@ pub use lab::{
     Lab,
     access::OperatorAccess,
     apply::apply_yaml,
-    options::{CrdSource, LabOptions, MachineVersions, ProviderGeneration},
+    options::{LabOptions, MachineVersions, ProviderGeneration},
 };
 
 /// Chooses the TLS implementation of this process. The first call counts.

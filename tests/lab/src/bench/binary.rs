@@ -37,7 +37,7 @@ impl Source {
         }
         let profile = self.profile.clone();
         eprintln!("building the operator in profile {profile}; the first time this takes minutes");
-        tokio::task::spawn_blocking(move || tools::operator(&profile))
+        tokio::task::spawn_blocking(move || tools::built("agent-forge", "agent-forge", &profile))
             .await
             .context("build the operator")?
     }

@@ -1,6 +1,6 @@
 //! The lab's command line.
 
-use agent_forge_lab::{bench, demo, nightly, soak};
+use agent_forge_lab::{bench, demo, kills, soak};
 use clap::{Parser, Subcommand};
 
 /// Runs the operator on this machine with real programs around it: watch it work, measure it, or test it.
@@ -27,12 +27,10 @@ enum Command {
     BenchMemory(bench::memory::Args),
     /// Measure how long a machine waits for its host, with a buffer and without one.
     BenchLateBinding(bench::late_binding::Args),
-    /// Kill the operator again and again while machines come and go, and check every promise.
+    /// Kill the operator at random moments while machines come and go, and check every promise.
+    Kills(kills::Args),
+    /// Play for a given time what is too much for each change. A second start goes on where the first ended.
     Soak(soak::Args),
-    /// Run the second lane of tests, which takes hours, and print a report. A second start goes on where the first ended.
-    Nightly(nightly::Args),
-    /// Run each integration test several times beside a load, and count its failures.
-    Flakes(nightly::flakes::Args),
 }
 
 #[tokio::main]
@@ -51,8 +49,7 @@ async fn main() -> anyhow::Result<()> {
         Command::BenchStart(args) => bench::serving::run(args).await,
         Command::BenchMemory(args) => bench::memory::run(args).await,
         Command::BenchLateBinding(args) => bench::late_binding::run(args).await,
+        Command::Kills(args) => kills::run(args).await,
         Command::Soak(args) => soak::run(args).await,
-        Command::Nightly(args) => nightly::run(args).await,
-        Command::Flakes(args) => nightly::flakes::run(args).await,
     }
 }

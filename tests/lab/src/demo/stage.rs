@@ -75,7 +75,7 @@ impl Stage {
             Some(given) => given.clone(),
             None => {
                 voice.say("building the operator (dev profile)");
-                tools::operator("dev")?
+                tools::built("agent-forge", "agent-forge", "dev")?
             }
         };
         let (vcenter, delays) = delays(&args.delay)?;

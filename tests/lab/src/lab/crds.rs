@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::{
     apply::{apply, documents},
-    options::{CrdSource, LabOptions, MachineVersions},
+    options::{LabOptions, MachineVersions},
 };
 use crate::{parts::process::Process, patience::HANG, tools::repository};
 
@@ -62,12 +62,8 @@ pub fn own() -> Result<Vec<Value>> {
 /// # Errors
 /// They are missing, not YAML, or do not have a requested version.
 pub fn foreign(options: &LabOptions) -> Result<Vec<Value>> {
-    let directory = match options.crds {
-        CrdSource::Best => upstream_directory().unwrap_or_else(minimal_directory),
-        CrdSource::Upstream => upstream_directory()
-            .context("the real CRDs are not available: set AGENT_FORGE_SHARED to the directory that holds upstream-crds")?,
-        CrdSource::Minimal => minimal_directory(),
-    };
+    let real = upstream_directory().filter(|_| !options.minimal_crds);
+    let directory = real.unwrap_or_else(minimal_directory);
     let mut found = read(&directory)?;
     ensure!(!found.is_empty(), "{} holds no CRD", directory.display());
     if options.generation.bundled_crd() {
@@ -137,7 +133,6 @@ fn group(definition: &Value) -> &str {
 fn serve(definition: &mut Value, versions: MachineVersions) -> Result<()> {
     let only = match versions {
         MachineVersions::V1Beta1 => "v1beta1",
-        MachineVersions::V1Beta2 => "v1beta2",
         MachineVersions::Both => return Ok(()),
     };
     let name = definition["metadata"]["name"].to_string();
@@ -236,27 +231,4 @@ fn served_kinds(definitions: &[Value]) -> BTreeSet<(String, String)> {
                 })
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn only_served_versions_are_waited_for() {
-        let definition = json!({"spec": {
-            "group": "cluster.x-k8s.io",
-            "names": {"plural": "machines"},
-            "versions": [
-                {"name": "v1alpha4", "served": false},
-                {"name": "v1beta1", "served": true},
-                {"name": "v1beta2", "served": true},
-            ],
-        }});
-        let served: Vec<_> = served_kinds(&[definition]).into_iter().collect();
-        let kind = |version: &str| (format!("cluster.x-k8s.io/{version}"), "machines".to_owned());
-        assert_eq!(served, [kind("v1beta1"), kind("v1beta2")]);
-    }
 }

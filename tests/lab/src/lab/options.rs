@@ -11,8 +11,8 @@ pub struct LabOptions {
     pub generation: ProviderGeneration,
     /// Which versions of the Cluster API kinds are served. `None` chooses those that fit the generation.
     pub machine_versions: Option<MachineVersions>,
-    /// Where the foreign CRDs come from.
-    pub crds: CrdSource,
+    /// Whether the foreign CRDs are the lab's own minimal ones, also where the real ones are available.
+    pub minimal_crds: bool,
     /// Whether a kube-controller-manager runs (garbage collection, namespace deletion, aggregated roles).
     pub controller_manager: bool,
     /// The simulated vCenters, in the order of [`crate::Lab::vcenters`].
@@ -27,7 +27,7 @@ impl Default for LabOptions {
         Self {
             generation: ProviderGeneration::Current,
             machine_versions: None,
-            crds: CrdSource::Best,
+            minimal_crds: false,
             controller_manager: true,
             vcenters: Vec::new(),
             dir: None,
@@ -108,19 +108,6 @@ impl ProviderGeneration {
 pub enum MachineVersions {
     /// Only v1beta1, as older HyperShift installs them.
     V1Beta1,
-    /// Only v1beta2.
-    V1Beta2,
     /// Both, stored as v1beta2.
     Both,
-}
-
-/// Where the definitions of foreign kinds come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CrdSource {
-    /// The real ones if they are available, else the lab's own.
-    Best,
-    /// The real ones, from `$AGENT_FORGE_SHARED/upstream-crds` (else `../shared/upstream-crds`).
-    Upstream,
-    /// The lab's own minimal ones, from `tests/lab/crds`.
-    Minimal,
 }

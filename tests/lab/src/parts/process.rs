@@ -242,25 +242,6 @@ impl Process {
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
     }
-
-    /// Resident memory in bytes at this moment.
-    ///
-    /// # Errors
-    /// It has ended, or this system has no `/proc`.
-    pub fn resident_bytes(&self) -> Result<u64> {
-        let path = format!("/proc/{}/status", self.pid());
-        let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-        let kibibytes = text.lines().find_map(|line| {
-            line.strip_prefix("VmRSS:")?
-                .split_whitespace()
-                .next()?
-                .parse::<u64>()
-                .ok()
-        });
-        kibibytes
-            .map(|number| number * 1024)
-            .with_context(|| format!("{path} names no VmRSS"))
-    }
 }
 
 impl Drop for Process {
@@ -271,63 +252,5 @@ impl Drop for Process {
             // After SIGKILL this takes milliseconds. The program's files may be removed afterwards.
             let _ = reaper.join();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::patience::HANG;
-
-    fn shell(script: &str) -> (Process, tempfile::TempDir) {
-        let dir = tempfile::tempdir().expect("temporary directory");
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", script]);
-        let (process, _) =
-            Process::spawn("sh", command, &dir.path().join("log"), false).expect("started");
-        (process, dir)
-    }
-
-    #[tokio::test]
-    async fn an_early_end_is_reported_with_the_log() {
-        let (process, _dir) = shell("echo disk is on fire; exit 3");
-        let error = process
-            .until_ready(HANG, || async { Err::<(), _>(anyhow!("not yet")) })
-            .await
-            .expect_err("it ended");
-        assert!(
-            format!("{error:#}").contains("disk is on fire"),
-            "{error:#}"
-        );
-        assert_eq!(process.ended().await.expect("ended").code(), Some(3));
-        assert!(!process.is_running());
-        process.signal(Signal::KILL).expect("nothing to do");
-    }
-
-    #[tokio::test]
-    async fn stop_is_orderly_where_possible() {
-        let (process, _dir) =
-            shell("trap 'exit 7' TERM; echo up; while :; do read -r line || sleep 0.01; done");
-        let log = process.log().to_owned();
-        process
-            .until_ready(HANG, || async {
-                if fs::read_to_string(&log)?.is_empty() {
-                    bail!("silent")
-                } else {
-                    Ok(())
-                }
-            })
-            .await
-            .expect("up");
-        assert_eq!(process.stop(HANG).await.expect("orderly").code(), Some(7));
-    }
-
-    #[tokio::test]
-    async fn a_dropped_process_is_gone() {
-        let (process, _dir) = shell("exec sleep 600");
-        let pid = process.pid;
-        assert!(process.is_running());
-        drop(process);
-        assert!(rustix::process::test_kill_process(pid).is_err());
     }
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ impl VCenterAdmin {
         })
     }
 
-    async fn call<T: DeserializeOwned>(
+    pub(crate) async fn call<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
@@ -74,7 +74,7 @@ impl VCenterAdmin {
         self.call(Method::GET, path, None, ANSWER).await
     }
 
-    async fn post<T: DeserializeOwned>(&self, path: &str, body: Value) -> Result<T> {
+    async fn send<T: DeserializeOwned>(&self, path: &str, body: Value) -> Result<T> {
         self.call(Method::POST, path, Some(body), ANSWER).await
     }
 
@@ -82,6 +82,48 @@ impl VCenterAdmin {
         self.call::<Value>(Method::DELETE, path, None, ANSWER)
             .await
             .map(drop)
+    }
+
+    /// Posts `body` to an admin path. Returns the JSON of the answer; null for an empty one.
+    ///
+    /// # Errors
+    /// The endpoint refuses, or does not answer.
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Value> {
+        self.send(path, body.clone()).await
+    }
+
+    /// A VM with everything that the endpoint shows of it; `None` if it is gone.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn shown(&self, moref: &str) -> Result<Option<Value>> {
+        let all: Value = self.get("inventory?files=false").await?;
+        let mut vms = all["vms"].as_array().into_iter().flatten();
+        Ok(vms.find(|vm| vm["moref"] == moref).cloned())
+    }
+
+    /// The first `length` bytes of a datastore file; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// The path is no datastore path, or the endpoint does not answer.
+    pub async fn read(&self, path: &str, length: usize) -> Result<Option<Vec<u8>>> {
+        let (datastore, file) = path
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once(']'))
+            .with_context(|| format!("{path:?} is not of the form \"[datastore] file\""))?;
+        let mut url = url::Url::parse(&self.root)?;
+        url.path_segments_mut()
+            .map_err(|()| anyhow::anyhow!("{} cannot have a path", self.root))?
+            .extend(["datastores", datastore, "files"])
+            .extend(file.trim_start().split('/'));
+        let range = format!("bytes=0-{}", length.saturating_sub(1));
+        let request = self.http.get(url).header("Range", range).timeout(ANSWER);
+        let answer = request.send().await?;
+        let missing = [StatusCode::NOT_FOUND, StatusCode::RANGE_NOT_SATISFIABLE];
+        if missing.contains(&answer.status()) {
+            return Ok(None);
+        }
+        Ok(Some(answer.error_for_status()?.bytes().await?.to_vec()))
     }
 
     /// The whole content of the simulated vCenter.
@@ -147,20 +189,12 @@ impl VCenterAdmin {
         self.get("calls").await
     }
 
-    /// Sets the counts of calls to zero.
-    ///
-    /// # Errors
-    /// It does not answer.
-    pub async fn reset_calls(&self) -> Result<()> {
-        self.delete("calls").await
-    }
-
     /// Adds a rule and returns its id.
     ///
     /// # Errors
     /// The rule is not valid, or the endpoint does not answer.
     pub async fn add_rule(&self, rule: &Rule) -> Result<String> {
-        let answer: Value = self.post("faults", serde_json::to_value(rule)?).await?;
+        let answer: Value = self.send("faults", serde_json::to_value(rule)?).await?;
         answer["id"]
             .as_str()
             .map(str::to_owned)
@@ -187,20 +221,12 @@ impl VCenterAdmin {
         self.delete(&format!("faults/{id}")).await
     }
 
-    /// Removes all rules.
-    ///
-    /// # Errors
-    /// It does not answer.
-    pub async fn remove_rules(&self) -> Result<()> {
-        self.delete("faults").await
-    }
-
     /// Ends all sessions and returns their number.
     ///
     /// # Errors
     /// It does not answer.
     pub async fn kill_sessions(&self) -> Result<u64> {
-        let answer: Value = self.post("sessions/kill", json!({})).await?;
+        let answer: Value = self.send("sessions/kill", json!({})).await?;
         answer["killed"]
             .as_u64()
             .context("no number of killed sessions")
@@ -211,7 +237,7 @@ impl VCenterAdmin {
     /// # Errors
     /// It does not answer.
     pub async fn set_password(&self, password: &str) -> Result<()> {
-        self.post("password", json!({ "password": password })).await
+        self.send("password", json!({ "password": password })).await
     }
 
     /// Starts an outage of this duration.
@@ -224,7 +250,7 @@ impl VCenterAdmin {
             Outage::Unavailable => "unavailable",
             Outage::Hang => "hang",
         };
-        self.post(
+        self.send(
             "outage",
             json!({ "mode": mode, "seconds": duration.as_secs_f64() }),
         )
@@ -236,7 +262,7 @@ impl VCenterAdmin {
     /// # Errors
     /// It does not answer.
     pub async fn end_outage(&self) -> Result<()> {
-        self.post("outage", json!({ "seconds": 0 })).await
+        self.send("outage", json!({ "seconds": 0 })).await
     }
 
     /// Changes how long tasks take from now on. Kinds are `create`, `powerOn`, `powerOff`, `reconfigure`, `destroy` and
@@ -254,7 +280,7 @@ impl VCenterAdmin {
                 )
             })
             .collect();
-        self.post::<Value>("delays", Value::Object(body))
+        self.send::<Value>("delays", Value::Object(body))
             .await
             .map(drop)
     }
@@ -269,17 +295,7 @@ impl VCenterAdmin {
             .iter()
             .map(|(privilege, object)| json!({ "privilege": privilege, "objectName": object }))
             .collect();
-        self.post("permissions", json!({ "deny": deny })).await
-    }
-
-    /// Forgets all finished tasks, as a vCenter does after a while.
-    ///
-    /// # Errors
-    /// It does not answer.
-    pub async fn expire_tasks(&self) -> Result<()> {
-        self.post::<Value>("tasks/expire", json!({}))
-            .await
-            .map(drop)
+        self.send("permissions", json!({ "deny": deny })).await
     }
 
     /// Changes the state that a datastore shows.
@@ -287,7 +303,7 @@ impl VCenterAdmin {
     /// # Errors
     /// There is no such datastore, or the endpoint does not answer.
     pub async fn set_datastore(&self, name: &str, state: &DatastoreState) -> Result<()> {
-        self.post(&format!("datastores/{name}"), serde_json::to_value(state)?)
+        self.send(&format!("datastores/{name}"), serde_json::to_value(state)?)
             .await
     }
 
@@ -296,7 +312,7 @@ impl VCenterAdmin {
     /// # Errors
     /// It cannot be created, or the endpoint does not answer.
     pub async fn create_vm(&self, vm: &ForeignVm) -> Result<String> {
-        moref(&self.post("vms", serde_json::to_value(vm)?).await?)
+        moref(&self.send("vms", serde_json::to_value(vm)?).await?)
     }
 
     /// Deletes a folder directly below the datacenter's VM folder, with its content.
@@ -304,7 +320,7 @@ impl VCenterAdmin {
     /// # Errors
     /// There is no such folder, or the endpoint does not answer.
     pub async fn delete_folder(&self, name: &str) -> Result<()> {
-        self.post::<Value>("folders/delete", json!({ "folder": name }))
+        self.send::<Value>("folders/delete", json!({ "folder": name }))
             .await
             .map(drop)
     }
@@ -334,7 +350,7 @@ impl VCenterAdmin {
             VmAction::PlugNic => ("plug-nic", json!({})),
             VmAction::Clone(name) => ("clone", json!({ "name": name })),
         };
-        moref(&self.post(&format!("vms/{vm}/{verb}"), body).await?)
+        moref(&self.send(&format!("vms/{vm}/{verb}"), body).await?)
     }
 }
 

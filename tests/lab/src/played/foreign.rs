@@ -12,6 +12,7 @@ use super::{
     object::Facts as _,
     provider::AGENT_MACHINE_REF,
 };
+use crate::parts::vcenter_trouble::ForeignVm;
 
 /// Creates a bare-metal host of this InfraEnv with these labels. Returns its Agent once its state is `known-unbound`,
 /// or once it is claimed.
@@ -120,16 +121,13 @@ pub fn fingerprint(object: &DynamicObject) -> Result<Vec<u8>> {
 /// # Errors
 /// vCenter refused, for instance because the name exists.
 pub async fn vm(vcenter: &VCenter, folder: &str, name: &str) -> Result<String> {
-    let answer = vcenter
-        .post(
-            "vms",
-            &json!({"name": name, "folder": folder, "powerOn": true}),
-        )
-        .await?;
-    let moref = answer["moref"]
-        .as_str()
-        .context("a created VM without a managed object id")?;
-    Ok(moref.to_owned())
+    let vm = ForeignVm {
+        name: name.to_owned(),
+        folder: folder.to_owned(),
+        power_on: true,
+        ..ForeignVm::default()
+    };
+    vcenter.create_vm(&vm).await
 }
 
 /// A VM as the admin endpoint shows it, as text; `None` if it is gone.

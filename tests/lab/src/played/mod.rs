@@ -34,7 +34,7 @@ use serde_json::Value;
 
 pub use capi::{HostedClusterPlay, NodePoolOptions};
 pub use options::{
-    DefaultBoot, Delays, Generation, HostedCluster, ImageOptions, MachineApi, PlayedOptions, Unbind,
+    Delays, Generation, HostedCluster, ImageOptions, MachineApi, PlayedOptions, Unbind,
 };
 
 use assisted::{Assisted, image_server::ImageServer};

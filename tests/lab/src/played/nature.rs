@@ -65,30 +65,3 @@ pub fn uuid() -> Uuid {
     });
     simulated.unwrap_or_else(Uuid::new_v4)
 }
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_simulation_repeats_itself() {
-        let run = async || {
-            simulate(Timestamp::UNIX_EPOCH, 7);
-            tokio::time::sleep(Duration::from_secs(90)).await;
-            (now(), uuid(), uuid())
-        };
-        let (first, second) = (run().await, run().await);
-        assert_eq!(first, second);
-        assert_eq!(first.0.as_second(), 90);
-        assert_ne!(first.1, first.2);
-        simulate(Timestamp::UNIX_EPOCH, 7);
-        assert_eq!(uuid(), first.1);
-        let before = draw_from(8, 0).expect("a simulation");
-        assert_ne!(uuid(), first.2);
-        assert_eq!(draw_from(before.0, before.1), Some((8, 1)));
-        assert_eq!(uuid(), first.2, "it continues where it was");
-        SIMULATED.set(None);
-    }
-}

@@ -123,25 +123,3 @@ pub fn merge_is_idle(whole: &Value, part: &Value) -> bool {
         _ => whole == part,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn idle_merges() {
-        let whole = json!({"a": {"b": 1, "c": [1, 2]}, "d": "x"});
-        for (part, idle) in [
-            (json!({"a": {"b": 1}}), true),
-            (json!({"a": {"b": 2}}), false),
-            (json!({"e": null}), true),
-            (json!({"d": null}), false),
-            (json!({"a": {"c": [1]}}), false),
-            (json!({"e": {}}), false),
-        ] {
-            assert_eq!(merge_is_idle(&whole, &part), idle, "{part}");
-        }
-    }
-}

@@ -47,16 +47,6 @@ pub enum Unbind {
     Plain,
 }
 
-/// What the firmware does if the VM's boot order is empty.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DefaultBoot {
-    /// It tries the CD before the disk. After the install the discovery image boots again, which is wrong.
-    #[default]
-    CdFirst,
-    /// It tries the disk before the CD.
-    DiskFirst,
-}
-
 /// One played hosted cluster: its names, and the versions that its own controllers use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostedCluster {
@@ -265,44 +255,4 @@ pub struct PlayedOptions {
     pub unbind: Unbind,
     /// The discovery image.
     pub image: ImageOptions,
-    /// Shuffles the order in which the provider tries Agents. `None` tries them by name.
-    pub selection_seed: Option<u64>,
-    /// What an empty boot order means.
-    pub default_boot: DefaultBoot,
-    /// Only VMs whose inventory path starts with one of these belong to this upstream. Empty means all VMs.
-    pub vm_paths: Vec<String>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_delay_can_be_set_by_its_name() {
-        let mut delays = Delays::default();
-        let names: Vec<&str> = delays.named().iter().map(|(name, _)| *name).collect();
-        for name in &names {
-            delays
-                .set(name, Duration::from_secs(77))
-                .unwrap_or_else(|text| panic!("{text}"));
-        }
-        let shown = format!("{delays:?}");
-        assert_eq!(
-            shown.matches("77s").count(),
-            shown.matches(": ").count(),
-            "a field is missing in {names:?}"
-        );
-        assert!(
-            delays
-                .set("bot", Duration::ZERO)
-                .is_err_and(|text| text.contains("boot"))
-        );
-    }
-
-    #[test]
-    fn hosted_cluster_names_follow_hypershift() {
-        let cluster = HostedCluster::new("clusters", "a.b");
-        assert_eq!(cluster.control_plane_namespace, "clusters-a-b");
-        assert_eq!(cluster.agent_namespace, "clusters");
-    }
 }

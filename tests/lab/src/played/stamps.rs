@@ -94,32 +94,3 @@ pub fn unborn(mut object: Value) -> Value {
     }
     object
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_copy_has_nothing_of_the_mould() {
-        const OLD: &str = "423e36c8-723d-2b24-8590-0eb1d9180aa2";
-        const NEW: &str = "503e36c8-723d-2b24-8590-0eb1d9180aa3";
-        let mut stamps = Stamps::new(("w-abc", OLD), ["00:50:56:aa:bb:01"], 300, NEW);
-        stamps.uid("11112222-3333", "44445555-6666");
-        stamps.reference("vm-5", "vm-77");
-        let mould = json!({
-            "name": "w-abc", "path": "[ds] w-abc-11112222-1/w-abc.vmx", "uid": "11112222-3333", "vm": "vm-5",
-            "other": "vm-57", "macs": ["00:50:56:aa:bb:01", "00-50-56-aa-bb-01"], "agent": identity::swapped(OLD),
-        });
-        let copy = stamps.press(&mould).expect("a copy");
-        assert_eq!(
-            copy,
-            json!({
-                "name": "w-abc-0300", "path": "[ds] w-abc-0300-44445555-1/w-abc-0300.vmx", "uid": "44445555-6666",
-                "vm": "vm-77", "other": "vm-57", "macs": ["00:50:56:00:01:2c", "00-50-56-00-01-2c"],
-                "agent": identity::swapped(NEW),
-            })
-        );
-    }
-}

@@ -9,6 +9,7 @@
 //!
 //! Caveat: these functions block, the first time for minutes. Call them through [`tokio::task::spawn_blocking`].
 
+mod built;
 pub mod cache;
 mod cargo;
 mod cluster_api;
@@ -16,18 +17,17 @@ mod etcd;
 mod go;
 mod jaeger;
 mod kubernetes;
-mod operator;
 mod prometheus;
 mod sources;
 mod vcenter;
 pub mod versions;
 
+pub use built::built;
 pub use cargo::cargo;
 pub use cluster_api::{cluster_api, cluster_api_crds};
 pub use etcd::etcd;
 pub use jaeger::jaeger;
 pub use kubernetes::{kube_apiserver, kube_controller_manager, kubectl};
-pub use operator::operator;
 pub use prometheus::promtool;
 pub use vcenter::vcenter;
 

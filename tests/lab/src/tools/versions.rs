@@ -8,9 +8,6 @@ pub const KUBERNETES: &str = "v1.36.3";
 /// Release of Cluster API (module `sigs.k8s.io/cluster-api`).
 pub const CLUSTER_API: &str = "v1.14.2";
 
-/// Release of etcd. The program is in the crate `etcd-bin-vendored` of the same version.
-pub const ETCD: &str = "3.7.2";
-
 /// Release of Jaeger (module `github.com/jaegertracing/jaeger`). Later ones fail Go's checksum database.
 pub const JAEGER: &str = "v1.62.0";
 

@@ -8,9 +8,6 @@ mod alerts;
 mod crds;
 mod deployment;
 mod parts;
-mod played;
-mod playing;
-mod vcenter;
 
 /// The API server that tests share which need none of their own.
 async fn lab() -> Result<&'static Lab> {

@@ -201,6 +201,3 @@ fn bound(host: &Host) -> Condition {
         ),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -600,6 +600,3 @@ fn frames(
         }
     })
 }
-
-#[cfg(test)]
-mod tests;

@@ -89,31 +89,3 @@ pub fn labels(facts: &HostFacts) -> BTreeMap<String, String> {
     }
     labels
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn vmware_is_never_a_manufacturer_label() {
-        let mut facts = HostFacts::bare_metal(1);
-        facts.manufacturer = "VMware, Inc.".to_owned();
-        facts.product = "VMware7,1".to_owned();
-        let labels = labels(&facts);
-        assert!(!labels.contains_key("inventory.agent-install.openshift.io/host-manufacturer"));
-        assert_eq!(
-            labels["inventory.agent-install.openshift.io/host-productname"],
-            "VMware71"
-        );
-    }
-
-    #[test]
-    fn interfaces_have_every_list_that_the_schema_requires() {
-        let mut facts = HostFacts::bare_metal(1);
-        facts.interfaces[0].ipv4 = None;
-        let shown = status(&facts);
-        for list in ["flags", "ipV4Addresses", "ipV6Addresses"] {
-            assert!(shown["interfaces"][0][list].is_array(), "{list}");
-        }
-    }
-}

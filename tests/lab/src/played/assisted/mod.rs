@@ -47,7 +47,6 @@ use host::{Content, Host, HostFacts, Hosts, NextBoot};
 use image_server::ImageServer;
 use infra_env::Withheld;
 pub use lifecycle::Answer;
-use state::HostState;
 
 /// Label of an Agent with its InfraEnv's name.
 pub const INFRA_ENV_LABEL: &str = "infraenvs.agent-install.openshift.io";
@@ -303,12 +302,6 @@ impl Assisted {
             change(host);
         }
         self.0.hosts_desk.wake(id);
-    }
-
-    /// A host's state; `None` if the service knows no such host.
-    #[must_use]
-    pub fn host_state(&self, id: &str) -> Option<HostState> {
-        self.0.hosts.lock().get(id).map(|host| host.state)
     }
 
     /// What this disk starts; `None` if no host of the service ever wrote it.

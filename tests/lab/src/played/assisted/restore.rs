@@ -139,32 +139,3 @@ fn facts(agent: &DynamicObject) -> HostFacts {
         disk_id: disk_id.unwrap_or_default(),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::{super::host::VMWARE, *};
-
-    #[test]
-    fn facts_survive_the_way_through_an_agent() {
-        for disk_uuid in [true, false] {
-            let mut facts = HostFacts::bare_metal(7);
-            facts.manufacturer = VMWARE.to_owned();
-            facts.disk_uuid = disk_uuid;
-            if !disk_uuid {
-                facts.disk_id.clear();
-            }
-            let agent: DynamicObject = serde_json::from_value(json!({
-                "metadata": {"name": facts.id},
-                "spec": {"clusterDeploymentName": {"name": "hc", "namespace": "ns"}},
-                "status": {"inventory": inventory::status(&facts), "debugInfo": {"state": "known"}},
-            }))
-            .unwrap_or_else(|error| panic!("{error}"));
-            let host = host(&agent, "env", Instant::now());
-            assert_eq!(host.facts, facts);
-            assert_eq!(host.state, HostState::Known);
-            assert_eq!(host.cluster, Some(("ns".to_owned(), "hc".to_owned())));
-        }
-    }
-}

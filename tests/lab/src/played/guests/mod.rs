@@ -29,7 +29,7 @@ use super::{
         host::{Content, NextBoot},
         image,
     },
-    options::{DefaultBoot, PlayedOptions},
+    options::PlayedOptions,
     task::Task,
 };
 use boot::Boot;
@@ -53,8 +53,6 @@ struct World {
     /// Services by Agent namespace.
     services: BTreeMap<String, Assisted>,
     boot: Duration,
-    default_boot: DefaultBoot,
-    paths: Vec<String>,
     quirks: Mutex<Vec<(String, Quirk)>>,
     /// Guests by managed object id.
     guests: Mutex<BTreeMap<String, Guest>>,
@@ -99,18 +97,10 @@ impl World {
     /// Updates the guests after a change of the inventory.
     fn follow(self: &Arc<Self>, inventory: Inventory) {
         let mut guests = self.guests();
-        let mine = |vm: &Vm| {
-            self.paths.is_empty() || self.paths.iter().any(|prefix| vm.path.starts_with(prefix))
-        };
-        let (seen, others): (Vec<Vm>, Vec<Vm>) = inventory.vms.into_iter().partition(mine);
-        let gone = inventory.gone.map(|mut gone| {
-            gone.extend(others.into_iter().map(|vm| vm.moref));
-            gone
-        });
-        let mut seen: BTreeMap<String, Vm> =
-            seen.into_iter().map(|vm| (vm.moref.clone(), vm)).collect();
+        let seen = inventory.vms.into_iter();
+        let mut seen: BTreeMap<String, Vm> = seen.map(|vm| (vm.moref.clone(), vm)).collect();
         guests.retain(|moref, guest| {
-            let stays = match &gone {
+            let stays = match &inventory.gone {
                 Some(gone) => !gone.contains(moref),
                 None => seen.contains_key(moref),
             };
@@ -136,7 +126,7 @@ impl World {
 
     fn update(self: &Arc<Self>, guest: &mut Guest, before: &Vm, moref: &str) {
         if let Some((service, id)) = self.service(guest) {
-            let next = match boot::decide(&guest.vm, true, self.default_boot) {
+            let next = match boot::decide(&guest.vm, true) {
                 Boot::Cd(_) => NextBoot::Image,
                 Boot::Disk | Boot::Nothing => NextBoot::Disk,
             };
@@ -193,7 +183,7 @@ impl World {
         let Some(vm) = known else { return Ok(()) };
         let quirks = self.quirks_of(&vm);
         let content = self.content(&vm);
-        let booted = boot::decide(&vm, content.is_some(), self.default_boot);
+        let booted = boot::decide(&vm, content.is_some());
         tracing::debug!(vm = vm.name, ?booted, ?content, ?quirks, "guest boots");
         let (namespace, infra_env) = match (booted, content) {
             (Boot::Disk, Some((_, Content::System))) => {
@@ -232,7 +222,7 @@ impl World {
         let mut guests = self.guests();
         if let Some(guest) = guests.get_mut(moref) {
             guest.host = Some((namespace, id.clone()));
-            let next = match boot::decide(&guest.vm, true, self.default_boot) {
+            let next = match boot::decide(&guest.vm, true) {
                 Boot::Cd(_) => NextBoot::Image,
                 Boot::Disk | Boot::Nothing => NextBoot::Disk,
             };
@@ -271,8 +261,6 @@ impl Guests {
             vcenter,
             services,
             boot: options.delays.boot,
-            default_boot: options.default_boot,
-            paths: options.vm_paths.clone(),
             quirks: Mutex::default(),
             guests: Mutex::default(),
         });
@@ -296,17 +284,6 @@ impl Guests {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
-    }
-
-    /// The host id of a VM's guest, once it has registered.
-    #[must_use]
-    pub fn host_of(&self, moref: &str) -> Option<String> {
-        self.world
-            .guests()
-            .get(moref)?
-            .host
-            .as_ref()
-            .map(|(_, id)| id.clone())
     }
 }
 

@@ -1,13 +1,13 @@
-//! The part of the simulated vCenter's admin endpoint that guests use: the inventory, reported at each change.
+//! The part of a vCenter that guests use: the inventory, reported at each change, and files.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use async_trait::async_trait;
-use reqwest::{Client, StatusCode};
+use reqwest::Method;
 use serde::Deserialize;
-use serde_json::Value;
 
+pub use crate::parts::VCenterAdmin as VCenter;
 use crate::patience::ANSWER;
 
 /// How long a poll stays open without a change.
@@ -33,7 +33,11 @@ pub trait Hypervisor: std::fmt::Debug + Send + Sync {
 #[async_trait]
 impl Hypervisor for VCenter {
     async fn inventory(&self, newer_than: Option<u64>) -> Result<Inventory> {
-        Self::inventory(self, newer_than).await
+        let mut path = "inventory?files=false".to_owned();
+        if let Some(version) = newer_than {
+            path += &format!("&waitVersion={version}&timeoutMs={}", POLL.as_millis());
+        }
+        self.call(Method::GET, &path, None, POLL + ANSWER).await
     }
 
     async fn read(&self, path: &str, length: usize) -> Result<Option<Vec<u8>>> {
@@ -148,129 +152,5 @@ impl Vm {
     #[must_use]
     pub fn is_suspended(&self) -> bool {
         self.power == "suspended"
-    }
-}
-
-/// Client of the admin endpoint. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct VCenter {
-    http: Client,
-    url: String,
-}
-
-impl VCenter {
-    /// A client of the vCenter at `url` that trusts `ca_pem`, which may be empty without TLS.
-    ///
-    /// # Errors
-    /// The certificate cannot be read.
-    pub fn new(url: &str, ca_pem: &str) -> Result<Self> {
-        // Fails if a provider is already installed, which is fine.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = Client::builder().no_proxy().timeout(POLL + ANSWER);
-        if !ca_pem.is_empty() {
-            let trusted = reqwest::Certificate::from_pem(ca_pem.as_bytes())
-                .context("certificate of the vCenter")?;
-            builder = builder.tls_certs_only([trusted]);
-        }
-        Ok(Self {
-            http: builder.build()?,
-            url: url.trim_end_matches('/').to_owned(),
-        })
-    }
-
-    /// The inventory once it is newer than `newer_than`, or as it is after a while. Without a version it returns at
-    /// once.
-    ///
-    /// # Errors
-    /// There is no answer, or not the expected one.
-    pub async fn inventory(&self, newer_than: Option<u64>) -> Result<Inventory> {
-        let mut url = format!("{}/_admin/inventory?files=false", self.url);
-        if let Some(version) = newer_than {
-            url = format!("{url}&waitVersion={version}&timeoutMs={}", POLL.as_millis());
-        }
-        Ok(self
-            .http
-            .get(url)
-            .send()
-            .await?
-            .error_for_status()?
-            .json()
-            .await?)
-    }
-
-    /// A VM with everything that the endpoint shows of it; `None` if it is gone.
-    ///
-    /// # Errors
-    /// There is no answer, or not the expected one.
-    pub async fn shown(&self, moref: &str) -> Result<Option<Value>> {
-        let url = format!("{}/_admin/inventory?files=false", self.url);
-        let all: Value = self
-            .http
-            .get(url)
-            .send()
-            .await?
-            .error_for_status()?
-            .json()
-            .await?;
-        let vms = all["vms"].as_array().into_iter().flatten();
-        Ok(vms.into_iter().find(|vm| vm["moref"] == moref).cloned())
-    }
-
-    /// The first `length` bytes of a datastore file; `None` if there is no such file.
-    ///
-    /// # Errors
-    /// The path is no datastore path, or the endpoint does not answer.
-    pub async fn read(&self, path: &str, length: usize) -> Result<Option<Vec<u8>>> {
-        let (datastore, file) = path
-            .strip_prefix('[')
-            .and_then(|rest| rest.split_once(']'))
-            .with_context(|| format!("{path:?} is not of the form \"[datastore] file\""))?;
-        let mut url = url::Url::parse(&self.url)?;
-        url.path_segments_mut()
-            .map_err(|()| anyhow::anyhow!("{} cannot have a path", self.url))?
-            .extend(["_admin", "datastores", datastore, "files"])
-            .extend(file.trim_start().split('/'));
-        let range = format!("bytes=0-{}", length.saturating_sub(1));
-        let answer = self.http.get(url).header("Range", range).send().await?;
-        if answer.status() == StatusCode::NOT_FOUND
-            || answer.status() == StatusCode::RANGE_NOT_SATISFIABLE
-        {
-            return Ok(None);
-        }
-        Ok(Some(answer.error_for_status()?.bytes().await?.to_vec()))
-    }
-
-    /// Does to a VM what another person could do: `power-on`, `power-off`, `destroy`, `clone`, `eject`,
-    /// `boot-from-disk`.
-    ///
-    /// # Errors
-    /// There is no such VM, or vCenter refuses.
-    pub async fn act(&self, moref: &str, action: &str) -> Result<()> {
-        self.post(&format!("vms/{moref}/{action}"), &serde_json::json!({}))
-            .await
-            .map(drop)
-    }
-
-    /// Posts `body` to an admin path. Returns the JSON of the answer; null for an empty one.
-    ///
-    /// # Errors
-    /// The endpoint refuses; the text says why.
-    pub async fn post(&self, path: &str, body: &Value) -> Result<Value> {
-        let answer = self
-            .http
-            .post(format!("{}/_admin/{path}", self.url))
-            .json(body)
-            .send()
-            .await?;
-        let (status, text) = (answer.status(), answer.text().await?);
-        anyhow::ensure!(
-            status.is_success(),
-            "vCenter admin {path}: {status}: {text}"
-        );
-        if text.is_empty() {
-            Ok(Value::Null)
-        } else {
-            serde_json::from_str(&text).context("vCenter admin answer")
-        }
     }
 }

@@ -102,7 +102,7 @@ impl Play {
             return Ok(Some(agent.clone()));
         }
         let wanted = agent_machine.at("/spec/agentLabelSelector");
-        for agent in super::select::candidates(agents, wanted, self.seed, agent_machine.uid())? {
+        for agent in super::select::candidates(agents, wanted)? {
             match self
                 .agents
                 .replace(&claimed(&agent, agent_machine, &self.cluster, bootstrap))
@@ -150,51 +150,4 @@ pub fn reference(agent: &DynamicObject) -> Map<String, Value> {
         ),
         ("addresses".to_owned(), addresses(agent)),
     ])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn object(value: Value) -> DynamicObject {
-        serde_json::from_value(value).unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    #[test]
-    fn unbinding_clears_the_claim_and_nothing_else() {
-        let free = object(json!({
-            "metadata": {"name": "a", "namespace": "n", "labels": {"pool": "x"}, "annotations": {"k": "v"}},
-            "spec": {"approved": true, "hostname": "h", "role": "worker"},
-        }));
-        let machine = object(json!({"metadata": {"name": "m"}}));
-        let cluster = HostedCluster::new("c", "hc");
-        let owner = object(json!({
-            "metadata": {"name": "m"}, "spec": {"bootstrap": {"dataSecretName": "user-data"}},
-        }));
-        let bound = claimed(&free, &machine, &cluster, &Bootstrap::of(&owner));
-        assert_eq!(bound.label(AGENT_MACHINE_REF), Some("m"));
-        assert_eq!(bound.text("/spec/clusterDeploymentName/namespace"), "c-hc");
-        assert_eq!(
-            bound.text("/spec/ignitionEndpointTokenReference/name"),
-            "agent-user-data"
-        );
-        assert!(is_claimed(&bound));
-        assert_eq!(unbound(&bound), free);
-    }
-
-    #[test]
-    fn addresses_need_a_carrier_and_prefer_the_requested_name() {
-        let agent = object(json!({
-            "metadata": {"name": "a"},
-            "spec": {"hostname": "worker-1"},
-            "status": {"inventory": {"hostname": "00-50-56", "interfaces": [
-                {"hasCarrier": false, "ipV4Addresses": ["172.17.0.1/16"]},
-                {"hasCarrier": true, "ipV4Addresses": ["10.0.0.7/24"]},
-            ]}},
-        }));
-        assert_eq!(
-            addresses(&agent),
-            json!([{"type": "ExternalIP", "address": "10.0.0.7"}, {"type": "InternalDNS", "address": "worker-1"}])
-        );
-    }
 }

@@ -66,7 +66,6 @@ struct Play {
     tokens: Mutex<BTreeSet<String>>,
     claim_step: Duration,
     hook_poll: Duration,
-    seed: Option<u64>,
 }
 
 impl Provider {
@@ -101,7 +100,6 @@ impl Provider {
             tokens: Mutex::default(),
             claim_step: options.delays.claim_step,
             hook_poll: options.delays.hook_poll,
-            seed: options.selection_seed,
             cluster,
             agent_machines,
             machines,

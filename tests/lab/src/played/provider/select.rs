@@ -1,9 +1,6 @@
 //! Which Agent an AgentMachine gets: the first valid one that its selector fits.
 
-use std::{
-    collections::BTreeMap,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-};
+use std::collections::BTreeMap;
 
 use anyhow::Result;
 use kube::core::DynamicObject;
@@ -28,16 +25,11 @@ pub fn is_valid(agent: &DynamicObject) -> bool {
         && is("Validated", "True")
 }
 
-/// The Agents to try in turn: in the order of `agents`, or shuffled by `seed` and the AgentMachine's UID.
+/// The Agents to try in turn, in the order of `agents`.
 ///
 /// # Errors
 /// The selector is malformed.
-pub fn candidates(
-    agents: Vec<Object>,
-    wanted: Option<&Value>,
-    seed: Option<u64>,
-    uid: &str,
-) -> Result<Vec<Object>> {
+pub fn candidates(agents: Vec<Object>, wanted: Option<&Value>) -> Result<Vec<Object>> {
     // A malformed selector is an error even without any Agent.
     selector::fits(wanted, &BTreeMap::new())?;
     let mut found = Vec::new();
@@ -46,13 +38,6 @@ pub fn candidates(
         if free && selector::fits(wanted, &agent.label_map())? && is_valid(&agent) {
             found.push(agent);
         }
-    }
-    if let Some(seed) = seed {
-        found.sort_by_cached_key(|agent| {
-            let mut hasher = DefaultHasher::new();
-            (seed, uid, agent.name()).hash(&mut hasher);
-            hasher.finish()
-        });
     }
     Ok(found)
 }
@@ -98,44 +83,5 @@ mod tests {
                 "{conditions:?}"
             );
         }
-    }
-
-    #[test]
-    fn selector_and_claim_narrow_and_a_seed_reorders() {
-        let ok = ["False", "True", "True"];
-        let list = || {
-            ["a", "b", "c", "d", "e"]
-                .iter()
-                .map(|name| agent(name, &json!({"pool": "x"}), ok, true))
-                .chain([
-                    agent("other", &json!({"pool": "y"}), ok, true),
-                    agent(
-                        "claimed",
-                        &json!({"pool": "x", "agentMachineRef": "m"}),
-                        ok,
-                        true,
-                    ),
-                ])
-                .collect::<Vec<_>>()
-        };
-        let wanted = json!({"matchLabels": {"pool": "x"}});
-        let names = |seed| {
-            candidates(list(), Some(&wanted), seed, "uid")
-                .map(|found| {
-                    found
-                        .iter()
-                        .map(|agent| agent.name().to_owned())
-                        .collect::<Vec<_>>()
-                })
-                .unwrap_or_default()
-        };
-        assert_eq!(names(None), ["a", "b", "c", "d", "e"]);
-        assert!(
-            (0..8).any(|seed| names(Some(seed)) != names(None)),
-            "no seed changes the order"
-        );
-        assert_eq!(names(Some(3)), names(Some(3)));
-        let malformed = json!({"matchExpressions": [{"key": "pool", "operator": "Near"}]});
-        assert!(candidates(Vec::new(), Some(&malformed), None, "uid").is_err());
     }
 }

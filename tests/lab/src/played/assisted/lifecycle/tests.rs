@@ -50,28 +50,6 @@ impl Run {
 }
 
 #[test]
-fn discovery_to_installed() {
-    let mut run = Run::new();
-    assert_eq!(run.settle(), ["discovering-unbound", "known-unbound"]);
-    run.host.approved = true;
-    bind(&mut run.host, ("a".into(), "b".into()), run.now)
-        .unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(
-        run.settle(),
-        [
-            "binding",
-            "discovering",
-            "insufficient",
-            "known",
-            "installing",
-            "installing-in-progress",
-            "added-to-existing-cluster"
-        ]
-    );
-    assert_eq!(run.host.stage, STAGES.len());
-}
-
-#[test]
 fn wrong_boot_order_ends_in_a_user_action() {
     let mut run = Run::new();
     run.host.next_boot = NextBoot::Image;
@@ -118,26 +96,6 @@ fn an_install_that_starts_over_fails() {
     assert_eq!(register(&mut run.host, run.now), Answer::Accepted);
     assert_eq!(run.settle(), ["error"]);
     assert_eq!(run.host.info, Some(RESTARTED));
-}
-
-#[test]
-fn reclaim_and_plain_unbind() {
-    let mut run = Run::installed();
-    unbind(&mut run.host, Unbind::Reclaim, run.now).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(
-        run.settle(),
-        [
-            "reclaiming",
-            "reclaiming-rebooting",
-            "discovering-unbound",
-            "known-unbound"
-        ]
-    );
-    let mut run = Run::installed();
-    unbind(&mut run.host, Unbind::Plain, run.now).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(run.settle(), ["unbinding-pending-user-action"]);
-    assert_eq!(register(&mut run.host, run.now), Answer::Accepted);
-    assert_eq!(run.settle(), ["discovering-unbound", "known-unbound"]);
 }
 
 #[test]
@@ -201,83 +159,4 @@ fn a_host_with_a_new_disk_shows_the_old_inventory_until_it_reports() {
     hosts.note_disk(&run.host);
     assert_eq!(hosts.content(&old.disk_id), Some(Content::System));
     assert_eq!(hosts.content("another"), None, "it is empty");
-}
-
-#[test]
-fn unbinding_with_a_dead_agent_stays_for_ever() {
-    let mut run = Run::new();
-    run.settle();
-    bind(&mut run.host, ("a".into(), "b".into()), run.now)
-        .unwrap_or_else(|error| panic!("{error}"));
-    run.settle();
-    run.host.set_agent(false, run.now);
-    unbind(&mut run.host, Unbind::Reclaim, run.now).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(run.settle(), ["unbinding"]);
-}
-
-#[test]
-fn binding_is_refused_while_it_is_discovered_anew() {
-    let mut run = Run::new();
-    assert!(bind(&mut run.host, ("a".into(), "b".into()), run.now).is_err());
-}
-
-#[test]
-fn silence_disconnects_and_kills_an_install() {
-    let mut run = Run::new();
-    run.settle();
-    run.host.set_agent(false, run.now);
-    assert_eq!(run.settle(), ["known-unbound", "disconnected-unbound"]);
-    let mut run = Run::new();
-    run.settle();
-    run.host.approved = true;
-    bind(&mut run.host, ("a".into(), "b".into()), run.now)
-        .unwrap_or_else(|error| panic!("{error}"));
-    while !run.host.state.installs() {
-        run.now = advance(&mut run.host, &run.delays, run.now).unwrap_or_else(|| panic!("stuck"));
-    }
-    run.host.set_agent(false, run.now);
-    assert_eq!(run.settle().last(), Some(&"error"));
-}
-
-#[test]
-fn validation_follows_hardware_name_and_disk_uuid() {
-    let mut run = Run::new();
-    run.host.facts.disk_gib = 99;
-    assert_eq!(run.settle().last(), Some(&"insufficient-unbound"));
-    run.host.facts.disk_gib = 100;
-    assert_eq!(run.settle().last(), Some(&"known-unbound"));
-    run.host.hostname = "localhost".to_owned();
-    assert_eq!(run.settle().last(), Some(&"insufficient-unbound"));
-    let mut run = Run::new();
-    run.host.facts.manufacturer = VMWARE.to_owned();
-    run.host.facts.disk_uuid = false;
-    run.host.approved = true;
-    assert_eq!(
-        run.settle().last(),
-        Some(&"known-unbound"),
-        "the disk UUID matters within a cluster only"
-    );
-    bind(&mut run.host, ("a".into(), "b".into()), run.now)
-        .unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(run.settle().last(), Some(&"insufficient"));
-}
-
-#[test]
-fn hostnames() {
-    for good in ["a", "worker-1", "00-50-56-aa-bb-01", "a.example.org"] {
-        assert!(is_hostname(good), "{good}");
-    }
-    let long = "a".repeat(64);
-    for bad in [
-        "",
-        "Worker",
-        "a_b",
-        "-a",
-        "a..b",
-        "localhost",
-        "localhost.localdomain",
-        long.as_str(),
-    ] {
-        assert!(!is_hostname(bad), "{bad}");
-    }
 }
