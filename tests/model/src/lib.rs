@@ -11,8 +11,7 @@
 //! [`binding`] has worlds whose hosts are there before anybody asks: VMs that begin another life, and pools that lend each
 //! other hosts. There each pass depends on the whole world.
 //!
-//! Two more models have worlds of their own: [`lease`] has two operators and one Lease, and [`flight`] has two pools
-//! and one ISO cache.
+//! [`guarded`] has a world of its own: two operators, a predecessor, and both Leases.
 //!
 //! So that the states of the machines' world are finite:
 //! - Time is the age that a pass sees in its memory: a few seconds, or longer than any timeout. In addition, hours may
@@ -29,10 +28,7 @@
 
 pub mod binding;
 pub mod explore;
-pub mod flight;
-pub mod flight_ports;
 pub mod guarded;
-pub mod lease;
 pub mod machines;
 pub mod objects;
 pub mod part;
