@@ -148,15 +148,6 @@ pub async fn foreign_agent(world: &World, facts: HostFacts, spec: &Value) -> Res
     Ok(id)
 }
 
-/// A bare-metal host whose serial number is the BIOS uuid of that VM.
-#[must_use]
-pub fn namesake(vm: &Vm) -> HostFacts {
-    HostFacts {
-        serial: vm.uuid.replace('-', ""),
-        ..HostFacts::bare_metal(7)
-    }
-}
-
 /// Labels that the pool puts on its Agents.
 #[must_use]
 pub fn pool_labels(pool: &str) -> Value {

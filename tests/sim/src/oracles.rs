@@ -170,13 +170,14 @@ fn is_known(inventory: &Inventory, vm: &Vm) -> bool {
     vm.node.is_some() || inventory.drift.ghosts.contains(&vm.object.id)
 }
 
-/// Checks `nothing_leaks` at the end of a run, also after other failures.
+/// Checks `nothing_leaks`, and what a tenant that is not admitted is shown, at the end of a run, also after other failures.
 #[must_use]
 pub fn leaks(world: &World) -> Vec<Failure> {
     let mut broken = Vec::new();
-    world
-        .api
-        .read(|store| world.vcenter.read(|i| no_leak(store, i, &mut broken)));
+    world.api.read(|store| {
+        world.vcenter.read(|i| no_leak(store, i, &mut broken));
+        is_silent_on_others(store, &mut broken);
+    });
     broken
 }
 

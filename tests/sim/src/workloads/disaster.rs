@@ -24,6 +24,7 @@ use crate::{
     },
     oracles::{self, ASSISTED, OURS, PROVIDER},
     plan::Fault,
+    promise::Oracle,
     vcenter::model::Vm,
     world::{NAMESPACE, World},
 };
@@ -419,10 +420,17 @@ async fn rolled_back_after_claim(run: &mut Run, between: bool) -> Result<()> {
     }
     run.roll_back(&backup, 0).await?;
     controls::buffer(&run.world, 0)?;
-    run.asks((0, SILENT), |world| {
-        waiting(&world.api, "RecordOutdated") == 1 && marked(world) == 1
-    })
-    .await?;
+    let asked = run
+        .asks((0, SILENT), |world| {
+            waiting(&world.api, "RecordOutdated") == 1 && marked(world) == 1
+        })
+        .await;
+    if marked(&run.world) != 1 {
+        let gone = Oracle::ForeignAndServingUntouched
+            .broken("a host is gone that serves an AgentMachine which the hub has forgotten");
+        run.world.director.violated(gone);
+    }
+    asked?;
     // A person finds out that the guest is no node any more, and forces the end.
     run.drain();
     let children = kind(OURS, "vsphereagents");
