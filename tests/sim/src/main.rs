@@ -12,8 +12,7 @@ use agent_forge_actors::ports::effect::EffectKind;
 use agent_forge_sim::{
     branches::{self, Planned},
     call::{Call, Read},
-    known,
-    matrix::{self, Matrix},
+    known, matrix,
     plan::{Fault, Plan},
     promise::{Failure, Oracle},
     recovery,
@@ -275,16 +274,13 @@ fn enumerate(
     calls: &[Call],
     (traces, silence, every): (usize, Option<u64>, usize),
 ) -> Result<()> {
-    let mut all = Matrix::default();
     let plans = |reference: &Outcome| {
         let all = matrix::plans(reference, faults).into_iter();
         let wanted = all.filter(|p| calls.contains(&p.faults[0].0.call));
         Ok(wanted.step_by(every.max(1)).collect())
     };
     let silence = silence.map(|minutes| Duration::from_secs(60 * minutes));
-    let result = all_of(worlds, plans, silence, traces, |verdict| all.count(verdict));
-    println!("{}", all.text(faults));
-    result
+    all_of(worlds, plans, silence, traces)
 }
 
 fn random(schedules: usize, seed: u64, worlds: Worlds<'_>) -> Result<()> {
@@ -294,7 +290,7 @@ fn random(schedules: usize, seed: u64, worlds: Worlds<'_>) -> Result<()> {
         schedules / of.len() + usize::from(at < schedules % of.len())
     };
     let plans = |r: &Outcome| Ok(matrix::schedules(r, share(&r.plan.workload), seed));
-    all_of(worlds, plans, None, 0, |_| {})
+    all_of(worlds, plans, None, 0)
 }
 
 fn worlds(seeds: u64, of: &[&'static Workload]) -> Result<()> {
@@ -314,7 +310,7 @@ fn worlds(seeds: u64, of: &[&'static Workload]) -> Result<()> {
 
 fn doubles((each, every): (usize, usize), seed: u64, worlds: Worlds<'_>) -> Result<()> {
     let plans = |r: &Outcome| Ok(matrix::doubles(r, each, every, seed));
-    all_of(worlds, plans, None, 0, |_| {})
+    all_of(worlds, plans, None, 0)
 }
 
 fn recover((most, every): (Option<usize>, usize), seed: u64, worlds: Worlds<'_>) -> Result<()> {
@@ -331,7 +327,7 @@ fn recover((most, every): (Option<usize>, usize), seed: u64, worlds: Worlds<'_>)
             None => plans,
         })
     };
-    all_of(worlds, plans, None, 0, |_| {})
+    all_of(worlds, plans, None, 0)
 }
 
 /// The workload with that name or code.
@@ -367,7 +363,6 @@ fn all_of(
     plans: impl Fn(&Outcome) -> Result<Vec<Plan>>,
     silence: Option<Duration>,
     traces: usize,
-    mut each: impl FnMut(&Verdict),
 ) -> Result<()> {
     let worker = std::env::current_exe()?;
     let began = std::time::Instant::now();
@@ -392,16 +387,18 @@ fn all_of(
             workload.text
         );
         let at_once = |v: &Verdict| {
-            if !v.failures.is_empty() && known::excuse(v).is_none() {
-                println!(
-                    "FAILED {}\n  {}",
-                    matrix::replay(v.shown()),
-                    brief(&v.failures)
-                );
-            }
+            let what = match known::excuse(v) {
+                _ if v.failures.is_empty() => return,
+                Some(_) => "KNOWN",
+                None => "FAILED",
+            };
+            println!(
+                "{what} {}\n  {}",
+                matrix::replay(v.shown()),
+                brief(&v.failures)
+            );
         };
         for verdict in branches::run_all(&worker, &plans, at_once)? {
-            each(&verdict);
             ran += 1;
             verdict.hash.hash(&mut traces_hash);
             match known::excuse(&verdict) {

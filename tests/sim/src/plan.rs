@@ -131,6 +131,19 @@ pub enum FaultClass {
     Between,
 }
 
+impl FaultClass {
+    /// What goes wrong, in a phrase.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Operator => "the operator dies",
+            Self::Call => "a call fails",
+            Self::World => "the world changes",
+            Self::Between => "the world changes between check and call",
+        }
+    }
+}
+
 impl Fault {
     /// Its class.
     #[must_use]
