@@ -6,13 +6,14 @@ use agent_forge_actors::{
     domain::marker::{MARKER_KEY, Marker},
     ports::{effect::EffectKind, vcenter::GENERATION_KEY},
 };
-use agent_forge_lab::played::assisted::host::HostFacts;
+use agent_forge_lab::played::assisted::INFRA_ENV_LABEL;
 use agent_forge_sim::{
     director::Order,
     kube::kind,
     oracles::{ASSISTED, OURS, marker},
     plan::Fault,
     promise::Oracle,
+    rogue,
     vcenter::{model::Ref, tasks::Work},
     workloads::{self, Run, Workload},
     world::{NAMESPACE, SECRET, World},
@@ -22,8 +23,8 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use crate::scenes::{
-    SOON, agent_is_untouched, all, at_home, clone_vm, foreign_agent, foreign_vm, no_token, our_vm,
-    pairs_agree, pool_labels, text, until_effect, wanted_name,
+    SOON, all, at_home, clone_vm, foreign_vm, no_token, our_vm, pairs_agree, pool_labels, text,
+    until_effect, wanted_name,
 };
 
 macro_rules! workloads {
@@ -78,14 +79,7 @@ fn infra_env_with_cluster_ref(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         let envs = kind(ASSISTED, "infraenvs");
         let set = |run: &Run, cluster: serde_json::Value| {
             let patch = json!({"spec": {"clusterRef": cluster}});
-            let written = run.world.api.write(|s, now| {
-                let via = (agent_forge_sim::kube::store::Via::Patch, false);
-                s.update(&envs, &at_home("demo"), via, now, |mut o| {
-                    agent_forge_sim::kube::store::merge(&mut o, &patch);
-                    o
-                })
-            });
-            written.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+            run.world.api.merge(&envs, &at_home("demo"), &patch)
         };
         set(run, json!({"name": "demo", "namespace": NAMESPACE}))?;
         run.world.pool("w", &json!({})).await?;
@@ -116,14 +110,14 @@ async fn down(run: &mut Run) -> Result<()> {
 
 fn bare_metal_agent_with_pool_labels(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
-        let spec = json!({"metadata": {"labels": pool_labels("w")}, "spec": {"hostname": "metal"}});
-        let id = foreign_agent(&run.world, HostFacts::bare_metal(1), &spec).await?;
-        let done = match one_up(run).await {
-            Ok(()) => down(run).await,
-            failed => failed,
-        };
-        agent_is_untouched(&run.world, &id, "metal");
-        done
+        let mut labels = pool_labels("w");
+        labels[INFRA_ENV_LABEL] = json!("demo");
+        let host = rogue::host("Dell Inc.", "7F3K2", "0c:42:a1:00:00:01");
+        // From then on the API server takes each write of the operator for a broken promise.
+        let id = "0a000000-0000-4000-8000-0000000000f3";
+        rogue::put(&run.world.api, id, labels, &host)?;
+        one_up(run).await?;
+        down(run).await
     })
 }
 
@@ -163,8 +157,7 @@ fn host_kept_by_people(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         let key = (NAMESPACE.to_owned(), name.to_owned());
         let mark = |world: &World, value: Value| {
             let marked = json!({"metadata": {"annotations": {"agent-forge.containeroo.ch/skip-delete": value}}});
-            let written = world.api.merge(&children, &key, &marked);
-            written.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+            world.api.merge(&children, &key, &marked)
         };
         mark(&run.world, json!("true"))?;
         run.world.play("w")?.scale(0);
@@ -260,26 +253,17 @@ fn foreign_vm_named_as_adopted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             "spec": {"poolRef": {"name": "w"}},
             "status": {"vm": {"name": "precious", "biosUUID": uuid}},
         });
-        let created = run
-            .world
-            .api
-            .write(|s, now| s.create(&children, NAMESPACE, object, now));
-        created.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.world.api.create(&children, NAMESPACE, object)?;
         let status = json!({"status": {"vm": {"name": "precious", "biosUUID": uuid}}});
-        let written = run.world.api.write(|s, now| {
+        run.world.api.write(|s, now| {
             let via = (agent_forge_sim::kube::store::Via::Patch, true);
             s.update(&children, &at_home("precious"), via, now, |mut o| {
                 agent_forge_sim::kube::store::merge(&mut o, &status);
                 o
             })
-        });
-        written.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        })?;
         tokio::time::sleep(SOON).await;
-        let deleted = run
-            .world
-            .api
-            .write(|s, now| s.delete(&children, &at_home("precious"), &json!({}), now));
-        deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.world.api.delete(&children, &at_home("precious"))?;
         run.rest_with("one up, as before", &[("w", 1)]).await
     })
 }
@@ -292,11 +276,7 @@ fn vsphere_agent_deleted_while_serving(run: &mut Run) -> BoxFuture<'_, Result<()
             .map(|c| text(c, "/metadata/name").to_owned())
             .unwrap_or_default();
         let children = kind(OURS, "vsphereagents");
-        let deleted = run
-            .world
-            .api
-            .write(|s, now| s.delete(&children, &at_home(&name), &json!({}), now));
-        deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.world.api.delete(&children, &at_home(&name))?;
         tokio::time::sleep(SOON).await;
         down(run).await
     })
@@ -409,11 +389,9 @@ fn credentials_of_another_namespace(run: &mut Run) -> BoxFuture<'_, Result<()>> 
         let copy = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "theirs"}, "data": theirs["data"],
         });
-        let created = run
-            .world
+        run.world
             .api
-            .write(|s, now| s.create(&secrets, "other", copy, now));
-        created.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+            .write(|s, now| s.create(&secrets, "other", copy, now))?;
         let reference =
             json!({"vsphere": {"credentialsSecretRef": {"name": "theirs", "namespace": "other"}}});
         run.world.pool("w", &reference).await?;
@@ -512,11 +490,7 @@ fn credentials_secret_deleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         one_up(run).await?;
         let secrets = kind("", "secrets");
-        let deleted = run
-            .world
-            .api
-            .write(|s, now| s.delete(&secrets, &at_home(SECRET.1), &json!({}), now));
-        deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.world.api.delete(&secrets, &at_home(SECRET.1))?;
         tokio::time::sleep(SOON).await;
         let there = run.world.api.read(|s| s.get(&secrets, &at_home(SECRET.1)));
         if there.is_none() && workloads::marked(&run.world) > 0 {

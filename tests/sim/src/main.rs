@@ -128,7 +128,7 @@ enum Command {
     /// Run the plans that come in as lines `SECONDS PLAN`, all of one workload, and write a verdict for each.
     #[command(hide = true)]
     Work,
-    /// Let machines wait for an ISO, and print how long they still wait after the cause of the wait has ended.
+    /// Let machines wait for an ISO, or a pool for its Secret, and print how long they still wait after the cause has ended.
     Waits,
     /// Scale one pool up, in a fresh world each, and count what it costs.
     Scale {

@@ -99,6 +99,14 @@ pub struct Refusal {
     pub message: String,
 }
 
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}: {}", self.code, self.reason, self.message)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
 impl Refusal {
     /// A refusal.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {

@@ -254,8 +254,7 @@ pub(super) fn image_with_other_content(run: &mut Run) -> BoxFuture<'_, Result<()
         let proxy = json!({"spec": {"proxy": {"httpProxy": "http://proxy.example"}}});
         let name = (NAMESPACE.to_owned(), "demo".to_owned());
         let infra_envs = kind(oracles::ASSISTED, "infraenvs");
-        let merged = run.world.api.merge(&infra_envs, &name, &proxy);
-        merged.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.world.api.merge(&infra_envs, &name, &proxy)?;
         let service = run.world.upstream.service(NAMESPACE)?;
         service.rotate_image("demo").await?;
         run.rest("another host waits", move |world| {
@@ -332,11 +331,7 @@ pub(super) fn hosted_cluster_gone(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         service.stall_reclaims(true);
         let (group, plural) = HOSTED_CLUSTERS;
         let name = (cluster.namespace, cluster.name);
-        let gone = run
-            .world
-            .api
-            .write(|s, now| s.delete(&kind(group, plural), &name, &json!({}), now));
-        gone.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.world.api.delete(&kind(group, plural), &name)?;
         run.world.play("w")?.scale(0);
         let usual = std::mem::replace(&mut run.patience, CLEANED_UP);
         comes_back(run, "it waits", &host).await?;

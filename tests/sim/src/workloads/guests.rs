@@ -97,9 +97,7 @@ pub(super) fn agent_deleted_before_serving(run: &mut Run) -> BoxFuture<'_, Resul
         for agent in all {
             let name = agent["metadata"]["name"].as_str().unwrap_or_default();
             let key = (NAMESPACE.to_owned(), name.to_owned());
-            let deleted = (run.world.api)
-                .write(|s, now| s.delete(&kind(ASSISTED, "agents"), &key, &json!({}), now));
-            deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+            (run.world.api).delete(&kind(ASSISTED, "agents"), &key)?;
         }
         // An outage may last as long as the operator waits for a lost Agent. Then the next VM exists when the outage
         // ends.
@@ -155,8 +153,10 @@ fn ask(world: &World, attempt: Option<i64>) -> Result<()> {
     let (key, _) = child(world, "").context("a VsphereAgent")?;
     let attempt = attempt.map(|a| a.to_string());
     let patch = json!({"metadata": {"annotations": {REPLACE_ANNOTATION: attempt}}});
-    let merged = world.api.merge(&kind(OURS, "vsphereagents"), &key, &patch);
-    merged.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+    world
+        .api
+        .merge(&kind(OURS, "vsphereagents"), &key, &patch)?;
+    Ok(())
 }
 
 pub(super) fn replacement_requested(run: &mut Run) -> BoxFuture<'_, Result<()>> {

@@ -25,10 +25,10 @@ const EDITED: Duration = Duration::from_secs(900);
 
 pub(super) fn merge_pool(world: &World, name: &str, patch: &Value) -> Result<()> {
     let name = (NAMESPACE.to_owned(), name.to_owned());
-    let merged = world
+    world
         .api
-        .merge(&kind(oracles::OURS, "vsphereagentpools"), &name, patch);
-    merged.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+        .merge(&kind(oracles::OURS, "vsphereagentpools"), &name, patch)?;
+    Ok(())
 }
 
 pub(super) fn agents(world: &World) -> usize {
@@ -109,10 +109,9 @@ impl Run {
         };
         let allow = json!({"metadata": {"annotations": {REPLACE_ANNOTATION: attempt}}});
         let key = (NAMESPACE.to_owned(), name);
-        let written = world
+        world
             .api
-            .merge(&kind(oracles::OURS, "vsphereagents"), &key, &allow);
-        written.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+            .merge(&kind(oracles::OURS, "vsphereagents"), &key, &allow)?;
         Ok(())
     }
 }
@@ -366,11 +365,7 @@ pub(super) fn namespace_deletion(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         run.rest_with("one up", &[("w", 1)]).await?;
         run.world.play("w")?.delete_node_pool().await?;
         let name = (String::new(), NAMESPACE.to_owned());
-        let deleted = run
-            .world
-            .api
-            .write(|s, now| s.delete(&kind("", "namespaces"), &name, &json!({}), now));
-        deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.world.api.delete(&kind("", "namespaces"), &name)?;
         run.rest("all gone", |world| {
             let pools = kind(oracles::OURS, "vsphereagentpools");
             let secrets = kind("", "secrets");
