@@ -28,10 +28,9 @@ use crate::scenes::{
 };
 
 macro_rules! workloads {
-    ($($code:literal $name:ident $text:literal;)*) => {
+    ($($name:ident $text:literal;)*) => {
         /// All workloads of this package. The name of each is the name of the function that plays it.
         pub const ALL: &[Workload] = &[$(Workload {
-            code: $code,
             name: stringify!($name),
             text: $text,
             exact: true,
@@ -42,35 +41,35 @@ macro_rules! workloads {
 }
 
 workloads! {
-    "stranger" bare_metal_agent_with_pool_labels "one machine comes up and goes down, beside a free, unapproved bare-metal Agent that carries the pool's labels";
-    "order" agent_deleted_after_vm "one machine comes up and goes down; its Agent may be deleted only after its VM";
-    "kept" host_kept_by_people "a person keeps a host, and its Machine goes; then the person lets it go on, and a machine gets it";
-    "taken" vm_name_taken "somebody's VM has the name that our VM should get";
-    "poolless" pool_removed_by_force "a pool disappears with its finalizer while its machine serves";
-    "adopted" foreign_vm_named_as_adopted "a user names somebody's VM in a VsphereAgent that he wrote, and deletes that VsphereAgent";
-    "deleted" vsphere_agent_deleted_while_serving "somebody deletes the VsphereAgent of a machine that serves";
-    "cut" iso_upload_truncated "the first uploaded ISO loses its second half";
-    "tenant" credentials_of_another_namespace "a pool names the credentials of another namespace";
-    "labelled" reserved_agent_labels "a pool's labels claim its Agents for somebody's AgentMachine";
-    "token" iso_url_token_hidden "one machine comes up and goes down; no object may show the token of the ISO's URL";
-    "copied" vm_copied_by_admin "an admin copies a machine's VM and removes the original; then the machine goes down";
-    "forged" marker_names_another_namespace "the mark on a copy of a machine's VM names a namespace that does not use that vCenter";
-    "secretless" credentials_secret_deleted "somebody deletes the credentials Secret; then the machine goes down";
-    "pairs" hosts_match_their_machines "three machines come up in two pools; each AgentMachine gets the host that was made for it";
-    "rivals" two_pools_one_node_pool "two pools claim one NodePool";
-    "closing" pool_deleted_while_scaling_up "a pool is deleted while it serves, and its NodePool wants more machines";
-    "spare" second_machine_while_first_serves "a second machine is wanted while the first one serves; only one more VM is made";
-    "lagging" stale_watch_and_killed_actor "one machine comes up while all watches lag by 20 s, and its pool's actor is killed after the create";
-    "freed" freed_agent_matches_foreign_selector "a machine goes down while somebody's NodePool waits for any Agent with its labels";
-    "swapped" vm_reference_reused_while_queued "twelve machines go down; a VM that waits for its slot gets another reference, and its old reference now names somebody's VM";
-    "guarded" infra_env_with_cluster_ref "an InfraEnv has a clusterRef, which is removed later; no VM may be made before";
+    bare_metal_agent_with_pool_labels "one machine comes up and goes down, beside a free, unapproved bare-metal Agent that carries the pool's labels";
+    agent_deleted_after_vm "one machine comes up and goes down; its Agent may be deleted only after its VM";
+    host_kept_by_people "a person keeps a host, and its Machine goes; then the person lets it go on, and a machine gets it";
+    vm_name_taken "somebody's VM has the name that our VM should get";
+    pool_removed_by_force "a pool disappears with its finalizer while its machine serves";
+    foreign_vm_named_as_adopted "a user names somebody's VM in a VsphereAgent that he wrote, and deletes that VsphereAgent";
+    vsphere_agent_deleted_while_serving "somebody deletes the VsphereAgent of a machine that serves";
+    iso_upload_truncated "the first uploaded ISO loses its second half";
+    credentials_of_another_namespace "a pool names the credentials of another namespace";
+    reserved_agent_labels "a pool's labels claim its Agents for somebody's AgentMachine";
+    iso_url_token_hidden "one machine comes up and goes down; no object may show the token of the ISO's URL";
+    vm_copied_by_admin "an admin copies a machine's VM and removes the original; then the machine goes down";
+    marker_names_another_namespace "the mark on a copy of a machine's VM names a namespace that does not use that vCenter";
+    credentials_secret_deleted "somebody deletes the credentials Secret; then the machine goes down";
+    hosts_match_their_machines "three machines come up in two pools; each AgentMachine gets the host that was made for it";
+    two_pools_one_node_pool "two pools claim one NodePool";
+    pool_deleted_while_scaling_up "a pool is deleted while it serves, and its NodePool wants more machines";
+    second_machine_while_first_serves "a second machine is wanted while the first one serves; only one more VM is made";
+    stale_watch_and_killed_actor "one machine comes up while all watches lag by 20 s, and its pool's actor is killed after the create";
+    freed_agent_matches_foreign_selector "a machine goes down while somebody's NodePool waits for any Agent with its labels";
+    vm_reference_reused_while_queued "twelve machines go down; a VM that waits for its slot gets another reference, and its old reference now names somebody's VM";
+    infra_env_with_cluster_ref "an InfraEnv has a clusterRef, which is removed later; no VM may be made before";
 }
 
-/// The workload with that name or code: one of this package, or one of the simulation.
+/// The workload with that name: one of this package, or one of the simulation.
 #[must_use]
 pub fn named(text: &str) -> Option<&'static Workload> {
     ALL.iter()
-        .find(|w| w.name == text || w.code == text)
+        .find(|w| w.name == text)
         .or_else(|| workloads::named(text))
 }
 

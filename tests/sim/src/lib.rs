@@ -18,6 +18,7 @@ pub mod iso;
 pub mod known;
 pub mod kube;
 pub mod matrix;
+mod names;
 pub mod news;
 pub mod oracles;
 pub mod plan;

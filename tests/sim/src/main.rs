@@ -33,7 +33,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List all workloads, faults, effects and oracles: name, code, and what it does.
+    /// List all workloads, faults, effects and oracles: name, and what it does.
     List,
     /// Run one plan, e.g. `one_machine@1 create:demo/w-x#1=reply_lost`, and show its trace.
     Replay {
@@ -42,13 +42,13 @@ enum Command {
     },
     /// Run all single-fault plans of some workloads.
     Enumerate {
-        /// Workloads, by name or code; all without one.
+        /// Workloads, by name; all without one.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
-        /// Faults, by name or code; all without one.
+        /// Faults, by name; all without one.
         #[arg(long, value_delimiter = ',')]
         faults: Vec<String>,
-        /// Effects and reads, by name or code; all without one.
+        /// Effects and reads, by name; all without one.
         #[arg(long, value_delimiter = ',')]
         effects: Vec<String>,
         /// Show the whole trace of this many failures.
@@ -76,7 +76,7 @@ enum Command {
         /// Seed of the worlds: names, latencies and order.
         #[arg(long, default_value_t = 1)]
         world: u64,
-        /// Workloads, by name or code; all without one.
+        /// Workloads, by name; all without one.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
     },
@@ -94,7 +94,7 @@ enum Command {
         /// Seed of the worlds: names, latencies and order.
         #[arg(long, default_value_t = 1)]
         world: u64,
-        /// Workloads, by name or code; all without one.
+        /// Workloads, by name; all without one.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
     },
@@ -112,7 +112,7 @@ enum Command {
         /// Seed of the worlds: names, latencies and order.
         #[arg(long, default_value_t = 1)]
         world: u64,
-        /// Workloads, by name or code; all without one.
+        /// Workloads, by name; all without one.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
     },
@@ -121,7 +121,7 @@ enum Command {
         /// The last seed.
         #[arg(default_value_t = 20)]
         seeds: u64,
-        /// Workloads, by name or code; all without one.
+        /// Workloads, by name; all without one.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
     },
@@ -229,11 +229,11 @@ fn list() {
     }
     println!("\nEffects (docs/explanation/actors.md says what each does):");
     for effect in EffectKind::ALL {
-        println!("  {} ({})", effect.name(), effect.code());
+        println!("  {}", effect.name());
     }
     println!("\nLive reads:");
     for read in Read::ALL {
-        println!("  {} ({}): {}", read.name(), read.code(), read.text());
+        println!("  {read}: {}", read.text());
     }
     println!("\nOracles:");
     for oracle in Oracle::ALL {
@@ -330,13 +330,13 @@ fn recover((most, every): (Option<usize>, usize), seed: u64, worlds: Worlds<'_>)
     all_of(worlds, plans, None, 0)
 }
 
-/// The workload with that name or code.
+/// The workload with that name.
 fn workload(text: &str) -> Result<&'static Workload> {
     let found = workloads::named(text);
     found.with_context(|| format!("no workload is called {text}; `sim list` shows all"))
 }
 
-/// The workloads with those names or codes, in the order of the table. All of them without a name.
+/// The workloads with those names, in the order of the table. All of them without a name.
 fn wanted(names: &[String]) -> Result<Vec<&'static Workload>> {
     let all: Vec<&Workload> = workloads::ALL.iter().collect();
     let named = parsed(names, &all, workload)?;

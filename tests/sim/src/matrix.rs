@@ -311,14 +311,14 @@ pub fn summary(verdict: &Verdict) -> String {
         let _ = writeln!(out, "  Workload {workload}: {}.", workload.text);
     }
     for (point, fault) in &plan.faults {
-        let (name, code) = (point.call.name(), point.call.code());
+        let name = point.call.name();
         let (what, of) = match point.call {
             Call::Effect(_) => ("effect", "for"),
             Call::Read(_) => ("read", "of"),
         };
         let _ = writeln!(
             out,
-            "  Fault {fault} hits occurrence {} of {what} {name} ({code}) {of} {}: {}.",
+            "  Fault {fault} hits occurrence {} of {what} {name} {of} {}: {}.",
             point.nth,
             point.key,
             fault.text()

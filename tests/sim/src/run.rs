@@ -416,7 +416,8 @@ pub fn counts_by_name(effects: &[(Duration, Point)]) -> String {
 
 /// Whether it is a call to vCenter. The others are calls to the API server.
 fn is_of_vcenter(point: &Point) -> bool {
-    point.call.code().starts_with('V')
+    let effect = point.call.effect();
+    effect.is_some_and(|e| e.code().starts_with('V'))
 }
 
 fn compare(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {

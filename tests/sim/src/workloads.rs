@@ -27,8 +27,6 @@ mod tenants;
 /// What happens to the operator in a run, besides faults.
 #[derive(Clone, Copy)]
 pub struct Workload {
-    /// A short code, accepted in plans wherever the name is.
-    pub code: &'static str,
     /// The name that people read and plans are printed with.
     pub name: &'static str,
     /// What happens, in a phrase.
@@ -203,10 +201,9 @@ fn uploads(world: &World) -> bool {
 }
 
 macro_rules! workloads {
-    ($($kind:ident $code:literal $name:ident = $run:path $(, $instances:literal)?: $text:literal;)*) => {
+    ($($kind:ident $name:ident = $run:path $(, $instances:literal)?: $text:literal;)*) => {
         /// All workloads that are enumerated.
         pub const ALL: &[Workload] = &[$(Workload {
-            code: $code,
             name: stringify!($name),
             text: $text,
             exact: is_exact!($kind),
@@ -225,81 +222,81 @@ macro_rules! is_exact {
     };
 }
 
-// Whether its events race, its code and name, the function that plays it, how many instances of the operator there are, and
+// Whether its events race, its name, the function that plays it, how many instances of the operator there are, and
 // what happens.
 workloads! {
-    exact "S1" one_machine = one_machine: "one machine comes up, then goes down";
-    exact "S2" two_pools = two_pools: "two pools with one VM folder: three machines come up";
-    exact "S3" scale_up_and_down = scale_up_and_down: "two machines come up, one goes down, and one comes up again";
-    races "S4" machine_deleted_after_registration = site::machine_deleted_after_registration: "a Machine is deleted when its Agent has registered, and another one is wanted a second later";
-    exact "S5" node_pool_and_pool_deletion = node_pool_and_pool_deletion: "one machine comes up; then its NodePool and its pool are deleted";
-    races "S6" guest_never_registers = site::guest_never_registers: "a guest never registers; the operator replaces its VM after the deadline";
-    races "S6s" guest_falls_silent = site::guest_falls_silent: "a guest registers and falls silent; the operator replaces its VM after the same deadline";
-    exact "S7" new_discovery_image = site::new_discovery_image: "the InfraEnv gets another discovery image; the operator prunes the old one";
-    exact "S8" vm_renamed_and_destroyed = site::vm_renamed_and_destroyed: "somebody renames a serving VM and later destroys it; a health check replaces its Machine";
-    exact "S9" invalid_network_corrected = site::invalid_network_corrected: "a pool names a network that does not exist; an edit corrects it";
-    exact "S10" password_changed = site::password_changed: "the password changes, in vCenter first";
-    races "S11" machine_deleted_during_create = machine_deleted_during_create: "a Machine is deleted while its VM is made";
-    exact "S12" takeover_from_predecessor = predecessor::takeover_from_predecessor: "two machines of the predecessor are taken over, one of which cannot be proven at first; then both go down";
-    exact "S13" two_instances_one_lease = up_and_down, 2: "one machine comes up and goes down, with two instances of the operator and one lease";
-    exact "S14" namespace_deletion = site::namespace_deletion: "the namespace is deleted while a machine goes down; each seed but the first has its own order";
-    exact "S15s" hub_restored_without_status = disaster::hub_restored_without_status: "the hub comes back from a backup without status";
-    exact "S15u" hub_restored_new_uids_no_status = disaster::hub_restored_new_uids_no_status: "the hub comes back with new uids and without status; then a person gives the machine up";
-    exact "S15r" hub_restored_new_uids = disaster::hub_restored_new_uids: "the hub comes back with new uids and with its status; then the machine goes down";
-    exact "S15e" etcd_rollback_during_create = disaster::etcd_rollback_during_create: "etcd is rolled back to when one of two machines was being made; then a person gives that machine up";
-    exact "S15d" etcd_rollback_before_scale_down = disaster::etcd_rollback_before_scale_down: "etcd is rolled back to before a machine went down; then a person gives that machine up";
-    exact "S15i" etcd_rollback_after_claim = disaster::etcd_rollback_after_claim: "etcd is rolled back under the operator to when a host waited in the buffer that serves by now; then the buffer ends, and a person forces the end of the host";
-    exact "S15j" hub_restored_after_claim = disaster::hub_restored_after_claim: "the same, and another process starts meanwhile";
-    exact "S15h" two_hubs_one_vcenter = disaster::two_hubs_one_vcenter: "two hubs share one vCenter: one was restored from the backup of the other, and is given up by force";
-    exact "S15p" cluster_moved_to_another_hub = disaster::cluster_moved_to_another_hub: "a paused AgentMachine is deleted and its Agent removed, as when a cluster moves to another hub; then a person lets the VM go";
-    exact "S15f" machines_restored_new_uids = disaster::machines_restored_new_uids: "Machines come back with new uids, their VsphereAgents and Agents are deleted; then the machine goes down";
-    exact "S16" health_check_and_rolling_upgrade = health_check_and_rolling_upgrade: "a health check replaces a Machine; then a rolling upgrade runs with maxSurge 1";
-    exact "S17" iso_ejected_after_install = site::iso_ejected_after_install: "installed hosts give their ISO back, one with a locked tray; then comes another image, and the old one is pruned";
-    exact "S18" iso_datastore_changed = site::iso_datastore_changed: "the pool gets another ISO datastore; the ISO in a drive stays on the old one until that VM is deleted";
-    exact "S19" pool_of_unadmitted_tenant = tenants::pool_of_unadmitted_tenant: "one machine comes up and goes down, beside a pool of a tenant that is not admitted and that names the same NodePool, control plane and InfraEnv";
-    exact "S20" rival_agent = rogues::rival_agent: "a host registers with everything that identifies our VM, and is removed again; then the machine goes down";
-    exact "S21" lookalike_agents = rogues::lookalike_agents: "one machine comes up and goes down, beside hosts that match our VM in all but one thing each";
-    exact "S22" vm_hidden_by_vcenter = away::vm_hidden_by_vcenter: "a machine goes down while vCenter cannot show its VM, as when its datastore is unreachable";
-    exact "S23" vm_folder_deleted = away::vm_folder_deleted: "the VM folder is deleted with a serving VM in it; a health check replaces its Machine";
-    exact "S24" infra_env_replaced = away::infra_env_replaced: "the InfraEnv is deleted when its ISO is ready, a machine is wanted, and an InfraEnv of that name is created again";
-    exact "S25" agent_claimed_elsewhere = moves::agent_claimed_elsewhere: "another control plane claims an Agent before it serves; its AgentMachine gets another host; then the Agent comes back";
-    races "S26" agent_deleted_before_serving = guests::agent_deleted_before_serving: "an Agent is deleted before it serves; the operator replaces its VM after a deadline";
-    exact "S26a" replacement_requested = guests::replacement_requested: "a person asks for another VM before the first one serves, and once more when the second one serves";
-    exact "S27" network_card_replaced = guests::network_card_replaced: "a network card is replaced before and after its VM serves; then the machine goes down";
-    exact "S28" agent_machine_label_removed = moves::agent_machine_label_removed: "the label with the AgentMachine's name is removed before and after the VM serves; then the machine goes down";
-    races "S29" node_pool_moved = moves::node_pool_moved: "a NodePool moves from one pool to another while its VM is made; then the machine goes down";
-    exact "S30" vm_retained = moves::vm_retained: "a pool keeps its VM and is deleted; the operator ignores that VM from then on";
-    exact "S31" tags_changed = guests::tags_changed: "the pool wants other tags while a VM waits for approval, and others when it serves; then the machine goes down";
-    exact "S32" vm_suspended = guests::vm_suspended: "a VM is suspended before and after it serves; the machine goes down, and vCenter refuses to switch off a suspended VM";
-    races "S33" spec_edited = site::spec_edited: "a field of the pool is changed while one VM serves and another is made, and changed back; then both machines go down";
-    exact "S34" template_changed = site::template_changed: "a VM is made too small beside one that serves; another template replaces it, and not the one that serves";
-    exact "S40" dry_run_ends = controls::dry_run_ends: "a pool in a dry run changes nothing, also when its machine goes; each time it goes on after the dry run";
-    exact "S41" limits_of_a_pool = controls::limits_of_a_pool: "a pool may have two VMs and make one at a time; three machines are wanted, and the third comes up when the limit is raised";
-    exact "S42" serving_vm_switched_off = controls::serving_vm_switched_off: "somebody switches off a VM that serves, and its pool has it switched on again; then the machine goes down";
-    exact "S43" host_of_the_buffer_claimed = controls::host_of_the_buffer_claimed: "a host waits in the buffer, a machine gets it, and the buffer is filled again; it grows, is emptied, and the machine goes down";
-    exact "S45" boot_order_broken = guests::boot_order_broken: "somebody changes the boot order of a VM before its installation; its guest boots the ISO again, and the VM is reset";
-    races "S46" host_recycled = controls::host_recycled: "the Machine of a host goes, and its VM waits for the next one, serves it and comes back with the same disk; then nothing is recycled any more";
-    races "S56" service_writes_late = controls::service_writes_late: "the same, with a service that writes to an Agent late, in parts and with conflicts: states that pass soon are never shown";
-    exact "S61" agent_state_unknown = controls::agent_state_unknown: "a host of the buffer is to go, and its Agent shows a state that the operator does not know; then it shows one that it knows";
-    races "S65" image_with_other_content = controls::image_with_other_content: "a host waits in the buffer, and the InfraEnv gets a new image, first with the same content and then with a proxy: only then another host comes";
-    races "S63" status_of_an_earlier_life = disaster::status_of_an_earlier_life: "a backup tool gives the VsphereAgent of a host in its second life the status of the first one; then its Machine goes";
-    races "S64" status_emptied_in_a_later_life = disaster::status_emptied_in_a_later_life: "the same, and the status is emptied";
-    races "S49" hosted_cluster_gone = controls::hosted_cluster_gone: "a hosted cluster goes with its Machine, and its kubeconfig before the host is free; the VM waits all the same, and goes";
-    exact "S47" host_lent = lending::host_lent: "a host waits in the buffer of one pool, and a machine of another pool of the group gets it; then that machine goes down";
-    exact "S62" kept_disk_stays_with_its_cluster = lending::kept_disk_stays_with_its_cluster: "a host with the data of one hosted cluster waits, and a machine of another one in the group gets a VM of its own";
-    exact "S48" host_wanted_by_two = lending::host_wanted_by_two: "two pools of a group want the one host that waits in the buffer of a third; then both machines go down";
+    exact one_machine = one_machine: "one machine comes up, then goes down";
+    exact two_pools = two_pools: "two pools with one VM folder: three machines come up";
+    exact scale_up_and_down = scale_up_and_down: "two machines come up, one goes down, and one comes up again";
+    races machine_deleted_after_registration = site::machine_deleted_after_registration: "a Machine is deleted when its Agent has registered, and another one is wanted a second later";
+    exact node_pool_and_pool_deletion = node_pool_and_pool_deletion: "one machine comes up; then its NodePool and its pool are deleted";
+    races guest_never_registers = site::guest_never_registers: "a guest never registers; the operator replaces its VM after the deadline";
+    races guest_falls_silent = site::guest_falls_silent: "a guest registers and falls silent; the operator replaces its VM after the same deadline";
+    exact new_discovery_image = site::new_discovery_image: "the InfraEnv gets another discovery image; the operator prunes the old one";
+    exact vm_renamed_and_destroyed = site::vm_renamed_and_destroyed: "somebody renames a serving VM and later destroys it; a health check replaces its Machine";
+    exact invalid_network_corrected = site::invalid_network_corrected: "a pool names a network that does not exist; an edit corrects it";
+    exact password_changed = site::password_changed: "the password changes, in vCenter first";
+    races machine_deleted_during_create = machine_deleted_during_create: "a Machine is deleted while its VM is made";
+    exact takeover_from_predecessor = predecessor::takeover_from_predecessor: "two machines of the predecessor are taken over, one of which cannot be proven at first; then both go down";
+    exact two_instances_one_lease = up_and_down, 2: "one machine comes up and goes down, with two instances of the operator and one lease";
+    exact namespace_deletion = site::namespace_deletion: "the namespace is deleted while a machine goes down; each seed but the first has its own order";
+    exact hub_restored_without_status = disaster::hub_restored_without_status: "the hub comes back from a backup without status";
+    exact hub_restored_new_uids_no_status = disaster::hub_restored_new_uids_no_status: "the hub comes back with new uids and without status; then a person gives the machine up";
+    exact hub_restored_new_uids = disaster::hub_restored_new_uids: "the hub comes back with new uids and with its status; then the machine goes down";
+    exact etcd_rollback_during_create = disaster::etcd_rollback_during_create: "etcd is rolled back to when one of two machines was being made; then a person gives that machine up";
+    exact etcd_rollback_before_scale_down = disaster::etcd_rollback_before_scale_down: "etcd is rolled back to before a machine went down; then a person gives that machine up";
+    exact etcd_rollback_after_claim = disaster::etcd_rollback_after_claim: "etcd is rolled back under the operator to when a host waited in the buffer that serves by now; then the buffer ends, and a person forces the end of the host";
+    exact hub_restored_after_claim = disaster::hub_restored_after_claim: "the same, and another process starts meanwhile";
+    exact two_hubs_one_vcenter = disaster::two_hubs_one_vcenter: "two hubs share one vCenter: one was restored from the backup of the other, and is given up by force";
+    exact cluster_moved_to_another_hub = disaster::cluster_moved_to_another_hub: "a paused AgentMachine is deleted and its Agent removed, as when a cluster moves to another hub; then a person lets the VM go";
+    exact machines_restored_new_uids = disaster::machines_restored_new_uids: "Machines come back with new uids, their VsphereAgents and Agents are deleted; then the machine goes down";
+    exact health_check_and_rolling_upgrade = health_check_and_rolling_upgrade: "a health check replaces a Machine; then a rolling upgrade runs with maxSurge 1";
+    exact iso_ejected_after_install = site::iso_ejected_after_install: "installed hosts give their ISO back, one with a locked tray; then comes another image, and the old one is pruned";
+    exact iso_datastore_changed = site::iso_datastore_changed: "the pool gets another ISO datastore; the ISO in a drive stays on the old one until that VM is deleted";
+    exact pool_of_unadmitted_tenant = tenants::pool_of_unadmitted_tenant: "one machine comes up and goes down, beside a pool of a tenant that is not admitted and that names the same NodePool, control plane and InfraEnv";
+    exact rival_agent = rogues::rival_agent: "a host registers with everything that identifies our VM, and is removed again; then the machine goes down";
+    exact lookalike_agents = rogues::lookalike_agents: "one machine comes up and goes down, beside hosts that match our VM in all but one thing each";
+    exact vm_hidden_by_vcenter = away::vm_hidden_by_vcenter: "a machine goes down while vCenter cannot show its VM, as when its datastore is unreachable";
+    exact vm_folder_deleted = away::vm_folder_deleted: "the VM folder is deleted with a serving VM in it; a health check replaces its Machine";
+    exact infra_env_replaced = away::infra_env_replaced: "the InfraEnv is deleted when its ISO is ready, a machine is wanted, and an InfraEnv of that name is created again";
+    exact agent_claimed_elsewhere = moves::agent_claimed_elsewhere: "another control plane claims an Agent before it serves; its AgentMachine gets another host; then the Agent comes back";
+    races agent_deleted_before_serving = guests::agent_deleted_before_serving: "an Agent is deleted before it serves; the operator replaces its VM after a deadline";
+    exact replacement_requested = guests::replacement_requested: "a person asks for another VM before the first one serves, and once more when the second one serves";
+    exact network_card_replaced = guests::network_card_replaced: "a network card is replaced before and after its VM serves; then the machine goes down";
+    exact agent_machine_label_removed = moves::agent_machine_label_removed: "the label with the AgentMachine's name is removed before and after the VM serves; then the machine goes down";
+    races node_pool_moved = moves::node_pool_moved: "a NodePool moves from one pool to another while its VM is made; then the machine goes down";
+    exact vm_retained = moves::vm_retained: "a pool keeps its VM and is deleted; the operator ignores that VM from then on";
+    exact tags_changed = guests::tags_changed: "the pool wants other tags while a VM waits for approval, and others when it serves; then the machine goes down";
+    exact vm_suspended = guests::vm_suspended: "a VM is suspended before and after it serves; the machine goes down, and vCenter refuses to switch off a suspended VM";
+    races spec_edited = site::spec_edited: "a field of the pool is changed while one VM serves and another is made, and changed back; then both machines go down";
+    exact template_changed = site::template_changed: "a VM is made too small beside one that serves; another template replaces it, and not the one that serves";
+    exact dry_run_ends = controls::dry_run_ends: "a pool in a dry run changes nothing, also when its machine goes; each time it goes on after the dry run";
+    exact limits_of_a_pool = controls::limits_of_a_pool: "a pool may have two VMs and make one at a time; three machines are wanted, and the third comes up when the limit is raised";
+    exact serving_vm_switched_off = controls::serving_vm_switched_off: "somebody switches off a VM that serves, and its pool has it switched on again; then the machine goes down";
+    exact host_of_the_buffer_claimed = controls::host_of_the_buffer_claimed: "a host waits in the buffer, a machine gets it, and the buffer is filled again; it grows, is emptied, and the machine goes down";
+    exact boot_order_broken = guests::boot_order_broken: "somebody changes the boot order of a VM before its installation; its guest boots the ISO again, and the VM is reset";
+    races host_recycled = controls::host_recycled: "the Machine of a host goes, and its VM waits for the next one, serves it and comes back with the same disk; then nothing is recycled any more";
+    races service_writes_late = controls::service_writes_late: "the same, with a service that writes to an Agent late, in parts and with conflicts: states that pass soon are never shown";
+    exact agent_state_unknown = controls::agent_state_unknown: "a host of the buffer is to go, and its Agent shows a state that the operator does not know; then it shows one that it knows";
+    races image_with_other_content = controls::image_with_other_content: "a host waits in the buffer, and the InfraEnv gets a new image, first with the same content and then with a proxy: only then another host comes";
+    races status_of_an_earlier_life = disaster::status_of_an_earlier_life: "a backup tool gives the VsphereAgent of a host in its second life the status of the first one; then its Machine goes";
+    races status_emptied_in_a_later_life = disaster::status_emptied_in_a_later_life: "the same, and the status is emptied";
+    races hosted_cluster_gone = controls::hosted_cluster_gone: "a hosted cluster goes with its Machine, and its kubeconfig before the host is free; the VM waits all the same, and goes";
+    exact host_lent = lending::host_lent: "a host waits in the buffer of one pool, and a machine of another pool of the group gets it; then that machine goes down";
+    exact kept_disk_stays_with_its_cluster = lending::kept_disk_stays_with_its_cluster: "a host with the data of one hosted cluster waits, and a machine of another one in the group gets a VM of its own";
+    exact host_wanted_by_two = lending::host_wanted_by_two: "two pools of a group want the one host that waits in the buffer of a third; then both machines go down";
 }
 
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.name, self.code)
+        f.write_str(self.name)
     }
 }
 
-/// The workload with that name or code.
+/// The workload with that name.
 #[must_use]
 pub fn named(text: &str) -> Option<&'static Workload> {
-    ALL.iter().find(|w| w.name == text || w.code == text)
+    ALL.iter().find(|w| w.name == text)
 }
 
 fn one_machine(run: &mut Run) -> BoxFuture<'_, Result<()>> {
