@@ -3,7 +3,8 @@
 //! Flow: [`machines::Machines`] takes a [`world::World`] and lets each part of it take any of its possible next steps.
 //! It returns each resulting state to the search, which keeps new states and asks the oracles of [`verdict`].
 //!
-//! The model does not repeat any code of the product. A transition of a VM actor is a real pass that ends after one
+//! The model does not repeat any code of the product. It uses the copy in which `tests/mutants` can switch defects on; all
+//! of them are off here (docs/adr/0009-mutants.md). A transition of a VM actor is a real pass that ends after one
 //! step (`vm::pass::run_at_most`). A transition of the pool actor is its real snapshot, plan and actions. The orphan
 //! scan is a real pass too. All of them use the product's ports. [`ports`] implements these over a world in which any
 //! one effect may go wrong. [`upstream`] plays all other parts.

@@ -86,7 +86,14 @@ fn of_block(block: &Block) -> Expr {
 
 /// Whether a closure gives that for everything.
 fn always(e: &Expr, wanted: bool) -> bool {
-    matches!(e, Expr::Closure(c) if value(&c.body) == Some(wanted))
+    let Expr::Closure(closure) = e else {
+        return false;
+    };
+    let given = match &*closure.body {
+        Expr::Block(b) => of_block(&b.block),
+        body => body.clone(),
+    };
+    value(&given) == Some(wanted)
 }
 
 /// Whether it is an Option or an iterator without anything in it.
@@ -202,6 +209,7 @@ mod tests {
                 "match a().await { Err(_) if ON => 1, done => done }",
             ),
             ("a.next()", "a.filter(|_| !ON).next()"),
+            ("a.next()", "a.filter(|_| { !(ON && b()) }).next()"),
             ("a.filter(|x| x.b())", "a.filter(|x| x.b() && !ON)"),
             (
                 "a.map(b)",
