@@ -79,11 +79,7 @@ fn text_of_name(name: &Option<String>) -> String {
 /// # Errors
 /// It does not ask in time.
 pub async fn until_effect(world: &World, effect: EffectKind, times: usize) -> Result<()> {
-    let director = world.director.clone();
-    let seen = || {
-        let effects = director.effects();
-        effects.iter().filter(|(_, p)| p.is(effect)).count() >= times
-    };
+    let seen = || world.director.times(effect) >= times;
     world
         .until(&format!("{} {times} times", effect.name()), SOON, seen)
         .await

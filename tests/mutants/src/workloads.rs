@@ -396,8 +396,7 @@ fn credentials_of_another_namespace(run: &mut Run) -> BoxFuture<'_, Result<()>> 
         run.world.pool("w", &reference).await?;
         run.world.play("w")?.scale(1);
         tokio::time::sleep(SOON).await;
-        let logins = run.world.director.effects();
-        if logins.iter().any(|(_, p)| p.is(EffectKind::Login)) {
+        if run.world.director.times(EffectKind::Login) > 0 {
             let used = Oracle::ForeignAndServingUntouched
                 .broken("the credentials of another namespace were used");
             run.world.director.violated(used);

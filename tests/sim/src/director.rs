@@ -426,6 +426,13 @@ impl Director {
         self.state().effects.clone()
     }
 
+    /// How often the operator has asked for that effect.
+    #[must_use]
+    pub fn times(&self, effect: EffectKind) -> usize {
+        let state = self.state();
+        state.effects.iter().filter(|(_, p)| p.is(effect)).count()
+    }
+
     /// Every live read so far, in order.
     #[must_use]
     pub fn live_reads(&self) -> Vec<(Duration, Point)> {

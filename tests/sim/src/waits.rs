@@ -189,11 +189,7 @@ async fn until_effect(
 }
 
 fn transfers(world: &World) -> usize {
-    let effects = world.director.effects();
-    effects
-        .iter()
-        .filter(|(_, p)| p.is(EffectKind::Upload))
-        .count()
+    world.director.times(EffectKind::Upload)
 }
 
 async fn until_upload(world: &World, since: Duration) -> Result<Duration> {

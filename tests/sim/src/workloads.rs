@@ -106,6 +106,15 @@ impl Run {
         Ok(())
     }
 
+    /// Waits for `done`, also through any outage.
+    ///
+    /// # Errors
+    /// It does not happen in time.
+    pub async fn waits(&self, what: &str, done: impl Fn(&World) -> bool) -> Result<()> {
+        let (world, patience) = (&self.world, self.patience + ANY_OUTAGE);
+        world.patiently(what, patience, || done(world)).await
+    }
+
     /// Waits until nothing changes any more.
     ///
     /// # Errors
@@ -358,16 +367,10 @@ fn machine_deleted_during_create(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
-        let (director, patience) = (run.world.director.clone(), run.patience + ANY_OUTAGE);
-        let asked = || {
-            director
-                .effects()
-                .iter()
-                .any(|(_, p)| p.is(EffectKind::CreateVm))
-        };
-        run.world
-            .patiently("a VM is asked for", patience, asked)
-            .await?;
+        run.waits("a VM is asked for", |world| {
+            world.director.times(EffectKind::CreateVm) > 0
+        })
+        .await?;
         run.world.play("w")?.scale(0);
         run.rest_with("down", &[("w", 0)]).await
     })

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use futures::future::BoxFuture;
 use serde_json::json;
 
-use super::{ANY_OUTAGE, Run, children, guests::says, marked, site::merge_pool};
+use super::{Run, children, guests::says, marked, site::merge_pool};
 use crate::{
     between,
     kube::{HOSTED_CLUSTERS, kind},
@@ -62,8 +62,7 @@ fn lists(world: &World, type_: &str) -> bool {
 
 /// Waits for `done` in a dry run, then for quiet. That is no rest: a dry run adds no finalizer, even if one was removed.
 async fn planned(run: &Run, name: &'static str, done: impl Fn(&World) -> bool) -> Result<()> {
-    let (world, patience) = (&run.world, run.patience + ANY_OUTAGE);
-    world.patiently(name, patience, || done(world)).await?;
+    run.waits(name, done).await?;
     run.quiet().await
 }
 

@@ -517,20 +517,15 @@ pub(super) fn cluster_moved_to_another_hub(run: &mut Run) -> BoxFuture<'_, Resul
             all.iter()
                 .any(|c| c["status"]["vm"]["agentMachinePaused"] == true)
         };
-        let (world, patience) = (&run.world, run.patience + super::ANY_OUTAGE);
-        world
-            .patiently("the pause is on record", patience, || noted(world))
-            .await?;
+        run.waits("the pause is on record", noted).await?;
         // The provider releases hook and AgentMachine at once. The Machine is deleted after that.
         run.world.api.delete(&agent_machines, &key)?;
         run.world.play("w")?.scale(0);
-        let gone = || {
+        run.waits("its Machine vanishes", |world| {
             let left = world.api.read(|s| s.get(&agent_machines, &key));
             left.is_none() && world.play("w").is_ok_and(|p| p.machines().is_empty())
-        };
-        world
-            .patiently("its Machine vanishes", patience, gone)
-            .await?;
+        })
+        .await?;
         run.remove_agents();
         let held =
             |world: &World| waiting(&world.api, "MachineVanishedPaused") == 1 && marked(world) == 1;

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{
-    ANY_OUTAGE, Run, children,
+    Run, children,
     disaster::told,
     guests::says,
     marked,
@@ -116,16 +116,10 @@ pub(super) fn node_pool_moved(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         .await?;
         run.begins = run.world.director.now();
         run.world.play("w")?.scale(1);
-        let (director, patience) = (run.world.director.clone(), run.patience + ANY_OUTAGE);
-        let asked = || {
-            director
-                .effects()
-                .iter()
-                .any(|(_, p)| p.is(EffectKind::CreateVm))
-        };
-        run.world
-            .patiently("a VM is asked for", patience, asked)
-            .await?;
+        run.waits("a VM is asked for", |world| {
+            world.director.times(EffectKind::CreateVm) > 0
+        })
+        .await?;
         let nobodys = json!({"spec": {"nodePoolRef": {"name": "nobodys"}}});
         merge_pool(&run.world, "w", &nobodys)?;
         let role = json!({"hypershift.openshift.io/nodepool-role": "w"});
