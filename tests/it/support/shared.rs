@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::world::{LIMIT, NAMESPACE, OPERATOR_NAMESPACE, World};
 
 /// A changed Secret is tried at once. Without a change the operator waits ten minutes between two tries, and about four
-/// minutes have passed when the Secret is changed. (The operator reacts within 30 s: tests/sim/tests/all/credentials.rs
+/// minutes have passed when the Secret is changed. (The operator reacts within 30 s: tests/sim/src/waits.rs
 /// checks that. This machine may be slow.)
 pub const MENDED_WITHIN: Duration = Duration::from_secs(240);
 

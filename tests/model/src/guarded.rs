@@ -4,8 +4,8 @@
 //! The model plays what `src/lease.rs` does with them. An operator asks for the predecessor's Lease while it holds our
 //! own. An operator that has to end releases both when its calls are over.
 //!
-//! This world is simpler than [`crate::lease`], where one Lease meets every fault of a call. Here each call for a Lease
-//! is answered at once. The predecessor follows client-go's rules, which are those of an [`Election`] without a fence:
+//! Each call for a Lease is answered at once; `actors/src/runtime/lease/tests/world.rs` has one Lease whose calls are late,
+//! lost and repeated. The predecessor follows client-go's rules, which are those of an [`Election`] without a fence:
 //! it acts while it leads. So that the number of states is finite, moments are relative to [`Guarded::now`], and a
 //! version is either current ([`CURRENT`]) or old.
 //!

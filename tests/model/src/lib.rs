@@ -3,7 +3,8 @@
 //! Flow: [`machines::Machines`] takes a [`world::World`] and lets each part of it take any of its possible next steps.
 //! It returns each resulting state to the search, which keeps new states and asks the oracles of [`verdict`].
 //!
-//! The model does not repeat any code of the product. A transition of a VM actor is a real pass that ends after one
+//! The model does not repeat any code of the product. It uses the copy in which `tests/mutants` can switch defects on; all
+//! of them are off here (docs/adr/0009-mutants.md). A transition of a VM actor is a real pass that ends after one
 //! step (`vm::pass::run_at_most`). A transition of the pool actor is its real snapshot, plan and actions. The orphan
 //! scan is a real pass too. All of them use the product's ports. [`ports`] implements these over a world in which any
 //! one effect may go wrong. [`upstream`] plays all other parts.
@@ -11,8 +12,7 @@
 //! [`binding`] has worlds whose hosts are there before anybody asks: VMs that begin another life, and pools that lend each
 //! other hosts. There each pass depends on the whole world.
 //!
-//! Two more models have worlds of their own: [`lease`] has two operators and one Lease, and [`flight`] has two pools
-//! and one ISO cache.
+//! [`guarded`] has a world of its own: two operators, a predecessor, and both Leases.
 //!
 //! So that the states of the machines' world are finite:
 //! - Time is the age that a pass sees in its memory: a few seconds, or longer than any timeout. In addition, hours may
@@ -29,10 +29,7 @@
 
 pub mod binding;
 pub mod explore;
-pub mod flight;
-pub mod flight_ports;
 pub mod guarded;
-pub mod lease;
 pub mod machines;
 pub mod objects;
 pub mod part;

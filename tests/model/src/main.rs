@@ -4,12 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use agent_forge_actors::runtime::lease::Timing;
 use agent_forge_model::{
     binding::GROUP,
-    explore::{self, Spare},
-    flight::{self, Flights},
-    lease::{self, Leases},
+    explore,
     machines::{LAG, Machines},
     upstream::Deed,
     verdict::{self, Endings},
@@ -35,10 +32,6 @@ struct Command {
 
 #[derive(Subcommand)]
 enum Other {
-    /// Two operators and one Lease.
-    Lease(LeaseArgs),
-    /// Two pools that share one ISO, and one ISO cache.
-    Flight(FlightArgs),
     /// A pool that recycles its hosts: one machine, and another one after it.
     Recycle(RecycleArgs),
     /// Pools that share a free host.
@@ -126,36 +119,6 @@ struct CappedArgs {
 }
 
 #[derive(Args)]
-struct LeaseArgs {
-    #[command(flatten)]
-    faults: Faults,
-    /// Seconds for which other candidates respect the holder.
-    #[arg(long, default_value_t = 5)]
-    duration: u64,
-    /// Seconds without a renewal after which the holder gives up.
-    #[arg(long, default_value_t = 3)]
-    renew_deadline: u64,
-    /// Seconds between two reads.
-    #[arg(long, default_value_t = 1)]
-    retry_period: u64,
-}
-
-#[derive(Args)]
-struct FlightArgs {
-    #[command(flatten)]
-    faults: Faults,
-    /// The InfraEnv always offers the same image.
-    #[arg(long)]
-    same_image: bool,
-    /// There is no VM.
-    #[arg(long)]
-    no_vm: bool,
-    /// The world begins with an ISO for both pools.
-    #[arg(long)]
-    from_rest: bool,
-}
-
-#[derive(Args)]
 struct Faults {
     /// Faults, each at most once. `none` for no faults.
     #[arg(
@@ -180,26 +143,6 @@ fn main() -> Result<()> {
     let command = Command::parse();
     match command.world {
         None => machines(command.machines),
-        Some(Other::Lease(args)) => {
-            let s = Duration::from_secs;
-            let timing = Timing::new(
-                s(args.duration),
-                s(args.renew_deadline),
-                s(args.retry_period),
-            )?;
-            let model = Leases::new(timing, &args.faults.all());
-            explore(&model, &lease::PROMISES, |_, _, _| {})
-        }
-        Some(Other::Flight(args)) => {
-            let mut model = Flights::new(&args.faults.all());
-            (model.changes, model.vm) = (!args.same_image, !args.no_vm);
-            model.from_rest = args.from_rest;
-            explore(&model, &flight::PROMISES, |model, name, last| {
-                if name == flight::ENDS {
-                    println!("  ends so: {}", model.ending(last).unwrap_or_default());
-                }
-            })
-        }
         Some(Other::Recycle(args)) => {
             let mut model = Machines::recycle(args.hurries, &args.faults.all());
             model.start.reclaims = args.reclaims;
@@ -207,7 +150,7 @@ fn main() -> Result<()> {
                 .people
                 .extend(args.switched_on.then_some(Deed::SwitchesOn));
             (model.hours, model.interleaved) = (args.hours, args.interleaved);
-            explore_machines(&model)
+            explore(&model)
         }
         Some(Other::Reassign(args)) => {
             let named = |text: &String| {
@@ -223,12 +166,12 @@ fn main() -> Result<()> {
             let mut model = Machines::reassign(&all, args.refills, &args.faults.all());
             model.people.retain(|_| !args.stay);
             model.interleaved = args.interleaved;
-            explore_machines(&model)
+            explore(&model)
         }
         Some(Other::Capped(args)) => {
             let mut model = Machines::capped(args.next, &args.faults.all());
             model.interleaved = args.interleaved;
-            explore_machines(&model)
+            explore(&model)
         }
     }
 }
@@ -240,32 +183,15 @@ fn machines(args: MachinesArgs) -> Result<()> {
     let (foreign, faults) = (args.foreign || args.renames, args.faults.all());
     let mut model = Machines::new(&names, foreign, people, args.hours, &faults);
     (model.lag, model.interleaved) = (args.lag, args.interleaved);
-    explore_machines(&model)
+    explore(&model)
 }
 
-fn explore_machines(model: &Machines) -> Result<()> {
-    explore(model, &verdict::PROMISES, |model, name, last| {
-        if name == verdict::ENDS {
-            println!("  ends so: {}", Endings::tell(model, last));
-        }
-    })
-}
-
-/// Explores everything and prints the result. `tell` prints more about how a state ends.
-fn explore<M>(
-    model: &M,
-    promises: &[&'static str],
-    tell: impl Fn(&M, &'static str, &M::State),
-) -> Result<()>
-where
-    M: Spare + Sync,
-    M::State: Clone + Send,
-    M::Action: std::fmt::Debug,
-{
+/// Explores everything and prints the result.
+fn explore(model: &Machines) -> Result<()> {
     let began = Instant::now();
     let mut said = began;
     let threads = std::thread::available_parallelism()?.get();
-    let all = explore::explore(model, threads, promises, |states, waiting| {
+    let all = explore::explore(model, threads, &verdict::PROMISES, |states, waiting| {
         if said.elapsed() >= Duration::from_secs(10) {
             said = Instant::now();
             println!("{states} states, {waiting} wait, {:.0?}", began.elapsed());
@@ -277,7 +203,9 @@ where
         for action in &found.way {
             println!("  {action:?}");
         }
-        tell(model, name, &found.last);
+        if *name == verdict::ENDS {
+            println!("  ends so: {}", Endings::tell(model, &found.last));
+        }
     }
     println!(
         "\n{} states by {} transitions, at most {} deep, all explored: {}, {:.0?}, {} MiB at most",
@@ -288,7 +216,7 @@ where
         began.elapsed(),
         peak_mib(),
     );
-    let broken: Vec<&str> = promises
+    let broken: Vec<&str> = verdict::PROMISES
         .iter()
         .filter(|name| all.found.contains_key(*name))
         .copied()

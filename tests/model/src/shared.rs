@@ -64,26 +64,6 @@ impl<T: Debug + Send + Sync + 'static> Shared<T> {
     }
 }
 
-impl<T: Debug> Shared<T> {
-    /// A value that changes inside, for example one with channels. It is shared only with copies of itself.
-    pub fn apart(value: T) -> Self {
-        Self {
-            digest: digest_of(&value),
-            value: Arc::new(value),
-        }
-    }
-
-    /// Changes such a value.
-    pub fn change_apart(&mut self, f: impl FnOnce(&mut T))
-    where
-        T: Clone,
-    {
-        let mut value = self.value.as_ref().clone();
-        f(&mut value);
-        *self = Self::apart(value);
-    }
-}
-
 impl<T> Shared<T> {
     /// The value.
     pub fn arc(&self) -> Arc<T> {

@@ -12,6 +12,8 @@ pub struct Defect {
     pub name: String,
     /// What it does, in a phrase.
     pub text: String,
+    /// What finds it, one sentence each.
+    pub found: Vec<String>,
 }
 
 /// One place that a defect changes.
@@ -49,12 +51,24 @@ impl Defects {
         while let Some(line) = lines.next() {
             if let Some(name) = line.strip_prefix("## ") {
                 let phrase = lines.by_ref().find(|l| !l.is_empty()).unwrap_or_default();
+                let found: Vec<String> = lines
+                    .by_ref()
+                    .skip_while(|l| l.is_empty())
+                    .take_while(|l| !l.is_empty())
+                    .map(str::to_owned)
+                    .collect();
+                if found.is_empty() || !found.iter().all(|l| l.starts_with("Found by ")) {
+                    return Err(format!(
+                        "{page}: {name}: the line below the phrase says \"Found by ..\""
+                    ));
+                }
                 if self.all.iter().any(|d| d.name == name) {
                     return Err(format!("{page}: {name} is there twice"));
                 }
                 self.all.push(Defect {
                     name: name.to_owned(),
                     text: phrase.to_owned(),
+                    found,
                 });
                 (defect, file) = (Some(name), None);
             } else if let Some(at) = line.strip_prefix("In `") {
@@ -148,8 +162,8 @@ impl Defects {
     #[must_use]
     pub fn list(&self) -> String {
         let mut list = "mutants! {\n".to_owned();
-        for Defect { name, text } in &self.all {
-            let _ = writeln!(list, "    {name} {text:?};");
+        for Defect { name, text, found } in &self.all {
+            let _ = writeln!(list, "    {name} {text:?} {found:?};");
         }
         list + "}\n"
     }
@@ -230,8 +244,8 @@ fn occurrences(source: &str, text: &str) -> Vec<Range<usize>> {
 mod tests {
     use super::*;
 
-    const PAGE: &str = "# Defects\n\n## Early\n\nit comes early\n\nIn `a.rs`:\n\n```rust\nif late\n    && ours {\n```\n\n```rust\n\
-                        if late && !on(Early) && !agent_on(A)\n    && ours {\n```\n\n## Other\n\nit is another\n\nIn `b/c.rs`:\n\n\
+    const PAGE: &str = "# Defects\n\n## Early\n\nit comes early\n\nFound by `w`: `o`.\n\nIn `a.rs`:\n\n```rust\nif late\n    && ours {\n```\n\n```rust\n\
+                        if late && !on(Early) && !agent_on(A)\n    && ours {\n```\n\n## Other\n\nit is another\n\nFound by `w`: `o`.\n\nIn `b/c.rs`:\n\n\
                         ```rust\n7\n```\n\n```rust\nif on(Early, Other) { 1 } else { 7 }\n```\n";
 
     fn defects(page: &str) -> Defects {
@@ -256,7 +270,8 @@ mod tests {
             Ok(format!("let x = if {both} {{ 1 }} else {{ 7 }};"))
         );
         assert_eq!(defects.plant("d.rs", "x").as_deref(), Ok("x"));
-        assert!(defects.list().contains("    Early \"it comes early\";\n"));
+        let line = "    Early \"it comes early\" [\"Found by `w`: `o`.\"];\n";
+        assert!(defects.list().contains(line));
     }
 
     #[test]
@@ -301,7 +316,8 @@ mod tests {
         let lone = PAGE.replace("In `a.rs`:", "");
         let half = PAGE.replace("```rust\n7\n```\n", "");
         let twice = PAGE.replace("## Other", "## Early");
-        for page in [lone, half, twice] {
+        let unfound = PAGE.replacen("Found by", "It is said that", 1);
+        for page in [lone, half, twice, unfound] {
             assert!(Defects::default().add("page.md", &page).is_err(), "{page}");
         }
         let unknown = PAGE.replace("on(Early)", "on(Late)");

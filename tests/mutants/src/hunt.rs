@@ -12,9 +12,7 @@ use std::{
 use agent_forge_actors::mutants;
 use agent_forge_sim::{
     call::Call,
-    matrix,
-    plan::{Fault, Plan},
-    promise::Failure,
+    plan::Plan,
     run::{Outcome, run_workload},
 };
 
@@ -25,26 +23,10 @@ const LISTEN: Duration = Duration::from_secs(900);
 /// The seed of all names and jitter in these runs.
 const SEED: u64 = 1;
 
-/// The workloads with strangers in their world.
-pub const STRANGERS: [&str; 4] = [
-    "one_machine",
-    "scale_up_and_down",
-    "namespace_deletion",
-    "health_check_and_rolling_upgrade",
-];
-/// Faults that pass soon. No plan with one of them fails without a mutant.
-const FAULTS: [Fault; 5] = [
-    Fault::CrashAfterEffect,
-    Fault::ReplyLost,
-    Fault::ProcessKilled,
-    Fault::WatchesLag20s,
-    Fault::ActorKilled,
-];
-
 /// The result of a case.
 pub struct Hunt {
     /// The case.
-    pub case: &'static Case,
+    pub case: Case,
     /// Its plan, with the object names of this seed.
     pub plan: Plan,
     /// The run of the operator as it is.
@@ -137,8 +119,8 @@ pub fn plan(case: &Case, reference: &Outcome) -> Plan {
 
 /// Plays a case.
 #[must_use]
-pub fn hunt(case: &'static Case, reference: &Outcome) -> Hunt {
-    let plan = plan(case, reference);
+pub fn hunt(case: Case, reference: &Outcome) -> Hunt {
+    let plan = plan(&case, reference);
     let without = if plan.faults.is_empty() {
         reference.clone()
     } else {
@@ -155,40 +137,14 @@ pub fn hunt(case: &'static Case, reference: &Outcome) -> Hunt {
 
 /// Plays cases on all cores. Returns the results in the order of the cases.
 #[must_use]
-pub fn hunt_all(cases: &[&'static Case]) -> Vec<Hunt> {
+pub fn hunt_all(cases: &[Case]) -> Vec<Hunt> {
     let mut names: Vec<&str> = cases.iter().map(|c| c.workload).collect();
     names.sort_unstable();
     names.dedup();
     let references = on_all_cores(&names, |name| reference(name));
     on_all_cores(cases, |case| {
         let at = names.iter().position(|n| *n == case.workload);
-        hunt(case, &references[at.unwrap_or_default()])
-    })
-}
-
-/// Plans with one fault of a workload that finds a mutant are played in this order, and only these many.
-const TRIES: usize = 12;
-
-/// For each mutant, the first plan with one fault in a workload with strangers that breaks a promise with it, and the
-/// promise. Of each workload, [`TRIES`] plans from all over its run are played.
-#[must_use]
-pub fn found_with_faults(mutants: &[Mutant]) -> Vec<(Mutant, Option<(Plan, Failure)>)> {
-    let references = on_all_cores(&STRANGERS, |name| reference(name));
-    let plans: Vec<Plan> = references
-        .iter()
-        .flat_map(|r| {
-            let all = matrix::plans(r, &FAULTS);
-            let every = all.len().div_ceil(TRIES);
-            all.into_iter().skip(every / 2).step_by(every)
-        })
-        .collect();
-    let of = |plan: &Plan| references.iter().find(|r| r.plan.workload == plan.workload);
-    on_all_cores(mutants, |mutant| {
-        let breaks = |plan: &Plan| {
-            let failures = play(plan, of(plan), Some(*mutant)).failures;
-            failures.into_iter().next().map(|f| (plan.clone(), f))
-        };
-        (*mutant, plans.iter().find_map(breaks))
+        hunt(*case, &references[at.unwrap_or_default()])
     })
 }
 

@@ -1,15 +1,15 @@
-//! Known faults, put back in one at a time: does the simulation find each of them?
+//! Known faults, put back in one at a time: does the simulation, or the model checker, find each of them?
 //!
-//! Flow: [`cases::CASES`] names for each [`Mutant`] its rows in the lists of the predecessor and of upstream, and the
-//! plan that finds it. [`hunt`] plays that plan twice, without and with the mutant. [`docs`] makes the table of
-//! tests/mutants/README.md.
-//! Guarantee: the operator that is played here is a copy, which only this package compiles (docs/adr/0009-mutants.md).
+//! Flow: a page of `tests/mutants/defects` names for each [`Mutant`] the plan or the small world that finds it
+//! ([`cases`]). [`hunt`] plays such a plan twice, without and with the mutant. [`modelled`] explores such a world.
+//! Guarantee: simulation and model checker always play a copy of the operator. All mutants are off in it until a test of
+//! this package switches one on (docs/adr/0009-mutants.md).
 
 pub mod cases;
 pub mod defects;
-pub mod docs;
 pub mod hunt;
 pub mod modelled;
+pub mod same;
 pub mod scenes;
 pub mod workloads;
 

@@ -1,12 +1,9 @@
-//! Parts of the workloads: what other people do, and checks that nothing happened to their objects.
+//! Parts of the workloads: what other people do, and checks.
 
 use std::time::Duration;
 
 use agent_forge_actors::ports::effect::EffectKind;
-use agent_forge_lab::played::{
-    assisted::host::HostFacts,
-    guests::identity::{serial, swapped},
-};
+use agent_forge_lab::played::guests::identity::{serial, swapped};
 use agent_forge_sim::{
     kube::kind,
     oracles::{ASSISTED, OURS, marker},
@@ -82,11 +79,7 @@ fn text_of_name(name: &Option<String>) -> String {
 /// # Errors
 /// It does not ask in time.
 pub async fn until_effect(world: &World, effect: EffectKind, times: usize) -> Result<()> {
-    let director = world.director.clone();
-    let seen = || {
-        let effects = director.effects();
-        effects.iter().filter(|(_, p)| p.is(effect)).count() >= times
-    };
+    let seen = || world.director.times(effect) >= times;
     world
         .until(&format!("{} {times} times", effect.name()), SOON, seen)
         .await
@@ -126,71 +119,10 @@ pub fn clone_vm(world: &World, vm: &Vm) -> String {
     id
 }
 
-/// An unapproved Agent of the InfraEnv that runs on somebody's machine and has a hostname of its own.
-///
-/// # Errors
-/// The service refuses.
-pub async fn foreign_agent(world: &World, facts: HostFacts, spec: &Value) -> Result<String> {
-    let service = world.upstream.service(&world.cluster.agent_namespace)?;
-    let id = facts.id.clone();
-    service.register("demo", facts).await?;
-    let agents = kind(ASSISTED, "agents");
-    let name = at_home(&id);
-    let inventoried = || {
-        let agent = world.api.read(|s| s.get(&agents, &name));
-        agent.is_some_and(|a| !text(&a, "/status/inventory/systemVendor/manufacturer").is_empty())
-    };
-    world
-        .until("a foreign Agent's inventory", SOON, inventoried)
-        .await?;
-    let written = world.api.merge(&agents, &name, spec);
-    written.map_err(|r| anyhow::anyhow!("{r:?}"))?;
-    Ok(id)
-}
-
-/// A bare-metal host whose serial number is the BIOS uuid of that VM.
-#[must_use]
-pub fn namesake(vm: &Vm) -> HostFacts {
-    HostFacts {
-        serial: vm.uuid.replace('-', ""),
-        ..HostFacts::bare_metal(7)
-    }
-}
-
 /// Labels that the pool puts on its Agents.
 #[must_use]
 pub fn pool_labels(pool: &str) -> Value {
     json!({"customer": "example", "hypershift.openshift.io/nodepool-role": pool})
-}
-
-/// Checks `foreign_and_serving_untouched`: the operator has not approved, labelled, renamed or deleted the foreign
-/// Agent.
-pub fn agent_is_untouched(world: &World, id: &str, hostname: &str) {
-    let agent = world
-        .api
-        .read(|s| s.get(&kind(ASSISTED, "agents"), &at_home(id)));
-    let Some(agent) = agent else {
-        world
-            .director
-            .violated(Oracle::ForeignAndServingUntouched.broken("the foreign Agent is gone"));
-        return;
-    };
-    let labels = agent
-        .pointer("/metadata/labels")
-        .cloned()
-        .unwrap_or_default();
-    let ours = labels
-        .as_object()
-        .is_some_and(|l| l.keys().any(|k| k.starts_with(OURS)));
-    let approved = agent.pointer("/spec/approved") == Some(&json!(true));
-    if ours || approved || text(&agent, "/spec/hostname") != hostname {
-        world
-            .director
-            .violated(Oracle::ForeignAndServingUntouched.broken(format!(
-                "the foreign Agent was prepared: {labels} {}",
-                agent["spec"]
-            )));
-    }
 }
 
 /// Checks `one_vm_per_agent_machine`: the VM's VsphereAgent, the Agent on the VM and the AgentMachine that claims it

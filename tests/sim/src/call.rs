@@ -13,54 +13,23 @@ use std::{
 use agent_forge_actors::ports::effect::{EffectKind, Nature};
 use anyhow::Context as _;
 
-use crate::plan::Point;
+use crate::{names::named, plan::Point};
 
-macro_rules! reads {
-    ($($read:ident $code:literal $name:literal $text:literal;)*) => {
-        /// A kind of live read.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Read {
-            $(#[doc = $text] $read,)*
-        }
-
-        impl Read {
-            /// Every kind.
-            pub const ALL: &'static [Self] = &[$(Self::$read,)*];
-
-            /// The name in plans.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$read => $name,)* }
-            }
-
-            /// A short code, accepted in plans wherever the name is.
-            #[must_use]
-            pub const fn code(self) -> &'static str {
-                match self { $(Self::$read => $code,)* }
-            }
-
-            /// What is read, and what the key of its points is.
-            #[must_use]
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$read => $text,)* }
-            }
-        }
-    };
-}
-
-reads! {
-    ReadVsphereAgent "KR1" "read_vsphere_agent" "a VsphereAgent, by namespace and name";
-    ReadAgent "KR2" "read_agent" "an Agent, by namespace and name";
-    ReadAgentMachine "KR3" "read_agent_machine" "an AgentMachine, by namespace and name";
-    ReadSecret "KR4" "read_secret" "a Secret or its metadata, by namespace and name";
-    ListVsphereAgents "KR5" "list_vsphere_agents" "the VsphereAgents of a namespace";
-    ListAgents "KR6" "list_agents" "the Agents of a namespace";
-    ListAgentMachines "KR7" "list_agent_machines" "the AgentMachines of a namespace, or of `all`";
-    ListMachines "KR8" "list_machines" "the Machines of a namespace";
-    ReadVm "VR1" "read_vm" "a VM, by the VsphereAgent in its mark, else by its reference";
-    FindVm "VR2" "find_vm" "the VMs with a BIOS uuid";
-    ListVms "VR3" "list_vms" "all VMs of the vCenter";
-    SearchFiles "VR4" "search_files" "the files of a directory on a datastore";
+named! {
+    /// A kind of live read. The phrase says what is read, and what the key of its points is.
+    Read, "read":
+    ReadVsphereAgent "read_vsphere_agent" "a VsphereAgent, by namespace and name";
+    ReadAgent "read_agent" "an Agent, by namespace and name";
+    ReadAgentMachine "read_agent_machine" "an AgentMachine, by namespace and name";
+    ReadSecret "read_secret" "a Secret or its metadata, by namespace and name";
+    ListVsphereAgents "list_vsphere_agents" "the VsphereAgents of a namespace";
+    ListAgents "list_agents" "the Agents of a namespace";
+    ListAgentMachines "list_agent_machines" "the AgentMachines of a namespace, or of `all`";
+    ListMachines "list_machines" "the Machines of a namespace";
+    ReadVm "read_vm" "a VM, by the VsphereAgent in its mark, else by its reference";
+    FindVm "find_vm" "the VMs with a BIOS uuid";
+    ListVms "list_vms" "all VMs of the vCenter";
+    SearchFiles "search_files" "the files of a directory on a datastore";
 }
 
 impl Read {
@@ -68,6 +37,16 @@ impl Read {
     #[must_use]
     pub fn is_of_vcenter(self) -> bool {
         self >= Self::ReadVm
+    }
+
+    /// What the sample draws it by. With another text it would draw other plans.
+    fn drawn_as(self) -> String {
+        let number = self as usize + 1;
+        let of_vcenter = Self::ReadVm as usize;
+        match self.is_of_vcenter() {
+            true => format!("VR{}", number - of_vcenter),
+            false => format!("KR{number}"),
+        }
     }
 }
 
@@ -85,7 +64,7 @@ impl Hash for Call {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {
             Self::Effect(effect) => effect.hash(state),
-            Self::Read(read) => read.code().hash(state),
+            Self::Read(read) => read.drawn_as().hash(state),
         }
     }
 }
@@ -106,15 +85,6 @@ impl Call {
         }
     }
 
-    /// A short code, accepted in plans wherever the name is.
-    #[must_use]
-    pub const fn code(self) -> &'static str {
-        match self {
-            Self::Effect(effect) => effect.code(),
-            Self::Read(read) => read.code(),
-        }
-    }
-
     /// The effect, if it is one.
     #[must_use]
     pub const fn effect(self) -> Option<EffectKind> {
@@ -124,13 +94,13 @@ impl Call {
         }
     }
 
-    /// The call with that name or code.
+    /// The call with that name.
     ///
     /// # Errors
     /// No call has it.
     pub fn named(text: &str) -> anyhow::Result<Self> {
         let mut all = Self::all();
-        let found = all.find(|c| c.name() == text || c.code() == text);
+        let found = all.find(|c| c.name() == text);
         found.with_context(|| format!("no effect or read is called {text}; `sim list` shows all"))
     }
 }

@@ -397,18 +397,10 @@ impl Director {
 
     /// Adds a line to the trace.
     pub fn line(&self, text: impl FnOnce() -> String) {
-        let text = text();
-        self.line_with_names(&text, || text.clone());
-    }
-
-    /// Adds a line to the trace that names an effect, a fault or an oracle. People read `shown`, which has names. The
-    /// hash covers `coded`, which has codes instead: a new name leaves all hashes as they are.
-    fn line_with_names(&self, coded: &str, shown: impl FnOnce() -> String) {
-        let now = self.now();
+        let (now, text) = (self.now(), text());
         let mut state = self.state();
-        (now.as_millis(), coded).hash(&mut state.hash);
-        let line = format!("{:>10.3} {}", now.as_secs_f64(), shown());
-        state.keep(line);
+        (now.as_millis(), &text).hash(&mut state.hash);
+        state.keep(format!("{:>10.3} {text}", now.as_secs_f64()));
     }
 
     /// Hashes bytes into the trace without keeping them.
@@ -432,6 +424,13 @@ impl Director {
     #[must_use]
     pub fn effects(&self) -> Vec<(Duration, Point)> {
         self.state().effects.clone()
+    }
+
+    /// How often the operator has asked for that effect.
+    #[must_use]
+    pub fn times(&self, effect: EffectKind) -> usize {
+        let state = self.state();
+        state.effects.iter().filter(|(_, p)| p.is(effect)).count()
     }
 
     /// Every live read so far, in order.
@@ -462,8 +461,7 @@ impl Director {
 
     /// Records a broken promise.
     pub fn violated(&self, failure: Failure) {
-        let coded = format!("VIOLATED {} {}", failure.oracle.code(), failure.what);
-        self.line_with_names(&coded, || format!("VIOLATED {failure}"));
+        self.line(|| format!("VIOLATED {failure}"));
         let mut state = self.state();
         if state.violations.len() < 20 && !state.violations.contains(&failure) {
             state.violations.push(failure);
@@ -505,15 +503,7 @@ impl Director {
         if let Some(oracle) = held {
             self.violated(oracle.broken(format!("{point} while a person holds that back")));
         }
-        let what = fault.map(|f| format!(" <- {} {}", f.code(), f.text()));
-        let coded = format!(
-            "[{}] {} {}{}",
-            life.number,
-            point.coded(),
-            effect.kind.name(),
-            what.unwrap_or_default()
-        );
-        self.line_with_names(&coded, || {
+        self.line(|| {
             let what = fault.map(|f| format!(" <- {}: {}", f.name(), f.text()));
             format!("[{}] {point}{}", life.number, what.unwrap_or_default())
         });
@@ -536,14 +526,7 @@ impl Director {
         state.reads.push((now, point.clone()));
         let fault = state.meet(self.branch.as_ref(), now, &point);
         drop(state);
-        let what = fault.map(|f| format!(" <- {} {}", f.code(), f.text()));
-        let coded = format!(
-            "[{}] {}{}",
-            life.number,
-            point.coded(),
-            what.unwrap_or_default()
-        );
-        self.line_with_names(&coded, || {
+        self.line(|| {
             let what = fault.map(|f| format!(" <- {}: {}", f.name(), f.text()));
             format!("[{}] {point}{}", life.number, what.unwrap_or_default())
         });
@@ -808,14 +791,9 @@ impl Gate for SimGate {
 
     fn settled(&self, effect: &Effect, outcome: Settled) {
         if !self.life.is_dead() {
-            let line = |effect_kind: &str| {
-                format!(
-                    "[{}]   {effect_kind} {} {outcome:?}",
-                    self.life.number, effect.subject
-                )
-            };
-            let (kind, director) = (effect.kind, &self.director);
-            director.line_with_names(&line(kind.code()), || line(kind.name()));
+            let (process, kind) = (self.life.number, effect.kind.name());
+            self.director
+                .line(|| format!("[{process}]   {kind} {} {outcome:?}", effect.subject));
         }
     }
 }

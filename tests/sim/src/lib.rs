@@ -5,7 +5,8 @@
 //! the broken promises ([`promise::Oracle`]). [`matrix`] makes the plans of a workload from a run without faults.
 //! [`branches`] plays thousands of plans.
 //! The simulation replaces only transports, ISO source, clock and gate. All other code is the product's: kube's client
-//! and watches, the vSphere client, the actors and their decisions.
+//! and watches, the vSphere client, the actors and their decisions. The crates are the copies in which `tests/mutants` can
+//! switch defects on; all of them are off here (docs/adr/0009-mutants.md).
 //! Guarantee: the same plan gives the same trace every time, byte by byte.
 
 pub mod around;
@@ -18,6 +19,7 @@ pub mod iso;
 pub mod known;
 pub mod kube;
 pub mod matrix;
+mod names;
 pub mod news;
 pub mod oracles;
 pub mod plan;

@@ -12,8 +12,7 @@ use agent_forge_actors::ports::effect::EffectKind;
 use agent_forge_sim::{
     branches::{self, Planned},
     call::{Call, Read},
-    known,
-    matrix::{self, Matrix},
+    known, matrix,
     plan::{Fault, Plan},
     promise::{Failure, Oracle},
     recovery,
@@ -34,7 +33,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List all workloads, faults, effects and oracles: name, code, and what it does.
+    /// List all workloads, faults, effects and oracles: name, and what it does.
     List,
     /// Run one plan, e.g. `one_machine@1 create:demo/w-x#1=reply_lost`, and show its trace.
     Replay {
@@ -43,13 +42,13 @@ enum Command {
     },
     /// Run all single-fault plans of some workloads.
     Enumerate {
-        /// Workloads, by name or code; all without one.
+        /// Workloads, by name; all without one.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
-        /// Faults, by name or code; all without one.
+        /// Faults, by name; all without one.
         #[arg(long, value_delimiter = ',')]
         faults: Vec<String>,
-        /// Effects and reads, by name or code; all without one.
+        /// Effects and reads, by name; all without one.
         #[arg(long, value_delimiter = ',')]
         effects: Vec<String>,
         /// Show the whole trace of this many failures.
@@ -77,7 +76,7 @@ enum Command {
         /// Seed of the worlds: names, latencies and order.
         #[arg(long, default_value_t = 1)]
         world: u64,
-        /// Workloads, by name or code; all without one.
+        /// Workloads, by name; all without one.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
     },
@@ -95,7 +94,7 @@ enum Command {
         /// Seed of the worlds: names, latencies and order.
         #[arg(long, default_value_t = 1)]
         world: u64,
-        /// Workloads, by name or code; all without one.
+        /// Workloads, by name; all without one.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
     },
@@ -113,7 +112,7 @@ enum Command {
         /// Seed of the worlds: names, latencies and order.
         #[arg(long, default_value_t = 1)]
         world: u64,
-        /// Workloads, by name or code; all without one.
+        /// Workloads, by name; all without one.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
     },
@@ -122,14 +121,14 @@ enum Command {
         /// The last seed.
         #[arg(default_value_t = 20)]
         seeds: u64,
-        /// Workloads, by name or code; all without one.
+        /// Workloads, by name; all without one.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
     },
     /// Run the plans that come in as lines `SECONDS PLAN`, all of one workload, and write a verdict for each.
     #[command(hide = true)]
     Work,
-    /// Let machines wait for an ISO, and print how long they still wait after the cause of the wait has ended.
+    /// Let machines wait for an ISO, or a pool for its Secret, and print how long they still wait after the cause has ended.
     Waits,
     /// Scale one pool up, in a fresh world each, and count what it costs.
     Scale {
@@ -230,11 +229,11 @@ fn list() {
     }
     println!("\nEffects (docs/explanation/actors.md says what each does):");
     for effect in EffectKind::ALL {
-        println!("  {} ({})", effect.name(), effect.code());
+        println!("  {}", effect.name());
     }
     println!("\nLive reads:");
     for read in Read::ALL {
-        println!("  {} ({}): {}", read.name(), read.code(), read.text());
+        println!("  {read}: {}", read.text());
     }
     println!("\nOracles:");
     for oracle in Oracle::ALL {
@@ -275,16 +274,13 @@ fn enumerate(
     calls: &[Call],
     (traces, silence, every): (usize, Option<u64>, usize),
 ) -> Result<()> {
-    let mut all = Matrix::default();
     let plans = |reference: &Outcome| {
         let all = matrix::plans(reference, faults).into_iter();
         let wanted = all.filter(|p| calls.contains(&p.faults[0].0.call));
         Ok(wanted.step_by(every.max(1)).collect())
     };
     let silence = silence.map(|minutes| Duration::from_secs(60 * minutes));
-    let result = all_of(worlds, plans, silence, traces, |verdict| all.count(verdict));
-    println!("{}", all.text(faults));
-    result
+    all_of(worlds, plans, silence, traces)
 }
 
 fn random(schedules: usize, seed: u64, worlds: Worlds<'_>) -> Result<()> {
@@ -294,7 +290,7 @@ fn random(schedules: usize, seed: u64, worlds: Worlds<'_>) -> Result<()> {
         schedules / of.len() + usize::from(at < schedules % of.len())
     };
     let plans = |r: &Outcome| Ok(matrix::schedules(r, share(&r.plan.workload), seed));
-    all_of(worlds, plans, None, 0, |_| {})
+    all_of(worlds, plans, None, 0)
 }
 
 fn worlds(seeds: u64, of: &[&'static Workload]) -> Result<()> {
@@ -314,7 +310,7 @@ fn worlds(seeds: u64, of: &[&'static Workload]) -> Result<()> {
 
 fn doubles((each, every): (usize, usize), seed: u64, worlds: Worlds<'_>) -> Result<()> {
     let plans = |r: &Outcome| Ok(matrix::doubles(r, each, every, seed));
-    all_of(worlds, plans, None, 0, |_| {})
+    all_of(worlds, plans, None, 0)
 }
 
 fn recover((most, every): (Option<usize>, usize), seed: u64, worlds: Worlds<'_>) -> Result<()> {
@@ -331,16 +327,16 @@ fn recover((most, every): (Option<usize>, usize), seed: u64, worlds: Worlds<'_>)
             None => plans,
         })
     };
-    all_of(worlds, plans, None, 0, |_| {})
+    all_of(worlds, plans, None, 0)
 }
 
-/// The workload with that name or code.
+/// The workload with that name.
 fn workload(text: &str) -> Result<&'static Workload> {
     let found = workloads::named(text);
     found.with_context(|| format!("no workload is called {text}; `sim list` shows all"))
 }
 
-/// The workloads with those names or codes, in the order of the table. All of them without a name.
+/// The workloads with those names, in the order of the table. All of them without a name.
 fn wanted(names: &[String]) -> Result<Vec<&'static Workload>> {
     let all: Vec<&Workload> = workloads::ALL.iter().collect();
     let named = parsed(names, &all, workload)?;
@@ -367,7 +363,6 @@ fn all_of(
     plans: impl Fn(&Outcome) -> Result<Vec<Plan>>,
     silence: Option<Duration>,
     traces: usize,
-    mut each: impl FnMut(&Verdict),
 ) -> Result<()> {
     let worker = std::env::current_exe()?;
     let began = std::time::Instant::now();
@@ -392,16 +387,18 @@ fn all_of(
             workload.text
         );
         let at_once = |v: &Verdict| {
-            if !v.failures.is_empty() && known::excuse(v).is_none() {
-                println!(
-                    "FAILED {}\n  {}",
-                    matrix::replay(v.shown()),
-                    brief(&v.failures)
-                );
-            }
+            let what = match known::excuse(v) {
+                _ if v.failures.is_empty() => return,
+                Some(_) => "KNOWN",
+                None => "FAILED",
+            };
+            println!(
+                "{what} {}\n  {}",
+                matrix::replay(v.shown()),
+                brief(&v.failures)
+            );
         };
         for verdict in branches::run_all(&worker, &plans, at_once)? {
-            each(&verdict);
             ran += 1;
             verdict.hash.hash(&mut traces_hash);
             match known::excuse(&verdict) {

@@ -1,9 +1,6 @@
 //! Makes all plans with a single fault, and counts their results. Says why a fault makes no sense somewhere.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-};
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use agent_forge_actors::ports::effect::EffectKind;
 
@@ -255,97 +252,28 @@ pub fn doubles(reference: &Outcome, each: usize, every: usize, seed: u64) -> Vec
     out
 }
 
-/// The counts of one cell.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cell {
-    ran: u32,
-    hit: u32,
-    failed: u32,
-}
-
-/// The number of plans for each call and fault.
+/// The calls that each fault hit.
 #[derive(Default)]
-pub struct Matrix(BTreeMap<(Call, Fault), Cell>);
+pub struct Matrix(BTreeSet<(Call, Fault)>);
 
 impl Matrix {
-    /// Adds a verdict to the counts.
-    pub fn count(&mut self, verdict: &Verdict) {
-        for (point, fault) in &verdict.plan.faults {
-            let cell = self.0.entry((point.call, *fault)).or_default();
-            cell.ran += 1;
-            cell.hit += u32::from(verdict.hit > 0);
-            cell.failed += u32::from(!verdict.failures.is_empty());
-        }
+    /// Adds the faults of a plan.
+    pub fn count(&mut self, plan: &Plan) {
+        let cells = plan
+            .faults
+            .iter()
+            .map(|(point, fault)| (point.call, *fault));
+        self.0.extend(cells);
     }
 
-    /// The empty cells that have no reason.
+    /// The pairs that no plan had although they make sense.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
         let all = Call::all().flat_map(|c| Fault::ALL.iter().map(move |f| (c, *f)));
-        all.filter(|(c, f)| !self.0.contains_key(&(*c, *f)) && senseless(*c, *f).is_none())
+        all.filter(|(c, f)| !self.0.contains(&(*c, *f)) && senseless(*c, *f).is_none())
             .map(|(c, f)| format!("{} with {}", c.name(), f.name()))
             .collect()
     }
-
-    /// The counts as a table: the plans that ran, and after a slash those that failed. A letter in brackets means
-    /// the reason of an empty cell. A `.` marks a cell without plan and reason. The columns have codes because names do
-    /// not fit; the lines below the table name them.
-    #[must_use]
-    pub fn text(&self, faults: &[Fault]) -> String {
-        let mut out = format!("{:<28}", "effect or read");
-        for fault in faults {
-            let _ = write!(out, "{:>6}", fault.code());
-        }
-        out.push('\n');
-        let mut total = Cell::default();
-        let mut reasons: Vec<&'static str> = Vec::new();
-        for call in Call::all() {
-            let name = format!("{} ({})", call.name(), call.code());
-            let _ = write!(out, "{name:<28}");
-            for fault in faults {
-                let cell = self.0.get(&(call, *fault));
-                let text = match (cell, senseless(call, *fault)) {
-                    (None, None) => ".".to_owned(),
-                    (None, Some(reason)) => {
-                        let known = reasons.iter().position(|r| *r == reason);
-                        let at = known.unwrap_or_else(|| {
-                            reasons.push(reason);
-                            reasons.len() - 1
-                        });
-                        format!("({})", letter(at))
-                    }
-                    (Some(cell), _) => {
-                        total.ran += cell.ran;
-                        total.hit += cell.hit;
-                        total.failed += cell.failed;
-                        if cell.failed > 0 {
-                            format!("{}/{}", cell.ran, cell.failed)
-                        } else {
-                            cell.ran.to_string()
-                        }
-                    }
-                };
-                let _ = write!(out, "{text:>6}");
-            }
-            out.push('\n');
-        }
-        for (at, reason) in reasons.iter().enumerate() {
-            let _ = writeln!(out, "({}) {reason}", letter(at));
-        }
-        for fault in faults {
-            let _ = writeln!(out, "{:<5} {}", fault.code(), fault.name());
-        }
-        let _ = writeln!(
-            out,
-            "{} plans, {} came about, {} failed",
-            total.ran, total.hit, total.failed
-        );
-        out
-    }
-}
-
-fn letter(at: usize) -> char {
-    u8::try_from(at).map_or('?', |at| char::from(b'a' + at))
 }
 
 /// The command that replays a plan.
@@ -383,14 +311,14 @@ pub fn summary(verdict: &Verdict) -> String {
         let _ = writeln!(out, "  Workload {workload}: {}.", workload.text);
     }
     for (point, fault) in &plan.faults {
-        let (name, code) = (point.call.name(), point.call.code());
+        let name = point.call.name();
         let (what, of) = match point.call {
             Call::Effect(_) => ("effect", "for"),
             Call::Read(_) => ("read", "of"),
         };
         let _ = writeln!(
             out,
-            "  Fault {fault} hits occurrence {} of {what} {name} ({code}) {of} {}: {}.",
+            "  Fault {fault} hits occurrence {} of {what} {name} {of} {}: {}.",
             point.nth,
             point.key,
             fault.text()

@@ -1,30 +1,25 @@
 //! Checks promises: some after every change in vCenter, others at rest.
 
-mod ledger;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use agent_forge_actors::{
     domain::marker::{MARKER_KEY, Marker},
     migration::notes::Notes,
 };
-use agent_forge_crds::{
-    conditions::Reason,
-    names::{AGENT_FINALIZER, POOL_FINALIZER},
-};
+use agent_forge_crds::names::{AGENT_FINALIZER, AGENT_MACHINE_UID_ANNOTATION, POOL_FINALIZER};
 use agent_forge_lab::played::guests::identity;
 use serde_json::Value;
 
-use self::ledger::Ledger;
 use crate::{
     kube::{
         ApiServer, kind,
         store::{Kind, Name, Store},
     },
     promise::{Failure, Oracle},
+    tolerances::{BEGUN_ANEW, EJECTED, KNOWN_TO_PEOPLE, RESETS, UNKNOWN},
     vcenter::{
         Deed, VCenter,
         model::{Inventory, Ref, Vm},
@@ -44,13 +39,11 @@ pub const ASSISTED: &str = "agent-install.openshift.io";
 /// Checks every change in vCenter from now on.
 pub fn watch(api: &ApiServer, vcenter: &VCenter) {
     let api = api.clone();
-    let ledger = Mutex::new(Ledger::default());
     vcenter.set_witness(Box::new(move |inventory, deed| {
         if matches!(deed, Deed::Created(_)) {
             api.director.note_created();
         }
-        let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        let broken = api.read(|store| judge(&mut ledger, store, inventory, deed));
+        let broken = api.read(|store| judge(store, inventory, deed));
         for what in broken {
             api.director.violated(what);
         }
@@ -81,17 +74,62 @@ pub fn serves(agent: &Value) -> bool {
         || agent.pointer("/metadata/labels/agentMachineRef").is_some()
 }
 
-fn judge(ledger: &mut Ledger, store: &Store, inventory: &Inventory, deed: &Deed) -> Vec<Failure> {
+fn judge(store: &Store, inventory: &Inventory, deed: &Deed) -> Vec<Failure> {
     let mut broken = Vec::new();
-    ledger.keep_up(store, inventory);
     match deed {
-        Deed::Created(_) => ledger.one_each(store, &mut broken),
+        Deed::Created(_) => one_each(store, inventory, &mut broken),
         Deed::Touches(what, vm) => untouchable(store, inventory, what, vm, &mut broken),
         Deed::Destroyed(_) => {}
     }
-    ledger.no_leak(&mut broken);
+    no_leak(store, inventory, &mut broken);
     trespass(store, inventory, &mut broken);
     broken
+}
+
+/// Whether the Agent of that VsphereAgent's VM is claimed by an AgentMachine of another control plane than the recorded
+/// one.
+fn serves_elsewhere(store: &Store, child: &Value) -> bool {
+    let host = identity::swapped(text(child, "/status/vm/biosUUID"));
+    let home = text(child, "/status/vm/agentMachineRef/namespace");
+    let agents = store.objects.get(&kind(ASSISTED, "agents"));
+    let mut agents = agents.into_iter().flatten();
+    let agent = agents.find(|((_, name), _)| *name == host);
+    agent.is_some_and(|(_, agent)| {
+        let claimed = text(agent, "/metadata/annotations/agentMachineRefNamespace");
+        !claimed.is_empty() && claimed != home
+    })
+}
+
+/// Checks `one_vm_per_agent_machine`: each VsphereAgent has one VM, and so has each AgentMachine over all its VsphereAgents.
+fn one_each(store: &Store, inventory: &Inventory, broken: &mut Vec<Failure>) {
+    let mut vms: BTreeMap<Name, usize> = BTreeMap::new();
+    for marker in inventory.vms.values().filter_map(marker) {
+        *vms.entry(owner(&marker)).or_default() += 1;
+    }
+    for ((namespace, name), count) in vms.iter().filter(|(_, count)| **count > 1) {
+        broken.push(
+            Oracle::OneVmPerAgentMachine.broken(format!("{namespace}/{name} has {count} VMs")),
+        );
+    }
+    let children = kind(OURS, "vsphereagents");
+    let mut hosts: BTreeMap<String, Vec<&Name>> = BTreeMap::new();
+    for owner in vms.keys() {
+        let child = store.get(&children, owner);
+        let annotations = child
+            .as_ref()
+            .and_then(|c| c.pointer("/metadata/annotations"));
+        let wanted_by = annotations.and_then(|a| a[AGENT_MACHINE_UID_ANNOTATION].as_str());
+        let elsewhere = child.as_ref().is_some_and(|c| serves_elsewhere(store, c));
+        if let Some(uid) = wanted_by.filter(|_| !elsewhere) {
+            hosts.entry(uid.to_owned()).or_default().push(owner);
+        }
+    }
+    for (uid, owners) in hosts.iter().filter(|(_, owners)| owners.len() > 1) {
+        broken.push(
+            Oracle::OneVmPerAgentMachine
+                .broken(format!("{owners:?} have a VM each for AgentMachine {uid}")),
+        );
+    }
 }
 
 /// Namespace of a tenant that is not admitted.
@@ -167,16 +205,18 @@ fn is_held(object: &Value, finalizer: &str) -> bool {
 /// Whether a person knows that no VsphereAgent holds this VM: its hub was lost, or a restored vCenter shows it by
 /// mistake.
 fn is_known(inventory: &Inventory, vm: &Vm) -> bool {
-    vm.node.is_some() || inventory.drift.ghosts.contains(&vm.object.id)
+    let ghosts = &inventory.drift.ghosts;
+    KNOWN_TO_PEOPLE.lets(vm.node.is_some() || ghosts.contains(&vm.object.id))
 }
 
-/// Checks `nothing_leaks` at the end of a run, also after other failures.
+/// Checks `nothing_leaks`, and what a tenant that is not admitted is shown, at the end of a run, also after other failures.
 #[must_use]
 pub fn leaks(world: &World) -> Vec<Failure> {
     let mut broken = Vec::new();
-    world
-        .api
-        .read(|store| world.vcenter.read(|i| no_leak(store, i, &mut broken)));
+    world.api.read(|store| {
+        world.vcenter.read(|i| no_leak(store, i, &mut broken));
+        is_silent_on_others(store, &mut broken);
+    });
     broken
 }
 
@@ -195,10 +235,7 @@ fn no_leak(store: &Store, inventory: &Inventory, broken: &mut Vec<Failure>) {
 const EJECTS: [&str; 2] = ["empties a drive of", "answers a question of"];
 
 /// The request that restarts a VM.
-pub const RESETS: &str = "resets";
-/// How many of them a VM may get.
-const MOST_RESETS: u64 = 2;
-
+pub const RESETTING: &str = "resets";
 /// Whether the Agent shows that its guest booted the discovery ISO instead of its disk.
 fn booted_image(agent: &Value) -> bool {
     text(agent, "/status/debugInfo/state") == "installing-pending-user-action"
@@ -347,7 +384,7 @@ fn may_eject(store: &Store, agent: Option<&Value>, child: Option<&Value>) -> boo
         let pool = pool_of(store, child);
         pool.is_some_and(|p| p.pointer("/spec/iso/ejectAfterInstall") == Some(&Value::Bool(true)))
     };
-    agent.is_some_and(installed) && child.is_some_and(wanted)
+    EJECTED.lets(agent.is_some_and(installed) && child.is_some_and(wanted))
 }
 
 /// Checks `foreign_and_serving_untouched`: no request changes a foreign VM or one that serves. The ISO of an installed
@@ -403,9 +440,9 @@ fn untouchable(
         return;
     }
     let astray = agent.is_some_and(booted_image);
-    if what == RESETS {
+    if what == RESETTING {
         let resets = vm.resets;
-        if !astray || resets >= MOST_RESETS {
+        if !astray || resets >= RESETS.allows {
             broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
                 "reset: somebody {what} {} after {resets} resets, and its Agent says that it booted the ISO: {astray}",
                 vm.name
@@ -541,9 +578,9 @@ fn begins_anew(store: &Store, before: &Value, now: &Value) -> bool {
     let source = before.pointer("/status/vm/infraEnvRef/uid");
     let there = store.list(&kind(ASSISTED, "infraenvs"), "");
     let is_gone = |uid: &Value| there.iter().all(|env| env["metadata"]["uid"] != *uid);
-    before.pointer("/status/vm/moref").is_none()
-        && now.pointer("/status/vm/biosUUID").is_none()
-        && source.is_some_and(is_gone)
+    let was_never_made = before.pointer("/status/vm/moref").is_none()
+        && now.pointer("/status/vm/biosUUID").is_none();
+    BEGUN_ANEW.lets(was_never_made && source.is_some_and(is_gone))
 }
 
 /// Whether a recorded value is still there. When somebody replaces a network card, the operator adds the new address
@@ -673,9 +710,7 @@ fn unexplained(plural: &str, object: &Value, broken: &mut Vec<Failure>) {
                 text(condition, "/type")
             )));
         }
-        // Nobody can find out how such a VM was made.
-        let unrecorded = reason == Reason::TemplateUnrecorded.as_str();
-        if status == "Unknown" && !unrecorded {
+        if status == "Unknown" && reason != UNKNOWN.allows.as_str() {
             broken.push(Oracle::ProblemsAreExplained.broken(format!(
                 "{plural} {name}: {} is Unknown ({reason})",
                 text(condition, "/type")
@@ -753,6 +788,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::{
+        kube::store::{Moment, Served},
+        vcenter::model::furnished,
+    };
 
     #[test]
     fn of_strangers_only_the_status_of_our_kinds_may_be_written() {
@@ -796,6 +835,57 @@ mod tests {
         let object = json!({ "status": status });
         for field in KEPT {
             assert!(object.pointer(field).is_some(), "{field}");
+        }
+    }
+
+    fn now() -> Moment {
+        Moment {
+            wall: jiff::Timestamp::UNIX_EPOCH,
+            since: std::time::Duration::ZERO,
+        }
+    }
+
+    fn store() -> Store {
+        let mut store = Store::default();
+        let served = |kind: &str, namespaced| Served {
+            kind: kind.into(),
+            versions: vec!["v1".into()],
+            namespaced,
+            status: namespaced,
+        };
+        store.serve("", "namespaces", served("Namespace", false));
+        store.serve(OURS, "vsphereagents", served("VsphereAgent", true));
+        let namespace = json!({"metadata": {"name": "n"}});
+        let made = store.create(&kind("", "namespaces"), "", namespace, now());
+        assert!(made.is_ok(), "{made:?}");
+        store
+    }
+
+    #[test]
+    fn two_vsphere_agents_for_one_agent_machine_have_no_two_vms() {
+        let (mut store, mut inventory) = (store(), furnished("u", "p"));
+        for (n, (name, wanted_by)) in [("a", "x"), ("b", "y"), ("c", "x")].into_iter().enumerate() {
+            let made = json!({"metadata": {"name": name, "finalizers": [AGENT_FINALIZER],
+                "annotations": {AGENT_MACHINE_UID_ANNOTATION: wanted_by}}});
+            let made = store.create(&kind(OURS, "vsphereagents"), "n", made, now());
+            let made = made.expect("it is new");
+            let marker = Marker {
+                cluster_id: "c".to_owned(),
+                namespace: "n".to_owned(),
+                name: name.to_owned(),
+                uid: text(&made, "/metadata/uid").to_owned(),
+                attempt: 1,
+            };
+            let id = format!("vm-{name}");
+            let vm = Vm {
+                object: Ref::new("VirtualMachine", &id),
+                extra: BTreeMap::from([(MARKER_KEY.to_owned(), marker.to_string())]),
+                ..inventory.vms["vm-1"].clone()
+            };
+            inventory.vms.insert(id, vm);
+            let mut broken = Vec::new();
+            one_each(&store, &inventory, &mut broken);
+            assert_eq!(broken.len(), usize::from(n == 2), "{broken:?}");
         }
     }
 }

@@ -1,8 +1,7 @@
 //! A plan: which workload runs, what goes wrong in it, and where. As values, and as the text that replays the plan.
 //!
 //! The text is `WORKLOAD@SEED CALL:OBJECT#NTH=FAULT ...`, for example
-//! `one_machine@1 create:demo/w-x1#1=reply_lost`. It is printed with names. It may also be typed with the short codes of
-//! workloads, effects, reads and faults, for example `S1@1 V02:demo/w-x1#1=m5`.
+//! `one_machine@1 create:demo/w-x1#1=reply_lost`.
 //!
 //! A point is the n-th occurrence of one effect or live read for one object. A plan therefore keeps its meaning when the other events
 //! of a run come in another order.
@@ -13,109 +12,58 @@ use agent_forge_actors::ports::effect::EffectKind;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-use crate::{call::Call, workloads};
+use crate::{call::Call, names::named};
 
-macro_rules! faults {
-    ($($fault:ident $code:literal $name:literal $text:literal;)*) => {
-        /// What goes wrong at a point.
-        ///
-        /// Plans with several faults sort them in this order, and the sample draws by it. So a new fault belongs at the end.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Fault {
-            $(#[doc = $text] $fault,)*
-        }
-
-        impl Fault {
-            /// Every fault.
-            pub const ALL: &'static [Self] = &[$(Self::$fault,)*];
-
-            /// The name that people read and plans are printed with.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$fault => $name,)* }
-            }
-
-            /// A short code, accepted in plans wherever the name is.
-            #[must_use]
-            pub const fn code(self) -> &'static str {
-                match self { $(Self::$fault => $code,)* }
-            }
-
-            /// What happens, in a phrase. Hashes of traces contain it: another phrase changes them.
-            #[must_use]
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$fault => $text,)* }
-            }
-        }
-    };
-}
-
-faults! {
-    CrashBeforeRequest "m1" "crash_before_request" "the process is killed before the request leaves";
-    CrashAfterEffect "m2" "crash_after_effect" "the process is killed after the effect, before the answer";
-    Refused "m3" "refused" "a typed refusal that passes (conflict; fault)";
-    ServerError "m3s" "server_error" "an error of the server's side (503) without effect";
-    PermissionDenied "m3p" "permission_denied" "a refusal for lack of a right, which somebody grants at once";
-    RequestLost "m4" "request_lost" "no answer, no effect";
-    ReplyLost "m5" "reply_lost" "no answer, yet the effect";
-    RequestDuplicated "m6" "request_duplicated" "the request arrives twice; the second answer comes back";
-    EffectLate "m7" "effect_late" "no answer; the effect comes after the client has given up and looked";
-    TaskFails "m8" "task_fails" "the task is accepted, then fails";
-    TaskHangs10m "m8h" "task_hangs_10m" "the task is accepted, then hangs for ten minutes";
-    ActorKilled "g1" "actor_killed" "the actor is killed";
-    ActorPanics "g2" "actor_panics" "a handler of the actor panics";
-    ProcessKilled "g3" "process_killed" "SIGKILL a moment later, then a new process";
-    ProcessTerminated "g4" "process_terminated" "SIGTERM, then a new process";
-    LeaseTaken "g5" "lease_taken" "somebody else writes himself into the lease, and never renews it";
-    WatchesLag20s "g6" "watches_lag_20s" "watches lag by 20 s for a minute";
-    ProcessKilledWatchesLag "g7" "process_killed_watches_lag" "SIGKILL, and for a minute the next process's watches lag by 20 s";
-    WatchesExpire "g8" "watches_expire" "watches lose their events and must list again (410)";
-    SessionsLost "g9" "sessions_lost" "the vCenter forgets all sessions";
-    VcenterDown5s "g10s" "vcenter_down_5s" "the vCenter is away for 5 s";
-    VcenterDown5m "g10m" "vcenter_down_5m" "the vCenter is away for 5 min";
-    VcenterDown2h "g10h" "vcenter_down_2h" "the vCenter is away for 2 h";
-    ApiServerDown5s "g11s" "api_server_down_5s" "the API server is away for 5 s";
-    ApiServerDown5m "g11m" "api_server_down_5m" "the API server is away for 5 min";
-    VcenterRestored "g12" "vcenter_restored" "the vCenter comes back from a backup of 3 min ago; a person puts its inventory right 25 min later";
-    SecretWrong2m "g13w" "secret_wrong_2m" "the Secret holds a wrong password for 2 min";
-    SecretMissing2m "g13m" "secret_missing_2m" "the Secret is gone for 2 min";
-    ClockJumps10m "g14" "clock_jumps_10m" "the wall clock jumps ahead by 10 min";
-    AnswersSlow1m "g15" "answers_slow_1m" "every answer takes 100 times as long for a minute";
-    DatastoreFull2m "g16" "datastore_full_2m" "the datastore takes no more bytes for 2 min";
-    ForeignEdit "g17" "foreign_edit" "somebody edits labels and annotations of our objects, and takes their owners off";
-    FinalizersRemoved "g17f" "finalizers_removed" "somebody takes all finalizers off our objects";
-    Paused5m "g18" "paused_5m" "a person pauses all pools for 5 min";
-    DiskEdited5m "g23" "disk_edited_5m" "a person changes for 5 min whether recycled hosts keep their disk";
-    AnswerSlow15s "r1" "answer_slow_15s" "the answer is made at once and arrives after 15 s";
-    AnswerStale10s "r2" "answer_stale_10s" "the answer shows power and guest as they were 10 s before";
-    ObjectTouched "c1" "object_touched" "right before the write, somebody annotates its object: the write must be refused";
-    ObjectReplaced "c2" "object_replaced" "right before the write, another object takes the name of its object";
-    AgentClaimed2m "c3" "agent_claimed_2m" "right before the write, another control plane claims the Agent, for 2 min";
-    VmSwitched "c4" "vm_switched" "right before the call, somebody switches the VM on, or off if it is on";
-    CapiPaused5m "g19" "capi_paused_5m" "a person pauses the Cluster, its Machines or its AgentMachines for 5 min";
-    DeletionVetoed5m "g20" "deletion_vetoed_5m" "a person forbids for 5 min that VMs are removed";
-    PowerOnVetoed5m "g21" "power_on_vetoed_5m" "a person forbids for 5 min that VMs are switched on";
-    HoldUnseen5m "g22" "hold_unseen_5m" "a person pauses for 5 min, or forbids that VMs are removed, and the watches that show it hang";
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.name(), self.code())
-    }
-}
-
-impl FromStr for Fault {
-    type Err = anyhow::Error;
-
-    /// Reads a name or a code.
-    fn from_str(text: &str) -> anyhow::Result<Self> {
-        let found = Self::ALL
-            .iter()
-            .find(|f| f.name() == text || f.code() == text);
-        found
-            .copied()
-            .with_context(|| format!("no fault is called {text}; `sim list` shows all"))
-    }
+named! {
+    /// What goes wrong at a point.
+    ///
+    /// Plans with several faults sort them in this order, and the sample draws by it. So a new fault belongs at the end.
+    Fault, "fault":
+    CrashBeforeRequest "crash_before_request" "the process is killed before the request leaves";
+    CrashAfterEffect "crash_after_effect" "the process is killed after the effect, before the answer";
+    Refused "refused" "a typed refusal that passes (conflict; fault)";
+    ServerError "server_error" "an error of the server's side (503) without effect";
+    PermissionDenied "permission_denied" "a refusal for lack of a right, which somebody grants at once";
+    RequestLost "request_lost" "no answer, no effect";
+    ReplyLost "reply_lost" "no answer, yet the effect";
+    RequestDuplicated "request_duplicated" "the request arrives twice; the second answer comes back";
+    EffectLate "effect_late" "no answer; the effect comes after the client has given up and looked";
+    TaskFails "task_fails" "the task is accepted, then fails";
+    TaskHangs10m "task_hangs_10m" "the task is accepted, then hangs for ten minutes";
+    ActorKilled "actor_killed" "the actor is killed";
+    ActorPanics "actor_panics" "a handler of the actor panics";
+    ProcessKilled "process_killed" "SIGKILL a moment later, then a new process";
+    ProcessTerminated "process_terminated" "SIGTERM, then a new process";
+    LeaseTaken "lease_taken" "somebody else writes himself into the lease, and never renews it";
+    WatchesLag20s "watches_lag_20s" "watches lag by 20 s for a minute";
+    ProcessKilledWatchesLag "process_killed_watches_lag" "SIGKILL, and for a minute the next process's watches lag by 20 s";
+    WatchesExpire "watches_expire" "watches lose their events and must list again (410)";
+    SessionsLost "sessions_lost" "the vCenter forgets all sessions";
+    VcenterDown5s "vcenter_down_5s" "the vCenter is away for 5 s";
+    VcenterDown5m "vcenter_down_5m" "the vCenter is away for 5 min";
+    VcenterDown2h "vcenter_down_2h" "the vCenter is away for 2 h";
+    ApiServerDown5s "api_server_down_5s" "the API server is away for 5 s";
+    ApiServerDown5m "api_server_down_5m" "the API server is away for 5 min";
+    VcenterRestored "vcenter_restored" "the vCenter comes back from a backup of 3 min ago; a person puts its inventory right 25 min later";
+    SecretWrong2m "secret_wrong_2m" "the Secret holds a wrong password for 2 min";
+    SecretMissing2m "secret_missing_2m" "the Secret is gone for 2 min";
+    ClockJumps10m "clock_jumps_10m" "the wall clock jumps ahead by 10 min";
+    AnswersSlow1m "answers_slow_1m" "every answer takes 100 times as long for a minute";
+    DatastoreFull2m "datastore_full_2m" "the datastore takes no more bytes for 2 min";
+    ForeignEdit "foreign_edit" "somebody edits labels and annotations of our objects, and takes their owners off";
+    FinalizersRemoved "finalizers_removed" "somebody takes all finalizers off our objects";
+    Paused5m "paused_5m" "a person pauses all pools for 5 min";
+    DiskEdited5m "disk_edited_5m" "a person changes for 5 min whether recycled hosts keep their disk";
+    AnswerSlow15s "answer_slow_15s" "the answer is made at once and arrives after 15 s";
+    AnswerStale10s "answer_stale_10s" "the answer shows power and guest as they were 10 s before";
+    ObjectTouched "object_touched" "right before the write, somebody annotates its object: the write must be refused";
+    ObjectReplaced "object_replaced" "right before the write, another object takes the name of its object";
+    AgentClaimed2m "agent_claimed_2m" "right before the write, another control plane claims the Agent, for 2 min";
+    VmSwitched "vm_switched" "right before the call, somebody switches the VM on, or off if it is on";
+    CapiPaused5m "capi_paused_5m" "a person pauses the Cluster, its Machines or its AgentMachines for 5 min";
+    DeletionVetoed5m "deletion_vetoed_5m" "a person forbids for 5 min that VMs are removed";
+    PowerOnVetoed5m "power_on_vetoed_5m" "a person forbids for 5 min that VMs are switched on";
+    HoldUnseen5m "hold_unseen_5m" "a person pauses for 5 min, or forbids that VMs are removed, and the watches that show it hang";
 }
 
 /// What kind of thing goes wrong. With every change, one plan of each class runs for each workload and effect.
@@ -129,6 +77,19 @@ pub enum FaultClass {
     World,
     /// The world changes between the operator's check and its call.
     Between,
+}
+
+impl FaultClass {
+    /// What goes wrong, in a phrase.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Operator => "the operator dies",
+            Self::Call => "a call fails",
+            Self::World => "the world changes",
+            Self::Between => "the world changes between check and call",
+        }
+    }
 }
 
 impl Fault {
@@ -278,13 +239,6 @@ impl Point {
     pub fn is(&self, effect: EffectKind) -> bool {
         self.call == Call::Effect(effect)
     }
-
-    /// The point with the code of its call (`V02:demo/w-x1#1`). Hashes of traces use it: they do not change when a call gets
-    /// another name.
-    #[must_use]
-    pub fn coded(&self) -> String {
-        format!("{}:{}#{}", self.call.code(), self.key, self.nth)
-    }
 }
 
 impl fmt::Display for Point {
@@ -377,10 +331,8 @@ impl FromStr for Plan {
             let (point, fault) = word.rsplit_once('=').context("POINT=FAULT")?;
             faults.push((point.parse()?, fault.parse()?));
         }
-        // A test may have a workload of its own, which is not in the table.
-        let name = workloads::named(workload).map_or(workload, |w| w.name);
         Ok(Self {
-            workload: name.to_owned(),
+            workload: workload.to_owned(),
             seed: seed.parse()?,
             faults,
         })
@@ -393,9 +345,10 @@ mod tests {
 
     #[test]
     fn an_upload_is_late_for_longer_than_anything_else() {
-        let plan: Plan = "S1 V08:demo/w#1=m7 V02:x#1=m7 V08:y#1=m5"
-            .parse()
-            .expect("plan");
+        let plan: Plan =
+            "one_machine upload:demo/w#1=effect_late create:x#1=effect_late upload:y#1=reply_lost"
+                .parse()
+                .expect("plan");
         let lasts: Vec<u64> = plan.lasts().map(|d| d.as_secs()).collect();
         assert_eq!(lasts, [360, 60, 5]);
     }
@@ -405,20 +358,8 @@ mod tests {
         let text =
             "one_machine@7 create:demo/w-1#1=reply_lost pool_status:demo/w#2=vcenter_down_5m";
         assert_eq!(text.parse::<Plan>().expect("plan").to_string(), text);
-        assert!("S1 V02:x#1=m99".parse::<Plan>().is_err());
-        assert!("S1 V99:x#1=m1".parse::<Plan>().is_err());
-    }
-
-    #[test]
-    fn a_plan_may_be_typed_with_codes() {
-        let coded = "S1@7 V02:demo/w-1#1=m5 K13:demo/w#2=g10m";
-        let named =
-            "one_machine@7 create:demo/w-1#1=reply_lost pool_status:demo/w#2=vcenter_down_5m";
-        let plan: Plan = coded.parse().expect("plan");
-        assert_eq!(plan, named.parse().expect("plan"));
-        assert_eq!(plan.faults[0].0.coded(), "V02:demo/w-1#1");
-        let unknown: Plan = "of_a_test@1".parse().expect("plan");
-        assert_eq!(unknown.workload, "of_a_test");
+        assert!("one_machine create:x#1=late".parse::<Plan>().is_err());
+        assert!("one_machine creat:x#1=refused".parse::<Plan>().is_err());
     }
 
     /// Plans sort their faults. Seeded schedules stay the same as long as this order does.

@@ -65,15 +65,15 @@ pub fn put(api: &ApiServer, name: &str, labels: Value, status: &Value) -> Result
         "spec": {"approved": false, "role": ""},
     });
     let key = (NAMESPACE.to_owned(), name.to_owned());
-    let written = api.write(|s, now| {
+    api.write(|s, now| {
         s.create(&agents, NAMESPACE, object, now)?;
         s.foreign.insert((agents.clone(), key.clone()));
         s.update(&agents, &key, (Via::Patch, true), now, |mut o| {
             merge(&mut o, &json!({"status": status}));
             o
         })
-    });
-    written.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+    })?;
+    Ok(())
 }
 
 /// Makes the Agent look as if it had existed long before.

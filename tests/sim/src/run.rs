@@ -21,8 +21,9 @@ use crate::{
     recovery,
     strangers::Strangers,
     tolerances::{
-        self, AFTER, AT_LEAST, FOR_EACH_FAULT, HELD_AGAIN, LOGINS, REFETCH, REFETCHES, REMAKE,
-        STEADY, TASKS,
+        self, AFTER, AT_LEAST, ATTEMPTS, CLEARED, FEWER_ACTORS, FOR_EACH_FAULT, FOR_EACH_VM,
+        GOES_ON, HELD_AGAIN, LOGIN_TRIES, LOGINS, RACES, REFETCH, REFETCHES, REMADE, REMAKE,
+        REPORTS, STEADY, TASKS, TRIES,
     },
     workloads::{self, Rest, Run, Workload},
     world::World,
@@ -287,10 +288,10 @@ pub fn play(
                 // When a fault lasts into the silence, the operator reports its start and its end.
                 let late = director.last_fault();
                 let told = match plan.lasts().max() {
-                    Some(lasts) if late + lasts > ended => late + lasts + STEADY,
+                    Some(lasts) if late + lasts > ended => late + lasts + STEADY.allows,
                     _ => ended,
                 };
-                let held_again = told + HELD_AGAIN;
+                let held_again = told + HELD_AGAIN.allows;
                 let mut spoken: Vec<String> = Vec::new();
                 let mut logins = 0;
                 let mut cleared: Vec<&str> = Vec::new();
@@ -299,17 +300,17 @@ pub fn play(
                         continue;
                     };
                     let quiet = match effect {
-                        EffectKind::SessionView | EffectKind::Lease => true,
+                        _ if GOES_ON.allows.contains(&effect) => true,
                         // Files are deleted late in two cases. The operator removes a half-written file of a dead
                         // process after an hour. It also deletes a file that retention drops when it next looks at the
                         // datastore, and the pool's status then drops the file too.
                         EffectKind::DeleteFile => {
                             cleared.push(&point.key);
-                            faulty
+                            CLEARED.lets(faulty)
                         }
                         EffectKind::IsoStatus => {
                             let of = cleared.iter().position(|key| *key == point.key);
-                            faulty && of.map(|at| cleared.swap_remove(at)).is_some()
+                            CLEARED.lets(faulty && of.map(|at| cleared.swap_remove(at)).is_some())
                         }
                         EffectKind::Event => {
                             let strangers = &run.world.strangers;
@@ -320,7 +321,7 @@ pub fn play(
                         // The operator notices a lost session only when it next looks at vCenter.
                         EffectKind::Login if *at >= told => {
                             logins += 1;
-                            faulty && logins <= LOGINS
+                            faulty && logins <= LOGINS.allows
                         }
                         _ => *at < told,
                     };
@@ -415,13 +416,15 @@ pub fn counts_by_name(effects: &[(Duration, Point)]) -> String {
 
 /// Whether it is a call to vCenter. The others are calls to the API server.
 fn is_of_vcenter(point: &Point) -> bool {
-    point.call.code().starts_with('V')
+    let effect = point.call.effect();
+    effect.is_some_and(|e| e.code().starts_with('V'))
 }
 
 fn compare(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
     let mut failures = Vec::new();
-    let made = reference.created..=reference.created + outcome.lost;
-    if exact && outcome.failures.is_empty() && !made.contains(&outcome.created) {
+    let made = reference.created..=reference.created + REMADE.allows * outcome.lost;
+    let races = RACES.lets(!exact);
+    if !races && outcome.failures.is_empty() && !made.contains(&outcome.created) {
         let only = if outcome.created < reference.created {
             "only "
         } else {
@@ -445,10 +448,9 @@ fn compare(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> 
         }
     }
     failures.extend(slow(outcome, reference));
-    failures.extend(thrift(outcome, reference, exact));
-    // Fewer actors are no problem: a process that started at the end may not need an ISO cache any more.
+    failures.extend(thrift(outcome, reference, races));
     let more = |(kind, count): (&String, &usize)| {
-        *count > reference.actors.get(kind).copied().unwrap_or(0)
+        !FEWER_ACTORS.lets(*count <= reference.actors.get(kind).copied().unwrap_or(0))
     };
     if outcome.failures.is_empty() && outcome.actors.iter().any(more) {
         failures.push(Oracle::NoExtraActorsOrTasks.broken(format!(
@@ -456,7 +458,7 @@ fn compare(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> 
             outcome.actors, reference.actors
         )));
     }
-    if outcome.failures.is_empty() && outcome.tasks > reference.tasks + TASKS {
+    if outcome.failures.is_empty() && outcome.tasks > reference.tasks + TASKS.allows {
         failures.push(Oracle::NoExtraActorsOrTasks.broken(format!(
             "{} tasks at the end, {} without faults",
             outcome.tasks, reference.tasks
@@ -471,7 +473,7 @@ fn pictured(outcome: &Outcome, rest: &Rest) -> Vec<String> {
     let masked = |line: &String| {
         let words = line
             .split(' ')
-            .filter(|w| outcome.lost == 0 || !w.starts_with("attempt="));
+            .filter(|w| !ATTEMPTS.lets(outcome.lost > 0 && w.starts_with("attempt=")));
         words.collect::<Vec<_>>().join(" ")
     };
     let mut lines: Vec<String> = rest.picture.iter().map(masked).collect();
@@ -486,7 +488,9 @@ fn apart(outages: &[Outage]) -> Vec<Outage> {
     let mut out: Vec<Outage> = Vec::new();
     for next in all {
         match out.last_mut() {
-            Some(last) if last.of_vcenter == next.of_vcenter && next.from <= last.until + AFTER => {
+            Some(last)
+                if last.of_vcenter == next.of_vcenter && next.from <= last.until + AFTER.allows =>
+            {
                 last.until = last.until.max(next.until);
             }
             _ => out.push(next),
@@ -513,12 +517,12 @@ fn slow(outcome: &Outcome, reference: &Outcome) -> Vec<Failure> {
 
 /// Checks `few_extra_calls`: few calls more than without faults, and in an outage only as many tries as its length
 /// explains.
-fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
+fn thrift(outcome: &Outcome, reference: &Outcome, races: bool) -> Vec<Failure> {
     let mut failures = Vec::new();
     let outages = apart(&outcome.outages);
     let hits = |outage: &Outage, (at, point): &(Duration, Point)| {
         outage.of_vcenter == is_of_vcenter(point)
-            && (outage.from..outage.until + AFTER).contains(at)
+            && (outage.from..outage.until + AFTER.allows).contains(at)
     };
     let usual: Vec<_> = outcome
         .effects
@@ -532,7 +536,7 @@ fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
     let fetched = |effects: &[(Duration, Point)]| counts(effects).get(&EffectKind::Upload).copied();
     let anew = fetched(&usual).unwrap_or(0);
     let anew = anew.saturating_sub(fetched(&reference.effects).unwrap_or(0));
-    let anew = anew.min(REFETCHES * faults.max(1));
+    let anew = anew.min(REFETCHES.allows * faults.max(1));
     // Each object with a status reports an outage and its end. The same is true of a pause and of a veto.
     let statuses = reference.effects.iter().map(|(_, p)| p);
     let statuses =
@@ -543,24 +547,20 @@ fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
         .faults
         .iter()
         .filter(|(_, fault)| fault.is_hold());
-    let told = 2 * told.len() * (outages.len() + holds.count());
-    let told = u32::try_from(told).unwrap_or(u32::MAX);
-    let remade = REMAKE * outcome.lost;
-    // When the binding of an Agent is delayed, the operator reports the Agent first: two writes where the reference has
-    // one.
+    let told = told.len() * (outages.len() + holds.count());
+    let told = REPORTS.allows * u32::try_from(told).unwrap_or(u32::MAX);
     let arrivals = counts(&reference.effects)
         .get(&EffectKind::CreateVm)
         .copied()
         .unwrap_or(0);
     let allowed = total(&reference.effects)
-        + FOR_EACH_FAULT * faults.max(1)
-        + AT_LEAST
-        + arrivals
-        + REFETCH * anew
+        + FOR_EACH_FAULT.allows * faults.max(1)
+        + AT_LEAST.allows
+        + FOR_EACH_VM.allows * arrivals
+        + REFETCH.allows * anew
         + told
-        + remade;
-    // When the workload races, a late request may cause work that the reference did not have.
-    if exact && total(&usual) > allowed {
+        + REMAKE.allows * outcome.lost;
+    if !races && total(&usual) > allowed {
         failures.push(Oracle::FewExtraCalls.broken(format!(
             "{} mutating calls, {} without faults: {:?}",
             total(&usual),
@@ -577,8 +577,15 @@ fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
                 *tries.entry((effect, &point.key)).or_default() += 1;
             }
         }
-        let lasted = outage.until + AFTER - outage.from;
-        let too_many = |effect, count| count > tolerances::tries(effect, lasted);
+        let lasted = outage.until + AFTER.allows - outage.from;
+        let too_many = |effect, count| {
+            let allowed = if effect == EffectKind::Login {
+                LOGIN_TRIES
+            } else {
+                TRIES
+            };
+            count > allowed.within(lasted)
+        };
         for ((effect, key), count) in tries.into_iter().filter(|((e, _), n)| too_many(*e, *n)) {
             failures.push(Oracle::FewExtraCalls.broken(format!(
                 "{count} tries of {} for {key} in an outage and the minute after it, {} s",

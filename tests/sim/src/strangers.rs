@@ -141,8 +141,7 @@ async fn hosts(world: &World) -> Result<()> {
     service.register("demo", facts).await?;
     let agents = kind(ASSISTED, "agents");
     let patch = json!({"metadata": {"labels": labels}, "spec": {"hostname": "metal"}});
-    let written = world.api.merge(&agents, &metal, &patch);
-    written.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+    world.api.merge(&agents, &metal, &patch)?;
     world.api.write(|s, _| s.foreign.insert((agents, metal)));
     let bare = "0a000000-0000-4000-8000-0000000000f3";
     rogue::put(&world.api, bare, labels, &json!({}))

@@ -1,6 +1,6 @@
-//! Waiting for an ISO: how long it takes from the end of the cause to the next step of the machines that wait.
+//! Waiting for an ISO, or for a Secret: how long it takes from the end of the cause to the next step of who waits.
 //!
-//! The times are those of effects at the gate. Each case runs at several moments between two resyncs, so that a resync
+//! The times are those of effects at the gate, or of what the pool reports. Each case runs at several moments between two resyncs, so that a resync
 //! cannot be what helped.
 
 use std::{fmt, future::Future, pin::Pin, time::Duration};
@@ -8,14 +8,18 @@ use std::{fmt, future::Future, pin::Pin, time::Duration};
 use agent_forge_actors::ports::effect::EffectKind;
 use agent_forge_crds::names::FORCE_ISO_REFRESH_ANNOTATION;
 use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
 use serde_json::{Value, json};
 
 use crate::{
-    kube::kind,
+    kube::{
+        kind,
+        store::{Kind, Name},
+    },
     oracles,
     plan::{Plan, Point},
     run,
-    world::{NAMESPACE, World},
+    world::{NAMESPACE, PASSWORD, SECRET, World},
 };
 
 /// How long a case waits for each step.
@@ -23,7 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// Everything is at rest after this time.
 const SETTLED: Duration = Duration::from_secs(300);
 /// Moments after [`SETTLED`] at which the cause of the wait ends.
-const PHASES: [u64; 3] = [0, 17, 41];
+const PHASES: &[u64] = &[0, 17, 41];
+/// Seconds after the refusal at which a Secret is corrected: within the pause of the first check, and long after it.
+const OF_SECRETS: &[u64] = &[0, 7, 19, 60, 301];
 /// How exactly times are measured.
 const GRAIN: Duration = Duration::from_millis(10);
 /// Number of machines that wait in each of two pools.
@@ -39,6 +45,7 @@ pub struct Case {
     pub name: &'static str,
     /// How long it may take. The limit is shorter than a resync.
     pub bound: Duration,
+    phases: &'static [u64],
     play: for<'a> fn(&'a mut World, Duration) -> Played<'a>,
 }
 
@@ -70,37 +77,56 @@ pub const ALL: &[Case] = &[
     Case {
         name: "the InfraEnv gets its URL",
         bound: TOLD,
+        phases: PHASES,
         play: |world, phase| Box::pin(url_comes(world, phase)),
     },
     Case {
         name: "the transfer ends for 50 machines of two pools",
         bound: TOLD,
+        phases: PHASES,
         play: |world, phase| Box::pin(transfer_ends(world, phase)),
     },
     Case {
         name: "the InfraEnv gets another image",
         bound: TOLD,
+        phases: PHASES,
         play: |world, phase| Box::pin(image_rotates(world, phase)),
     },
     Case {
         name: "a URL that had expired is renewed",
         bound: TOLD,
+        phases: PHASES,
         play: |world, phase| Box::pin(url_is_renewed(world, phase)),
     },
     Case {
         name: "force-iso-refresh is set",
         bound: TOLD,
+        phases: PHASES,
         play: |world, phase| Box::pin(is_forced(world, phase)),
     },
     Case {
         name: "a VM is made from an ISO that somebody deleted",
         bound: TOLD,
+        phases: PHASES,
         play: |world, phase| Box::pin(iso_is_deleted(world, phase)),
     },
     Case {
         name: "the datastore appears in vCenter",
         bound: LOOKED_FOR,
+        phases: PHASES,
         play: |world, phase| Box::pin(datastore_comes(world, phase)),
+    },
+    Case {
+        name: "a wrong password is corrected",
+        bound: LOOKED_FOR,
+        phases: OF_SECRETS,
+        play: |world, phase| Box::pin(password_is_corrected(world, phase)),
+    },
+    Case {
+        name: "a missing Secret is there",
+        bound: LOOKED_FOR,
+        phases: OF_SECRETS,
+        play: |world, phase| Box::pin(secret_comes(world, phase)),
     },
 ];
 
@@ -110,7 +136,7 @@ pub const ALL: &[Case] = &[
 /// The case does not end in time, or a promise was broken.
 pub fn play(case: &Case) -> Result<Waited> {
     let mut longest = Duration::ZERO;
-    for phase in PHASES {
+    for phase in case.phases {
         let (took, panics) = run::in_virtual_time(async {
             let plan = Plan {
                 workload: "waits".to_owned(),
@@ -118,7 +144,7 @@ pub fn play(case: &Case) -> Result<Waited> {
                 faults: Vec::new(),
             };
             let mut world = World::start(&plan, 1).await?;
-            let took = (case.play)(&mut world, Duration::from_secs(phase)).await?;
+            let took = (case.play)(&mut world, Duration::from_secs(*phase)).await?;
             let broken = world.director.violations();
             ensure!(broken.is_empty(), "{broken:?}");
             anyhow::Ok(took)
@@ -163,11 +189,7 @@ async fn until_effect(
 }
 
 fn transfers(world: &World) -> usize {
-    let effects = world.director.effects();
-    effects
-        .iter()
-        .filter(|(_, p)| p.is(EffectKind::Upload))
-        .count()
+    world.director.times(EffectKind::Upload)
 }
 
 async fn until_upload(world: &World, since: Duration) -> Result<Duration> {
@@ -283,10 +305,10 @@ async fn image_rotates(world: &mut World, phase: Duration) -> Result<Duration> {
 fn annotate(world: &World, value: &str) -> Result<()> {
     let pool = (NAMESPACE.to_owned(), "w".to_owned());
     let patch = json!({"metadata": {"annotations": {FORCE_ISO_REFRESH_ANNOTATION: value}}});
-    let merged = world
+    world
         .api
-        .merge(&kind(oracles::OURS, "vsphereagentpools"), &pool, &patch);
-    merged.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+        .merge(&kind(oracles::OURS, "vsphereagentpools"), &pool, &patch)?;
+    Ok(())
 }
 
 async fn is_forced(world: &mut World, phase: Duration) -> Result<Duration> {
@@ -341,4 +363,53 @@ async fn datastore_comes(world: &mut World, phase: Duration) -> Result<Duration>
     let since = world.director.now();
     rename(world, "not-yet", "iso-datastore");
     until_upload(world, since).await
+}
+
+fn secret() -> (Kind, Name) {
+    let name = (SECRET.0.to_owned(), SECRET.1.to_owned());
+    (kind("", "secrets"), name)
+}
+
+/// Waits until the pool says why it does not log in, and that time. Then `mend` corrects it, and a login follows.
+async fn mended(
+    world: &mut World,
+    phase: Duration,
+    why: &str,
+    mend: impl FnOnce(&World) -> Result<()>,
+) -> Result<Duration> {
+    world.pool("w", &json!({})).await?;
+    let said = |w: &World| reason(w, "w", "VsphereReady") == why;
+    exactly(world, why, || said(world)).await?;
+    tokio::time::sleep(phase).await;
+    let since = world.director.now();
+    mend(world)?;
+    let ready = |w: &World| {
+        let all = w.of_pool("w", "/status/conditions");
+        let mut all = all.as_array().into_iter().flatten();
+        all.any(|c| c["type"] == "VsphereReady" && c["status"] == "True")
+    };
+    Ok(exactly(world, "a login", || ready(world)).await? - since)
+}
+
+async fn password_is_corrected(world: &mut World, phase: Duration) -> Result<Duration> {
+    let set = |world: &World, password: &str| {
+        let encoded = base64::engine::general_purpose::STANDARD.encode(password);
+        let ((secrets, name), patch) = (secret(), json!({"data": {"password": encoded}}));
+        world.api.merge(&secrets, &name, &patch)
+    };
+    set(world, "not the password")?;
+    let mend = |world: &World| Ok(set(world, PASSWORD).map(drop)?);
+    mended(world, phase, "InvalidCredentials", mend).await
+}
+
+async fn secret_comes(world: &mut World, phase: Duration) -> Result<Duration> {
+    let (secrets, name) = secret();
+    let good = world.api.read(|s| s.get(&secrets, &name));
+    let good = good.context("the Secret")?;
+    world.api.delete(&secrets, &name)?;
+    let again = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET.1}, "data": good["data"],
+    });
+    let mend = |world: &World| Ok(world.api.create(&secrets, SECRET.0, again).map(drop)?);
+    mended(world, phase, "SecretNotFound", mend).await
 }

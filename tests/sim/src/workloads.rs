@@ -27,8 +27,6 @@ mod tenants;
 /// What happens to the operator in a run, besides faults.
 #[derive(Clone, Copy)]
 pub struct Workload {
-    /// A short code, accepted in plans wherever the name is.
-    pub code: &'static str,
     /// The name that people read and plans are printed with.
     pub name: &'static str,
     /// What happens, in a phrase.
@@ -106,6 +104,15 @@ impl Run {
             took,
         });
         Ok(())
+    }
+
+    /// Waits for `done`, also through any outage.
+    ///
+    /// # Errors
+    /// It does not happen in time.
+    pub async fn waits(&self, what: &str, done: impl Fn(&World) -> bool) -> Result<()> {
+        let (world, patience) = (&self.world, self.patience + ANY_OUTAGE);
+        world.patiently(what, patience, || done(world)).await
     }
 
     /// Waits until nothing changes any more.
@@ -202,500 +209,103 @@ fn uploads(world: &World) -> bool {
     world.api.read(|s| s.list(&pools, "").iter().any(says))
 }
 
-/// All workloads that are enumerated.
-pub const ALL: &[Workload] = &[
-    Workload {
-        code: "S1",
-        name: "one_machine",
-        text: "one machine comes up, then goes down",
-        exact: true,
-        instances: 1,
-        run: one_machine,
-    },
-    Workload {
-        code: "S2",
-        name: "two_pools",
-        text: "two pools with one VM folder: three machines come up",
-        exact: true,
-        instances: 1,
-        run: two_pools,
-    },
-    Workload {
-        code: "S3",
-        name: "scale_up_and_down",
-        text: "two machines come up, one goes down, and one comes up again",
-        exact: true,
-        instances: 1,
-        run: scale_up_and_down,
-    },
-    Workload {
-        code: "S4",
-        name: "machine_deleted_after_registration",
-        text: "a Machine is deleted when its Agent has registered, and another one is wanted a second later",
-        exact: false,
-        instances: 1,
-        run: site::machine_deleted_after_registration,
-    },
-    Workload {
-        code: "S5",
-        name: "node_pool_and_pool_deletion",
-        text: "one machine comes up; then its NodePool and its pool are deleted",
-        exact: true,
-        instances: 1,
-        run: node_pool_and_pool_deletion,
-    },
-    Workload {
-        code: "S6",
-        name: "guest_never_registers",
-        text: "a guest never registers; the operator replaces its VM after the deadline",
-        exact: false,
-        instances: 1,
-        run: site::guest_never_registers,
-    },
-    Workload {
-        code: "S6s",
-        name: "guest_falls_silent",
-        text: "a guest registers and falls silent; the operator replaces its VM after the same deadline",
-        exact: false,
-        instances: 1,
-        run: site::guest_falls_silent,
-    },
-    Workload {
-        code: "S7",
-        name: "new_discovery_image",
-        text: "the InfraEnv gets another discovery image; the operator prunes the old one",
-        exact: true,
-        instances: 1,
-        run: site::new_discovery_image,
-    },
-    Workload {
-        code: "S8",
-        name: "vm_renamed_and_destroyed",
-        text: "somebody renames a serving VM and later destroys it; a health check replaces its Machine",
-        exact: true,
-        instances: 1,
-        run: site::vm_renamed_and_destroyed,
-    },
-    Workload {
-        code: "S9",
-        name: "invalid_network_corrected",
-        text: "a pool names a network that does not exist; an edit corrects it",
-        exact: true,
-        instances: 1,
-        run: site::invalid_network_corrected,
-    },
-    Workload {
-        code: "S10",
-        name: "password_changed",
-        text: "the password changes, in vCenter first",
-        exact: true,
-        instances: 1,
-        run: site::password_changed,
-    },
-    Workload {
-        code: "S11",
-        name: "machine_deleted_during_create",
-        text: "a Machine is deleted while its VM is made",
-        exact: false,
-        instances: 1,
-        run: machine_deleted_during_create,
-    },
-    Workload {
-        code: "S12",
-        name: "takeover_from_predecessor",
-        text: "two machines of the predecessor are taken over, one of which cannot be proven at first; then both go down",
-        exact: true,
-        instances: 1,
-        run: predecessor::takeover_from_predecessor,
-    },
-    Workload {
-        code: "S13",
-        name: "two_instances_one_lease",
-        text: "one machine comes up and goes down, with two instances of the operator and one lease",
-        exact: true,
-        instances: 2,
-        run: up_and_down,
-    },
-    Workload {
-        code: "S14",
-        name: "namespace_deletion",
-        text: "the namespace is deleted while a machine goes down; each seed but the first has its own order",
-        exact: true,
-        instances: 1,
-        run: site::namespace_deletion,
-    },
-    Workload {
-        code: "S15s",
-        name: "hub_restored_without_status",
-        text: "the hub comes back from a backup without status",
-        exact: true,
-        instances: 1,
-        run: disaster::hub_restored_without_status,
-    },
-    Workload {
-        code: "S15u",
-        name: "hub_restored_new_uids_no_status",
-        text: "the hub comes back with new uids and without status; then a person gives the machine up",
-        exact: true,
-        instances: 1,
-        run: disaster::hub_restored_new_uids_no_status,
-    },
-    Workload {
-        code: "S15r",
-        name: "hub_restored_new_uids",
-        text: "the hub comes back with new uids and with its status; then the machine goes down",
-        exact: true,
-        instances: 1,
-        run: disaster::hub_restored_new_uids,
-    },
-    Workload {
-        code: "S15e",
-        name: "etcd_rollback_during_create",
-        text: "etcd is rolled back to when one of two machines was being made; then a person gives that machine up",
-        exact: true,
-        instances: 1,
-        run: disaster::etcd_rollback_during_create,
-    },
-    Workload {
-        code: "S15d",
-        name: "etcd_rollback_before_scale_down",
-        text: "etcd is rolled back to before a machine went down; then a person gives that machine up",
-        exact: true,
-        instances: 1,
-        run: disaster::etcd_rollback_before_scale_down,
-    },
-    Workload {
-        code: "S15i",
-        name: "etcd_rollback_after_claim",
-        text: "etcd is rolled back under the operator to when a host waited in the buffer that serves by now; then the buffer ends, and a person forces the end of the host",
-        exact: true,
-        instances: 1,
-        run: disaster::etcd_rollback_after_claim,
-    },
-    Workload {
-        code: "S15j",
-        name: "hub_restored_after_claim",
-        text: "the same, and another process starts meanwhile",
-        exact: true,
-        instances: 1,
-        run: disaster::hub_restored_after_claim,
-    },
-    Workload {
-        code: "S15h",
-        name: "two_hubs_one_vcenter",
-        text: "two hubs share one vCenter: one was restored from the backup of the other, and is given up by force",
-        exact: true,
-        instances: 1,
-        run: disaster::two_hubs_one_vcenter,
-    },
-    Workload {
-        code: "S15p",
-        name: "cluster_moved_to_another_hub",
-        text: "a paused AgentMachine is deleted and its Agent removed, as when a cluster moves to another hub; then a person lets the VM go",
-        exact: true,
-        instances: 1,
-        run: disaster::cluster_moved_to_another_hub,
-    },
-    Workload {
-        code: "S15f",
-        name: "machines_restored_new_uids",
-        text: "Machines come back with new uids, their VsphereAgents and Agents are deleted; then the machine goes down",
-        exact: true,
-        instances: 1,
-        run: disaster::machines_restored_new_uids,
-    },
-    Workload {
-        code: "S16",
-        name: "health_check_and_rolling_upgrade",
-        text: "a health check replaces a Machine; then a rolling upgrade runs with maxSurge 1",
-        exact: true,
-        instances: 1,
-        run: health_check_and_rolling_upgrade,
-    },
-    Workload {
-        code: "S17",
-        name: "iso_ejected_after_install",
-        text: "installed hosts give their ISO back, one with a locked tray; then comes another image, and the old one is pruned",
-        exact: true,
-        instances: 1,
-        run: site::iso_ejected_after_install,
-    },
-    Workload {
-        code: "S18",
-        name: "iso_datastore_changed",
-        text: "the pool gets another ISO datastore; the ISO in a drive stays on the old one until that VM is deleted",
-        exact: true,
-        instances: 1,
-        run: site::iso_datastore_changed,
-    },
-    Workload {
-        code: "S19",
-        name: "pool_of_unadmitted_tenant",
-        text: "one machine comes up and goes down, beside a pool of a tenant that is not admitted and that names the same NodePool, control plane and InfraEnv",
-        exact: true,
-        instances: 1,
-        run: tenants::pool_of_unadmitted_tenant,
-    },
-    Workload {
-        code: "S20",
-        name: "rival_agent",
-        text: "a host registers with everything that identifies our VM, and is removed again; then the machine goes down",
-        exact: true,
-        instances: 1,
-        run: rogues::rival_agent,
-    },
-    Workload {
-        code: "S21",
-        name: "lookalike_agents",
-        text: "one machine comes up and goes down, beside hosts that match our VM in all but one thing each",
-        exact: true,
-        instances: 1,
-        run: rogues::lookalike_agents,
-    },
-    Workload {
-        code: "S22",
-        name: "vm_hidden_by_vcenter",
-        text: "a machine goes down while vCenter cannot show its VM, as when its datastore is unreachable",
-        exact: true,
-        instances: 1,
-        run: away::vm_hidden_by_vcenter,
-    },
-    Workload {
-        code: "S23",
-        name: "vm_folder_deleted",
-        text: "the VM folder is deleted with a serving VM in it; a health check replaces its Machine",
-        exact: true,
-        instances: 1,
-        run: away::vm_folder_deleted,
-    },
-    Workload {
-        code: "S24",
-        name: "infra_env_replaced",
-        text: "the InfraEnv is deleted when its ISO is ready, a machine is wanted, and an InfraEnv of that name is created again",
-        exact: true,
-        instances: 1,
-        run: away::infra_env_replaced,
-    },
-    Workload {
-        code: "S25",
-        name: "agent_claimed_elsewhere",
-        text: "another control plane claims an Agent before it serves; its AgentMachine gets another host; then the Agent comes back",
-        exact: true,
-        instances: 1,
-        run: moves::agent_claimed_elsewhere,
-    },
-    Workload {
-        code: "S26",
-        name: "agent_deleted_before_serving",
-        text: "an Agent is deleted before it serves; the operator replaces its VM after a deadline",
-        exact: false,
-        instances: 1,
-        run: guests::agent_deleted_before_serving,
-    },
-    Workload {
-        code: "S26a",
-        name: "replacement_requested",
-        text: "a person asks for another VM before the first one serves, and once more when the second one serves",
-        exact: true,
-        instances: 1,
-        run: guests::replacement_requested,
-    },
-    Workload {
-        code: "S27",
-        name: "network_card_replaced",
-        text: "a network card is replaced before and after its VM serves; then the machine goes down",
-        exact: true,
-        instances: 1,
-        run: guests::network_card_replaced,
-    },
-    Workload {
-        code: "S28",
-        name: "agent_machine_label_removed",
-        text: "the label with the AgentMachine's name is removed before and after the VM serves; then the machine goes down",
-        exact: true,
-        instances: 1,
-        run: moves::agent_machine_label_removed,
-    },
-    Workload {
-        code: "S29",
-        name: "node_pool_moved",
-        text: "a NodePool moves from one pool to another while its VM is made; then the machine goes down",
-        exact: false,
-        instances: 1,
-        run: moves::node_pool_moved,
-    },
-    Workload {
-        code: "S30",
-        name: "vm_retained",
-        text: "a pool keeps its VM and is deleted; the operator ignores that VM from then on",
-        exact: true,
-        instances: 1,
-        run: moves::vm_retained,
-    },
-    Workload {
-        code: "S31",
-        name: "tags_changed",
-        text: "the pool wants other tags while a VM waits for approval, and others when it serves; then the machine goes down",
-        exact: true,
-        instances: 1,
-        run: guests::tags_changed,
-    },
-    Workload {
-        code: "S32",
-        name: "vm_suspended",
-        text: "a VM is suspended before and after it serves; the machine goes down, and vCenter refuses to switch off a suspended VM",
-        exact: true,
-        instances: 1,
-        run: guests::vm_suspended,
-    },
-    Workload {
-        code: "S33",
-        name: "spec_edited",
-        text: "a field of the pool is changed while one VM serves and another is made, and changed back; then both machines go down",
-        exact: false,
-        instances: 1,
-        run: site::spec_edited,
-    },
-    Workload {
-        code: "S34",
-        name: "template_changed",
-        text: "a VM is made too small beside one that serves; another template replaces it, and not the one that serves",
-        exact: true,
-        instances: 1,
-        run: site::template_changed,
-    },
-    Workload {
-        code: "S40",
-        name: "dry_run_ends",
-        text: "a pool in a dry run changes nothing, also when its machine goes; each time it goes on after the dry run",
-        exact: true,
-        instances: 1,
-        run: controls::dry_run_ends,
-    },
-    Workload {
-        code: "S41",
-        name: "limits_of_a_pool",
-        text: "a pool may have two VMs and make one at a time; three machines are wanted, and the third comes up when the limit is raised",
-        exact: true,
-        instances: 1,
-        run: controls::limits_of_a_pool,
-    },
-    Workload {
-        code: "S42",
-        name: "serving_vm_switched_off",
-        text: "somebody switches off a VM that serves, and its pool has it switched on again; then the machine goes down",
-        exact: true,
-        instances: 1,
-        run: controls::serving_vm_switched_off,
-    },
-    Workload {
-        code: "S43",
-        name: "host_of_the_buffer_claimed",
-        text: "a host waits in the buffer, a machine gets it, and the buffer is filled again; it grows, is emptied, and the machine goes down",
-        exact: true,
-        instances: 1,
-        run: controls::host_of_the_buffer_claimed,
-    },
-    Workload {
-        code: "S45",
-        name: "boot_order_broken",
-        text: "somebody changes the boot order of a VM before its installation; its guest boots the ISO again, and the VM is reset",
-        exact: true,
-        instances: 1,
-        run: guests::boot_order_broken,
-    },
-    Workload {
-        code: "S46",
-        name: "host_recycled",
-        text: "the Machine of a host goes, and its VM waits for the next one, serves it and comes back with the same disk; then nothing is recycled any more",
-        exact: false,
-        instances: 1,
-        run: controls::host_recycled,
-    },
-    Workload {
-        code: "S56",
-        name: "service_writes_late",
-        text: "the same, with a service that writes to an Agent late, in parts and with conflicts: states that pass soon are never shown",
-        exact: false,
-        instances: 1,
-        run: controls::service_writes_late,
-    },
-    Workload {
-        code: "S61",
-        name: "agent_state_unknown",
-        text: "a host of the buffer is to go, and its Agent shows a state that the operator does not know; then it shows one that it knows",
-        exact: true,
-        instances: 1,
-        run: controls::agent_state_unknown,
-    },
-    Workload {
-        code: "S65",
-        name: "image_with_other_content",
-        text: "a host waits in the buffer, and the InfraEnv gets a new image, first with the same content and then with a proxy: only then another host comes",
-        exact: false,
-        instances: 1,
-        run: controls::image_with_other_content,
-    },
-    Workload {
-        code: "S63",
-        name: "status_of_an_earlier_life",
-        text: "a backup tool gives the VsphereAgent of a host in its second life the status of the first one; then its Machine goes",
-        exact: false,
-        instances: 1,
-        run: disaster::status_of_an_earlier_life,
-    },
-    Workload {
-        code: "S64",
-        name: "status_emptied_in_a_later_life",
-        text: "the same, and the status is emptied",
-        exact: false,
-        instances: 1,
-        run: disaster::status_emptied_in_a_later_life,
-    },
-    Workload {
-        code: "S49",
-        name: "hosted_cluster_gone",
-        text: "a hosted cluster goes with its Machine, and its kubeconfig before the host is free; the VM waits all the same, and goes",
-        exact: false,
-        instances: 1,
-        run: controls::hosted_cluster_gone,
-    },
-    Workload {
-        code: "S47",
-        name: "host_lent",
-        text: "a host waits in the buffer of one pool, and a machine of another pool of the group gets it; then that machine goes down",
-        exact: true,
-        instances: 1,
-        run: lending::host_lent,
-    },
-    Workload {
-        code: "S62",
-        name: "kept_disk_stays_with_its_cluster",
-        text: "a host with the data of one hosted cluster waits, and a machine of another one in the group gets a VM of its own",
-        exact: true,
-        instances: 1,
-        run: lending::kept_disk_stays_with_its_cluster,
-    },
-    Workload {
-        code: "S48",
-        name: "host_wanted_by_two",
-        text: "two pools of a group want the one host that waits in the buffer of a third; then both machines go down",
-        exact: true,
-        instances: 1,
-        run: lending::host_wanted_by_two,
-    },
-];
+macro_rules! workloads {
+    ($($kind:ident $name:ident = $run:path $(, $instances:literal)?: $text:literal;)*) => {
+        /// All workloads that are enumerated.
+        pub const ALL: &[Workload] = &[$(Workload {
+            name: stringify!($name),
+            text: $text,
+            exact: is_exact!($kind),
+            instances: 1 $(+ $instances - 1)?,
+            run: $run,
+        },)*];
+    };
+}
+
+macro_rules! is_exact {
+    (exact) => {
+        true
+    };
+    (races) => {
+        false
+    };
+}
+
+// Whether its events race, its name, the function that plays it, how many instances of the operator there are, and
+// what happens.
+workloads! {
+    exact one_machine = one_machine: "one machine comes up, then goes down";
+    exact two_pools = two_pools: "two pools with one VM folder: three machines come up";
+    exact scale_up_and_down = scale_up_and_down: "two machines come up, one goes down, and one comes up again";
+    races machine_deleted_after_registration = site::machine_deleted_after_registration: "a Machine is deleted when its Agent has registered, and another one is wanted a second later";
+    exact node_pool_and_pool_deletion = node_pool_and_pool_deletion: "one machine comes up; then its NodePool and its pool are deleted";
+    races guest_never_registers = site::guest_never_registers: "a guest never registers; the operator replaces its VM after the deadline";
+    races guest_falls_silent = site::guest_falls_silent: "a guest registers and falls silent; the operator replaces its VM after the same deadline";
+    exact new_discovery_image = site::new_discovery_image: "the InfraEnv gets another discovery image; the operator prunes the old one";
+    exact vm_renamed_and_destroyed = site::vm_renamed_and_destroyed: "somebody renames a serving VM and later destroys it; a health check replaces its Machine";
+    exact invalid_network_corrected = site::invalid_network_corrected: "a pool names a network that does not exist; an edit corrects it";
+    exact password_changed = site::password_changed: "the password changes, in vCenter first";
+    races machine_deleted_during_create = machine_deleted_during_create: "a Machine is deleted while its VM is made";
+    exact takeover_from_predecessor = predecessor::takeover_from_predecessor: "two machines of the predecessor are taken over, one of which cannot be proven at first; then both go down";
+    exact two_instances_one_lease = up_and_down, 2: "one machine comes up and goes down, with two instances of the operator and one lease";
+    exact namespace_deletion = site::namespace_deletion: "the namespace is deleted while a machine goes down; each seed but the first has its own order";
+    exact hub_restored_without_status = disaster::hub_restored_without_status: "the hub comes back from a backup without status";
+    exact hub_restored_new_uids_no_status = disaster::hub_restored_new_uids_no_status: "the hub comes back with new uids and without status; then a person gives the machine up";
+    exact hub_restored_new_uids = disaster::hub_restored_new_uids: "the hub comes back with new uids and with its status; then the machine goes down";
+    exact etcd_rollback_during_create = disaster::etcd_rollback_during_create: "etcd is rolled back to when one of two machines was being made; then a person gives that machine up";
+    exact etcd_rollback_before_scale_down = disaster::etcd_rollback_before_scale_down: "etcd is rolled back to before a machine went down; then a person gives that machine up";
+    exact etcd_rollback_after_claim = disaster::etcd_rollback_after_claim: "etcd is rolled back under the operator to when a host waited in the buffer that serves by now; then the buffer ends, and a person forces the end of the host";
+    exact hub_restored_after_claim = disaster::hub_restored_after_claim: "the same, and another process starts meanwhile";
+    exact two_hubs_one_vcenter = disaster::two_hubs_one_vcenter: "two hubs share one vCenter: one was restored from the backup of the other, and is given up by force";
+    exact cluster_moved_to_another_hub = disaster::cluster_moved_to_another_hub: "a paused AgentMachine is deleted and its Agent removed, as when a cluster moves to another hub; then a person lets the VM go";
+    exact machines_restored_new_uids = disaster::machines_restored_new_uids: "Machines come back with new uids, their VsphereAgents and Agents are deleted; then the machine goes down";
+    exact health_check_and_rolling_upgrade = health_check_and_rolling_upgrade: "a health check replaces a Machine; then a rolling upgrade runs with maxSurge 1";
+    exact iso_ejected_after_install = site::iso_ejected_after_install: "installed hosts give their ISO back, one with a locked tray; then comes another image, and the old one is pruned";
+    exact iso_datastore_changed = site::iso_datastore_changed: "the pool gets another ISO datastore; the ISO in a drive stays on the old one until that VM is deleted";
+    exact pool_of_unadmitted_tenant = tenants::pool_of_unadmitted_tenant: "one machine comes up and goes down, beside a pool of a tenant that is not admitted and that names the same NodePool, control plane and InfraEnv";
+    exact rival_agent = rogues::rival_agent: "a host registers with everything that identifies our VM, and is removed again; then the machine goes down";
+    exact lookalike_agents = rogues::lookalike_agents: "one machine comes up and goes down, beside hosts that match our VM in all but one thing each";
+    exact vm_hidden_by_vcenter = away::vm_hidden_by_vcenter: "a machine goes down while vCenter cannot show its VM, as when its datastore is unreachable";
+    exact vm_folder_deleted = away::vm_folder_deleted: "the VM folder is deleted with a serving VM in it; a health check replaces its Machine";
+    exact infra_env_replaced = away::infra_env_replaced: "the InfraEnv is deleted when its ISO is ready, a machine is wanted, and an InfraEnv of that name is created again";
+    exact agent_claimed_elsewhere = moves::agent_claimed_elsewhere: "another control plane claims an Agent before it serves; its AgentMachine gets another host; then the Agent comes back";
+    races agent_deleted_before_serving = guests::agent_deleted_before_serving: "an Agent is deleted before it serves; the operator replaces its VM after a deadline";
+    exact replacement_requested = guests::replacement_requested: "a person asks for another VM before the first one serves, and once more when the second one serves";
+    exact network_card_replaced = guests::network_card_replaced: "a network card is replaced before and after its VM serves; then the machine goes down";
+    exact agent_machine_label_removed = moves::agent_machine_label_removed: "the label with the AgentMachine's name is removed before and after the VM serves; then the machine goes down";
+    races node_pool_moved = moves::node_pool_moved: "a NodePool moves from one pool to another while its VM is made; then the machine goes down";
+    exact vm_retained = moves::vm_retained: "a pool keeps its VM and is deleted; the operator ignores that VM from then on";
+    exact tags_changed = guests::tags_changed: "the pool wants other tags while a VM waits for approval, and others when it serves; then the machine goes down";
+    exact vm_suspended = guests::vm_suspended: "a VM is suspended before and after it serves; the machine goes down, and vCenter refuses to switch off a suspended VM";
+    races spec_edited = site::spec_edited: "a field of the pool is changed while one VM serves and another is made, and changed back; then both machines go down";
+    exact template_changed = site::template_changed: "a VM is made too small beside one that serves; another template replaces it, and not the one that serves";
+    exact dry_run_ends = controls::dry_run_ends: "a pool in a dry run changes nothing, also when its machine goes; each time it goes on after the dry run";
+    exact limits_of_a_pool = controls::limits_of_a_pool: "a pool may have two VMs and make one at a time; three machines are wanted, and the third comes up when the limit is raised";
+    exact serving_vm_switched_off = controls::serving_vm_switched_off: "somebody switches off a VM that serves, and its pool has it switched on again; then the machine goes down";
+    exact host_of_the_buffer_claimed = controls::host_of_the_buffer_claimed: "a host waits in the buffer, a machine gets it, and the buffer is filled again; it grows, is emptied, and the machine goes down";
+    exact boot_order_broken = guests::boot_order_broken: "somebody changes the boot order of a VM before its installation; its guest boots the ISO again, and the VM is reset";
+    races host_recycled = controls::host_recycled: "the Machine of a host goes, and its VM waits for the next one, serves it and comes back with the same disk; then nothing is recycled any more";
+    races service_writes_late = controls::service_writes_late: "the same, with a service that writes to an Agent late, in parts and with conflicts: states that pass soon are never shown";
+    exact agent_state_unknown = controls::agent_state_unknown: "a host of the buffer is to go, and its Agent shows a state that the operator does not know; then it shows one that it knows";
+    races image_with_other_content = controls::image_with_other_content: "a host waits in the buffer, and the InfraEnv gets a new image, first with the same content and then with a proxy: only then another host comes";
+    races status_of_an_earlier_life = disaster::status_of_an_earlier_life: "a backup tool gives the VsphereAgent of a host in its second life the status of the first one; then its Machine goes";
+    races status_emptied_in_a_later_life = disaster::status_emptied_in_a_later_life: "the same, and the status is emptied";
+    races hosted_cluster_gone = controls::hosted_cluster_gone: "a hosted cluster goes with its Machine, and its kubeconfig before the host is free; the VM waits all the same, and goes";
+    exact host_lent = lending::host_lent: "a host waits in the buffer of one pool, and a machine of another pool of the group gets it; then that machine goes down";
+    exact kept_disk_stays_with_its_cluster = lending::kept_disk_stays_with_its_cluster: "a host with the data of one hosted cluster waits, and a machine of another one in the group gets a VM of its own";
+    exact host_wanted_by_two = lending::host_wanted_by_two: "two pools of a group want the one host that waits in the buffer of a third; then both machines go down";
+}
 
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.name, self.code)
+        f.write_str(self.name)
     }
 }
 
-/// The workload with that name or code.
+/// The workload with that name.
 #[must_use]
 pub fn named(text: &str) -> Option<&'static Workload> {
-    ALL.iter().find(|w| w.name == text || w.code == text)
+    ALL.iter().find(|w| w.name == text)
 }
 
 fn one_machine(run: &mut Run) -> BoxFuture<'_, Result<()>> {
@@ -757,16 +367,10 @@ fn machine_deleted_during_create(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
-        let (director, patience) = (run.world.director.clone(), run.patience + ANY_OUTAGE);
-        let asked = || {
-            director
-                .effects()
-                .iter()
-                .any(|(_, p)| p.is(EffectKind::CreateVm))
-        };
-        run.world
-            .patiently("a VM is asked for", patience, asked)
-            .await?;
+        run.waits("a VM is asked for", |world| {
+            world.director.times(EffectKind::CreateVm) > 0
+        })
+        .await?;
         run.world.play("w")?.scale(0);
         run.rest_with("down", &[("w", 0)]).await
     })

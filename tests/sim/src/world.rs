@@ -222,10 +222,8 @@ impl World {
     pub fn delete_pool(&self, name: &str) -> Result<()> {
         let pools = kind("agent-forge.containeroo.ch", "vsphereagentpools");
         let name = (NAMESPACE.to_owned(), name.to_owned());
-        let deleted = self
-            .api
-            .write(|s, now| s.delete(&pools, &name, &json!({}), now));
-        deleted.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+        self.api.delete(&pools, &name)?;
+        Ok(())
     }
 
     /// The NodePool of that name.
@@ -360,8 +358,8 @@ fn credentials(api: &ApiServer, namespace: &str) -> Result<()> {
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET.1},
         "data": {"server": encoded("https://vcenter.example"), "username": encoded(USER), "password": encoded(PASSWORD)},
     });
-    let created = api.write(|s, now| s.create(&kind("", "secrets"), namespace, secret, now));
-    created.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+    api.create(&kind("", "secrets"), namespace, secret)?;
+    Ok(())
 }
 
 /// Creates the Cluster of that hosted cluster, as HyperShift does.
@@ -371,8 +369,8 @@ fn capi_cluster(api: &ApiServer, cluster: &HostedCluster) -> Result<()> {
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": cluster.name}, "spec": {},
     });
     let clusters = kind("cluster.x-k8s.io", "clusters");
-    let created = api.write(|s, now| s.create(&clusters, home, object, now));
-    created.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+    api.create(&clusters, home, object)?;
+    Ok(())
 }
 
 /// Creates a pool and its NodePool for that hosted cluster. Its InfraEnv and VM folder have the cluster's name.
@@ -406,8 +404,7 @@ async fn pool_of(
         "metadata": {"name": name}, "spec": spec,
     });
     let pools = kind(oracles::OURS, "vsphereagentpools");
-    let created = api.write(|s, now| s.create(&pools, &cluster.namespace, object, now));
-    created.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+    api.create(&pools, &cluster.namespace, object)?;
     let selector = json!({"matchLabels": {"hypershift.openshift.io/nodepool-role": name}});
     upstream.node_pool(cluster, name, Some(selector)).await
 }
@@ -422,16 +419,13 @@ fn transplant(api: &ApiServer, kind: &Kind, object: Value) -> Result<()> {
     };
     let name = (text("namespace"), text("name"));
     let status = object.get("status").cloned();
-    let refused = |r| anyhow::anyhow!("{r:?}");
-    let created = api.write(|s, now| s.create(kind, &name.0, object, now));
-    created.map_err(refused)?;
+    api.create(kind, &name.0, object)?;
     if let Some(status) = status {
         let change = |mut o: Value| {
             o["status"] = status;
             o
         };
-        let written = api.write(|s, now| s.update(kind, &name, (Via::Patch, true), now, change));
-        written.map_err(refused)?;
+        api.write(|s, now| s.update(kind, &name, (Via::Patch, true), now, change))?;
     }
     Ok(())
 }

@@ -235,12 +235,6 @@ impl Election {
         }
     }
 
-    /// The same view under another name. For a model checker two candidates that changed places are one state.
-    #[must_use]
-    pub fn renamed(self, me: String) -> Self {
-        Self { me, ..self }
-    }
-
     /// Until when this process leads; `None` while it does not lead.
     #[must_use]
     pub fn leads_until(&self) -> Option<Duration> {

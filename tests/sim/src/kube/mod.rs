@@ -275,6 +275,23 @@ impl ApiServer {
         })
     }
 
+    /// Creates an object, as somebody else does.
+    ///
+    /// # Errors
+    /// The server refuses.
+    pub fn create(&self, kind: &Kind, namespace: &str, object: Value) -> Written {
+        self.write(|s, now| s.create(kind, namespace, object, now))
+    }
+
+    /// Deletes an object, as somebody else does.
+    ///
+    /// # Errors
+    /// There is no such object.
+    pub fn delete(&self, kind: &Kind, name: &Name) -> Result<(), store::Refusal> {
+        self.write(|s, now| s.delete(kind, name, &json!({}), now))
+            .map(drop)
+    }
+
     /// Makes every watch list again: those that run, and those that want to resume.
     pub fn compact(&self) {
         let mut store = self.lock();
@@ -357,7 +374,7 @@ impl ApiServer {
         });
         for name in names {
             // It is fine if the object is gone already.
-            let _ = self.write(|s, now| s.delete(kind, &name, &json!({}), now));
+            let _ = self.delete(kind, &name);
         }
     }
 }

@@ -99,6 +99,14 @@ pub struct Refusal {
     pub message: String,
 }
 
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}: {}", self.code, self.reason, self.message)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
 impl Refusal {
     /// A refusal.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
@@ -596,6 +604,7 @@ pub fn seconds(at: Timestamp) -> String {
         .to_string()
 }
 
+/// tests/sim/tests/all/conformance.rs compares the store with the real API server.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -625,87 +634,5 @@ mod tests {
         let thing = json!({"metadata": {"name": "a", "finalizers": ["f"]}, "spec": {"x": 1}, "status": {"lost": true}});
         store.create(&kind, "n", thing, now()).expect("thing");
         (store, kind, ("n".to_owned(), "a".to_owned()))
-    }
-
-    #[test]
-    fn status_and_spec_have_doors_of_their_own_and_nothing_is_no_write() {
-        let (mut store, kind, name) = store();
-        assert_eq!(store.get(&kind, &name).expect("thing").get("status"), None);
-        let both = json!({"spec": {"x": 2}, "status": {"y": 1}});
-        let patch = |mut o: Value| {
-            merge(&mut o, &both);
-            o
-        };
-        let wrote = store
-            .update(&kind, &name, (Via::Patch, true), now(), patch)
-            .expect("status");
-        assert_eq!(
-            (&wrote["spec"]["x"], &wrote["status"]["y"]),
-            (&json!(1), &json!(1))
-        );
-        assert_eq!(wrote["metadata"]["generation"], 1);
-        let before = store.revision();
-        store
-            .update(&kind, &name, (Via::Patch, true), now(), patch)
-            .expect("again");
-        assert_eq!(store.revision(), before, "the same once more is no write");
-        let wrote = store
-            .update(&kind, &name, (Via::Put, false), now(), patch)
-            .expect("spec");
-        assert_eq!(wrote["metadata"]["generation"], 2);
-    }
-
-    #[test]
-    fn deletion_waits_for_finalizers_and_takes_no_new_ones() {
-        let (mut store, kind, name) = store();
-        let held = store
-            .delete(&kind, &name, &json!({}), now())
-            .expect("marked");
-        assert_eq!(held.expect("held")["metadata"]["generation"], 2);
-        let more = |mut o: Value| {
-            o["metadata"]["finalizers"] = json!(["f", "g"]);
-            o
-        };
-        assert_eq!(
-            store
-                .update(&kind, &name, (Via::Put, false), now(), more)
-                .expect_err("refused")
-                .code,
-            422
-        );
-        let none = |mut o: Value| {
-            merge(&mut o, &json!({"metadata": {"finalizers": null}}));
-            o
-        };
-        store
-            .update(&kind, &name, (Via::Put, false), now(), none)
-            .expect("released");
-        assert_eq!(store.get(&kind, &name), None);
-        assert_eq!(store.log.last().expect("log").change, Change::Deleted);
-    }
-
-    #[test]
-    fn preconditions_refuse() {
-        let (mut store, kind, name) = store();
-        for field in ["uid", "resourceVersion"] {
-            let stale = |mut o: Value| {
-                o["metadata"][field] = json!("77");
-                o
-            };
-            assert_eq!(
-                store
-                    .update(&kind, &name, (Via::Put, false), now(), stale)
-                    .expect_err(field)
-                    .reason,
-                "Conflict"
-            );
-            assert_eq!(
-                store
-                    .delete(&kind, &name, &json!({ field: "77" }), now())
-                    .expect_err(field)
-                    .code,
-                409
-            );
-        }
     }
 }

@@ -13,7 +13,7 @@ use super::{
     model::{Fault, Inventory, Ref, Vm},
     reconfigure,
 };
-use crate::oracles::{RELEASED, RELEASES, RESETS, STAMPS};
+use crate::oracles::{RELEASED, RELEASES, RESETTING, STAMPS};
 
 /// The work of a task.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ impl Work {
             Self::Reconfigure(..) => "reconfigures",
             Self::PowerOn(_) => "switches on",
             Self::PowerOff(_) => "switches off",
-            Self::Reset(_) => RESETS,
+            Self::Reset(_) => RESETTING,
             Self::Destroy(_) => "destroys",
             _ => "",
         }

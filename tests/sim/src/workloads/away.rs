@@ -70,11 +70,7 @@ pub(super) fn infra_env_replaced(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             kind(ASSISTED, "infraenvs"),
             (NAMESPACE.to_owned(), "demo".to_owned()),
         );
-        let deleted = run
-            .world
-            .api
-            .write(|s, now| s.delete(&kind, &name, &json!({}), now));
-        deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.world.api.delete(&kind, &name)?;
         run.world.play("w")?.scale(1);
         run.rest("nothing is made of its ISO", move |world| {
             let gone = world.api.read(|s| s.get(&kind, &name).is_none());

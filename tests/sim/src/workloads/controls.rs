@@ -5,16 +5,17 @@ use std::time::Duration;
 use agent_forge_actors::ports::effect::{EffectKind, Nature};
 use agent_forge_crds::names::{AGENT_MACHINE_LABEL, CREATED_FOR_BUFFER, CREATED_FOR_LABEL};
 use agent_forge_lab::played::assisted::Late;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use futures::future::BoxFuture;
 use serde_json::json;
 
-use super::{ANY_OUTAGE, Run, children, guests::says, marked, site::merge_pool};
+use super::{Run, children, guests::says, marked, site::merge_pool};
 use crate::{
     between,
     kube::{HOSTED_CLUSTERS, kind},
     oracles,
     plan::Fault,
+    promise::Oracle,
     vcenter::model::Ref,
     world::{NAMESPACE, World},
 };
@@ -43,6 +44,15 @@ fn changes(world: &World) -> usize {
         .count()
 }
 
+/// Checks `pauses_hold` for a dry run, which began after that many changes.
+fn changes_nothing_since(world: &World, before: usize) {
+    let more = changes(world) - before;
+    if more > 0 {
+        let changed = Oracle::PausesHold.broken(format!("{more} changes in a dry run"));
+        world.director.violated(changed);
+    }
+}
+
 /// Whether the pool's plan lists an action of that type.
 fn lists(world: &World, type_: &str) -> bool {
     let rows = world.of_pool("w", "/status/plannedActions");
@@ -52,8 +62,7 @@ fn lists(world: &World, type_: &str) -> bool {
 
 /// Waits for `done` in a dry run, then for quiet. That is no rest: a dry run adds no finalizer, even if one was removed.
 async fn planned(run: &Run, name: &'static str, done: impl Fn(&World) -> bool) -> Result<()> {
-    let (world, patience) = (&run.world, run.patience + ANY_OUTAGE);
-    world.patiently(name, patience, || done(world)).await?;
+    run.waits(name, done).await?;
     run.quiet().await
 }
 
@@ -61,12 +70,12 @@ pub(super) fn dry_run_ends(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({"dryRun": true})).await?;
         run.world.play("w")?.scale(1);
-        planned(run, "planned", |world| {
+        let rehearsed = planned(run, "planned", |world| {
             lists(world, "DemandDeficit") && lists(world, "UploadISO") && says(world, "DryRun")
         })
-        .await?;
-        let before = changes(&run.world);
-        ensure!(before == 0, "{before} changes in a dry run");
+        .await;
+        changes_nothing_since(&run.world, 0);
+        rehearsed?;
         rehearse(&run.world, false)?;
         run.rest_with("one up", &[("w", 1)]).await?;
 
@@ -74,13 +83,13 @@ pub(super) fn dry_run_ends(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         planned(run, "it begins again", is_rehearsed).await?;
         let before = changes(&run.world);
         run.world.play("w")?.scale(0);
-        planned(run, "its removal is planned", |world| {
+        let rehearsed = planned(run, "its removal is planned", |world| {
             let gone = world.play("w").is_ok_and(|p| p.machines().is_empty());
             gone && lists(world, "PatchAgent") && marked(world) == 1 && children(world) == 1
         })
-        .await?;
-        let after = changes(&run.world);
-        ensure!(after == before, "{after} changes, not {before}");
+        .await;
+        changes_nothing_since(&run.world, before);
+        rehearsed?;
         rehearse(&run.world, false)?;
         run.rest_with("down", &[("w", 0)]).await
     })
@@ -91,12 +100,18 @@ pub(super) fn limits_of_a_pool(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         let limits = json!({"scaling": {"maxVMs": 2, "maxProvisioning": 1}});
         run.world.pool("w", &limits).await?;
         run.world.play("w")?.scale(3);
-        run.rest("two up, one waits", |world| {
-            let running = world.play("w").map_or(0, |p| p.running().len());
-            let vms = (marked(world), children(world));
-            running == 2 && vms == (2, 2) && says(world, "CreateCapReached")
-        })
-        .await?;
+        let limited = run
+            .rest("two up, one waits", |world| {
+                let running = world.play("w").map_or(0, |p| p.running().len());
+                let vms = (marked(world), children(world));
+                running == 2 && vms == (2, 2) && says(world, "CreateCapReached")
+            })
+            .await;
+        if marked(&run.world) > 2 {
+            let more = Oracle::SameNumberOfVms.broken("a pool has more VMs than it may");
+            run.world.director.violated(more);
+        }
+        limited?;
         merge_pool(
             &run.world,
             "w",
@@ -238,8 +253,7 @@ pub(super) fn image_with_other_content(run: &mut Run) -> BoxFuture<'_, Result<()
         let proxy = json!({"spec": {"proxy": {"httpProxy": "http://proxy.example"}}});
         let name = (NAMESPACE.to_owned(), "demo".to_owned());
         let infra_envs = kind(oracles::ASSISTED, "infraenvs");
-        let merged = run.world.api.merge(&infra_envs, &name, &proxy);
-        merged.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.world.api.merge(&infra_envs, &name, &proxy)?;
         let service = run.world.upstream.service(NAMESPACE)?;
         service.rotate_image("demo").await?;
         run.rest("another host waits", move |world| {
@@ -278,10 +292,17 @@ pub(super) fn agent_state_unknown(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         let service = run.world.upstream.service(&home)?;
         service.name_states(Some("waiting-for-something-new"));
         buffer(&run.world, 0)?;
-        run.rest("it is left alone", |world| {
-            says(world, "AgentStateUnknown") && marked(world) == 1
-        })
-        .await?;
+        let left = run
+            .rest("it is left alone", |world| {
+                says(world, "AgentStateUnknown") && marked(world) == 1
+            })
+            .await;
+        if marked(&run.world) != 1 {
+            let gone = Oracle::ForeignAndServingUntouched
+                .broken("a host is gone whose Agent has an unknown state");
+            run.world.director.violated(gone);
+        }
+        left?;
         run.world.upstream.service(&home)?.name_states(None);
         run.rest_with("down", &[("w", 0)]).await
     })
@@ -309,11 +330,7 @@ pub(super) fn hosted_cluster_gone(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         service.stall_reclaims(true);
         let (group, plural) = HOSTED_CLUSTERS;
         let name = (cluster.namespace, cluster.name);
-        let gone = run
-            .world
-            .api
-            .write(|s, now| s.delete(&kind(group, plural), &name, &json!({}), now));
-        gone.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.world.api.delete(&kind(group, plural), &name)?;
         run.world.play("w")?.scale(0);
         let usual = std::mem::replace(&mut run.patience, CLEANED_UP);
         comes_back(run, "it waits", &host).await?;

@@ -24,6 +24,7 @@ use crate::{
     },
     oracles::{self, ASSISTED, OURS, PROVIDER},
     plan::Fault,
+    promise::Oracle,
     vcenter::model::Vm,
     world::{NAMESPACE, World},
 };
@@ -185,8 +186,7 @@ impl Run {
         let force = json!({"metadata": {"annotations": {FORCE_DELETE_ANNOTATION: "true"}}});
         for key in self.children() {
             let children = kind(OURS, "vsphereagents");
-            let written = self.world.api.merge(&children, &key, &force);
-            written.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+            self.world.api.merge(&children, &key, &force)?;
         }
         Ok(())
     }
@@ -198,8 +198,7 @@ impl Run {
             self.world.director.force(ObjectKey::new(NAMESPACE, &key.1));
             let children = kind(OURS, "vsphereagents");
             let api = &self.world.api;
-            let deleted = api.write(|s, now| s.delete(&children, &key, &json!({}), now));
-            deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+            api.delete(&children, &key)?;
         }
         self.rest_with("down", &[("w", 0)]).await
     }
@@ -221,10 +220,7 @@ impl Run {
         let name = (NAMESPACE.to_owned(), host);
         // The VM may never have had an Agent.
         let agents = kind(ASSISTED, "agents");
-        let _ = self
-            .world
-            .api
-            .write(|s, now| s.delete(&agents, &name, &json!({}), now));
+        let _ = self.world.api.delete(&agents, &name);
     }
 }
 
@@ -419,10 +415,17 @@ async fn rolled_back_after_claim(run: &mut Run, between: bool) -> Result<()> {
     }
     run.roll_back(&backup, 0).await?;
     controls::buffer(&run.world, 0)?;
-    run.asks((0, SILENT), |world| {
-        waiting(&world.api, "RecordOutdated") == 1 && marked(world) == 1
-    })
-    .await?;
+    let asked = run
+        .asks((0, SILENT), |world| {
+            waiting(&world.api, "RecordOutdated") == 1 && marked(world) == 1
+        })
+        .await;
+    if marked(&run.world) != 1 {
+        let gone = Oracle::ForeignAndServingUntouched
+            .broken("a host is gone that serves an AgentMachine which the hub has forgotten");
+        run.world.director.violated(gone);
+    }
+    asked?;
     // A person finds out that the guest is no node any more, and forces the end.
     run.drain();
     let children = kind(OURS, "vsphereagents");
@@ -431,10 +434,8 @@ async fn rolled_back_after_claim(run: &mut Run, between: bool) -> Result<()> {
         let name = child["metadata"]["name"].as_str().unwrap_or_default();
         run.world.director.force(ObjectKey::new(NAMESPACE, name));
         let key = (NAMESPACE.to_owned(), name.to_owned());
-        let written = run.world.api.merge(&children, &key, &force);
-        written.map_err(|r| anyhow::anyhow!("{r:?}"))?;
-        let deleted = (run.world.api).write(|s, now| s.delete(&children, &key, &json!({}), now));
-        deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.world.api.merge(&children, &key, &force)?;
+        (run.world.api).delete(&children, &key)?;
     }
     run.rest_with("down", &[("w", 0)]).await
 }
@@ -510,31 +511,21 @@ pub(super) fn cluster_moved_to_another_hub(run: &mut Run) -> BoxFuture<'_, Resul
         let name = run.world.play("w")?.running().pop();
         let key = (control_plane, name.context("a Machine")?);
         let pause = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: "true"}}});
-        let paused = run.world.api.merge(&agent_machines, &key, &pause);
-        paused.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.world.api.merge(&agent_machines, &key, &pause)?;
         let noted = |world: &World| {
             let all = world.api.read(|s| s.list(&kind(OURS, "vsphereagents"), ""));
             all.iter()
                 .any(|c| c["status"]["vm"]["agentMachinePaused"] == true)
         };
-        let (world, patience) = (&run.world, run.patience + super::ANY_OUTAGE);
-        world
-            .patiently("the pause is on record", patience, || noted(world))
-            .await?;
+        run.waits("the pause is on record", noted).await?;
         // The provider releases hook and AgentMachine at once. The Machine is deleted after that.
-        let deleted = run
-            .world
-            .api
-            .write(|s, now| s.delete(&agent_machines, &key, &json!({}), now));
-        deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.world.api.delete(&agent_machines, &key)?;
         run.world.play("w")?.scale(0);
-        let gone = || {
+        run.waits("its Machine vanishes", |world| {
             let left = world.api.read(|s| s.get(&agent_machines, &key));
             left.is_none() && world.play("w").is_ok_and(|p| p.machines().is_empty())
-        };
-        world
-            .patiently("its Machine vanishes", patience, gone)
-            .await?;
+        })
+        .await?;
         run.remove_agents();
         let held =
             |world: &World| waiting(&world.api, "MachineVanishedPaused") == 1 && marked(world) == 1;
@@ -630,7 +621,6 @@ fn abandon(hub: &ApiServer) -> Result<()> {
         }
         let pool = (NAMESPACE.to_owned(), "w".to_owned());
         s.delete(&kind(OURS, "vsphereagentpools"), &pool, &json!({}), now)
-            .map(drop)
-            .map_err(|r| anyhow::anyhow!("{r:?}"))
-    })
+    })?;
+    Ok(())
 }

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{
-    ANY_OUTAGE, Run, children,
+    Run, children,
     disaster::waiting,
     marked,
     site::{agents, merge_pool},
@@ -97,17 +97,14 @@ pub(super) fn agent_deleted_before_serving(run: &mut Run) -> BoxFuture<'_, Resul
         for agent in all {
             let name = agent["metadata"]["name"].as_str().unwrap_or_default();
             let key = (NAMESPACE.to_owned(), name.to_owned());
-            let deleted = (run.world.api)
-                .write(|s, now| s.delete(&kind(ASSISTED, "agents"), &key, &json!({}), now));
-            deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+            (run.world.api).delete(&kind(ASSISTED, "agents"), &key)?;
         }
         // An outage may last as long as the operator waits for a lost Agent. Then the next VM exists when the outage
         // ends.
-        let (world, patience) = (&run.world, run.patience + ANY_OUTAGE);
-        let missed = || says(world, "AgentMissing") || attempt(world).is_some_and(|a| a > 1);
-        world
-            .patiently("its Agent is missed", patience, missed)
-            .await?;
+        run.waits("its Agent is missed", |world| {
+            says(world, "AgentMissing") || attempt(world).is_some_and(|a| a > 1)
+        })
+        .await?;
         run.approves(true)?;
         run.patience += DEADLINE;
         run.one_up_or_asked().await?;
@@ -131,15 +128,13 @@ pub(super) fn boot_order_broken(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         run.approves(true)?;
         // A reset that may have been sent is not sent again. After that time a person is asked, and restarts the VM.
         run.patience += boot_repair::GRACE;
-        let (world, patience) = (&run.world, run.patience + ANY_OUTAGE);
-        let is_up = || world.play("w").is_ok_and(|p| p.running().len() == 1);
-        let is_asked = || says(world, "BootOrderWrong");
-        world
-            .patiently("its disk boots", patience, || is_up() || is_asked())
+        let is_up = |world: &World| world.play("w").is_ok_and(|p| p.running().len() == 1);
+        let is_asked = |world: &World| says(world, "BootOrderWrong");
+        run.waits("its disk boots", |world| is_up(world) || is_asked(world))
             .await?;
-        let asked = is_asked();
+        let asked = is_asked(&run.world);
         if asked {
-            ours(world, |vm| vm.boots += 1)?;
+            ours(&run.world, |vm| vm.boots += 1)?;
         }
         run.rest_with("its disk boots", &[("w", 1)]).await?;
         let (resets, order) = ours(&run.world, |vm| (vm.resets, vm.boot_order.len()))?;
@@ -155,8 +150,10 @@ fn ask(world: &World, attempt: Option<i64>) -> Result<()> {
     let (key, _) = child(world, "").context("a VsphereAgent")?;
     let attempt = attempt.map(|a| a.to_string());
     let patch = json!({"metadata": {"annotations": {REPLACE_ANNOTATION: attempt}}});
-    let merged = world.api.merge(&kind(OURS, "vsphereagents"), &key, &patch);
-    merged.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+    world
+        .api
+        .merge(&kind(OURS, "vsphereagents"), &key, &patch)?;
+    Ok(())
 }
 
 pub(super) fn replacement_requested(run: &mut Run) -> BoxFuture<'_, Result<()>> {
@@ -164,11 +161,10 @@ pub(super) fn replacement_requested(run: &mut Run) -> BoxFuture<'_, Result<()>> 
         run.registered(&json!({})).await?;
         let first = attempt(&run.world).context("an attempt")?;
         ask(&run.world, Some(first))?;
-        let (world, patience) = (&run.world, run.patience + ANY_OUTAGE);
-        let next = || attempt(world).is_some_and(|a| a > first) && agents(world) == 1;
-        world
-            .patiently("another VM is made", patience, next)
-            .await?;
+        run.waits("another VM is made", |world| {
+            attempt(world).is_some_and(|a| a > first) && agents(world) == 1
+        })
+        .await?;
         run.approves(true)?;
         run.rest_with("one up", &[("w", 1)]).await?;
         ask(&run.world, attempt(&run.world))?;

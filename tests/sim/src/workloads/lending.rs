@@ -1,11 +1,12 @@
 //! Workloads in which pools lend each other hosts.
 
+use agent_forge_actors::domain::marker::Marker;
 use anyhow::Result;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{Run, children, marked};
-use crate::world::World;
+use crate::{oracles, promise::Oracle, world::World};
 
 /// The pool that has the hosts.
 const LENDER: &str = "x";
@@ -66,6 +67,18 @@ fn run_of_each(world: &World, wanted: [usize; 2]) -> bool {
     })
 }
 
+/// The disks of a pool's VMs.
+fn disks_of(world: &World, pool: &str) -> Vec<Value> {
+    world.vcenter.read(|i| {
+        let is_of = |m: &Marker| m.name.starts_with(&format!("{pool}-"));
+        let vms = i.vms.values();
+        let vms = vms.filter(|vm| oracles::marker(vm).as_ref().is_some_and(is_of));
+        let devices = vms.flat_map(|vm| &vm.devices);
+        let uuids = devices.map(|d| d["backing"]["uuid"].clone());
+        uuids.filter(Value::is_string).collect()
+    })
+}
+
 pub(super) fn kept_disk_stays_with_its_cluster(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         let keeps =
@@ -77,6 +90,7 @@ pub(super) fn kept_disk_stays_with_its_cluster(run: &mut Run) -> BoxFuture<'_, R
         run.world.play(LENDER)?.scale(1);
         run.rest("it serves", |world| run_of_each(world, [1, 0]))
             .await?;
+        let with_data = disks_of(&run.world, LENDER);
         run.world.play(LENDER)?.scale(0);
         run.rest("it waits with its data", |world| {
             let ready = world.of_pool(LENDER, "/status/buffer/ready");
@@ -84,11 +98,19 @@ pub(super) fn kept_disk_stays_with_its_cluster(run: &mut Run) -> BoxFuture<'_, R
         })
         .await?;
         run.world.play(OTHER)?.scale(1);
-        run.rest("the other one has a VM of its own", |world| {
-            let ready = world.of_pool(LENDER, "/status/buffer/ready");
-            run_of_each(world, [0, 1]) && ready.as_u64() == Some(1) && marked(world) == 2
-        })
-        .await?;
+        let apart = run
+            .rest("the other one has a VM of its own", |world| {
+                let ready = world.of_pool(LENDER, "/status/buffer/ready");
+                run_of_each(world, [0, 1]) && ready.as_u64() == Some(1) && marked(world) == 2
+            })
+            .await;
+        let theirs = disks_of(&run.world, OTHER);
+        if with_data.iter().any(|disk| theirs.contains(disk)) {
+            let data = Oracle::ForeignAndServingUntouched
+                .broken("a disk with data went to another hosted cluster");
+            run.world.director.violated(data);
+        }
+        apart?;
         run.world.play(OTHER)?.scale(0);
         let gone = json!({"spec": {"release": {"policy": "Delete"}}});
         super::site::merge_pool(&run.world, LENDER, &gone)?;

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{
-    ANY_OUTAGE, Run, children,
+    Run, children,
     disaster::told,
     guests::says,
     marked,
@@ -41,8 +41,8 @@ fn claim(world: &World, claimed: bool) -> Result<()> {
         "annotations": {AGENT_MACHINE_REF_NAMESPACE_ANNOTATION: value("elsewhere")},
     }});
     let key = (NAMESPACE.to_owned(), name.to_owned());
-    let merged = world.api.merge(&agents, &key, &patch);
-    merged.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+    world.api.merge(&agents, &key, &patch)?;
+    Ok(())
 }
 
 pub(super) fn agent_claimed_elsewhere(run: &mut Run) -> BoxFuture<'_, Result<()>> {
@@ -80,11 +80,9 @@ fn labels(world: &World) -> Option<((String, String), Value)> {
 async fn unlabel(run: &mut Run, name: &'static str) -> Result<()> {
     let (key, _) = labels(&run.world).context("one VsphereAgent")?;
     let patch = json!({"metadata": {"labels": {AGENT_MACHINE_LABEL: null}}});
-    let merged = run
-        .world
+    run.world
         .api
-        .merge(&kind(OURS, "vsphereagents"), &key, &patch);
-    merged.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        .merge(&kind(OURS, "vsphereagents"), &key, &patch)?;
     run.rest(name, |world| {
         labels(world).is_some_and(|(_, all)| all[AGENT_MACHINE_LABEL].is_string())
             && marked(world) == 1
@@ -118,16 +116,10 @@ pub(super) fn node_pool_moved(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         .await?;
         run.begins = run.world.director.now();
         run.world.play("w")?.scale(1);
-        let (director, patience) = (run.world.director.clone(), run.patience + ANY_OUTAGE);
-        let asked = || {
-            director
-                .effects()
-                .iter()
-                .any(|(_, p)| p.is(EffectKind::CreateVm))
-        };
-        run.world
-            .patiently("a VM is asked for", patience, asked)
-            .await?;
+        run.waits("a VM is asked for", |world| {
+            world.director.times(EffectKind::CreateVm) > 0
+        })
+        .await?;
         let nobodys = json!({"spec": {"nodePoolRef": {"name": "nobodys"}}});
         merge_pool(&run.world, "w", &nobodys)?;
         let role = json!({"hypershift.openshift.io/nodepool-role": "w"});

@@ -57,9 +57,7 @@ pub fn rival_agent(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         let (name, late) = rogue::rival(&run.world, patience).await?;
         let world = &run.world;
         // If its own Agent was bound before the other one came, the machine keeps it.
-        let told = || late || is_told(world, &name);
-        world
-            .patiently("the rivals are told", patience, told)
+        run.waits("the rivals are told", |world| late || is_told(world, &name))
             .await?;
         tokio::time::sleep(Duration::from_secs(60)).await;
         if !late && world.play("w")?.running().len() == 1 {

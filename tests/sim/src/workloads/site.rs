@@ -9,7 +9,7 @@ use base64::Engine as _;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{ANY_OUTAGE, Run, children, guests::says, marked};
+use super::{Run, children, guests::says, marked};
 use crate::{
     edits::{self, Edit},
     kube::kind,
@@ -25,10 +25,10 @@ const EDITED: Duration = Duration::from_secs(900);
 
 pub(super) fn merge_pool(world: &World, name: &str, patch: &Value) -> Result<()> {
     let name = (NAMESPACE.to_owned(), name.to_owned());
-    let merged = world
+    world
         .api
-        .merge(&kind(oracles::OURS, "vsphereagentpools"), &name, patch);
-    merged.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+        .merge(&kind(oracles::OURS, "vsphereagentpools"), &name, patch)?;
+    Ok(())
 }
 
 pub(super) fn agents(world: &World) -> usize {
@@ -41,15 +41,11 @@ pub(super) fn machine_deleted_after_registration(run: &mut Run) -> BoxFuture<'_,
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
-        let patience = run.patience + ANY_OUTAGE;
-        let world = &run.world;
-        let there = || agents(world) > 0;
-        world
-            .patiently("an Agent has registered", patience, there)
+        run.waits("an Agent has registered", |world| agents(world) > 0)
             .await?;
-        world.play("w")?.scale(0);
+        run.world.play("w")?.scale(0);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        world.play("w")?.scale(1);
+        run.world.play("w")?.scale(1);
         run.rest_with("one up", &[("w", 1)]).await
     })
 }
@@ -70,22 +66,16 @@ fn replaced(run: &mut Run, quirk: Quirk) -> BoxFuture<'_, Result<()>> {
         guests.add_quirk("/", quirk);
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
-        let patience = run.patience + ANY_OUTAGE;
-        let world = &run.world;
-        let runs = || {
+        run.waits("a guest starts", |world| {
             world
                 .vcenter
                 .read(|i| i.vms.values().any(|v| v.on && oracles::marker(v).is_some()))
-        };
-        world.patiently("a guest starts", patience, runs).await?;
+        })
+        .await?;
         // The first boot has applied the quirk by then. Later boots are normal.
         tokio::time::sleep(Duration::from_secs(60)).await;
-        world
-            .upstream
-            .guests
-            .as_ref()
-            .context("guests")?
-            .clear_quirks();
+        let guests = run.world.upstream.guests.as_ref().context("guests")?;
+        guests.clear_quirks();
         run.one_up_or_asked().await?;
         run.rest_with("one up", &[("w", 1)]).await
     })
@@ -97,22 +87,18 @@ impl Run {
     pub(super) async fn one_up_or_asked(&self) -> Result<()> {
         let world = &self.world;
         let up = || world.play("w").is_ok_and(|p| p.running().len() == 1);
-        world
-            .patiently(
-                "one up, or a person is asked",
-                self.patience + ANY_OUTAGE,
-                || up() || asks_to_replace(world).is_some(),
-            )
-            .await?;
+        self.waits("one up, or a person is asked", |world| {
+            up() || asks_to_replace(world).is_some()
+        })
+        .await?;
         let Some((name, attempt)) = asks_to_replace(world).filter(|_| !up()) else {
             return Ok(());
         };
         let allow = json!({"metadata": {"annotations": {REPLACE_ANNOTATION: attempt}}});
         let key = (NAMESPACE.to_owned(), name);
-        let written = world
+        world
             .api
-            .merge(&kind(oracles::OURS, "vsphereagents"), &key, &allow);
-        written.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+            .merge(&kind(oracles::OURS, "vsphereagents"), &key, &allow)?;
         Ok(())
     }
 }
@@ -366,11 +352,7 @@ pub(super) fn namespace_deletion(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         run.rest_with("one up", &[("w", 1)]).await?;
         run.world.play("w")?.delete_node_pool().await?;
         let name = (String::new(), NAMESPACE.to_owned());
-        let deleted = run
-            .world
-            .api
-            .write(|s, now| s.delete(&kind("", "namespaces"), &name, &json!({}), now));
-        deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.world.api.delete(&kind("", "namespaces"), &name)?;
         run.rest("all gone", |world| {
             let pools = kind(oracles::OURS, "vsphereagentpools");
             let secrets = kind("", "secrets");

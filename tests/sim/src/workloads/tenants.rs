@@ -42,10 +42,7 @@ fn intrude(world: &World, like: &str) -> Result<()> {
             }),
         ),
     ] {
-        let created = world
-            .api
-            .write(|s, now| s.create(&kind, INTRUDER, object, now));
-        created.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        world.api.create(&kind, INTRUDER, object)?;
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! The tests of the simulation, in one program: linking it is what they cost most.
 
 mod conformance;
-mod credentials;
 mod edits;
 mod garbage;
 mod names;

@@ -111,9 +111,7 @@ impl Scene {
 
     fn create(&self, kind: &Kind, object: Value) -> Value {
         let (namespace, _) = self.key(kind, "");
-        let created = self
-            .api
-            .write(|s, now| s.create(kind, &namespace, object, now));
+        let created = self.api.create(kind, &namespace, object);
         created.expect("created").as_ref().clone()
     }
 
@@ -135,9 +133,7 @@ impl Scene {
 
     fn delete(&self, kind: &Kind, name: &str) {
         let key = self.key(kind, name);
-        let deleted = self
-            .api
-            .write(|s, now| s.delete(kind, &key, &json!({}), now));
+        let deleted = self.api.delete(kind, &key);
         deleted.expect("deleted");
     }
 

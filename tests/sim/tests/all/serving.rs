@@ -68,7 +68,6 @@ fn only_a_drive_that_is_to_be_empty_may_be_written_to_while_its_vm_serves() {
         (more_than_that, Some("serving: ")),
     ] {
         let workload = Workload {
-            code: "somebody",
             name: "somebody_edits",
             text: "somebody edits a VM that serves",
             exact: true,

@@ -1,4 +1,5 @@
-//! When the cause of a wait for an ISO ends, the operator acts within seconds. It does not wait for a resync.
+//! When the cause of a wait for an ISO or for a Secret ends, the operator acts within seconds. It does not wait for a
+//! resync. Trust in certificates is not simulated here: tests/it/trust.rs tests it.
 
 use std::{io::Write as _, time::Duration};
 

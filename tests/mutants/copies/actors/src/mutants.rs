@@ -5,7 +5,7 @@
 use std::cell::Cell;
 
 macro_rules! mutants {
-    ($($name:ident $text:literal;)*) => {
+    ($($name:ident $text:literal $found:expr;)*) => {
         /// A known fault that is put back in. `tests/mutants/defects` describes them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Mutant {
@@ -20,6 +20,12 @@ macro_rules! mutants {
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
+            }
+
+            /// What finds it, as its page says.
+            #[must_use]
+            pub const fn found(self) -> &'static [&'static str] {
+                match self { $(Self::$name => &$found,)* }
             }
         }
     };
