@@ -17,7 +17,7 @@ use crate::plan::Plan;
 pub const VARIABLE: &str = "AGENT_FORGE_SIM_SEED";
 
 /// The seeds that commits choose from. All of their plans pass: a change is not stopped by a failure that it did not cause.
-/// Add more when their plans pass; a nightly run plays them all.
+/// Add more when their plans pass; `cargo lab soak` plays them all.
 pub const SEEDS: [&str; 4] = ["0", "1", "2", "3"];
 
 /// The seed of this run: the variable, else the commit's choice, else the first one.

@@ -50,7 +50,7 @@ async fn the_api_server_admits_the_valid_edits_and_no_others() {
     assert!(admitted > 100 && refused > 50);
 }
 
-/// Every so many-th world is played with each change; `cargo lab nightly` plays them all.
+/// Every so many-th world is played with each change; `cargo lab soak` plays them all.
 const EVERY: usize = 8;
 
 #[test]

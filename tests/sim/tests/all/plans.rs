@@ -1,6 +1,6 @@
 //! Plays the operator with one fault at a time, and with several.
 //!
-//! Of the plans with a single fault a sample runs ([`agent_forge_sim::sample`]). `cargo lab nightly` runs all of them, and
+//! Of the plans with a single fault a sample runs ([`agent_forge_sim::sample`]). `cargo lab soak` runs all of them, and
 //! more random schedules. `AGENT_FORGE_SIM_SEED` repeats the sample of another run.
 
 use std::{
