@@ -219,6 +219,10 @@ pub fn verdict(f: &Taken<'_>) -> Verdict {
         let name = agent.name_any();
         return Verdict::Wait(format!("Agent {name} serves another one, or is about to"));
     }
+    if recycle::says(Some(agent), false) != Says::Free {
+        let (name, state) = (agent.name_any(), agent.state());
+        return Verdict::Wait(format!("Agent {name} shows the state {state:?}"));
+    }
     if f.marks.paused {
         return Verdict::Wait("an administrator of vCenter pauses the VM".to_owned());
     }

@@ -100,7 +100,13 @@ pub fn refuses(vm: &VmStatus, lender: Option<&str>, taker: Taker<'_>) -> Option<
             "its disk has data of the hosted cluster with control plane {cluster}"
         )),
         // It stays with the pool that made it.
-        Disk::Unknown if vm.taken_from.is_none() && lender == Some(taker.control_plane) => None,
+        Disk::Unknown
+            if vm.taken_from.is_none()
+                && lender == Some(taker.control_plane)
+                && !is_of_another(vm, taker.control_plane) =>
+        {
+            None
+        }
         Disk::Unknown => Some(
             "the record does not say whose data its disk has, so it stays with its hosted cluster"
                 .to_owned(),
@@ -108,10 +114,18 @@ pub fn refuses(vm: &VmStatus, lender: Option<&str>, taker: Taker<'_>) -> Option<
     }
 }
 
-/// Its disk has data of another hosted cluster than that: the pool in which it waits served another one when the disk was kept.
+/// Its disk may have data of another hosted cluster than that: the pool in which it waits served another one when the disk was
+/// kept. Where the record does not say whose data it is, each life on record must have served that hosted cluster.
 #[must_use]
 pub fn is_of_another(vm: &VmStatus, control_plane: &str) -> bool {
-    matches!(of(vm), Disk::DataOf(cluster) if cluster != control_plane)
+    match of(vm) {
+        Disk::New => false,
+        Disk::DataOf(cluster) => cluster != control_plane,
+        Disk::Unknown => {
+            let mut others = vm.lives.iter().map(|past| past.control_plane.as_deref());
+            vm.lives.is_empty() || others.any(|other| other != Some(control_plane))
+        }
+    }
 }
 
 /// The record says of life and disks what vCenter shows.
@@ -175,7 +189,7 @@ mod tests {
             (&first, true, true, true),
             (&replaced, true, true, false),
             (&kept, true, false, true),
-            (&whose, true, false, true),
+            (&whose, false, false, true),
             (&odd, true, false, true),
             (&older, true, false, true),
             (&late, true, false, true),
@@ -190,11 +204,23 @@ mod tests {
             let new = of(vm) == Disk::New;
             assert_eq!(refuses(vm, Some("a"), strict).is_none(), new, "{vm:?}");
         }
-        let others: Vec<_> = [&first, &replaced, &kept, &older]
+        let others: Vec<_> = [&first, &replaced, &kept, &whose, &odd, &older]
             .map(|vm| (is_of_another(vm, "a"), is_of_another(vm, "b")))
             .into();
-        let no = (false, false);
-        assert_eq!(others, [no, no, (false, true), no]);
+        let (no, both, theirs) = ((false, false), (true, true), (false, true));
+        assert_eq!(others, [no, no, theirs, both, theirs, theirs]);
+        // A life that served another one, or one that nothing is known of, and a record without lives.
+        let served = |served| with(older.clone(), |vm| vm.lives.push(past(2, served)));
+        for vm in [
+            served(Some("b")),
+            served(None),
+            with(older.clone(), |vm| vm.lives.clear()),
+        ] {
+            assert!(is_of_another(&vm, "a"), "{vm:?}");
+            assert!(!goes(&vm, "a") && !goes(&vm, "b"), "{vm:?}");
+        }
+        // The pool of its maker serves another hosted cluster by now.
+        assert!(refuses(&older, Some("b"), taker("b")).is_some());
         // What its maker would not know of it, another pool of the same hosted cluster does not know either.
         let moved = with(older, |vm| vm.taken_from = Some(TakenFrom::default()));
         assert!(!goes(&moved, "a") && !goes(&moved, "b"));

@@ -109,15 +109,23 @@ pub fn stage(vm: &VmStatus, request: Option<&str>) -> Stage {
 }
 
 /// The record of a VM that is in the life `shown`, where the record says another one. A way into a life that is not ahead any
-/// more is void: it leads into the next one. `disk`: what the VM says of its disks, if its host was offered to nobody since.
+/// more is void: it leads into the next one. So is a request for another VM: `asked`, the annotation of the VsphereAgent.
+/// `disk`: what the VM says of its disks, if its host was offered to nobody since.
 #[must_use]
-pub fn in_life(vm: &VmStatus, shown: u32, disk: Option<DiskMark>, now: Option<Time>) -> VmStatus {
+pub fn in_life(
+    vm: &VmStatus,
+    shown: u32,
+    disk: Option<DiskMark>,
+    asked: Option<i32>,
+    now: Option<Time>,
+) -> VmStatus {
     let number = |life: u32| i32::try_from(life).unwrap_or(i32::MAX);
     // Whose data it is, this record does not know.
     let unknown = VmStatus::default();
     let mut vm = VmStatus {
         generation: (shown > 1).then(|| number(shown)),
         disk: disk::record(&unknown, shown, disk),
+        replace_ignored: asked,
         ..vm.clone()
     };
     if let Some(way) = &mut vm.recycle {

@@ -16,6 +16,7 @@
 //! - Our own create made the VM, and it never ran.
 //! - It was an orphan in two scans.
 //! - A live read and a fresh look at the VM prove that it has no owner.
+//! - No pool of its namespace keeps it, and nobody holds one back, as the API server has them.
 //!
 //! A VM whose mark names a namespace of which a part is unknown is no orphan: its VsphereAgent may be left out.
 //!
@@ -48,7 +49,7 @@ use crate::{
         names::{MoRef, ObjectKey},
     },
     ports::{
-        cluster::{Notice, Regarding},
+        cluster::{Notice, Regarding, View},
         effect::{Effect, EffectKind, Subject},
         instruments::Instruments,
         slots::turns::Errand,
@@ -56,6 +57,7 @@ use crate::{
     },
     runtime::{
         announcer::{Announcer, Due, Pace},
+        holds::{self, Pausing},
         shell::{Verdict, Worker},
     },
     sessions::users,
@@ -367,7 +369,8 @@ async fn scan(
         };
         let may_go = judge::may_go(&orphan, &known.vms, pools.iter().map(AsRef::as_ref));
         let removed = if may_go {
-            let work = remove(context, marked.users(&orphan.vm.moref), &orphan, &place);
+            let users = marked.users(&orphan.vm.moref);
+            let work = remove(context, users, &orphan, &known.vms, &place);
             work.instrument(about(&orphan)).await
         } else {
             Ok(false)
@@ -410,11 +413,12 @@ async fn remove(
     context: &Context,
     users: &[Arc<dyn VCenter>],
     orphan: &Orphan,
+    known: &BTreeSet<MoRef>,
     place: &Place<'_>,
 ) -> Result<bool, ReconcileError> {
     let mut removed = Ok(false);
     for user in users {
-        removed = remove_as(context, user, orphan, place).await;
+        removed = remove_as(context, user, orphan, known, place).await;
         let refused = |t: &ReconcileError| t.reason == Reason::NoPermission;
         if !removed.as_ref().is_err_and(refused) {
             break;
@@ -427,6 +431,7 @@ async fn remove_as(
     context: &Context,
     session: &Arc<dyn VCenter>,
     orphan: &Orphan,
+    known: &BTreeSet<MoRef>,
     place: &Place<'_>,
 ) -> Result<bool, ReconcileError> {
     let marker = &orphan.vm.marker;
@@ -441,13 +446,20 @@ async fn remove_as(
     if !judge::is_nobodys(orphan, live.as_ref()) {
         return Ok(false);
     }
+    let view = pausing(context, &marker.namespace).await?;
+    let (pools, now) = (view.pools(), context.clock.wall());
+    let effect = Effect::new(EffectKind::Destroy, Subject::Vm { key, pool: None });
+    let may_go = judge::may_go(orphan, known, pools.iter().map(AsRef::as_ref));
+    if !may_go || holds::ask(view.as_ref(), &effect, now).is_some() {
+        return Ok(false);
+    }
     let Some(shown) = session.observe(&orphan.vm.moref).await? else {
         return Ok(true);
     };
     if !judge::is_unchanged_and_ours(orphan, &shown) {
         return Ok(false);
     }
-    let gone = destroy(context, session.as_ref(), key, orphan).await;
+    let gone = destroy(context, session.as_ref(), &effect, orphan).await;
     let done = matches!(gone, Ok(true));
     context.instruments.vm_operation("destroy_orphan", done);
     if !gone? {
@@ -470,19 +482,31 @@ async fn remove_as(
     Ok(true)
 }
 
+/// What the caches show, with what can hold the pools of that namespace as the API server has it.
+async fn pausing(context: &Context, namespace: &str) -> Result<Arc<dyn View>, ReconcileError> {
+    let (cached, cluster) = (&context.view, context.cluster.as_ref());
+    let mut view = cached.clone();
+    let pools = cached.pools().into_iter();
+    for pool in pools.filter(|p| p.metadata.namespace.as_deref() == Some(namespace)) {
+        let key = ObjectKey::of(pool.as_ref());
+        let live = Pausing::read(cached.as_ref(), cluster, &key, None).await?;
+        view = live.over(view);
+    }
+    Ok(view)
+}
+
 /// Runs one task, with the same time limit as other tasks. `true`: the VM is gone. If the end of the task is unknown, a look
 /// at the VM decides.
 async fn destroy(
     context: &Context,
     session: &dyn VCenter,
-    key: ObjectKey,
+    effect: &Effect,
     orphan: &Orphan,
 ) -> Result<bool, ReconcileError> {
     let moref = &orphan.vm.moref;
     let ended = {
-        let effect = Effect::new(EffectKind::Destroy, Subject::Vm { key, pool: None });
         let _running = context.in_flight(session.server(), effect.kind);
-        match session.destroy(&effect, moref).await {
+        match session.destroy(effect, moref).await {
             Ok(task) => {
                 let end = async { session.wait(&task).await.flatten() };
                 tokio::time::timeout(TASK_PATIENCE, end).await

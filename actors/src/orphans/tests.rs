@@ -5,14 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use agent_forge_crds::{
     conditions::Reason,
     conditions::event,
-    pool::{CredentialsSecretRef, RefusedCredentials},
+    names::{DELETE_CHECK_PREFIX, PAUSED_ANNOTATION},
+    pool::{CleanupPolicy, CredentialsSecretRef, RefusedCredentials},
 };
 use async_trait::async_trait;
 use kube::ResourceExt;
 
 use super::*;
 use crate::{
-    domain::{identity::BiosUuid, marker::Marker},
+    domain::{
+        identity::BiosUuid,
+        marker::Marker,
+        upstream::{Pausable, PausableKind},
+    },
     ports::{
         sessions::Sessions,
         vcenter::{PowerState, TASK_PATIENCE, VmObservation},
@@ -20,6 +25,7 @@ use crate::{
     testing::{NAMESPACE, child, child_with_vm, marker, running, shown, told::Told, with},
     vm::testing::{
         Bench,
+        hub::Objects,
         vcenter::{SLOTS, Site},
     },
 };
@@ -78,7 +84,7 @@ impl Scans {
     }
 
     fn said(&self, reason: &str) -> Vec<String> {
-        let notes = |o: &mut crate::vm::testing::hub::Objects| {
+        let notes = |o: &mut Objects| {
             let fits = o.notices.iter().filter(|n| n.reason == reason);
             fits.map(|n| n.note.clone()).collect()
         };
@@ -99,6 +105,62 @@ async fn what_never_ran_goes_at_the_second_look() {
     assert!(scans.bench.site.with(|i| i.vms.is_empty()));
     assert_eq!(scans.said(event::ORPHAN_VM_DESTROYED).len(), 1);
     assert!(scans.said(event::ORPHAN_VM).is_empty());
+}
+
+fn annotate_unseen(o: &mut Objects, key: &str) {
+    let mut pool = o.pool.clone().expect("a pool");
+    let annotation = (key.to_owned(), "true".to_owned());
+    pool.annotations_mut().extend([annotation]);
+    o.unseen_pool = Some(pool);
+}
+
+/// The API server has accepted it, and no cache shows it.
+#[tokio::test]
+async fn what_people_hold_back_of_its_pools_is_read_live() {
+    type Hold = fn(&mut Objects);
+    let holds: [(&str, Hold); 6] = [
+        ("Retain", |o| {
+            let mut pool = o.pool.clone().expect("a pool");
+            pool.spec.cleanup_policy = Some(CleanupPolicy::Retain);
+            o.unseen_pool = Some(pool);
+        }),
+        ("dry run", |o| {
+            let mut pool = o.pool.clone().expect("a pool");
+            pool.spec.dry_run = Some(true);
+            o.unseen_pool = Some(pool);
+        }),
+        ("a pause", |o| annotate_unseen(o, PAUSED_ANNOTATION)),
+        ("a veto", |o| {
+            annotate_unseen(o, &format!("{DELETE_CHECK_PREFIX}storage"));
+        }),
+        ("its Cluster is paused", |o| {
+            let cluster = Pausable {
+                key: ObjectKey::new(crate::testing::CONTROL_PLANE, "demo"),
+                paused: true,
+                annotated: false,
+                paused_until: None,
+                cluster: None,
+            };
+            o.unseen_pausables = vec![(PausableKind::Cluster, cluster)];
+        }),
+        ("that cannot be read", |o| o.pausables_away = true),
+    ];
+    for (what, hold) in holds {
+        let mut scans = Scans::of(vec![lost("vm-7")]).await;
+        scans.next().await;
+        scans.bench.hub.with(hold);
+        for _ in 0..2 {
+            scans.next().await;
+            assert_eq!(scans.destroyed(), 0, "{what}");
+        }
+        scans.bench.hub.with(|o| {
+            o.unseen_pool = None;
+            o.unseen_pausables.clear();
+            o.pausables_away = false;
+        });
+        scans.next().await;
+        assert_eq!(scans.destroyed(), 1, "{what}");
+    }
 }
 
 /// Its VsphereAgent may be one that the caches leave out.

@@ -103,7 +103,7 @@ pub fn stop(holds: &Holds, now: Timestamp) -> Option<Hold> {
     dry_run.or_else(paused).or_else(|| by_bound(holds))
 }
 
-/// The effect ends something for good. It waits while the caches may mix two histories.
+/// The effect ends something for good, or may hit a node. It waits while the caches may mix two histories.
 const fn ends(kind: EffectKind) -> bool {
     use EffectKind as E;
     matches!(
@@ -112,6 +112,7 @@ const fn ends(kind: EffectKind) -> bool {
             | E::PowerOff
             | E::Destroy
             | E::Renew
+            | E::Reset
             | E::DeleteAgent
             | E::RemoveChildFinalizer
             | E::RemovePoolFinalizer
@@ -123,7 +124,7 @@ fn by_doubt() -> Hold {
     Hold {
         reason: Reason::HistoryUnclear,
         holder: "the caches".to_owned(),
-        why: "a watch had to list again, as after a restore of the API server: nothing is ended until all kinds were listed \
+        why: "a watch had to list again, as after a restore of the API server: nothing is ended or reset until all kinds were listed \
               again"
             .to_owned(),
         until: None,

@@ -9,9 +9,13 @@
 //! - A second registration there leaves no trace in the Agent either. So after a reset nothing tells a guest that booted
 //!   the ISO again from a node whose hosted API the service cannot reach.
 //!
+//! - A record may be lost, or come back from a backup. A node that was reset looks in its Agent as before the reset.
+//!
 //! Guarantees: one reset for one occurrence, and at most [`MOST`] for one VM. Each is recorded before vCenter is asked. A
-//! reset on record counts as sent, unless this actor knows that vCenter did not take it. Only a later stage report of the
-//! Agent is another occurrence. Without one, people are asked after [`GRACE`].
+//! reset on record counts as sent, unless this actor knows that vCenter did not take it. One that this actor sent counts
+//! without its record as well. Only a later stage report of the Agent is another occurrence. Without one, people are asked
+//! after [`GRACE`]. A reset is due only if the first look at the VM showed this actor why the guest booted the ISO: what is
+//! mended before a reset is right after it.
 
 use std::time::Duration;
 
@@ -49,6 +53,58 @@ pub struct Recorded {
     pub sent: bool,
 }
 
+/// What the first look at the VM showed since the Agent says that its guest booted the ISO. The operator mends that before
+/// the reset, and people may change it afterwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstLook {
+    /// See [`occurrence`].
+    occurrence: Option<Time>,
+    /// A drive had an ISO of the pool, or the disks were not first. `None`: the look is to come.
+    booted_iso: Option<bool>,
+}
+
+/// What this actor itself knows of the resets of the VM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// The last one that it recorded.
+    pub recorded: Option<Recorded>,
+    first_look: Option<FirstLook>,
+}
+
+impl Own {
+    /// The Agent says that its guest booted the ISO. `booted_iso`: what the last look showed, if there was one. `true`: the
+    /// VM is to be looked at, as what an earlier look showed may be over.
+    pub fn note(&mut self, occurrence: Option<Time>, booted_iso: Option<bool>) -> bool {
+        match &mut self.first_look {
+            Some(look) if look.occurrence == occurrence => {
+                look.booted_iso = look.booted_iso.or(booted_iso);
+                false
+            }
+            look => {
+                *look = Some(FirstLook {
+                    occurrence,
+                    booted_iso: None,
+                });
+                true
+            }
+        }
+    }
+
+    fn saw_why(&self, occurrence: Option<&Time>) -> bool {
+        self.first_look.as_ref().is_some_and(|look| {
+            look.occurrence.as_ref() == occurrence && look.booted_iso == Some(true)
+        })
+    }
+}
+
+/// The last reset of the VM: the one on record, or one that this actor sent and that the record does not have any more.
+#[must_use]
+pub fn last<'a>(record: Option<&'a BootRepair>, own: Option<&'a Own>) -> Option<&'a BootRepair> {
+    let own = own.and_then(|own| own.recorded.as_ref());
+    let sent = own.filter(|own| own.sent).map(|own| &own.repair);
+    sent.into_iter().chain(record).max_by_key(|r| r.count)
+}
+
 /// What is to be done for a VM whose guest booted the discovery ISO instead of its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
@@ -62,6 +118,8 @@ pub enum Repair {
     Waits(Duration),
     /// Its reset for this occurrence did not help in time, or it had all its resets.
     Exhausted,
+    /// Nothing has shown yet why it booted the ISO. It may be a node that was reset, and whose record is lost.
+    Unexplained,
 }
 
 /// The Agent serves the Machine of that VM, and its guest booted the discovery ISO instead of its disk.
@@ -85,18 +143,24 @@ pub fn is_restarted(agent: &Agent) -> bool {
     agent.state() == "error" && agent.state_info().starts_with(RESTARTED)
 }
 
-/// Decides. `before`: the last reset on record. `occurrence`: see [`occurrence`]. `own`: the last
-/// reset that this actor recorded. `now`: wall clock and monotonic.
+/// Decides. `record`: the last reset on record. `occurrence`: see [`occurrence`]. `own`: what this actor knows itself.
+/// `now`: wall clock and monotonic.
 #[must_use]
 pub fn repair(
-    before: Option<&BootRepair>,
+    record: Option<&BootRepair>,
     occurrence: Option<&Time>,
-    own: Option<&Recorded>,
+    own: Option<&Own>,
     now: (Timestamp, Duration),
 ) -> Repair {
-    let Some(before) = before else {
-        return Repair::Due;
+    let due = if own.is_some_and(|own| own.saw_why(occurrence)) {
+        Repair::Due
+    } else {
+        Repair::Unexplained
     };
+    let Some(before) = last(record, own) else {
+        return due;
+    };
+    let own = own.and_then(|own| own.recorded.as_ref());
     let own = own.filter(|own| own.repair == *before);
     // No report, or an older one as after a restored backup, is no news. Without one on record, a later report than that is.
     let known = before.state_updated_at.as_ref().or(before.at.as_ref());
@@ -118,22 +182,25 @@ pub fn repair(
     } else if same || before.count >= MOST {
         Repair::Exhausted
     } else {
-        Repair::Due
+        due
     }
 }
 
 /// What people read when the operator has done all that it may.
 #[must_use]
-pub fn explain_wrong(shown: &VmObservation) -> String {
+pub fn explain_wrong(shown: &VmObservation, repair: Repair) -> String {
     let first = if shown.disk_keys.is_empty() {
-        "the guest booted the discovery ISO, and the VM has no disk to boot".to_owned()
+        "the guest booted the discovery ISO, and the VM has no disk to boot"
+    } else if repair == Repair::Unexplained {
+        "the Agent says that the guest booted the discovery ISO instead of its disk, and nothing in vCenter showed why: its disk came \
+         first, and no drive had the ISO. It may have been reset for that before, and the record of that may be lost"
     } else {
-        "the guest booted the discovery ISO instead of its disk, and the Agent still says so after a reset".to_owned()
+        "the guest booted the discovery ISO instead of its disk, and the Agent still says so after a reset"
     };
     format!(
         "{first}. Boot order: {}. Disks: {}. CD-ROM drives: {}. In vCenter, look at the console and the boot options (firmware, boot \
          order), let the VM boot its disk and restart it, or delete its Machine. If its Node is there, the service cannot reach the API of the \
-         hosted cluster: leave the VM alone. The operator does not reset it again",
+         hosted cluster: leave the VM alone. The operator does not reset it",
         devices(&shown.boot_order, |device| match device {
             BootDevice::Disk(key) => format!("disk {key}"),
             BootDevice::Cdrom => "CD-ROM".to_owned(),

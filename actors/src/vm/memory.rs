@@ -136,8 +136,8 @@ pub struct Memory {
     pub folder_deleted: bool,
     /// Looks in a row that showed the VM switched off.
     pub off_seen: Option<OffSeen>,
-    /// The reset that this actor recorded last.
-    pub reset: Option<boot_repair::Recorded>,
+    /// What this actor knows of the resets of this VM.
+    pub reset: Option<boot_repair::Own>,
     /// Steps that failed and stop nothing else, with a sentence. They stay until they succeed, or are not wanted any more.
     pub failed_steps: BTreeMap<&'static str, String>,
     /// Which of them were tried in this pass.
@@ -466,6 +466,7 @@ impl Memory {
         self.looked_late = false;
         self.stuck_since = None;
         self.off_seen = None;
+        self.reset = None;
         self.installing = None;
     }
 

@@ -17,11 +17,13 @@ use jiff::Timestamp;
 use self::owner::{Owner, Provision};
 use super::{
     arrival::{self, Arrival, Sight},
+    boot_repair,
     drift::{Outdated, Progress},
+    drive,
     lost::{self, Lost},
     memory::Memory,
     ownership::Ownership,
-    step::{Lent, RecycleState},
+    step::{Lent, RecycleState, boots_disk_first},
 };
 use crate::{
     context::Context,
@@ -289,6 +291,24 @@ impl Observed {
             Vanished::Over => self.paused() == Some(true),
             Vanished::No | Vanished::Held => self.paused().unwrap_or(memory.paused),
         };
+        self.note_boot(memory);
+    }
+
+    /// Remembers why the guest booted the discovery ISO instead of its disk. That is mended before the VM is reset.
+    fn note_boot(&self, memory: &mut Memory) {
+        let agent = self.agent.as_deref();
+        let Some(agent) = agent.filter(|a| boot_repair::is_needed(&self.child, a)) else {
+            return;
+        };
+        let booted_iso = match (&memory.seen, &self.pool) {
+            (Ownership::Ours(shown), Some(pool)) => {
+                Some(!boots_disk_first(shown) || !drive::isos_of(pool, &shown.cdroms).is_empty())
+            }
+            _ => None,
+        };
+        let own = memory.reset.get_or_insert_default();
+        let is_new = own.note(boot_repair::occurrence(agent), booted_iso);
+        memory.look_again_at(is_new);
     }
 
     /// What is missing on that Agent so that no selector matches it. If its VM is removed, that includes the selectors of

@@ -116,6 +116,11 @@ fn before_its_mark_is_changed_a_host_is_taken_awaited_or_let_go_of() {
             name: "c".to_owned(),
         });
     });
+    let unknown = changed(|a| {
+        let status = a.status.get_or_insert_default();
+        let info = status.debug_info.get_or_insert_default();
+        info.state = Some("a-state-of-tomorrow".to_owned());
+    });
     let base = Taken {
         lender: Some(&host.child),
         source: &source,
@@ -219,6 +224,13 @@ fn before_its_mark_is_changed_a_host_is_taken_awaited_or_let_go_of() {
         (
             Taken {
                 agent: Some(&bound),
+                ..base.clone()
+            },
+            "wait",
+        ),
+        (
+            Taken {
+                agent: Some(&unknown),
                 ..base.clone()
             },
             "wait",

@@ -478,18 +478,19 @@ fn a_life_that_the_vm_shows_is_recorded_and_voids_what_was_asked() {
     let fresh = |life| Some(DiskMark { life, kept: false });
     // A restored record: the VM is two lives ahead.
     let before = vm(1, None, Some(2));
-    let after = in_life(&before, 3, fresh(3), Some(Time(at(9))));
+    let after = in_life(&before, 3, fresh(3), Some(1), Some(Time(at(9))));
     assert_eq!((generation(&after), disk::of(&after)), (3, disk::Disk::New));
     assert_eq!(stage(&after, Some("1/2")), Stage::Recorded(4));
+    assert_eq!(after.replace_ignored, Some(1));
     let way = after.recycle.expect("the way");
     assert_eq!((way.generation, way.started_at), (4, Some(Time(at(9)))));
-    let unknown = in_life(&before, 3, None, None);
+    let unknown = in_life(&before, 3, None, None, None);
     assert_eq!(disk::of(&unknown), disk::Disk::Unknown);
     let kept = DiskMark {
         life: 3,
         kept: true,
     };
-    let kept = in_life(&before, 3, Some(kept), None);
+    let kept = in_life(&before, 3, Some(kept), None, None);
     assert_eq!(disk::of(&kept), disk::Disk::Unknown);
     // Without a way, the request is void all the same.
     let idle = VmStatus {
@@ -498,7 +499,7 @@ fn a_life_that_the_vm_shows_is_recorded_and_voids_what_was_asked() {
         ..before.clone()
     };
     assert_eq!(stage(&idle, Some("1/2")), Stage::Asked(2));
-    let idle = in_life(&idle, 2, None, None);
+    let idle = in_life(&idle, 2, None, None, None);
     assert_eq!(stage(&idle, Some("1/2")), Stage::No);
     assert_eq!(request(&idle), "1/3");
     // vCenter came back from a backup: the VM was not made ready for its life.
@@ -508,7 +509,7 @@ fn a_life_that_the_vm_shows_is_recorded_and_voids_what_was_asked() {
         ..before
     };
     assert_eq!(stage(&begun, None), Stage::Begun);
-    let again = in_life(&begun, 2, None, None);
+    let again = in_life(&begun, 2, None, None, None);
     assert_eq!(stage(&again, None), Stage::Recorded(3));
 }
 

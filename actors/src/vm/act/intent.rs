@@ -84,9 +84,11 @@ impl Executor<'_> {
         let next = self
             .save_record(EffectKind::RecordIdentity, record, memory)
             .await?;
+        // If the record was lost, the VM may exist already, and this actor may have reset it.
+        let reset = memory.reset.take().filter(|_| lost);
         memory.forget_vm();
-        // If the record was lost, the VM may exist already.
         memory.create_not_sent = !lost;
+        memory.reset = reset;
         Ok(StepOutcome::Object(next))
     }
 }

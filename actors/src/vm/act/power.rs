@@ -247,7 +247,8 @@ impl Executor<'_> {
             // The record is older than the VM.
             let disk = shown.disk_now();
             let disk = disk.filter(|_| shown.is_fresh_in(shown.life()));
-            vm = recycle::in_life(&vm, shown.life(), disk, None);
+            let asked = self.observed.child.replace_annotation();
+            vm = recycle::in_life(&vm, shown.life(), disk, asked, None);
         }
         vm.may_serve = shown.may_serve.as_ref().map(ToString::to_string);
         vm.attempt = vm.attempt.or(Some(1));

@@ -27,6 +27,7 @@ use crate::{
         marker::{Mark, MayServe},
         names::{MoRef, ObjectKey},
         reassign::{self, Reservation, Source, Taking},
+        recycle::{self, Says},
         upstream,
     },
     ports::{
@@ -330,7 +331,8 @@ impl Executor<'_> {
         for key in agents_home::own_names(Some(pool), lender) {
             let agent = cluster.live_agent(&key).await?;
             let own = |a: &Agent| lending::reservation(a).as_ref() == Some(&own);
-            if agent.is_some_and(|a| own(&a) && !a.is_claimed_or_bound()) {
+            let free = |a: &Agent| recycle::says(Some(a), false) == Says::Free;
+            if agent.is_some_and(|a| own(&a) && free(&a)) {
                 return Ok(true);
             }
         }

@@ -194,6 +194,7 @@ impl Executor<'_> {
             &self.vm(),
             life,
             disk,
+            self.observed.child.replace_annotation(),
             self.whole_second(),
         ));
         let kind = EffectKind::RecordObservation;

@@ -23,7 +23,8 @@ impl Executor<'_> {
         let agent = self.observed.agent.as_ref();
         let agent = agent.ok_or_else(|| defect("no Agent runs on the VM"))?;
         let (mut vm, now) = (self.vm(), self.context.clock.wall());
-        let before = vm.boot_repair.as_ref().map_or(0, |repair| repair.count);
+        let before = boot_repair::last(vm.boot_repair.as_ref(), memory.reset.as_ref());
+        let before = before.map_or(0, |repair| repair.count);
         let repair = BootRepair {
             count: before.saturating_add(1),
             at: Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now))),
@@ -31,7 +32,7 @@ impl Executor<'_> {
         };
         vm.boot_repair = Some(repair.clone());
         // Noted before the write: its reply may be lost.
-        memory.reset = Some(Recorded {
+        memory.reset.get_or_insert_default().recorded = Some(Recorded {
             repair,
             at: self.context.clock.monotonic(),
             sent: false,
@@ -94,7 +95,8 @@ fn is_off(e: &VcError) -> bool {
 }
 
 fn note_sent(memory: &mut Memory, sent: bool) {
-    if let Some(reset) = &mut memory.reset {
-        reset.sent = sent;
+    let own = memory.reset.as_mut();
+    if let Some(recorded) = own.and_then(|own| own.recorded.as_mut()) {
+        recorded.sent = sent;
     }
 }

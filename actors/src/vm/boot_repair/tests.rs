@@ -17,6 +17,22 @@ fn record(count: i32, minute: i64, occurrence: i64) -> BootRepair {
     }
 }
 
+/// What an actor knows that has looked at the VM: why the guest of that occurrence booted the ISO, and the reset that it
+/// recorded.
+fn looked(occurrence: Option<&Time>, booted_iso: bool, recorded: Option<Recorded>) -> Own {
+    let mut own = Own {
+        recorded,
+        ..Own::default()
+    };
+    assert!(
+        own.note(occurrence.cloned(), Some(!booted_iso)),
+        "look again"
+    );
+    assert!(!own.note(occurrence.cloned(), Some(booted_iso)));
+    assert!(!own.note(occurrence.cloned(), Some(!booted_iso)), "later");
+    own
+}
+
 #[test]
 fn one_reset_for_an_occurrence_another_for_the_next_one_and_no_third() {
     let minutes = |m: u64| MINUTE * u32::try_from(m).unwrap_or_default();
@@ -85,9 +101,50 @@ fn one_reset_for_an_occurrence_another_for_the_next_one_and_no_third() {
     ] {
         let occurrence = occurrence.map(|second| Time(at(second)));
         let now = (at(minute * 60), minutes(minute.unsigned_abs()));
-        let found = repair(before.as_ref(), occurrence.as_ref(), None, now);
-        assert_eq!(found, decided, "{what}");
+        let decide = |own: Option<&Own>| repair(before.as_ref(), occurrence.as_ref(), own, now);
+        let own = looked(occurrence.as_ref(), true, None);
+        assert_eq!(decide(Some(&own)), decided, "{what}");
+        // Without a look that shows why, the decision differs only where a reset would be due.
+        let unexplained = match decided {
+            Repair::Due => Repair::Unexplained,
+            other => other,
+        };
+        let (sees_nothing, other) = (
+            looked(occurrence.as_ref(), false, None),
+            looked(Some(&Time(at(7))), true, None),
+        );
+        for own in [None, Some(&sees_nothing), Some(&other)] {
+            assert_eq!(decide(own), unexplained, "{what}");
+        }
     }
+}
+
+/// The record is lost, or is that of an earlier reset.
+#[test]
+fn a_reset_that_this_actor_sent_counts_without_its_record() {
+    let occurrence = Time(at(2));
+    let own = |sent| {
+        let recorded = Recorded {
+            repair: record(2, 0, 2),
+            at: Duration::ZERO,
+            sent,
+        };
+        looked(Some(&occurrence), true, Some(recorded))
+    };
+    let (older, now) = (record(1, 0, 1), (at(60), MINUTE));
+    for before in [None, Some(&older)] {
+        let decide = |own: &Own, occurrence: i64| {
+            let occurrence = Time(at(occurrence));
+            repair(before, Some(&occurrence), Some(own), now)
+        };
+        assert_eq!(decide(&own(true), 2), Repair::Waits(39 * MINUTE));
+        assert_eq!(decide(&own(true), 3), Repair::Exhausted, "it had two");
+        assert_eq!(decide(&own(false), 2), Repair::Due, "it had not");
+        assert_eq!(last(before, Some(&own(true))), Some(&record(2, 0, 2)));
+        assert_eq!(last(before, Some(&own(false))), before);
+    }
+    let later = record(3, 5, 9);
+    assert_eq!(last(Some(&later), Some(&own(true))), Some(&later));
 }
 
 /// The Agent said no time when the first reset was recorded.
@@ -100,7 +157,8 @@ fn without_a_report_on_record_only_a_later_one_is_another_occurrence() {
     let decide = |occurrence: Option<i64>, minute: i64| {
         let occurrence = occurrence.map(|second| Time(at(second)));
         let now = (at(minute * 60), Duration::ZERO);
-        repair(Some(&before), occurrence.as_ref(), None, now)
+        let own = looked(occurrence.as_ref(), true, None);
+        repair(Some(&before), occurrence.as_ref(), Some(&own), now)
     };
     assert_eq!(decide(None, 2), Repair::Waits(39 * MINUTE));
     assert_eq!(decide(None, 60), Repair::Exhausted);
@@ -111,12 +169,15 @@ fn without_a_report_on_record_only_a_later_one_is_another_occurrence() {
 #[test]
 fn only_the_actor_that_recorded_a_reset_knows_that_it_was_not_sent() {
     let (before, occurrence) = (record(1, 0, 1), Time(at(1)));
-    let own = |repair: BootRepair, sent| Recorded {
-        repair,
-        at: Duration::ZERO,
-        sent,
+    let own = |repair: BootRepair, sent| {
+        let recorded = Recorded {
+            repair,
+            at: Duration::ZERO,
+            sent,
+        };
+        looked(Some(&occurrence), true, Some(recorded))
     };
-    let decide = |own: Option<&Recorded>, seconds: i64| {
+    let decide = |own: Option<&Own>, seconds: i64| {
         let now = (at(seconds), Duration::from_secs(60));
         repair(Some(&before), Some(&occurrence), own, now)
     };
@@ -133,7 +194,10 @@ fn only_the_actor_that_recorded_a_reset_knows_that_it_was_not_sent() {
     assert_eq!(decide(Some(&own(before.clone(), true)), 9000), waits);
     assert_eq!(decide(None, 9000), Repair::Exhausted);
     let another = Time(at(2));
-    let unsent = own(before.clone(), false);
+    let mut unsent = own(before.clone(), false);
+    let is_new = unsent.note(Some(another.clone()), None);
+    unsent.note(Some(another.clone()), Some(true));
+    assert!(is_new);
     let now = (at(60), MINUTE);
     let decided = repair(Some(&before), Some(&another), Some(&unsent), now);
     assert_eq!(decided, Repair::Due, "it was meant for another occurrence");
@@ -203,7 +267,7 @@ fn a_person_reads_which_devices_the_vm_has() {
             start_connected: true,
         }];
     });
-    let said = explain_wrong(&vm);
+    let said = explain_wrong(&vm, Repair::Exhausted);
     for part in [
         "the Agent still says so after a reset",
         "Boot order: CD-ROM, disk 2000.",
@@ -212,12 +276,14 @@ fn a_person_reads_which_devices_the_vm_has() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
+    let said = explain_wrong(&vm, Repair::Unexplained);
+    assert!(said.contains("showed why") && !said.contains("after a reset"));
     let bare = with(vm, |vm| {
         vm.boot_order = Vec::new();
         vm.disk_keys = Vec::new();
         vm.cdroms = Vec::new();
     });
-    let said = explain_wrong(&bare);
+    let said = explain_wrong(&bare, Repair::Due);
     assert!(
         said.contains("no disk to boot. Boot order: none. Disks: none."),
         "{said}"

@@ -204,14 +204,14 @@ fn boots_its_disk(f: &Facts<'_>, shown: &VmObservation) -> Met {
     let wrong = || {
         hold(
             Reason::BootOrderWrong,
-            boot_repair::explain_wrong(shown),
+            boot_repair::explain_wrong(shown, f.vm.repair),
             Some(MISSING_PROBE),
         )
     };
     match f.vm.repair {
         Repair::NotNeeded => Ok(()),
         Repair::Waits(left) => Err(waits_for_disk(left)),
-        Repair::Exhausted => Err(wrong()),
+        Repair::Exhausted | Repair::Unexplained => Err(wrong()),
         _ if shown.disk_keys.is_empty() => Err(wrong()),
         _ if !boots_disk_first(shown) => Err(Step::SetBootOrder(shown.disk_keys.clone())),
         Repair::Due => Err(Step::RecordBootRepair),

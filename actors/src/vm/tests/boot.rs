@@ -1,6 +1,7 @@
 //! Passes of a VM whose guest booted the discovery ISO instead of its disk.
 
 use agent_forge_crds::{
+    agent::{BootRepair, VsphereAgentStatus},
     external::agent::{Agent, Progress},
     names::PAUSED_ANNOTATION,
 };
@@ -40,14 +41,19 @@ fn disc() -> Cdrom {
     }
 }
 
-/// A host in its installation. Somebody has broken the boot order of its VM.
-async fn installing() -> Bench {
-    let mut bench = on().await;
-    bind_agent(&bench);
+/// The ISO is in the drive, and comes first.
+fn boot_cdrom_first(bench: &Bench) {
     bench.site.with(|i| {
         i.vms[0].boot_order = vec![BootDevice::Cdrom];
         i.vms[0].cdroms = vec![disc()];
     });
+}
+
+/// A host in its installation. Somebody has broken the boot order of its VM.
+async fn installing() -> Bench {
+    let mut bench = on().await;
+    bind_agent(&bench);
+    boot_cdrom_first(&bench);
     silent::change(&bench, |a| {
         say(a, "installing-in-progress", "Rebooting", "Rebooting", 1);
     });
@@ -160,12 +166,14 @@ async fn each_occurrence_gets_a_reset_at_once() {
         say(a, "added-to-existing-cluster", "Done", "Done", 5)
     });
     minutes(&mut bench, 3).await;
+    boot_cdrom_first(&bench);
     silent::change(&bench, |a| {
         say(a, "installing-pending-user-action", BOOTED, "Done", 5)
     });
     minutes(&mut bench, 3).await;
     assert_eq!(resets(&bench), 2);
     assert_eq!(bench.vm().boot_repair.map(|r| r.count), Some(MOST));
+    boot_cdrom_first(&bench);
     silent::change(&bench, |a| {
         say(a, "installing-pending-user-action", BOOTED, "Done", 9)
     });
@@ -206,13 +214,10 @@ async fn an_install_that_started_over_asks_for_another_machine() {
     );
 }
 
-/// Only the reset is missing, and the cache is late: the API server knows already that the host moved on.
+/// Only its order is wrong, and the cache is late: the API server knows already that the host moved on.
 async fn moved_on() -> Bench {
     let bench = installing().await;
-    bench.site.with(|i| {
-        i.vms[0].boot_order = vec![BootDevice::Disk(2000), BootDevice::Cdrom];
-        i.vms[0].cdroms = Vec::new();
-    });
+    bench.site.with(|i| i.vms[0].cdroms = Vec::new());
     go_astray(&bench);
     bench.hub.with(|o| {
         let mut agent = o.agents[0].clone();
@@ -314,4 +319,157 @@ async fn a_refused_reset_is_tried_again_and_one_without_an_answer_is_not() {
         let count = bench.vm().boot_repair.map(|r| r.count);
         assert_eq!((resets(&bench), count), (tries, Some(1)), "{failure:?}");
     }
+}
+
+/// Somebody changes the status, or it comes from a backup.
+fn restore(bench: &Bench, change: impl FnOnce(&mut Option<VsphereAgentStatus>)) {
+    bench.hub.with(|o| {
+        o.version += 1;
+        let child = o.child.as_mut().expect("it exists");
+        change(&mut child.status);
+        child.metadata.resource_version = Some((o.version + 100).to_string());
+    });
+}
+
+fn repair_of(status: &mut Option<VsphereAgentStatus>) -> &mut Option<BootRepair> {
+    let vm = status.as_mut().and_then(|s| s.vm.as_mut());
+    &mut vm.expect("a record").boot_repair
+}
+
+/// Its Node is up. The service cannot see that, and the Agent says the same as before the reset.
+#[tokio::test]
+async fn a_node_whose_reset_is_not_on_record_any_more_is_not_reset_again() {
+    for restarts in [false, true] {
+        for emptied in [false, true] {
+            let mut bench = installing().await;
+            go_astray(&bench);
+            minutes(&mut bench, 3).await;
+            assert_eq!(resets(&bench), 1);
+            restore(&bench, |status| {
+                if emptied {
+                    *status = None;
+                } else {
+                    *repair_of(status) = None;
+                }
+            });
+            if restarts {
+                bench.restart();
+            }
+            minutes(&mut bench, 5).await;
+            assert_eq!(resets(&bench), 1, "{restarts} {emptied}");
+            assert!(bench.vm().moref.is_some(), "its record is back");
+            minutes(&mut bench, 60).await;
+            assert_eq!(resets(&bench), 1, "{restarts} {emptied}");
+            assert_eq!(bench.waits_on(), Some(Reason::BootOrderWrong));
+        }
+    }
+}
+
+/// The record is of the time between the two resets.
+#[tokio::test]
+async fn an_older_record_does_not_bring_the_second_reset_back() {
+    for restarts in [false, true] {
+        let mut bench = installing().await;
+        go_astray(&bench);
+        minutes(&mut bench, 3).await;
+        let first = bench.vm().boot_repair;
+        boot_cdrom_first(&bench);
+        silent::change(&bench, |a| {
+            say(a, "installing-pending-user-action", BOOTED, "Done", 5)
+        });
+        minutes(&mut bench, 3).await;
+        assert_eq!(resets(&bench), 2);
+        restore(&bench, |status| *repair_of(status) = first);
+        if restarts {
+            bench.restart();
+        }
+        minutes(&mut bench, 60).await;
+        assert_eq!(resets(&bench), 2, "{restarts}");
+        assert_eq!(bench.waits_on(), Some(Reason::BootOrderWrong));
+    }
+}
+
+/// The limit is for the VM, not for the record of it.
+#[tokio::test]
+async fn a_lost_record_gives_the_vm_no_third_reset() {
+    let mut bench = installing().await;
+    for minute in [1, 5, 9] {
+        boot_cdrom_first(&bench);
+        silent::change(&bench, |a| {
+            let stage = ("installing-pending-user-action", "Rebooting");
+            say(a, stage.0, BOOTED, stage.1, minute);
+        });
+        minutes(&mut bench, 3).await;
+        restore(&bench, |status| *repair_of(status) = None);
+    }
+    minutes(&mut bench, 60).await;
+    assert_eq!(resets(&bench), 2);
+    assert_eq!(bench.waits_on(), Some(Reason::BootOrderWrong));
+}
+
+/// Its disk came first, and no ISO was in a drive, when this process first looked: nothing shows why it booted the ISO.
+#[tokio::test]
+async fn a_guest_that_has_no_iso_to_boot_is_left_to_people() {
+    let mut bench = installing().await;
+    bench.site.with(|i| {
+        i.vms[0].boot_order = vec![BootDevice::Disk(2000), BootDevice::Cdrom];
+        i.vms[0].cdroms = Vec::new();
+    });
+    go_astray(&bench);
+    minutes(&mut bench, 5).await;
+    assert_eq!(bench.waits_on(), Some(Reason::BootOrderWrong));
+    let said = bench.status().waiting_on[0].message.clone();
+    assert!(said.contains("nothing in vCenter showed why"), "{said}");
+    // A person works on it.
+    boot_cdrom_first(&bench);
+    minutes(&mut bench, 60).await;
+    assert_eq!((resets(&bench), bench.times(E::EjectIso)), (0, 0));
+    assert_eq!(bench.vm().boot_repair, None);
+}
+
+/// What the process saw wrong counts until the reset, although it mends that before. The next process sees what is left.
+#[tokio::test]
+async fn what_was_wrong_is_known_until_the_reset() {
+    for (mended, expected) in [(None, 1), (Some(false), 1), (Some(true), 0)] {
+        let mut bench = installing().await;
+        let order = vec![BootDevice::Disk(2000), BootDevice::Cdrom];
+        go_astray(&bench);
+        for _ in 0..12 {
+            let memory = std::mem::take(&mut bench.memory);
+            let key = ObjectKey::of(&bench.child());
+            let pass = crate::vm::pass::run_at_most(1, bench.context.clone(), key, memory);
+            bench.memory = pass.await.0;
+            let (ejected, ordered) = bench.site.with(|i| {
+                let vm = &i.vms[0];
+                let ejected = vm.cdroms.iter().all(|drive| drive.iso.is_none());
+                (ejected, vm.boot_order == order)
+            });
+            if mended.is_some_and(|all| ejected && (ordered || !all)) {
+                break;
+            }
+        }
+        if mended.is_some() {
+            assert_eq!(bench.vm().boot_repair, None, "it is not recorded yet");
+            bench.restart();
+        }
+        minutes(&mut bench, 5).await;
+        assert_eq!(resets(&bench), expected, "{mended:?}");
+        let reason = bench.waits_on().expect("a reason");
+        let asked = reason == Reason::BootOrderWrong;
+        assert_eq!(asked, expected == 0, "{mended:?}: {reason}");
+    }
+}
+
+/// A watch lists again, as after a restore of etcd.
+#[tokio::test]
+async fn nothing_is_reset_while_the_caches_may_mix_two_histories() {
+    let mut bench = installing().await;
+    bench.hub.with(|o| o.in_doubt = true);
+    go_astray(&bench);
+    minutes(&mut bench, 10).await;
+    assert_eq!((resets(&bench), bench.vm().boot_repair), (0, None));
+    assert_eq!(bench.waits_on(), Some(Reason::HistoryUnclear));
+    bench.hub.with(|o| o.in_doubt = false);
+    minutes(&mut bench, 3).await;
+    assert_eq!(resets(&bench), 1);
 }

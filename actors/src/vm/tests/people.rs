@@ -3,7 +3,8 @@
 
 use agent_forge_crds::{
     names::{
-        FORCE_DELETE_ANNOTATION, PAUSED_ANNOTATION, REPLACE_ANNOTATION, SKIP_DELETE_ANNOTATION,
+        FORCE_DELETE_ANNOTATION, PAUSED_ANNOTATION, RECYCLE_ANNOTATION, REPLACE_ANNOTATION,
+        SKIP_DELETE_ANNOTATION,
     },
     pool::ReleasedDisk,
 };
@@ -299,4 +300,32 @@ async fn a_vm_with_a_kept_disk_is_given_up_by_a_person_only() {
     bench
         .until(|b| b.vm().attempt == Some(2) && b.is_on())
         .await;
+}
+
+/// The request is left on a host that waits with its data, and the status is emptied.
+#[tokio::test]
+async fn a_request_of_an_earlier_life_stays_void_when_the_record_learns_of_its_life() {
+    let mut bench = released(Some(ReleasedDisk::Keep)).await;
+    annotate(&bench, REPLACE_ANNOTATION, "1");
+    bench.until(is_running).await;
+    returns(&bench);
+    bench.until(|b| b.vm().recycle.is_none()).await;
+    assert_eq!(bench.vm().replace_ignored, Some(1));
+    free(&bench, RECYCLE_ANNOTATION);
+    bench.hub.with(|o| {
+        o.version += 1;
+        let child = o.child.as_mut().expect("it exists");
+        child.status = None;
+        child.metadata.resource_version = Some((o.version + 100).to_string());
+    });
+    for _ in 0..30 {
+        bench.pass().await;
+        bench.turn(MINUTE);
+    }
+    assert_eq!(bench.times(E::Destroy), 0, "{:?}", bench.status());
+    let vm = bench.vm();
+    assert_eq!(
+        (vm.generation, vm.attempt, vm.replace_ignored),
+        (Some(2), Some(1), Some(1))
+    );
 }

@@ -285,6 +285,43 @@ async fn a_host_whose_pool_people_hold_back_is_not_taken_until_they_end_that() {
     }
 }
 
+/// The API server has it, and the watch of Agents hangs.
+fn shows_an_unknown_state(o: &mut crate::vm::testing::hub::Objects) {
+    let mut agent = o.agents[0].clone();
+    silent::state(&mut agent, "a-state-of-tomorrow", &[]);
+    o.live_instead = vec![agent];
+}
+
+#[tokio::test]
+async fn a_host_whose_agent_shows_a_state_that_no_cache_has_is_not_taken() {
+    // Before its mark is changed, the taker waits.
+    let lender = waiting().await;
+    let mut taker = recorded(&lender).await;
+    taker.hub.with(shows_an_unknown_state);
+    for _ in 0..5 {
+        taker.pass().await;
+        taker.turn(MINUTE);
+    }
+    assert_eq!(taker.waits_on(), Some(Reason::TakingHost));
+    assert_eq!(owner(&taker.site).as_deref(), Some("va-a"));
+    taker.hub.with(|o| o.live_instead.clear());
+    taker.until(is_stamped).await;
+    assert_eq!(owner(&taker.site).as_deref(), Some("va-b"));
+}
+
+#[tokio::test]
+async fn nor_does_it_come_on_record() {
+    let lender = waiting().await;
+    let mut taker = taker(&lender);
+    taker.hub.with(shows_an_unknown_state);
+    for _ in 0..5 {
+        taker.pass().await;
+        taker.turn(MINUTE);
+    }
+    assert_eq!(taker.vm().taken_from, None);
+    assert_eq!(owner(&taker.site).as_deref(), Some("va-a"));
+}
+
 /// A person wrote both annotations.
 #[tokio::test]
 async fn nothing_is_taken_from_a_pool_of_another_group() {

@@ -1,7 +1,7 @@
 //! Hosts whose Machine is gone: which come back, and what they are until they are ready.
 
 use agent_forge_crds::{
-    agent::RecycleStatus,
+    agent::{DiskStatus, RecycleStatus},
     conditions::Reason,
     external::agent::BARE_METAL_HOST_LABEL,
     names::{RECYCLE_ANNOTATION, SKIP_DELETE_ANNOTATION},
@@ -306,11 +306,20 @@ fn a_host_on_its_way_is_of_the_buffer_and_left_alone() {
     let vm = vm_of(&mut world.children[0]);
     vm.served = None;
     vm.generation = Some(2);
+    vm.disk = Some(DiskStatus {
+        generation: 2,
+        handling: Some(ReleasedDisk::Replace),
+        data_of: None,
+    });
     vm.recycle = Some(RecycleStatus {
         generation: 2,
         ..RecycleStatus::default()
     });
     assert_eq!(does(&world), of([("claim", "w-0")]));
+    // Nothing says whose data its disk has.
+    let disk = vm_of(&mut world.children[0]).disk.take();
+    assert_eq!(does(&world), of([("create", "w-1")]));
+    vm_of(&mut world.children[0]).disk = disk;
     vm_of(&mut world.children[0]).recycle = None;
     world.agent_machines.clear();
     world.machines.clear();

@@ -82,10 +82,12 @@ fn it_is_reported_while_it_boots_and_when_the_operator_may_do_no_more() {
         let said = reason(next(&astray(&vm, looked, waits)));
         assert_eq!(said, Some((Reason::BootOrderRepaired, Some(7 * MINUTE))));
     }
-    let over = astray(&vm, &Ownership::NotAsked, Repair::Exhausted);
-    assert_eq!(next(&over), Step::Lookup, "its devices are shown");
     let wrong = Some((Reason::BootOrderWrong, Some(MINUTE)));
-    assert_eq!(reason(next(&astray(&vm, &seen, Repair::Exhausted))), wrong);
+    for repair in [Repair::Exhausted, Repair::Unexplained] {
+        let over = astray(&vm, &Ownership::NotAsked, repair);
+        assert_eq!(next(&over), Step::Lookup, "its devices are shown");
+        assert_eq!(reason(next(&astray(&vm, &seen, repair))), wrong);
+    }
     let bare = ours_with(|vm| vm.disk_keys = Vec::new());
     for repair in [Repair::Due, Repair::Recorded] {
         assert_eq!(reason(next(&astray(&vm, &bare, repair))), wrong, "no disk");
