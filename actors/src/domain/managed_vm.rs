@@ -17,6 +17,7 @@ use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta:
 use kube::ResourceExt;
 
 use super::{
+    disk::{self, Disk},
     holds::{self, VmMarks},
     identity::{BiosUuid, BootSource, MacAddress, VmIdentity, lineup::Lineup},
     marker::{Marker, MayServe},
@@ -409,6 +410,12 @@ impl ManagedVm {
         mark.is_some_and(|mark| mark.life == life && mark.machine.is_some() && !self.forgets(&mark))
     }
 
+    /// Its disks have, or may have, the data of a life before.
+    #[must_use]
+    pub fn has_old_data(&self) -> bool {
+        self.vm().is_some_and(|vm| disk::of(vm) != Disk::New)
+    }
+
     /// The way of the VM into another life, by the record.
     #[must_use]
     pub fn recycling(&self) -> Stage {
@@ -504,3 +511,6 @@ impl ManagedVm {
         Lineup::of(self, agents)
     }
 }
+
+#[cfg(test)]
+mod tests;

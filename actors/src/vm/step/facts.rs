@@ -192,7 +192,7 @@ pub struct RecycleState {
     pub restarted: bool,
     /// Its Agent shows the state of the life before, because its Node cannot be taken out of the hosted cluster.
     pub cleanup_hangs: bool,
-    /// Its disk stays, so that the VM boots its CD-ROM first until its Agent is back.
+    /// Its disk stays, or stayed, with the data of a life before. Until its Agent is back, the VM boots its CD-ROM first then.
     pub keeps_disk: bool,
     /// A deletion hook that waits for its dead guest is freed by another life, not by the deletion of the Agent.
     pub frees_hook: bool,

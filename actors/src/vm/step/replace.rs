@@ -8,7 +8,6 @@ use super::{
     remove,
 };
 use crate::{
-    domain::recycle::Stage,
     lifecycle::{self, End, Unneeded},
     ports::vcenter::VmObservation,
     vm::{
@@ -47,12 +46,8 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
         "to have it replaced, annotate the VsphereAgent with agent-forge.containeroo.ch/replace={}",
         f.record.vm.and_then(|v| v.attempt).unwrap_or(1)
     );
-    let unneeded = if f.recycle.stage == Stage::Begun {
-        Unneeded::NotBack {
-            keeps_disk: f.recycle.keeps_disk,
-        }
-    } else {
-        Unneeded::AgentOverdue
+    let unneeded = Unneeded::AgentOverdue {
+        keeps_disk: f.recycle.keeps_disk,
     };
     let end = lifecycle::end(unneeded, f.pool.policy);
     if end == End::LeaveToPeople {
@@ -72,8 +67,8 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
         return ask(
             reason,
             format!(
-                "{happened} ({class}), and the VM has the disk of its life before (spec.release.disk Keep): it is not removed for \
-                 that; {advice}; {allow}"
+                "{happened} ({class}), and the disk of the VM has, or may have, data of its life before (spec.release.disk Keep): \
+                 it is not removed for that; {advice}; {allow}"
             ),
         );
     }
