@@ -66,6 +66,15 @@ pub(in crate::vm) fn has_news(context: &Context, vm: Option<&VmStatus>, memory: 
     note.is_some_and(|note| note.number > memory.news)
 }
 
+/// The last look showed that the VM says that its host was offered to nobody in its present life.
+fn is_unoffered(memory: &Memory) -> bool {
+    let Ownership::Ours(shown) = &memory.seen else {
+        return false;
+    };
+    let says = shown.may_serve_now();
+    says.is_some_and(|mark| mark.machine.is_none())
+}
+
 impl Observed {
     /// What the next step is decided from.
     #[must_use]
@@ -123,7 +132,8 @@ impl Observed {
                 Some(_) => says.is_some_and(|mark| child.forgets(mark)),
                 None => child.is_outdated(),
             },
-            offered_to_nobody: says.is_some_and(|mark| mark.machine.is_none()),
+            offered_to_nobody: is_unoffered(memory),
+            unsaid: shown.is_some() && says.is_none(),
             missing: !marked && self.is_to_be_marked(memory, last.is_some()),
             unseen: child.in_buffer && !memory.looked,
             recorded: shown.is_none_or(|shown| {
@@ -219,8 +229,7 @@ impl Observed {
                 || self.vm().is_some_and(|vm| is_doubted(context, vm)),
             folder_deleted: memory.folder_deleted,
             stays_suspended: memory.suspended >= SUSPENDED_TRIES,
-            // A VM in a new life has run for nobody yet.
-            powered_on_by_us: self.child.recycling() == Stage::Begun
+            powered_on_by_us: self.child.recycling() == Stage::Begun && is_unoffered(memory)
                 || memory.powered_on && agent_is_awaited,
             switched_off_by_us: memory.switched_off
                 && matches!(&memory.seen, Ownership::Ours(vm) if vm.power == PowerState::Off),

@@ -8,6 +8,7 @@ use super::{
     remove,
 };
 use crate::{
+    domain::recycle::Stage,
     lifecycle::{self, End, Unneeded},
     ports::vcenter::VmObservation,
     vm::{
@@ -81,10 +82,12 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
             ),
         );
     }
-    let registered = matches!(
-        cause,
-        Cause::NoInventory | Cause::Lost(Lost::Disconnected | Lost::Gone)
-    );
+    // In its life before, at least.
+    let registered = f.recycle.stage == Stage::Begun
+        || matches!(
+            cause,
+            Cause::NoInventory | Cause::Lost(Lost::Disconnected | Lost::Gone)
+        );
     if registered && f.may_be_silent_node() {
         return ask(
             reason,

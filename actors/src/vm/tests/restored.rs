@@ -6,9 +6,11 @@ use agent_forge_crds::{
     agent::VsphereAgent,
     conditions::{STEPS_FAILED, find_condition},
     external::agent::CONNECTED,
+    names::FORCE_DELETE_ANNOTATION,
 };
 
 use super::{
+    held::annotate,
     recycle::released,
     silent::{change, moves_to_buffer, registered, state},
     *,
@@ -401,4 +403,82 @@ async fn a_claim_that_ended_the_way_into_another_life_is_said_by_the_vm() {
         put_back(&mut bench, serves, true);
         bench.until(|b| b.vm().generation == Some(2)).await;
     }
+}
+
+/// An older release gave the VM its present life: it says nothing of that. By the record the host is on its way into the next
+/// one, and its Agent is silent.
+async fn silent_on_its_way() -> Bench {
+    let bench = released(None).await;
+    bench.site.with(|i| {
+        i.vms[0].generation = Some(2);
+        i.vms[0].may_serve = None;
+    });
+    change(&bench, |a| {
+        state(a, "disconnected-unbound", &[(CONNECTED, "False")]);
+    });
+    bench
+}
+
+#[tokio::test]
+async fn a_silent_host_whose_vm_says_nothing_gets_no_other_life() {
+    let mut bench = silent_on_its_way().await;
+    passes(&mut bench).await;
+    assert_eq!(ended(&bench), 0, "{:?}", bench.status());
+    assert_eq!(bench.waits_on(), Some(Reason::MachineStateUnknown));
+    // Its guest answers: it is no node.
+    change(&bench, |a| {
+        state(a, "known-unbound", &[(CONNECTED, "True")]);
+    });
+    bench.until(|b| b.times(E::PowerOff) == 1).await;
+    // It falls silent because it is off.
+    change(&bench, |a| {
+        state(a, "disconnected-unbound", &[(CONNECTED, "False")]);
+    });
+    bench
+        .until(|b| b.vm().generation == Some(3) && b.is_on())
+        .await;
+}
+
+#[tokio::test]
+async fn nor_does_it_go_with_its_record_unless_a_person_forces_that() {
+    let mut bench = silent_on_its_way().await;
+    bench.pass().await;
+    assert!(bench.vm().recycle.is_some(), "{:?}", bench.status());
+    release(&bench);
+    passes(&mut bench).await;
+    assert_eq!(ended(&bench), 0, "{:?}", bench.status());
+    assert_eq!(bench.waits_on(), Some(Reason::MachineStateUnknown));
+    annotate(&bench, FORCE_DELETE_ANNOTATION, "true");
+    bench.until(|b| b.site.with(|i| i.vms.is_empty())).await;
+}
+
+/// The record says that the guest of a new life is awaited, and the deadline is over. vCenter shows no name of the guest.
+#[tokio::test]
+async fn a_silent_host_whose_vm_says_nothing_is_not_given_up_in_a_new_life() {
+    let mut bench = released(None).await;
+    bench
+        .until(|b| b.vm().generation == Some(2) && b.is_on())
+        .await;
+    bench.site.with(|i| i.vms[0].may_serve = None);
+    let before = bench.child();
+    put_back(&mut bench, before, false);
+    let calls = ended(&bench);
+    bench.turn(31 * MINUTE);
+    passes(&mut bench).await;
+    assert_eq!(ended(&bench), calls, "{:?}", bench.status());
+    assert_eq!(bench.status().last_failure, None);
+    assert_eq!(bench.waits_on(), Some(Reason::AgentDiscoveryExpired));
+}
+
+/// As above, and the VM says that nobody was offered it in that life.
+#[tokio::test]
+async fn a_host_that_nobody_was_offered_in_its_new_life_is_given_up() {
+    let mut bench = released(None).await;
+    bench
+        .until(|b| b.vm().generation == Some(2) && b.is_on())
+        .await;
+    let before = bench.child();
+    put_back(&mut bench, before, false);
+    bench.turn(31 * MINUTE);
+    bench.until(|b| b.vm().attempt == Some(2)).await;
 }
