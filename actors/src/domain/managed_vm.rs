@@ -17,6 +17,7 @@ use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta:
 use kube::ResourceExt;
 
 use super::{
+    disk::{self, Disk},
     holds::{self, VmMarks},
     identity::{BiosUuid, BootSource, MacAddress, VmIdentity, lineup::Lineup},
     marker::{Marker, MayServe},
@@ -381,12 +382,10 @@ impl ManagedVm {
     /// that, as after a restore of the hub.
     #[must_use]
     pub fn forgets(&self, mark: &MayServe) -> bool {
-        // A record of the predecessor may have the name alone until its uid is found.
-        let own = self.agent_machine.as_ref();
-        let known = |uid: &str| {
-            own.is_some_and(|own| own.uid.as_deref() == Some(uid) || own.name == uid)
-                || self.was_offered_to(uid)
-                || uid == MayServe::BOUND && self.has_served(&[])
+        let known = |uid: &str| match uid {
+            // The record may have seen another binding. That it has this very mark is written after the mark.
+            MayServe::BOUND => self.has_served(&[]) && self.may_serve().as_ref() == Some(mark),
+            _ => self.is_own(mark) || self.was_offered_to(uid),
         };
         let unknown = mark.machine.as_deref().is_some_and(|uid| !known(uid));
         // Until it has the VM, the mark is that of the lender.
@@ -401,12 +400,37 @@ impl ManagedVm {
         mark.is_some_and(|mark| mark.life >= life && self.forgets(&mark))
     }
 
-    /// The VM says in vCenter that it may serve in its present life, so that its Agent may be prepared for an AgentMachine.
+    /// That mark names whoever the VM may serve by this record: its AgentMachine, or in the buffer what has bound its Agent.
+    #[must_use]
+    pub fn is_own(&self, mark: &MayServe) -> bool {
+        let named = mark.machine.as_deref();
+        match &self.agent_machine {
+            // A record of the predecessor may have the name alone until its uid is found.
+            Some(own) => {
+                named.is_some_and(|named| own.uid.as_deref() == Some(named) || own.name == named)
+            }
+            None => named == Some(MayServe::BOUND),
+        }
+    }
+
+    /// What was last seen in vCenter of its present life. `None`: the VM says nothing of that.
+    #[must_use]
+    pub fn may_serve_now(&self) -> Option<MayServe> {
+        let life = self.vm().map_or(1, recycle::generation);
+        self.may_serve().filter(|mark| mark.life == life)
+    }
+
+    /// The VM says in vCenter that it may serve its AgentMachine in its present life, so that its Agent may be prepared for that.
     #[must_use]
     pub fn is_marked(&self) -> bool {
-        let life = self.vm().map_or(1, recycle::generation);
-        let mark = self.may_serve();
-        mark.is_some_and(|mark| mark.life == life && mark.machine.is_some() && !self.forgets(&mark))
+        let mark = self.may_serve_now();
+        mark.is_some_and(|mark| self.is_own(&mark))
+    }
+
+    /// Its disks have, or may have, the data of a life before.
+    #[must_use]
+    pub fn has_old_data(&self) -> bool {
+        self.vm().is_some_and(|vm| disk::of(vm) != Disk::New)
     }
 
     /// The way of the VM into another life, by the record.
@@ -504,3 +528,6 @@ impl ManagedVm {
         Lineup::of(self, agents)
     }
 }
+
+#[cfg(test)]
+mod tests;

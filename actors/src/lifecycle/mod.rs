@@ -7,6 +7,8 @@
 //!
 //! Guarantees
 //! - A VM that people keep is neither switched off nor renewed nor removed, whatever the cause ([`end`]).
+//! - A disk that was kept with its data is not removed for silence, failing validations, age, or another template or image. A
+//!   person says so: with a smaller buffer, the deletion of a pool or VsphereAgent, or a request for another VM.
 //! - This decision never removes a VM that serves a Machine. The callers prove the facts before they act.
 
 #[cfg(test)]
@@ -68,19 +70,22 @@ impl fmt::Display for Policy {
 pub enum Unneeded {
     /// Its VsphereAgent is being deleted.
     RecordDeleted,
-    /// Its Agent does not come.
-    AgentOverdue,
+    /// Its Agent does not come, or not back, or no Machine can have it.
+    AgentOverdue {
+        /// It has, or may have, the disk of a life before.
+        keeps_disk: bool,
+    },
+    /// It waits in the buffer, and its pool wants a newer one in its place.
+    Outdated {
+        /// It has, or may have, the disk of a life before.
+        keeps_disk: bool,
+    },
     /// Its Agent did not come, and the record says that the VM is given up.
     GivenUp,
     /// Its AgentMachine went before it served. The buffer may have it.
     Spare,
     /// Its pool gives it another life, and it is still in the life before.
     Renewal(Renewal),
-    /// It is in its new life, and its Agent does not come back.
-    NotBack {
-        /// It has the disk of the life before.
-        keeps_disk: bool,
-    },
     /// No VsphereAgent records it.
     Orphan(OrphanVm),
 }
@@ -203,10 +208,12 @@ pub fn end(vm: Unneeded, policy: Policy) -> End {
         return End::LeaveToPeople;
     }
     match vm {
-        Unneeded::RecordDeleted | Unneeded::AgentOverdue | Unneeded::GivenUp => End::Remove,
+        Unneeded::RecordDeleted | Unneeded::GivenUp => End::Remove,
         Unneeded::Spare => End::NextLife,
         Unneeded::Renewal(renewal) if !renewal.overdue => End::NextLife,
-        Unneeded::Renewal(Renewal { keeps_disk, .. }) | Unneeded::NotBack { keeps_disk } => {
+        Unneeded::Renewal(Renewal { keeps_disk, .. })
+        | Unneeded::AgentOverdue { keeps_disk }
+        | Unneeded::Outdated { keeps_disk } => {
             if keeps_disk {
                 End::Hold
             } else {

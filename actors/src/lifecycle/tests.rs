@@ -36,15 +36,16 @@ fn a_vm_that_people_keep_is_left_to_them_whatever_the_cause() {
     };
     for (vm, unkept) in [
         (Unneeded::RecordDeleted, End::Remove),
-        (Unneeded::AgentOverdue, End::Remove),
         (Unneeded::GivenUp, End::Remove),
         (Unneeded::Spare, End::NextLife),
         (Unneeded::Renewal(next), End::NextLife),
         (Unneeded::Renewal(kept_disk), End::NextLife),
         (Unneeded::Renewal(late(false)), End::Remove),
         (Unneeded::Renewal(late(true)), End::Hold),
-        (Unneeded::NotBack { keeps_disk: false }, End::Remove),
-        (Unneeded::NotBack { keeps_disk: true }, End::Hold),
+        (Unneeded::AgentOverdue { keeps_disk: false }, End::Remove),
+        (Unneeded::AgentOverdue { keeps_disk: true }, End::Hold),
+        (Unneeded::Outdated { keeps_disk: false }, End::Remove),
+        (Unneeded::Outdated { keeps_disk: true }, End::Hold),
         (Unneeded::Orphan(certain), End::Remove),
     ] {
         for policy in [DELETE, UNKNOWN] {

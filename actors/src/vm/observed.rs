@@ -469,7 +469,10 @@ impl Observed {
             keeps_disk: match self.child.recycling() {
                 // What the renewal did, whatever the pool says since.
                 Stage::Begun => self.vm().is_some_and(disk::keeps),
-                _ => release.and_then(|r| r.disk) == Some(ReleasedDisk::Keep),
+                Stage::No => self.child.has_old_data(),
+                Stage::Asked(_) | Stage::Recorded(_) => {
+                    release.and_then(|r| r.disk) == Some(ReleasedDisk::Keep)
+                }
             },
             frees_hook: recycles
                 && !self.lifecycle().leaves_to_people()

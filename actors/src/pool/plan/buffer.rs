@@ -5,7 +5,8 @@
 //! - A host that serves, may serve or has served is not of the buffer, whatever its record says. A host on its way into
 //!   another life is.
 //! - A host whose VM may serve in a way that the record does not know of is not of the buffer either.
-//! - Hosts that are outdated or old are replaced one at a time, and only while no other one is missing.
+//! - Hosts that are outdated or old are replaced one at a time, and only while no other one is missing. One that has the data of
+//!   a life before stays.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -31,6 +32,10 @@ use crate::{
     placement::request,
     pool::observed::Observed,
 };
+
+/// What is said of a host that has data and that the pool would replace otherwise.
+const OLD_DATA: &str = "the host is older than what the pool makes now, and its disk has, or may have, data of its life before \
+     (spec.release.disk Keep): it is not replaced for that. If its data may go, delete this VsphereAgent: that removes the VM";
 
 /// What rows of `status.waitingOn` about the buffer are about.
 pub(in crate::pool) const BUFFER: &str = "buffer";
@@ -112,6 +117,11 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
     let missing = size.wanted.saturating_sub(here);
     let (moved, coming) = move_spare(s, size.most.saturating_sub(here), taken, plan);
     remove_surplus(&mut all, size.most, scaling.delete_policy());
+    for child in all.iter().filter(|c| stays_with_data(s, c)) {
+        if is_outdated(s, child) || age_left(s, child, &size) == Some(Duration::ZERO) {
+            plan.wait(child.key.name.clone(), Reason::Retained, OLD_DATA);
+        }
+    }
     if making.is_empty() && s.made_for_buffer.is_empty() && missing == 0 {
         replace_one(s, &mut all, &size, plan);
     }
@@ -184,26 +194,39 @@ fn remove_surplus(all: &mut Vec<&ManagedVm>, most: usize, policy: DeletePolicy) 
     }
 }
 
+/// Its pool would replace it, and its disk has, or may have, data: only a person ends it.
+fn stays_with_data(s: &Observed, child: &ManagedVm) -> bool {
+    let outdated = Unneeded::Outdated {
+        keeps_disk: child.has_old_data(),
+    };
+    lifecycle::end(outdated, s.policy_of(child)) == End::Hold
+}
+
+/// How long until it is as old as the pool admits. `None`: there is no limit.
+fn age_left(s: &Observed, child: &ManagedVm, size: &Size) -> Option<Duration> {
+    let age = since(child).map_or(Duration::ZERO, |t| {
+        Duration::try_from(s.wall.duration_since(t)).unwrap_or_default()
+    });
+    size.max_age.map(|limit| limit.saturating_sub(age))
+}
+
 /// One host goes that is outdated, or too old. The next pass makes another one.
 fn replace_one(s: &Observed, all: &mut Vec<&ManagedVm>, size: &Size, plan: &mut Plan) {
     if s.children.iter().any(|c| c.in_buffer && c.deleting) {
         return;
     }
-    if let Some(place) = all.iter().position(|c| is_outdated(s, c)) {
+    let may_go = |c: &ManagedVm| !stays_with_data(s, c);
+    if let Some(place) = all.iter().position(|c| may_go(c) && is_outdated(s, c)) {
         all.remove(place);
         return;
     }
-    let (Some(limit), Some(oldest)) = (size.max_age, all.first()) else {
+    let Some(oldest) = all.iter().position(|c| may_go(c)) else {
         return;
     };
-    let age = since(oldest).map_or(Duration::ZERO, |t| {
-        Duration::try_from(s.wall.duration_since(t)).unwrap_or_default()
-    });
-    let left = limit.saturating_sub(age);
-    if left.is_zero() {
-        all.remove(0);
-    } else {
-        plan.look_again(left);
+    match age_left(s, all[oldest], size) {
+        Some(Duration::ZERO) => drop(all.remove(oldest)),
+        Some(left) => plan.look_again(left),
+        None => {}
     }
 }
 

@@ -66,6 +66,15 @@ pub(in crate::vm) fn has_news(context: &Context, vm: Option<&VmStatus>, memory: 
     note.is_some_and(|note| note.number > memory.news)
 }
 
+/// The last look showed that the VM says that its host was offered to nobody in its present life.
+fn is_unoffered(memory: &Memory) -> bool {
+    let Ownership::Ours(shown) = &memory.seen else {
+        return false;
+    };
+    let says = shown.may_serve_now();
+    says.is_some_and(|mark| mark.machine.is_none())
+}
+
 impl Observed {
     /// What the next step is decided from.
     #[must_use]
@@ -112,18 +121,20 @@ impl Observed {
             _ => None,
         };
         let says = shown.and_then(|shown| shown.may_serve_now());
-        let marked = match shown {
-            Some(_) => says.is_some_and(|mark| mark.machine.is_some()),
-            None => child.is_marked(),
+        let last = match shown {
+            Some(_) => says.cloned(),
+            None => child.may_serve_now(),
         };
+        let marked = last.as_ref().is_some_and(|mark| child.is_own(mark));
         let recorded = self.vm().and_then(|vm| vm.may_serve.as_deref());
         MarkState {
             forgotten: match shown {
                 Some(_) => says.is_some_and(|mark| child.forgets(mark)),
                 None => child.is_outdated(),
             },
-            offered_to_nobody: says.is_some_and(|mark| mark.machine.is_none()),
-            missing: !marked && self.is_to_be_marked(memory),
+            offered_to_nobody: is_unoffered(memory),
+            unsaid: shown.is_some() && says.is_none(),
+            missing: !marked && self.is_to_be_marked(memory, last.is_some()),
             unseen: child.in_buffer && !memory.looked,
             recorded: shown.is_none_or(|shown| {
                 shown.may_serve.as_ref().map(ToString::to_string).as_deref() == recorded
@@ -131,9 +142,10 @@ impl Observed {
         }
     }
 
-    /// An AgentMachine is to have the host. A VM of an older release that serves is left alone, unless it waited in the
-    /// buffer: what a restored hub forgets first.
-    fn is_to_be_marked(&self, memory: &Memory) -> bool {
+    /// An AgentMachine is to have the host, or somebody has bound it in the buffer. A VM of an older release that serves is left
+    /// alone, unless it waited in the buffer: what a restored hub forgets first. `says`: the VM says something of its present
+    /// life.
+    fn is_to_be_marked(&self, memory: &Memory, says: bool) -> bool {
         let child = &self.child;
         let ours = child.vm().is_some_and(|vm| vm.attempt.is_some());
         let serves = self.bound || self.has_served(memory);
@@ -143,13 +155,19 @@ impl Observed {
             MachineState::Buffer => child.has_served(&[]) && self.bound,
             _ => false,
         };
+        let stays = match child.recycling() {
+            Stage::No => true,
+            // Who has claimed the host has it in this life.
+            Stage::Asked(_) => self.bound,
+            Stage::Recorded(_) | Stage::Begun => false,
+        };
         ours && wanted
+            && stays
             && !child.adopted
             && !child.given_up
             && !child.deleting
             && !child.is_taking()
-            && child.recycling() == Stage::No
-            && (child.is_of_buffer() || !serves)
+            && (child.is_of_buffer() || !serves || says)
     }
 
     fn object_state(&self, context: &Context) -> ObjectState {
@@ -211,8 +229,7 @@ impl Observed {
                 || self.vm().is_some_and(|vm| is_doubted(context, vm)),
             folder_deleted: memory.folder_deleted,
             stays_suspended: memory.suspended >= SUSPENDED_TRIES,
-            // A VM in a new life has run for nobody yet.
-            powered_on_by_us: self.child.recycling() == Stage::Begun
+            powered_on_by_us: self.child.recycling() == Stage::Begun && is_unoffered(memory)
                 || memory.powered_on && agent_is_awaited,
             switched_off_by_us: memory.switched_off
                 && matches!(&memory.seen, Ownership::Ours(vm) if vm.power == PowerState::Off),

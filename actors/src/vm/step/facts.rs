@@ -109,7 +109,8 @@ pub struct VmState<'a> {
     pub folder_deleted: bool,
     /// vCenter has refused [`super::SUSPENDED_TRIES`] times to switch off the suspended VM.
     pub stays_suspended: bool,
-    /// This actor switched it on, and saw no Agent of it since, or only one that is lost.
+    /// This actor switched it on, and saw no Agent of it since, or only one that is lost. Or the VM is in a new life, and says
+    /// that its host was offered to nobody in that.
     pub powered_on_by_us: bool,
     /// It is off, and this actor has switched it off, after proof that nobody needs it.
     pub switched_off_by_us: bool,
@@ -192,7 +193,7 @@ pub struct RecycleState {
     pub restarted: bool,
     /// Its Agent shows the state of the life before, because its Node cannot be taken out of the hosted cluster.
     pub cleanup_hangs: bool,
-    /// Its disk stays, so that the VM boots its CD-ROM first until its Agent is back.
+    /// Its disk stays, or stayed, with the data of a life before. Until its Agent is back, the VM boots its CD-ROM first then.
     pub keeps_disk: bool,
     /// A deletion hook that waits for its dead guest is freed by another life, not by the deletion of the Agent.
     pub frees_hook: bool,
@@ -216,6 +217,8 @@ pub struct MarkState {
     pub forgotten: bool,
     /// The host was offered to nobody in its present life.
     pub offered_to_nobody: bool,
+    /// The VM says nothing of its present life: an older release made it, or made it ready for that.
+    pub unsaid: bool,
     /// It is to say that it may serve its AgentMachine, and the record does not show that it does.
     pub missing: bool,
     /// A host of the buffer that this process has not looked at.
@@ -235,6 +238,12 @@ impl Facts<'_> {
             && !self.vm.switched_off_by_us
             && !self.mark.offered_to_nobody
             && matches!(self.vm.seen, Ownership::Ours(_))
+    }
+
+    /// As [`Self::may_be_silent_node`], and the VM says nothing at all in vCenter. A record that shows it on its way into another
+    /// life proves nothing then: it may be older than the Machine that the VM serves.
+    pub(super) fn is_silent_and_unsaid(&self) -> bool {
+        self.mark.unsaid && self.may_be_silent_node()
     }
 
     /// The host serves a Machine, or did: no other VM can replace it there. The record counts as well, as Agents may be

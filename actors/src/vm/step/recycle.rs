@@ -57,6 +57,7 @@ fn make_ready(f: &Facts<'_>, life: u32) -> Met {
         return Err(Step::RecordLife(shown.life()));
     }
     remove::record_is_current(f)?;
+    remove::silence_is_explained(f)?;
     agent_is_free(f)?;
     remove::agent_is_fenced(f)?;
     is_not_kept(f)?;

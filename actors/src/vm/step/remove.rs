@@ -102,7 +102,9 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
     }
     record_is_current(f)?;
     // Before a VM is given another life, its Machine is proven gone.
-    let proven = f.recycle.stage != Stage::No && *f.owner.state == MachineState::Buffer;
+    let proven = f.recycle.stage != Stage::No
+        && *f.owner.state == MachineState::Buffer
+        && !f.is_silent_and_unsaid();
     let silent = f.may_be_silent_node();
     if proven || !f.may_be_node() && !silent {
         return Ok(());
@@ -114,9 +116,7 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
         // A Machine that the operator does not know had it, and the Agent shows that it has it no more.
         MachineState::Buffer if f.agent.answers => return Ok(()),
         MachineState::Buffer if is_absent(f)? => return Ok(()),
-        _ if silent && f.owner.state.wants_host() => {
-            "its Agent does not answer, and the VM may serve in a way that this hub has forgotten"
-        }
+        _ if silent && f.owner.state.wants_host() => SILENT,
         MachineState::Nobody | MachineState::Buffer => {
             "it does not name the AgentMachine that it served"
         }
@@ -126,6 +126,26 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
     let message = format!(
         "{why}: the VM served a Machine, or its guest may be a node, and stays until that Machine is proven gone (or set \
          the annotation agent-forge.containeroo.ch/force-delete=true)"
+    );
+    Err(hold(
+        Reason::MachineStateUnknown,
+        message,
+        Some(MISSING_PROBE),
+    ))
+}
+
+/// What is said of a VM that may be a node, and whose Agent is silent.
+const SILENT: &str =
+    "its Agent does not answer, and the VM may serve in a way that this hub has forgotten";
+
+/// The Agent of the VM answers, or the VM says something in vCenter of its present life.
+pub(super) fn silence_is_explained(f: &Facts<'_>) -> Met {
+    if !f.is_silent_and_unsaid() {
+        return Ok(());
+    }
+    let message = format!(
+        "{SILENT}: it gets no other life until its Agent answers. If its guest is no node, delete this VsphereAgent with the \
+         annotation agent-forge.containeroo.ch/force-delete=true"
     );
     Err(hold(
         Reason::MachineStateUnknown,

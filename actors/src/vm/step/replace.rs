@@ -47,12 +47,8 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
         "to have it replaced, annotate the VsphereAgent with agent-forge.containeroo.ch/replace={}",
         f.record.vm.and_then(|v| v.attempt).unwrap_or(1)
     );
-    let unneeded = if f.recycle.stage == Stage::Begun {
-        Unneeded::NotBack {
-            keeps_disk: f.recycle.keeps_disk,
-        }
-    } else {
-        Unneeded::AgentOverdue
+    let unneeded = Unneeded::AgentOverdue {
+        keeps_disk: f.recycle.keeps_disk,
     };
     let end = lifecycle::end(unneeded, f.pool.policy);
     if end == End::LeaveToPeople {
@@ -72,8 +68,8 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
         return ask(
             reason,
             format!(
-                "{happened} ({class}), and the VM has the disk of its life before (spec.release.disk Keep): it is not removed for \
-                 that; {advice}; {allow}"
+                "{happened} ({class}), and the disk of the VM has, or may have, data of its life before (spec.release.disk Keep): \
+                 it is not removed for that; {advice}; {allow}"
             ),
         );
     }
@@ -86,10 +82,12 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
             ),
         );
     }
-    let registered = matches!(
-        cause,
-        Cause::NoInventory | Cause::Lost(Lost::Disconnected | Lost::Gone)
-    );
+    // In its life before, at least.
+    let registered = f.recycle.stage == Stage::Begun
+        || matches!(
+            cause,
+            Cause::NoInventory | Cause::Lost(Lost::Disconnected | Lost::Gone)
+        );
     if registered && f.may_be_silent_node() {
         return ask(
             reason,

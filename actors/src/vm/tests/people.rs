@@ -2,6 +2,7 @@
 //! get another one.
 
 use agent_forge_crds::{
+    external::agent::{CONNECTED, VALIDATED},
     names::{
         FORCE_DELETE_ANNOTATION, PAUSED_ANNOTATION, RECYCLE_ANNOTATION, REPLACE_ANNOTATION,
         SKIP_DELETE_ANNOTATION,
@@ -12,6 +13,7 @@ use agent_forge_crds::{
 use super::{
     held::{annotate, free, mark},
     recycle::{released, returns},
+    silent::{change, state},
     *,
 };
 use crate::{domain::holds::VmMarks, vm::testing::vcenter::FIRST_DISK};
@@ -328,4 +330,82 @@ async fn a_request_of_an_earlier_life_stays_void_when_the_record_learns_of_its_l
         (vm.generation, vm.attempt, vm.replace_ignored),
         (Some(2), Some(1), Some(1))
     );
+}
+
+/// The host waits in its second life with that disk.
+async fn waits_with(disk: Option<ReleasedDisk>) -> Bench {
+    let mut bench = released(disk).await;
+    bench.until(is_running).await;
+    returns(&bench);
+    bench.until(|b| b.vm().recycle.is_none()).await;
+    bench.turn(MINUTE);
+    bench.pass().await;
+    assert_eq!(bench.waits_on(), None, "{:?}", bench.status());
+    bench
+}
+
+/// What ends a host that waits, and the reason that people see meanwhile.
+const ENDS: [(Reason, fn(&Bench)); 4] = [
+    (Reason::AgentDisconnected, |b| {
+        change(b, |a| {
+            state(a, "disconnected-unbound", &[(CONNECTED, "False")]);
+        });
+    }),
+    (Reason::AgentValidationsFailing, |b| {
+        change(b, |a| {
+            state(a, "insufficient-unbound", &[(VALIDATED, "False")]);
+        });
+    }),
+    (Reason::AgentMissing, |b| b.hub.with(|o| o.agents.clear())),
+    (Reason::TemplateChanged, |b| {
+        change(b, |a| {
+            state(a, "insufficient-unbound", &[(VALIDATED, "False")]);
+        });
+        b.hub.with(|o| {
+            o.pool.as_mut().expect("a pool").spec.template.num_cpus = Some(8);
+        });
+    }),
+];
+
+/// A kept disk has data, also when its host is back. Only a person ends it.
+#[tokio::test]
+async fn a_kept_disk_goes_only_when_a_person_says_so() {
+    for (reason, ends) in ENDS {
+        let mut bench = waits_with(Some(ReleasedDisk::Keep)).await;
+        let offs = bench.times(E::PowerOff);
+        ends(&bench);
+        for _ in 0..45 {
+            bench.pass().await;
+            bench.turn(MINUTE);
+        }
+        assert_eq!(bench.times(E::PowerOff), offs, "{reason:?}");
+        assert_eq!(bench.times(E::Destroy), 0, "{reason:?}");
+        assert_eq!(bench.status().last_failure, None, "{reason:?}");
+        let row = bench.status().waiting_on.remove(0);
+        assert_eq!(row.reason, reason, "{row:?}");
+        assert!(row.message.contains("replace=1"), "{row:?}");
+        annotate(&bench, REPLACE_ANNOTATION, "1");
+        bench.until(|b| b.times(E::Destroy) == 1).await;
+    }
+}
+
+#[tokio::test]
+async fn a_host_with_a_new_disk_is_replaced_as_one_in_its_first_life() {
+    for (reason, ends) in ENDS {
+        let mut bench = waits_with(None).await;
+        ends(&bench);
+        for _ in 0..45 {
+            bench.pass().await;
+            bench.turn(MINUTE);
+        }
+        assert!(bench.times(E::Destroy) >= 1, "{reason:?}");
+    }
+}
+
+/// The pool, or a person, deletes the VsphereAgent.
+#[tokio::test]
+async fn a_kept_disk_goes_with_its_record() {
+    let mut bench = waits_with(Some(ReleasedDisk::Keep)).await;
+    release(&bench);
+    bench.until(|b| b.site.with(|i| i.vms.is_empty())).await;
 }

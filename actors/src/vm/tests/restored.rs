@@ -1,15 +1,24 @@
 //! A hub that was restored from a backup: a host that waited in the buffer then, and serves now.
 
+use std::sync::Arc;
+
 use agent_forge_crds::{
+    agent::VsphereAgent,
     conditions::{STEPS_FAILED, find_condition},
     external::agent::CONNECTED,
+    names::FORCE_DELETE_ANNOTATION,
 };
 
 use super::{
-    silent::{change, registered, state},
+    held::annotate,
+    recycle::released,
+    silent::{change, moves_to_buffer, registered, state},
     *,
 };
-use crate::domain::marker::MayServe;
+use crate::{
+    domain::{managed_vm::ManagedVm, marker::MayServe},
+    pool::act,
+};
 
 /// By its record, a host of the buffer that registered and is silent. Its VM has a guest without a name, and says that.
 async fn free_by_record(says: Option<MayServe>) -> Bench {
@@ -241,4 +250,235 @@ async fn the_record_is_outdated_and_no_step_of_it_fails() {
     let conditions = bench.status().conditions;
     let failed = find_condition(&conditions, STEPS_FAILED);
     assert!(failed.is_none_or(|c| c.status != "True"), "{failed:?}");
+}
+
+/// The pool gives the VM to the AgentMachine of that name. The one before is gone.
+fn goes_to(bench: &Bench, name: &str) {
+    bench.hub.with(|o| {
+        let child = o.child.as_mut().expect("it exists");
+        let (am, machine) = (testing::agent_machine(name), testing::machine(name));
+        let read = ManagedVm::read(Arc::new(child.clone()));
+        let patch = act::reassignment(&read, &am, Some(&machine));
+        let known = |all: std::collections::BTreeMap<String, Option<String>>| {
+            all.into_iter()
+                .filter_map(|(key, value)| Some((key, value?)))
+        };
+        child.annotations_mut().extend(known(patch.annotations));
+        child.labels_mut().extend(known(patch.labels));
+        o.agent_machines = vec![am];
+        o.machines = vec![machine];
+        o.version += 1;
+        child.metadata.resource_version = Some((o.version + 100).to_string());
+    });
+}
+
+/// etcd is put back: the VsphereAgent is as it was, its Agent is free, no Machine is there, and another process starts.
+fn put_back(bench: &mut Bench, before: VsphereAgent, connected: bool) {
+    bench.hub.with(|o| {
+        let mut child = before;
+        o.version += 1;
+        child.metadata.resource_version = Some((o.version + 100).to_string());
+        o.child = Some(child);
+        o.agent_machines.clear();
+        o.machines.clear();
+    });
+    change(bench, |a| {
+        a.spec.cluster_deployment_name = None;
+        a.metadata.labels = None;
+        a.metadata.annotations = None;
+        let (word, value) = if connected {
+            ("known-unbound", "True")
+        } else {
+            ("disconnected-unbound", "False")
+        };
+        state(a, word, &[(CONNECTED, value)]);
+    });
+    bench.restart();
+}
+
+/// What the VM says in vCenter.
+fn shown_mark(bench: &Bench) -> Option<String> {
+    let says = bench.site.with(|i| i.vms[0].may_serve.clone());
+    says.map(|mark| mark.to_string())
+}
+
+/// Nobody was approved for it yet: its next AgentMachine may have it only when the VM says so.
+#[tokio::test]
+async fn a_vm_that_goes_to_another_agent_machine_says_so() {
+    let mut bench = registered().await;
+    assert_eq!(shown_mark(&bench).as_deref(), Some("1/am-a"));
+    let (before, calls) = (bench.child(), bench.times(E::Reconfigure));
+    goes_to(&bench, "b");
+    bench
+        .until(|b| b.vm().may_serve.as_deref() == Some("1/am-b"))
+        .await;
+    assert_eq!(shown_mark(&bench).as_deref(), Some("1/am-b"));
+    passes(&mut bench).await;
+    assert_eq!(bench.times(E::Reconfigure), calls + 1, "one call");
+    // A backup from before shows a free host whose Machine is gone.
+    for connected in [false, true] {
+        put_back(&mut bench, before.clone(), connected);
+        release(&bench);
+        passes(&mut bench).await;
+        assert_eq!(ended(&bench), 0, "{connected}: {:?}", bench.status());
+        assert_eq!(bench.waits_on(), Some(Reason::RecordOutdated));
+    }
+}
+
+/// The backup is from when the host waited in the buffer, after its first AgentMachine had gone.
+#[tokio::test]
+async fn a_host_that_came_into_the_buffer_and_serves_is_no_free_one_either() {
+    let mut bench = registered().await;
+    moves_to_buffer(&bench);
+    bench.pass().await;
+    let before = bench.child();
+    goes_to(&bench, "b");
+    bench
+        .until(|b| b.vm().may_serve.as_deref() == Some("1/am-b"))
+        .await;
+    for connected in [false, true] {
+        put_back(&mut bench, before.clone(), connected);
+        passes(&mut bench).await;
+        assert_eq!(bench.waits_on(), Some(Reason::RecordOutdated));
+        release(&bench);
+        passes(&mut bench).await;
+        assert_eq!(ended(&bench), 0, "{connected}: {:?}", bench.status());
+        assert_eq!(bench.waits_on(), Some(Reason::RecordOutdated));
+    }
+}
+
+/// The provider has bound the host to another AgentMachine, and the record follows. A VM of an older release that serves is left
+/// as it is.
+#[tokio::test]
+async fn the_mark_follows_a_binding_to_another_agent_machine() {
+    for (marked, calls) in [(true, 1), (false, 0)] {
+        let mut bench = registered().await;
+        if !marked {
+            bench.site.with(|i| i.vms[0].may_serve = None);
+            bench.restart();
+            change(&bench, |a| claim(a, &testing::agent_machine("a")));
+            passes(&mut bench).await;
+        }
+        let before = bench.times(E::Reconfigure);
+        change(&bench, |a| claim(a, &testing::agent_machine("b")));
+        goes_to(&bench, "b");
+        passes(&mut bench).await;
+        assert_eq!(bench.times(E::Reconfigure), before + calls, "{marked}");
+        let says = marked.then_some("1/am-b");
+        assert_eq!(shown_mark(&bench).as_deref(), says);
+        assert_eq!(bench.vm().may_serve.as_deref(), says);
+    }
+}
+
+/// Somebody claims the host on its way into the next life. The backup is from before that, and the Agent in it answers.
+#[tokio::test]
+async fn a_claim_that_ended_the_way_into_another_life_is_said_by_the_vm() {
+    let asked = |_: &Bench| true;
+    let recorded = |b: &Bench| b.vm().recycle.is_some();
+    let reached: [(&str, fn(&Bench) -> bool); 2] = [("asked", asked), ("recorded", recorded)];
+    for (what, reached) in reached {
+        let mut bench = released(None).await;
+        while !reached(&bench) {
+            let memory = std::mem::take(&mut bench.memory);
+            let key = ObjectKey::of(&bench.child());
+            let pass = crate::vm::pass::run_at_most(1, bench.context.clone(), key, memory);
+            bench.memory = pass.await.0;
+        }
+        let before = bench.child();
+        change(&bench, |a| {
+            state(a, "known-unbound", &[(CONNECTED, "True")]);
+            a.spec.cluster_deployment_name = Some(Default::default());
+        });
+        bench
+            .until(|b| b.vm().may_serve.as_deref() == Some("1/bound"))
+            .await;
+        assert_eq!(shown_mark(&bench).as_deref(), Some("1/bound"), "{what}");
+        assert_eq!(ended(&bench), 0, "{what}");
+        let serves = bench.child();
+        put_back(&mut bench, before, true);
+        passes(&mut bench).await;
+        assert_eq!(ended(&bench), 0, "{what}: {:?}", bench.status());
+        assert_eq!(bench.waits_on(), Some(Reason::RecordOutdated), "{what}");
+        // The hub that knows of the claim sees it end: the host goes on into its next life.
+        put_back(&mut bench, serves, true);
+        bench.until(|b| b.vm().generation == Some(2)).await;
+    }
+}
+
+/// An older release gave the VM its present life: it says nothing of that. By the record the host is on its way into the next
+/// one, and its Agent is silent.
+async fn silent_on_its_way() -> Bench {
+    let bench = released(None).await;
+    bench.site.with(|i| {
+        i.vms[0].generation = Some(2);
+        i.vms[0].may_serve = None;
+    });
+    change(&bench, |a| {
+        state(a, "disconnected-unbound", &[(CONNECTED, "False")]);
+    });
+    bench
+}
+
+#[tokio::test]
+async fn a_silent_host_whose_vm_says_nothing_gets_no_other_life() {
+    let mut bench = silent_on_its_way().await;
+    passes(&mut bench).await;
+    assert_eq!(ended(&bench), 0, "{:?}", bench.status());
+    assert_eq!(bench.waits_on(), Some(Reason::MachineStateUnknown));
+    // Its guest answers: it is no node.
+    change(&bench, |a| {
+        state(a, "known-unbound", &[(CONNECTED, "True")]);
+    });
+    bench.until(|b| b.times(E::PowerOff) == 1).await;
+    // It falls silent because it is off.
+    change(&bench, |a| {
+        state(a, "disconnected-unbound", &[(CONNECTED, "False")]);
+    });
+    bench
+        .until(|b| b.vm().generation == Some(3) && b.is_on())
+        .await;
+}
+
+#[tokio::test]
+async fn nor_does_it_go_with_its_record_unless_a_person_forces_that() {
+    let mut bench = silent_on_its_way().await;
+    bench.pass().await;
+    assert!(bench.vm().recycle.is_some(), "{:?}", bench.status());
+    release(&bench);
+    passes(&mut bench).await;
+    assert_eq!(ended(&bench), 0, "{:?}", bench.status());
+    assert_eq!(bench.waits_on(), Some(Reason::MachineStateUnknown));
+    annotate(&bench, FORCE_DELETE_ANNOTATION, "true");
+    bench.until(|b| b.site.with(|i| i.vms.is_empty())).await;
+}
+
+/// The record says that the guest of a new life is awaited, and the deadline is over. vCenter shows no name of the guest.
+#[tokio::test]
+async fn a_silent_host_whose_vm_says_nothing_is_not_given_up_in_a_new_life() {
+    let mut bench = released(None).await;
+    bench
+        .until(|b| b.vm().generation == Some(2) && b.is_on())
+        .await;
+    bench.site.with(|i| i.vms[0].may_serve = None);
+    let before = bench.child();
+    put_back(&mut bench, before, false);
+    let calls = ended(&bench);
+    bench.turn(31 * MINUTE);
+    passes(&mut bench).await;
+    assert_eq!(ended(&bench), calls, "{:?}", bench.status());
+    assert_eq!(bench.status().last_failure, None);
+    assert_eq!(bench.waits_on(), Some(Reason::AgentDiscoveryExpired));
+}
+
+/// As above, and the VM says that nobody was offered it in that life.
+#[tokio::test]
+async fn a_host_that_nobody_was_offered_in_its_new_life_is_given_up() {
+    let mut bench = released(None).await;
+    bench
+        .until(|b| b.vm().generation == Some(2) && b.is_on())
+        .await;
+    let before = bench.child();
+    put_back(&mut bench, before, false);
+    bench.turn(31 * MINUTE);
+    bench.until(|b| b.vm().attempt == Some(2)).await;
 }

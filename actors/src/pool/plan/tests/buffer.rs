@@ -20,7 +20,8 @@ use crate::{
         plan::{Action, BufferCount, Plan, plan},
     },
     testing::{
-        World, agent_machine, agent_on, at, buffered, child_with_vm, claim, delete, machine, with,
+        CONTROL_PLANE, World, agent_machine, agent_on, at, buffered, child_with_vm, claim, delete,
+        machine, with,
     },
 };
 
@@ -345,6 +346,64 @@ fn an_outdated_host_is_claimed_last_and_replaced_alone() {
         delete(&mut world.children[1]);
         let all = does(&world);
         assert!(all.iter().all(|(what, _)| *what == "make"), "{all:?}");
+    }
+}
+
+/// The disk of the VM stayed when its second life began.
+fn keep_disk(child: &mut VsphereAgent, handling: ReleasedDisk) {
+    let vm = vm_of(child);
+    vm.generation = Some(2);
+    vm.may_serve = Some("2/no".to_owned());
+    vm.disk = Some(DiskStatus {
+        generation: 2,
+        handling: Some(handling),
+        data_of: Some(CONTROL_PLANE.to_owned()),
+    });
+}
+
+/// Neither another template nor its age ends a host that has data. People see why, and a smaller buffer of theirs ends it.
+#[test]
+fn a_host_with_a_kept_disk_is_not_replaced_for_its_template_or_age() {
+    let changes: [(&str, fn(&mut World)); 2] = [
+        ("template", |w| w.pool.spec.template.num_cpus = Some(32)),
+        ("age", |w| {
+            scaling(w).buffer_max_age = Some("5m".to_owned());
+        }),
+    ];
+    let releases = |world: &World| {
+        let all = does(world).into_iter();
+        all.filter(|(what, _)| *what == "release")
+            .collect::<Vec<_>>()
+    };
+    for (what, change) in changes {
+        let mut world = wants(2);
+        ready(&mut world, "a", 0);
+        record_hardware(&mut world);
+        ready(&mut world, "b", 590);
+        change(&mut world);
+        assert_eq!(releases(&world), of([("release", "a")]));
+        keep_disk(&mut world.children[0], ReleasedDisk::Replace);
+        world.agents[0].spec.hostname = Some("a-2".to_owned());
+        assert_eq!(releases(&world), of([("release", "a")]));
+        keep_disk(&mut world.children[0], ReleasedDisk::Keep);
+        let planned = plan(&world.observed());
+        assert!(
+            done(&planned).iter().all(|(what, _)| *what != "release"),
+            "{what}: {:?}",
+            done(&planned)
+        );
+        let mut said = planned.waiting.iter().filter(|w| w.subject == "a");
+        let said = said.next().map(|w| (w.reason.clone(), w.message.clone()));
+        let (reason, message) = said.expect("people see why");
+        assert_eq!(reason, Reason::Retained);
+        assert!(message.contains("delete this VsphereAgent"), "{message}");
+        // The next one is replaced all the same.
+        vm_of(&mut world.children[1]).template = vm_of(&mut world.children[0]).template.clone();
+        world.children[1].metadata.creation_timestamp = Some(Time(at(1)));
+        assert_eq!(releases(&world), of([("release", "b")]), "{what}");
+        scaling(&mut world).buffer_agents = Some(1);
+        let all = releases(&world);
+        assert!(all.contains(&("release", "a".to_owned())), "{all:?}");
     }
 }
 
