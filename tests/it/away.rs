@@ -1,23 +1,28 @@
 //! VMs that vCenter cannot show for a while, and a VM folder that a person deletes. Runs the operator's binary.
 
-use agent_forge_lab::parts::vcenter_trouble::{ForeignVm, VmAction};
+use agent_forge_lab::parts::{
+    VCenterOptions,
+    vcenter_trouble::{ForeignVm, VmAction},
+};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
 use crate::{
     site::Site,
-    trouble::{quick, sites},
-    world::{NAMESPACE, Setup, World},
+    trouble::sites,
+    world::{Setup, World},
 };
 
 impl Site {
-    /// The reasons for which VsphereAgents of this site wait.
+    /// The reasons for which machines of this site wait, at the pool and at the VsphereAgents.
     async fn waits(&self, world: &World) -> Result<Vec<String>> {
+        let pool = world.pools().get(&self.name).await?.status;
         let all = world.children().list(&Default::default()).await?;
         let ours = all
             .into_iter()
             .filter(|c| c.spec.pool_ref.name == self.name);
         let rows = ours.flat_map(|c| c.status.unwrap_or_default().waiting_on);
+        let rows = rows.chain(pool.unwrap_or_default().waiting_on);
         Ok(rows.map(|row| row.reason.into()).collect())
     }
 
@@ -108,7 +113,11 @@ async fn renamed(world: &World, site: &Site, other: &Site) -> Result<()> {
     let before = other.admin.calls().await?.logins("vim");
     let leads_to = |server: String, ca: String| {
         let data = json!({"server": server, "caBundle": ca});
-        async move { world.set_secret_data(NAMESPACE, &site.name, data).await }
+        async move {
+            world
+                .set_secret_data(world.namespace(), &site.name, data)
+                .await
+        }
     };
     leads_to(
         other.process.url().to_owned(),
@@ -130,8 +139,8 @@ async fn renamed(world: &World, site: &Site, other: &Site) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_seen_is_not_let_go_and_what_was_deleted_holds_nothing_up() -> Result<()> {
     let world = World::without_pool(Setup::default()).await?;
-    let wanted =
-        ["hidden", "foldergone", "mended", "renamed", "another"].map(|name| (name, quick()));
+    let wanted = ["hidden", "foldergone", "mended", "renamed", "another"]
+        .map(|name| (name, VCenterOptions::default()));
     let sites = sites(&world, &wanted).await?;
     let (a, b, c, d) = tokio::join!(
         hidden(&world, &sites[0]),

@@ -177,7 +177,7 @@ async fn a_wait_is_explained_with_who_can_end_it() -> Result<()> {
 /// The pool as a person would keep it in a file.
 async fn file(world: &World, change: &Value) -> Result<tempfile::NamedTempFile> {
     let mut pool = serde_json::to_value(world.pool().await?)?;
-    pool["metadata"] = json!({"name": POOL, "namespace": crate::world::NAMESPACE});
+    pool["metadata"] = json!({"name": POOL, "namespace": world.namespace()});
     pool["status"] = json!({});
     for (field, value) in change.as_object().into_iter().flatten() {
         *pool
@@ -315,7 +315,7 @@ async fn top_prints_once_and_an_archive_has_everything_except_secrets() -> Resul
     );
     let unzipped = flate2::read::GzDecoder::new(std::fs::File::open(&file)?);
     let mut names = Vec::new();
-    let password = world.lab.vcenters()[0].options().password.clone();
+    let password = world.process.options().password.clone();
     let tokens = world.upstream.images.issued_tokens();
     for entry in tar::Archive::new(unzipped).entries()? {
         let mut entry = entry?;
@@ -333,13 +333,14 @@ async fn top_prints_once_and_an_archive_has_everything_except_secrets() -> Resul
         .pop()
         .context("a VsphereAgent")?
         .name_any();
+    let namespace = world.namespace();
     for wanted in [
-        format!("agent-forge/objects/VsphereAgent/demo/{child}.yaml"),
-        format!("agent-forge/objects/VsphereAgentPool/demo/{POOL}.yaml"),
-        format!("agent-forge/answers/explain/demo/{child}.yaml"),
-        format!("agent-forge/answers/plan/demo/{POOL}.yaml"),
-        "agent-forge/objects/InfraEnv/demo/demo.yaml".to_owned(),
-        "agent-forge/events/demo.yaml".to_owned(),
+        format!("agent-forge/objects/VsphereAgent/{namespace}/{child}.yaml"),
+        format!("agent-forge/objects/VsphereAgentPool/{namespace}/{POOL}.yaml"),
+        format!("agent-forge/answers/explain/{namespace}/{child}.yaml"),
+        format!("agent-forge/answers/plan/{namespace}/{POOL}.yaml"),
+        format!("agent-forge/objects/InfraEnv/{namespace}/demo.yaml"),
+        format!("agent-forge/events/{namespace}.yaml"),
         "agent-forge/README.txt".to_owned(),
     ] {
         ensure!(names.contains(&wanted), "{wanted} is not in {names:?}");
@@ -355,7 +356,7 @@ async fn top_prints_once_and_an_archive_has_everything_except_secrets() -> Resul
 #[tokio::test(flavor = "multi_thread")]
 async fn an_archive_has_what_could_be_listed_and_says_what_could_not() -> Result<()> {
     let world = World::start(Setup::default()).await?;
-    let namespace = crate::world::NAMESPACE;
+    let namespace = world.namespace();
     let rules = json!([{"apiGroups": ["agent-forge.containeroo.ch"], "resources": ["vsphereagentpools"],
         "verbs": ["list"]}]);
     let narrow = world

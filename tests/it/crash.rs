@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_operator_is_killed_again_and_again_during_ten_up() -> Result<()> {
+async fn ten_hosts_come_up_while_the_operator_is_killed_again_and_again() -> Result<()> {
     let mut world = World::start(Setup::default()).await?;
     let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
@@ -107,7 +107,7 @@ fn is_alive(actors: &[Value], kind: &str) -> bool {
 
 /// Each stage waits until its actors were killed, so that the kill meets this stage and no later one.
 #[tokio::test(flavor = "multi_thread")]
-async fn actors_are_killed_at_each_stage() -> Result<()> {
+async fn an_actor_that_is_killed_at_any_stage_costs_no_host() -> Result<()> {
     let world = World::without_pool(Setup {
         delays: Delays {
             boot: Duration::from_secs(20),

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::{
     shared::{MENDED_WITHIN, kill},
     tokens::shown_isos,
-    world::{LIMIT, NAMESPACE, Setup, World},
+    world::{LIMIT, Setup, World},
 };
 
 fn secret(name: &str) -> Value {
@@ -24,7 +24,7 @@ fn secret(name: &str) -> Value {
 /// How often the operator has read this Secret.
 async fn reads(world: &World, namespace: &str, name: &str) -> Result<usize> {
     let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
-    let entries = world.lab.audited().await?;
+    let entries = world.audited().await?;
     Ok(entries
         .iter()
         .filter(|e| {
@@ -36,10 +36,10 @@ async fn reads(world: &World, namespace: &str, name: &str) -> Result<usize> {
 /// Waits until each of these Secrets has been read twice more. One of the reads may have been under way.
 async fn until_looked_at_again(world: &World, secrets: &[&str]) -> Result<()> {
     for name in secrets {
-        let before = reads(world, NAMESPACE, name).await?;
+        let before = reads(world, world.namespace(), name).await?;
         world
             .until(&format!("two more looks at Secret {name}"), async || {
-                Ok(reads(world, NAMESPACE, name).await? >= before + 2)
+                Ok(reads(world, world.namespace(), name).await? >= before + 2)
             })
             .await?;
     }
@@ -49,7 +49,7 @@ async fn until_looked_at_again(world: &World, secrets: &[&str]) -> Result<()> {
 /// Waits until the status of each of these pools records that its Secret (of the same name) was refused with its
 /// present content.
 async fn until_recorded(world: &World, pools: &[&str]) -> Result<()> {
-    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), NAMESPACE);
+    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), world.namespace());
     for pool in pools {
         world
             .until(
@@ -70,15 +70,15 @@ async fn until_recorded(world: &World, pools: &[&str]) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restart() -> Result<()> {
-    let mut world = World::without_pool(Setup::default()).await?;
+    let mut world = World::without_pool(Setup::own_lab()).await?;
     let vault = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vault"}});
     agent_forge_lab::lab::apply::apply(&world.client, &vault).await?;
-    let options = world.lab.vcenters()[0].options().clone();
+    let options = world.process.options().clone();
     let good = json!({
-        "server": world.lab.vcenters()[0].url(),
+        "server": world.process.url(),
         "username": options.username,
         "password": options.password,
-        "caBundle": world.lab.vcenters()[0].ca_pem(),
+        "caBundle": world.process.ca_pem(),
     });
     world
         .set_secret_data("vault", "creds", good.clone())
@@ -100,7 +100,7 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
         let said = world
             .until_refused(pool, "VsphereReady", "InvalidCredentials")
             .await?;
-        let host = url_host(world.lab.vcenters()[0].url());
+        let host = url_host(world.process.url());
         ensure!(
             said.contains(host) && said.contains(&options.username),
             "server and user are named: {said}"
@@ -122,7 +122,7 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
     // The operator reads the Secret again and again, but never sends the password again.
     world
         .until("three more looks at the wrong Secret", async || {
-            Ok(reads(&world, NAMESPACE, "wrong-1").await? >= 4)
+            Ok(reads(&world, world.namespace(), "wrong-1").await? >= 4)
         })
         .await?;
     let calls = world.vcenter.calls().await?;
@@ -179,20 +179,20 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
         .await?;
     // The subcommand `iso` may not read more than the operator.
     let turned_away = "vault/creds: spec.vsphere.credentialsSecretRef";
-    let shown = shown_isos(&world).await?;
+    let shown = shown_isos(&world, 2).await?;
     ensure!(
         shown.contains(turned_away) && shown.contains("allow-pools-from: demo"),
         "{shown}"
     );
     let admits = json!({"metadata": {"annotations": {
-        agent_forge_crds::names::ALLOW_POOLS_FROM_ANNOTATION: NAMESPACE,
+        agent_forge_crds::names::ALLOW_POOLS_FROM_ANNOTATION: world.namespace(),
     }}});
     let secrets: Api<Secret> = Api::namespaced(world.client.clone(), "vault");
     secrets
         .patch("creds", &PatchParams::default(), &Patch::Merge(&admits))
         .await?;
     world.until_true("elsewhere", "VsphereReady").await?;
-    let shown = shown_isos(&world).await?;
+    let shown = shown_isos(&world, 0).await?;
     ensure!(!shown.contains(turned_away), "{shown}");
     Ok(())
 }
@@ -202,7 +202,7 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
 async fn a_password_that_is_changed_in_vcenter_is_refused_once_and_heals_with_the_secret()
 -> Result<()> {
     let world = World::without_pool(Setup::default()).await?;
-    let password = world.lab.vcenters()[0].options().password.clone();
+    let password = world.process.options().password.clone();
     for name in ["first", "second"] {
         world.set_secret(name, &password).await?;
     }
@@ -219,7 +219,7 @@ async fn a_password_that_is_changed_in_vcenter_is_refused_once_and_heals_with_th
 /// Sessions survive a changed password. When they end, the operator tries the old password once, and each pool names
 /// the user that vCenter refuses.
 async fn a_password_is_changed_in_vcenter(world: &World, nodes: &HostedClusterPlay) -> Result<()> {
-    let process = &world.lab.vcenters()[0];
+    let process = &world.process;
     let refused = world.vcenter.calls().await?.logins("refused");
     world.vcenter.set_password("rotated").await?;
     ensure!(
@@ -235,7 +235,7 @@ async fn a_password_is_changed_in_vcenter(world: &World, nodes: &HostedClusterPl
         for named in [
             url_host(process.url()),
             process.options().username.as_str(),
-            &format!("demo/{pool};"),
+            &format!("{}/{pool};", world.namespace()),
         ] {
             ensure!(said.contains(named), "{named} is named: {said}");
         }

@@ -10,14 +10,14 @@ use serde_json::json;
 
 use crate::{
     witness::Witness,
-    world::{NAMESPACE, POOL, Setup, World},
+    world::{POOL, Setup, World},
 };
 
 const SECRET: &str = "vsphere-credentials";
 
 impl World {
     fn secrets(&self) -> Api<Secret> {
-        Api::namespaced(self.client.clone(), NAMESPACE)
+        Api::namespaced(self.client.clone(), self.namespace())
     }
 
     /// uids of the pools with a finalizer on the Secret; `None` if the Secret does not exist.
@@ -49,7 +49,7 @@ impl World {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_that_is_deleted_takes_its_vms_along() -> Result<()> {
-    let world = World::start(Setup::default()).await?;
+    let world = World::start(Setup::own_lab()).await?;
     let nodes = world.node_pool().await?;
     nodes.scale(2);
     world.running(&nodes, 2).await?;
@@ -58,7 +58,7 @@ async fn a_namespace_that_is_deleted_takes_its_vms_along() -> Result<()> {
 
     let namespaces: Api<Namespace> = Api::all(world.client.clone());
     namespaces
-        .delete(NAMESPACE, &DeleteParams::default())
+        .delete(world.namespace(), &DeleteParams::default())
         .await?;
     world
         .until("a Secret that waits for its VMs", async || {
@@ -79,11 +79,11 @@ async fn a_namespace_that_is_deleted_takes_its_vms_along() -> Result<()> {
     world
         .until("neither VMs nor the namespace", async || {
             let vms = world.vms().await?.len();
-            Ok(vms == 0 && namespaces.get_opt(NAMESPACE).await?.is_none())
+            Ok(vms == 0 && namespaces.get_opt(world.namespace()).await?.is_none())
         })
         .await?;
-    world.lab.audited().await?;
-    let forbidden = world.lab.audit().forbidden(&world.access.user)?;
+    world.audited().await?;
+    let forbidden = world.log.forbidden(&world.access.user)?;
     // Only the creation of Events is refused, because the namespace is being deleted.
     let other = forbidden.iter().find(|e| !e.uri.contains("/events"));
     ensure!(other.is_none(), "refused: {other:?}");
@@ -110,7 +110,7 @@ async fn a_secret_stays_while_a_vm_of_any_pool_needs_it_and_no_longer() -> Resul
     world.until_holders(SECRET, &[POOL, "other"]).await?;
 
     // The spec names another Secret, but the VM's record still names the old one.
-    let password = world.lab.vcenters()[0].options().password.clone();
+    let password = world.process.options().password.clone();
     world.set_secret("renamed", &password).await?;
     world
         .patch_pool(

@@ -1,6 +1,9 @@
 //! `agent-forge doctor` finds each planted misconfiguration, and nothing in a healthy lab.
 
-use agent_forge_lab::lab::{apply::apply, manifest::credentials};
+use agent_forge_lab::lab::{
+    apply::apply,
+    manifest::{OPERATOR_NAMESPACE, credentials},
+};
 use anyhow::{Context as _, Result, ensure};
 use kube::{
     Api,
@@ -10,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cli::{Shown, command},
-    world::{NAMESPACE, OPERATOR_NAMESPACE, Setup, World},
+    world::{Setup, World},
 };
 
 /// What is wrong: the pool's spec, keys of its Secret (`null` removes one), or a flag.
@@ -235,7 +238,7 @@ fn findings(shown: &Shown) -> Result<Vec<[String; 3]>> {
 /// Makes the pool of a plant, and returns what the doctor says.
 async fn examined(world: &World, at: usize, plant: &Plant) -> Result<Shown> {
     let name = format!("sick-{at}");
-    let mut data = credentials(&world.lab.vcenters()[0]);
+    let mut data = credentials(&world.process);
     if let Secret(change) = plant {
         for (key, value) in change.as_object().into_iter().flatten() {
             if value.is_null() {
@@ -245,7 +248,9 @@ async fn examined(world: &World, at: usize, plant: &Plant) -> Result<Shown> {
             }
         }
     }
-    world.set_secret_data(NAMESPACE, &name, data).await?;
+    world
+        .set_secret_data(world.namespace(), &name, data)
+        .await?;
     let mut patch = json!({"vsphere": {"credentialsSecretRef": {"name": name}}});
     if let Pool(change) = plant {
         patch = change.clone();
@@ -255,7 +260,14 @@ async fn examined(world: &World, at: usize, plant: &Plant) -> Result<Shown> {
     if let Privilege(id) = plant {
         world.vcenter.deny(&[(id, "")]).await?;
     }
-    let mut args = vec!["doctor", name.as_str(), "-n", NAMESPACE, "-o", "json"];
+    let mut args = vec![
+        "doctor",
+        name.as_str(),
+        "-n",
+        world.namespace(),
+        "-o",
+        "json",
+    ];
     if let Flag(flag) = plant {
         args.insert(0, flag);
     }
@@ -276,7 +288,7 @@ async fn node_pool(world: &World, name: &str, management: Value) -> Result<()> {
     }
     let object = json!({
         "apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool",
-        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
+        "metadata": {"name": name, "namespace": world.namespace()}, "spec": spec,
     });
     apply(&world.client, &object).await?;
     Ok(())
@@ -286,7 +298,7 @@ async fn node_pool(world: &World, name: &str, management: Value) -> Result<()> {
 async fn infra_env(world: &World, name: &str, spec: Value) -> Result<()> {
     let object = json!({
         "apiVersion": "agent-install.openshift.io/v1beta1", "kind": "InfraEnv",
-        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
+        "metadata": {"name": name, "namespace": world.namespace()}, "spec": spec,
     });
     apply(&world.client, &object).await?;
     Ok(())
@@ -294,19 +306,19 @@ async fn infra_env(world: &World, name: &str, spec: Value) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_planted_misconfiguration_is_found_and_a_healthy_lab_has_none() -> Result<()> {
-    let mut world = World::without_pool(Setup::default()).await?;
+    let mut world = World::without_pool(Setup::own_lab()).await?;
     world.stop_operator().await?;
     world.create_pool("healthy", &json!({})).await?;
     world
         .set_secret_data(
-            OPERATOR_NAMESPACE,
+            world.operator_namespace(),
             "closed",
-            credentials(&world.lab.vcenters()[0]),
+            credentials(&world.process),
         )
         .await?;
     let pull_secret = json!({"pullSecretRef": {"name": "pull"}});
     let mut early = pull_secret.clone();
-    early["clusterRef"] = json!({"name": "demo", "namespace": NAMESPACE});
+    early["clusterRef"] = json!({"name": "demo", "namespace": world.namespace()});
     infra_env(&world, "early", early).await?;
     let alone = findings(&command(&world, &["doctor", "-o", "json"]).await?)?;
     ensure!(
@@ -348,7 +360,11 @@ async fn each_planted_misconfiguration_is_found_and_a_healthy_lab_has_none() -> 
         typo.text,
         typo.errors
     );
-    let empty = command(&world, &["doctor", "-n", OPERATOR_NAMESPACE, "-o", "json"]).await?;
+    let empty = command(
+        &world,
+        &["doctor", "-n", world.operator_namespace(), "-o", "json"],
+    )
+    .await?;
     let empty = findings(&empty)?;
     ensure!(
         matches!(&empty[..], [one] if one[0] == "pools" && one[1] == "yellow"),
@@ -367,11 +383,11 @@ async fn each_planted_misconfiguration_is_found_and_a_healthy_lab_has_none() -> 
 async fn acting_predecessor(world: &World) -> Result<()> {
     let resource = kube::api::ApiResource::erase::<k8s_openapi::api::coordination::v1::Lease>(&());
     let leases: Api<DynamicObject> =
-        Api::namespaced_with(world.client.clone(), OPERATOR_NAMESPACE, &resource);
+        Api::namespaced_with(world.client.clone(), world.operator_namespace(), &resource);
     let now = jiff::Timestamp::now();
     let lease = serde_json::from_value(json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": "agent-forge-operator.containeroo.ch", "namespace": OPERATOR_NAMESPACE},
+        "metadata": {"name": "agent-forge-operator.containeroo.ch", "namespace": world.operator_namespace()},
         "spec": {"holderIdentity": "old_1", "leaseDurationSeconds": 3600, "renewTime": format!("{now:.6}")},
     }))?;
     leases.create(&PostParams::default(), &lease).await?;

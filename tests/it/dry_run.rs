@@ -20,7 +20,7 @@ impl World {
     }
 
     /// Waits until the pool lists exactly these kinds of actions.
-    async fn until_planned(&self, kinds: &[&str]) -> Result<()> {
+    async fn until_plan_has_kinds(&self, kinds: &[&str]) -> Result<()> {
         self.until(&format!("the plan {kinds:?}"), async || {
             let rows = self.planned().await?;
             let found: Vec<&str> = rows.iter().map(|row| row.type_.as_str()).collect();
@@ -48,7 +48,7 @@ async fn a_pool_in_a_dry_run_changes_nothing_and_converges_afterwards() -> Resul
         "PinAgentMachine",
         "UploadISO",
     ];
-    world.until_planned(&new).await?;
+    world.until_plan_has_kinds(&new).await?;
     let said = world.until_true(POOL, DRY_RUN).await?;
     ensure!(said.contains("spec.dryRun of VsphereAgentPool"), "{said}");
     world.until_refused(POOL, "ISOReady", "DryRun").await?;
@@ -120,7 +120,7 @@ async fn an_operator_in_a_dry_run_changes_nothing() -> Result<()> {
         "PinAgentMachine",
         "UploadISO",
     ];
-    world.until_planned(&new).await?;
+    world.until_plan_has_kinds(&new).await?;
     let said = world.until_true(POOL, DRY_RUN).await?;
     ensure!(said.contains("dry run by --dry-run"), "{said}");
     changes.none(&world).await?;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     witness::Witness,
-    world::{NAMESPACE, POOL, Setup, World},
+    world::{POOL, Setup, World},
 };
 
 impl World {
@@ -28,10 +28,11 @@ impl World {
 
     /// Waits until the API server applies its policies. It gets them through a watch.
     async fn until_creates_are_refused(&self) -> Result<()> {
+        let namespace = self.namespace();
         let path = format!(
-            "/apis/agent-forge.containeroo.ch/v1alpha1/namespaces/{NAMESPACE}/vsphereagents?dryRun=All"
+            "/apis/agent-forge.containeroo.ch/v1alpha1/namespaces/{namespace}/vsphereagents?dryRun=All"
         );
-        let body = serde_json::to_vec(&stray())?;
+        let body = serde_json::to_vec(&stray(namespace))?;
         self.until("a refused VsphereAgent", async || {
             let request = http::Request::post(&path)
                 .header("content-type", "application/json")
@@ -47,10 +48,10 @@ impl World {
 }
 
 /// A VsphereAgent whose pool does not exist.
-fn stray() -> Value {
+fn stray(namespace: &str) -> Value {
     json!({
         "apiVersion": "agent-forge.containeroo.ch/v1alpha1", "kind": "VsphereAgent",
-        "metadata": {"name": "stray", "namespace": NAMESPACE},
+        "metadata": {"name": "stray", "namespace": namespace},
         "spec": {"poolRef": {"name": "nobody"}},
     })
 }
@@ -170,9 +171,13 @@ async fn what_is_missing_or_there_already_is_told_on_whoever_wants_it() -> Resul
     world.create_pool("lost", &nowhere).await?;
     let unavailable = (event::INFRA_ENV_UNAVAILABLE, true);
     world
-        .until_told(unavailable, about("lost"), "demo/nowhere")
+        .until_told(
+            unavailable,
+            about("lost"),
+            &format!("{}/nowhere", world.namespace()),
+        )
         .await?;
-    apply(&world.client, &stray()).await?;
+    apply(&world.client, &stray(world.namespace())).await?;
     let missing = (event::POOL_NOT_FOUND, true);
     world
         .until_told(missing, ("VsphereAgent", "stray"), "spec.poolRef")

@@ -46,12 +46,12 @@ async fn ten_up_and_down(setup: Setup) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_with_the_current_provider_and_v1beta2() -> Result<()> {
+async fn ten_hosts_come_and_go_with_the_current_provider_and_v1beta2() -> Result<()> {
     ten_up_and_down(Setup::default()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_with_the_current_provider_and_v1beta1() -> Result<()> {
+async fn ten_hosts_come_and_go_with_the_current_provider_and_v1beta1() -> Result<()> {
     ten_up_and_down(Setup {
         machine_api: MachineApi::V1Beta1,
         machine_versions: Some(MachineVersions::V1Beta1),
@@ -61,7 +61,7 @@ async fn ten_with_the_current_provider_and_v1beta1() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_with_the_legacy_provider_and_v1beta1() -> Result<()> {
+async fn ten_hosts_come_and_go_with_the_legacy_provider_and_v1beta1() -> Result<()> {
     ten_up_and_down(Setup {
         generation: ProviderGeneration::Legacy,
         machine_api: MachineApi::V1Beta1,
@@ -72,7 +72,7 @@ async fn ten_with_the_legacy_provider_and_v1beta1() -> Result<()> {
 
 /// Each of these pairs must be observed for a minute before anything may happen, so they run side by side.
 #[tokio::test(flavor = "multi_thread")]
-async fn mismatched_pairs_are_recognised() -> Result<()> {
+async fn a_provider_that_does_not_fit_its_crd_is_recognised() -> Result<()> {
     tokio::try_join!(
         current_provider_on_the_bundled_crd(),
         legacy_provider_with_v1beta2_owners(),

@@ -9,10 +9,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, NAMESPACE, POOL, Setup, World};
+use crate::world::{LIMIT, POOL, Setup, World};
 
 fn infra_envs(world: &World) -> Api<InfraEnv> {
-    Api::namespaced(world.client.clone(), NAMESPACE)
+    Api::namespaced(world.client.clone(), world.namespace())
 }
 
 async fn change(world: &World, spec: Value) -> Result<()> {

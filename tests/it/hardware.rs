@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::{
     look::pinned_to,
-    world::{NAMESPACE, POOL, Setup, World, pool_labels},
+    world::{POOL, Setup, World, pool_labels},
 };
 
 /// One machine with these settings: its VM, the whole inventory, and its VsphereAgent.
@@ -62,7 +62,7 @@ fn boots(vm: &Vm, inventory: &Inventory, prefix: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn defaults_identity_and_hand_over() -> Result<()> {
+async fn a_host_has_the_default_hardware_and_one_identity_and_is_handed_over_whole() -> Result<()> {
     let world = World::start(Setup::default()).await?;
     let (vm, inventory, child) = one(&world).await?;
     ensure!(
@@ -74,7 +74,8 @@ async fn defaults_identity_and_hand_over() -> Result<()> {
     ensure!((vm.num_cpu, vm.memory_mb) == (4, 16384));
     ensure!(vm.pool.ends_with("cluster/Resources"), "{}", vm.pool);
     ensure!(vm.tags.is_empty());
-    boots(&vm, &inventory, "agent-forge/demo/demo-worker/")?;
+    let iso = format!("agent-forge/{}/{POOL}/", world.namespace());
+    boots(&vm, &inventory, &iso)?;
     let (disk, nic) = (&vm.disks[0], &vm.nics[0]);
     ensure!(disk.gb == 100 && disk.thin && !disk.eagerly_scrub);
     ensure!(disk.controller == "ParaVirtualSCSIController", "{disk:?}");
@@ -90,7 +91,8 @@ async fn defaults_identity_and_hand_over() -> Result<()> {
     let status = child.status.clone().unwrap_or_default();
     let record = status.vm.context("a recorded VM")?;
     let cluster = status.cluster_id.context("a recorded cluster")?;
-    let marker = format!("v1/{cluster}/{NAMESPACE}/{}/{uid}/1", vm.name);
+    let namespace = world.namespace();
+    let marker = format!("v1/{cluster}/{namespace}/{}/{uid}/1", vm.name);
     ensure!(vm.extra_config.get("agent-forge.owner") == Some(&marker));
     ensure!(record.bios_uuid.as_ref() == Some(&vm.uuid) && record.attempt == Some(1));
     ensure!(record.moref.as_ref() == Some(&vm.moref));
@@ -130,7 +132,7 @@ async fn defaults_identity_and_hand_over() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_field_differs_from_its_default() -> Result<()> {
+async fn each_field_of_the_template_is_in_the_vm() -> Result<()> {
     let world = World::without_pool(Setup::default()).await?;
     let tags = world.vcenter.inventory().await?.tags;
     let ids: Vec<&str> = tags.iter().map(|tag| tag.id.as_str()).collect();

@@ -9,7 +9,7 @@ use agent_forge_crds::{
 };
 use agent_forge_lab::{
     lab::{apply::apply, manifest::rendered},
-    parts::{vcenter_inventory::Vm, vcenter_trouble::VmAction},
+    parts::vcenter_trouble::VmAction,
 };
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use crate::{
     changes::Changes,
-    world::{NAMESPACE, POOL, Setup, World, pool_labels},
+    world::{CLUSTER, POOL, Setup, World, pool_labels},
 };
 
 const CAPI_PAUSED: &str = "cluster.x-k8s.io/paused";
@@ -91,27 +91,29 @@ impl Thing {
     }
 }
 
-fn thing(group: &'static str, version: &'static str, kind: &'static str) -> Thing {
-    Thing {
-        group,
-        version,
-        kind,
-        namespace: NAMESPACE.to_owned(),
-        name: "demo".to_owned(),
+impl World {
+    fn thing(&self, group: &'static str, version: &'static str, kind: &'static str) -> Thing {
+        Thing {
+            group,
+            version,
+            kind,
+            namespace: self.namespace().to_owned(),
+            name: CLUSTER.to_owned(),
+        }
     }
-}
 
-fn pool() -> Thing {
-    Thing {
-        name: POOL.to_owned(),
-        ..thing("agent-forge.containeroo.ch", "v1alpha1", "VsphereAgentPool")
+    fn pool_object(&self) -> Thing {
+        Thing {
+            name: POOL.to_owned(),
+            ..self.thing("agent-forge.containeroo.ch", "v1alpha1", "VsphereAgentPool")
+        }
     }
-}
 
-fn vsphere_agent(name: &str) -> Thing {
-    Thing {
-        name: name.to_owned(),
-        ..thing("agent-forge.containeroo.ch", "v1alpha1", "VsphereAgent")
+    fn vsphere_agent(&self, name: &str) -> Thing {
+        Thing {
+            name: name.to_owned(),
+            ..self.thing("agent-forge.containeroo.ch", "v1alpha1", "VsphereAgent")
+        }
     }
 }
 
@@ -139,17 +141,8 @@ impl World {
         .await
     }
 
-    async fn only_vm(&self) -> Result<Vm> {
-        let mut all = self.all_vms().await?;
-        ensure!(all.len() == 1, "{all:?}");
-        all.pop().context("a VM")
-    }
-
-    async fn only_child(&self) -> Result<Thing> {
-        let all = self.children().list(&Default::default()).await?.items;
-        ensure!(all.len() == 1, "{} VsphereAgents", all.len());
-        let name = all[0].metadata.name.as_deref();
-        Ok(vsphere_agent(name.unwrap_or_default()))
+    async fn only_record(&self) -> Result<Thing> {
+        Ok(self.vsphere_agent(&self.only_child().await?.name_any()))
     }
 }
 
@@ -157,13 +150,13 @@ impl World {
 async fn above(world: &World) -> Result<[Thing; 3]> {
     let cluster = Thing {
         namespace: world.cluster.control_plane_namespace.clone(),
-        ..thing("cluster.x-k8s.io", "v1beta2", "Cluster")
+        ..world.thing("cluster.x-k8s.io", "v1beta2", "Cluster")
     };
     let node_pool = Thing {
         name: POOL.to_owned(),
-        ..thing("hypershift.openshift.io", "v1beta1", "NodePool")
+        ..world.thing("hypershift.openshift.io", "v1beta1", "NodePool")
     };
-    let hosted = thing("hypershift.openshift.io", "v1beta1", "HostedCluster");
+    let hosted = world.thing("hypershift.openshift.io", "v1beta1", "HostedCluster");
     let services: Vec<Value> = ["APIServer", "OAuthServer", "Konnectivity", "Ignition"]
         .into_iter()
         .map(|s| json!({"service": s, "servicePublishingStrategy": {"type": "LoadBalancer"}}))
@@ -175,7 +168,7 @@ async fn above(world: &World) -> Result<[Thing; 3]> {
             "management": {"upgradeType": "Replace"}, "replicas": 1}),
         json!({"release": release, "pullSecret": {"name": "pull"}, "services": services,
             "networking": {"clusterNetwork": [{"cidr": "10.132.0.0/14"}]},
-            "platform": {"type": "Agent", "agent": {"agentNamespace": NAMESPACE}}}),
+            "platform": {"type": "Agent", "agent": {"agentNamespace": world.namespace()}}}),
     ];
     for (thing, spec) in [&cluster, &node_pool, &hosted].into_iter().zip(specs) {
         let object = json!({
@@ -221,12 +214,12 @@ async fn each_source_pauses_a_pool_until_it_ends() -> Result<()> {
     let machine = Thing {
         name: machine,
         namespace: name.clone(),
-        ..thing("cluster.x-k8s.io", "v1beta2", "Machine")
+        ..world.thing("cluster.x-k8s.io", "v1beta2", "Machine")
     };
     let agent_machine = Thing {
         name: agent_machine,
         namespace: name,
-        ..thing(
+        ..world.thing(
             "capi-provider.agent-install.openshift.io",
             "v1beta1",
             "AgentMachine",
@@ -236,7 +229,10 @@ async fn each_source_pauses_a_pool_until_it_ends() -> Result<()> {
     cluster
         .merge(client, json!({"spec": {"paused": true}}))
         .await?;
-    pool().annotate(client, PAUSED_ANNOTATION, "yes").await?;
+    world
+        .pool_object()
+        .annotate(client, PAUSED_ANNOTATION, "yes")
+        .await?;
     world.until_held("Paused", "spec.paused of Cluster").await?;
     cluster.annotate(client, CAPI_PAUSED, "").await?;
     cluster
@@ -306,7 +302,7 @@ async fn a_paused_vm_stays_as_it_is_although_its_machine_goes() -> Result<()> {
     let nodes = world.node_pool().await?;
     nodes.scale(1);
     world.running(&nodes, 1).await?;
-    let (child, vm) = (world.only_child().await?, world.only_vm().await?);
+    let (child, vm) = (world.only_record().await?, world.only_vm().await?);
     child.annotate(client, PAUSED_ANNOTATION, "true").await?;
     world.until_said(PAUSED, "VsphereAgent").await?;
     let changes = Changes::mark(&world).await?;
@@ -345,7 +341,10 @@ async fn vetoes_hold_and_skip_delete_leaves_vm_and_agent() -> Result<()> {
     let world = World::start(Setup::default()).await?;
     let client = &world.client;
     let power = format!("{POWER_ON_CHECK_PREFIX}network");
-    pool().annotate(client, &power, "no VLAN").await?;
+    world
+        .pool_object()
+        .annotate(client, &power, "no VLAN")
+        .await?;
     let nodes = world.node_pool().await?;
     nodes.scale(1);
     world
@@ -354,14 +353,20 @@ async fn vetoes_hold_and_skip_delete_leaves_vm_and_agent() -> Result<()> {
     world.until_held("Vetoed", "no VLAN").await?;
     let vm = world.only_vm().await?;
     ensure!(!vm.is_on(), "{vm:?}");
-    pool().annotate(client, &power, Value::Null).await?;
+    world
+        .pool_object()
+        .annotate(client, &power, Value::Null)
+        .await?;
     world.running(&nodes, 1).await?;
 
-    let child = world.only_child().await?;
+    let child = world.only_record().await?;
     let [audit, backup] =
         ["audit", "backup"].map(|holder| format!("{DELETE_CHECK_PREFIX}{holder}"));
     child.annotate(client, &audit, "open").await?;
-    pool().annotate(client, &backup, "copy runs").await?;
+    world
+        .pool_object()
+        .annotate(client, &backup, "copy runs")
+        .await?;
     world.until_said(VETOED, "audit on VsphereAgent").await?;
     world
         .until_said(VETOED, "backup on VsphereAgentPool")
@@ -375,7 +380,10 @@ async fn vetoes_hold_and_skip_delete_leaves_vm_and_agent() -> Result<()> {
     child.annotate(client, &audit, Value::Null).await?;
     world.until_held("Vetoed", "backup").await?;
     ensure!(world.all_children().await?.len() == 1);
-    pool().annotate(client, &backup, Value::Null).await?;
+    world
+        .pool_object()
+        .annotate(client, &backup, Value::Null)
+        .await?;
     world
         .until("the end of the record", async || {
             Ok(world.all_children().await?.is_empty())
@@ -397,7 +405,7 @@ async fn vetoes_hold_and_skip_delete_leaves_vm_and_agent() -> Result<()> {
 async fn client_of(world: &World, account: &str, rules: Value) -> Result<Client> {
     let access = world
         .lab
-        .kubeconfig_with(NAMESPACE, account, &rules)
+        .kubeconfig_with(world.namespace(), account, &rules)
         .await?;
     let file = Kubeconfig::read_from(&access.kubeconfig)?;
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
@@ -406,7 +414,7 @@ async fn client_of(world: &World, account: &str, rules: Value) -> Result<Client>
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_who_may_changes_vetoes_and_grants() -> Result<()> {
-    let world = World::start(Setup::default()).await?;
+    let world = World::start(Setup::own_lab()).await?;
     let admin = &world.client;
     for object in rendered("admission").await? {
         apply(admin, &object).await?;
@@ -423,21 +431,21 @@ async fn only_who_may_changes_vetoes_and_grants() -> Result<()> {
     let holder = client_of(&world, "holder", json!([edit, secrets, vetoes, grants])).await?;
     let secret = Thing {
         name: agent_forge_lab::lab::manifest::CREDENTIALS.to_owned(),
-        ..thing("", "v1", "Secret")
+        ..world.thing("", "v1", "Secret")
     };
     let namespace = Thing {
-        name: NAMESPACE.to_owned(),
-        ..thing("", "v1", "Namespace")
+        name: world.namespace().to_owned(),
+        ..world.thing("", "v1", "Namespace")
     };
     // One of no pool: the operator leaves it alone.
-    let agent = vsphere_agent("guarded");
+    let agent = world.vsphere_agent("guarded");
     let spec = json!({"poolRef": {"name": "none"}});
     agent.create(admin, &json!({}), &spec, false).await?;
     let delete = format!("{DELETE_CHECK_PREFIX}audit");
     let power_on = format!("{POWER_ON_CHECK_PREFIX}audit");
     let guarded = [
-        (pool(), delete.as_str()),
-        (pool(), power_on.as_str()),
+        (world.pool_object(), delete.as_str()),
+        (world.pool_object(), power_on.as_str()),
         (agent, delete.as_str()),
         (secret, ALLOW_POOLS_FROM_ANNOTATION),
         (namespace, ALLOW_POOLS_FROM_ANNOTATION),
@@ -467,11 +475,11 @@ async fn only_who_may_changes_vetoes_and_grants() -> Result<()> {
     // A write of a subresource is a write of the annotations, too.
     for (client, may) in [(&editor, false), (&holder, true)] {
         let api: Api<Namespace> = Api::all(client.clone());
-        let mut object = api.get(NAMESPACE).await?;
+        let mut object = api.get(world.namespace()).await?;
         let grant = json!({"metadata": {"annotations": {ALLOW_POOLS_FROM_ANNOTATION: "*"}}});
         let patch = Patch::Merge(grant);
         let done = api
-            .patch_status(NAMESPACE, &PatchParams::default(), &patch)
+            .patch_status(world.namespace(), &PatchParams::default(), &patch)
             .await;
         ensure!(done.is_ok() == may, "status: {done:?}");
         if let Ok(written) = done {
@@ -481,7 +489,7 @@ async fn only_who_may_changes_vetoes_and_grants() -> Result<()> {
         object.annotations_mut().extend([other]);
         let params = PostParams::default();
         let done = api
-            .replace_subresource("finalize", NAMESPACE, &params, &object)
+            .replace_subresource("finalize", world.namespace(), &params, &object)
             .await;
         ensure!(done.is_ok() == may, "finalize: {done:?}");
     }
@@ -490,7 +498,7 @@ async fn only_who_may_changes_vetoes_and_grants() -> Result<()> {
         .annotate(&holder, ALLOW_POOLS_FROM_ANNOTATION, Value::Null)
         .await?;
     // Neither is there an object that has it from its beginning.
-    let made = vsphere_agent("made");
+    let made = world.vsphere_agent("made");
     for (client, key, may) in [
         (&editor, delete.as_str(), false),
         (&editor, power_on.as_str(), false),
@@ -503,7 +511,7 @@ async fn only_who_may_changes_vetoes_and_grants() -> Result<()> {
     let grant = json!({ALLOW_POOLS_FROM_ANNOTATION: "*"});
     let open = Thing {
         name: "open".to_owned(),
-        ..thing("", "v1", "Secret")
+        ..world.thing("", "v1", "Secret")
     };
     for (client, may) in [(&editor, false), (&holder, true)] {
         let done = open.create(client, &grant, &Value::Null, true).await;

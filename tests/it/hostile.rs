@@ -45,7 +45,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
     tls_door::TlsDoor,
-    world::{LIMIT, NAMESPACE, Setup, World},
+    world::{LIMIT, Setup, World},
 };
 
 /// Namespace of the pools whose vCenters are hostile.
@@ -232,7 +232,7 @@ impl Hostile {
         let name = self.nature.name;
         apply(&world.client, &secret(THEIRS, name, &keys)).await?;
         let patch = json!({
-            "infraEnvRef": {"namespace": NAMESPACE},
+            "infraEnvRef": {"namespace": world.namespace()},
             "vsphere": {"credentialsSecretRef": {"name": name}},
         });
         let mut theirs = pool(&world.cluster, name, &patch)?;
@@ -276,7 +276,11 @@ async fn admit(world: &World) -> Result<()> {
     let patch = json!({"metadata": {"annotations": {ALLOW_POOLS_FROM_ANNOTATION: THEIRS}}});
     let namespaces = Api::<Namespace>::all(world.client.clone());
     namespaces
-        .patch(NAMESPACE, &PatchParams::default(), &Patch::Merge(patch))
+        .patch(
+            world.namespace(),
+            &PatchParams::default(),
+            &Patch::Merge(patch),
+        )
         .await?;
     Ok(())
 }
@@ -304,7 +308,7 @@ const CHANGES: [&str; 6] = [
 async fn cost_so_far(world: &World) -> Result<(Vec<u64>, usize)> {
     let calls = world.vcenter.calls().await?;
     let changes = CHANGES.iter().map(|method| calls.of(method)).collect();
-    Ok((changes, world.lab.audited().await?.len()))
+    Ok((changes, world.audited().await?.len()))
 }
 
 async fn one_more(world: &World, nodes: &HostedClusterPlay, count: usize) -> Result<Cost> {
@@ -320,7 +324,7 @@ async fn one_more(world: &World, nodes: &HostedClusterPlay, count: usize) -> Res
         .await?;
     let (after, _) = cost_so_far(world).await?;
     let calls = after.iter().zip(calls).map(|(a, b)| a - b).collect();
-    let mut entries = world.lab.audited().await?.split_off(mark);
+    let mut entries = world.audited().await?.split_off(mark);
     entries.retain(|e| e.object_ref.as_ref().is_some_and(|o| o.namespace != THEIRS));
     let all = count_writes(&entries, &world.access.user)
         .without("leases")
@@ -347,7 +351,7 @@ fn peak(pid: u32) -> Result<u64> {
 async fn hostile_vcenters_cost_other_pools_nothing_and_the_operator_little() -> Result<()> {
     let world = World::start(Setup {
         operator_args: vec!["--orphan-scan-interval=10s".to_owned()],
-        ..Setup::default()
+        ..Setup::own_lab()
     })
     .await?;
     let pid = world

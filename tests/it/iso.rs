@@ -28,7 +28,7 @@ use url::Url;
 use crate::{
     tls_door::TlsDoor,
     tokens::{no_token_is_told, shown_isos},
-    world::{LIMIT, NAMESPACE, POOL, Setup, World},
+    world::{LIMIT, POOL, Setup, World},
 };
 
 impl World {
@@ -340,10 +340,13 @@ async fn its_own_ca(world: &World, server: &ImageServer) -> Result<()> {
     let said = world
         .until_refused(POOL, "ISOReady", "ISOCABundleMissing")
         .await?;
-    ensure!(said.contains("demo/image-ca does not exist"), "{said}");
+    ensure!(
+        said.contains(&format!("{}/image-ca does not exist", world.namespace())),
+        "{said}"
+    );
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"namespace": NAMESPACE, "name": "image-ca"}, "data": {"ca.pem": door.ca},
+        "metadata": {"namespace": world.namespace(), "name": "image-ca"}, "data": {"ca.pem": door.ca},
     });
     agent_forge_lab::lab::apply::apply(&world.client, &map).await?;
     world.another_iso(POOL, &before).await?;
@@ -548,7 +551,7 @@ async fn mounted_stays(world: &World, first: &IsoStatus, last: &IsoStatus) -> Re
     world
         .until("why the first version stays", async || {
             world.wake(POOL).await?;
-            let events: Api<Event> = Api::namespaced(world.client.clone(), NAMESPACE);
+            let events: Api<Event> = Api::namespaced(world.client.clone(), world.namespace());
             let events = events.list(&Default::default()).await?.items;
             Ok(events.iter().any(|e| {
                 let note = e.note.as_deref().unwrap_or_default();
@@ -561,7 +564,7 @@ async fn mounted_stays(world: &World, first: &IsoStatus, last: &IsoStatus) -> Re
         first.path.as_ref().is_some_and(|p| files.contains(p)),
         "{files:?}"
     );
-    let table = shown_isos(world).await?;
+    let table = shown_isos(world, 0).await?;
     let row = |iso: &IsoStatus| {
         let digest = iso.sha256.as_deref().and_then(|d| d.get(..12));
         let digest = digest.context("a digest")?;
@@ -584,7 +587,7 @@ async fn mounted_stays(world: &World, first: &IsoStatus, last: &IsoStatus) -> Re
         (&old, first.url.as_deref().context("a source")?),
         (&old, "/byapikey/REDACTED/"),
         (&new, last.stored_path.as_deref().context("a path")?),
-        (&new, &format!("{NAMESPACE}/{POOL}")),
+        (&new, &format!("{}/{POOL}", world.namespace())),
     ] {
         ensure!(row.contains(said), "{said:?} is not in {row:?}");
     }
@@ -691,7 +694,10 @@ async fn fifty_machines_of_two_pools_wait_for_one_transfer_in_bounded_memory() -
         .stored_path
         .unwrap_or_default();
     ensure!(
-        path.starts_with(&format!("[iso-datastore] agent-forge/{NAMESPACE}/")),
+        path.starts_with(&format!(
+            "[iso-datastore] agent-forge/{}/",
+            world.namespace()
+        )),
         "{path}"
     );
     println!(

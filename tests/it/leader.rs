@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::{
     shared::{LEASE, flags, says},
     witness::Witness,
-    world::{LIMIT, OPERATOR_NAMESPACE, Setup, World},
+    world::{LIMIT, Setup, World},
 };
 
 /// Two operators with different users, so that the audit log distinguishes them. The first one leads.
@@ -30,14 +30,18 @@ struct Pair {
 
 /// Starts an operator with leader election, without waiting until it leads.
 async fn start(world: &World, kubeconfig: impl Into<std::path::PathBuf>) -> Result<Operator> {
-    let options = OperatorOptions::new(env!("CARGO_BIN_EXE_agent-forge"), kubeconfig).args(flags());
-    world.lab.operator(&options).await
+    let options = OperatorOptions::new(env!("CARGO_BIN_EXE_agent-forge"), kubeconfig);
+    world
+        .lab
+        .operator(&options.args(world.operator_args()))
+        .await
 }
 
 impl Pair {
     async fn start() -> Result<Self> {
         let mut world = World::start(Setup {
-            operator_args: flags(),
+            // Without it, the identity is the uid of each operator's own namespace.
+            operator_args: [flags(), vec!["--cluster-id=pair".to_owned()]].concat(),
             ..Setup::default()
         })
         .await?;
@@ -49,11 +53,15 @@ impl Pair {
         let first = start(&world, through).await?;
         says(&first, "ok").await?;
         let namespace = world.lab.namespace("standby").await?;
-        let standby = world.lab.kubeconfig_for_operator(&namespace).await?;
+        let planes = [world.cluster.control_plane_namespace.clone()];
+        let standby = world
+            .lab
+            .kubeconfig_for_namespaces(&namespace, world.namespace(), &planes)
+            .await?;
         // Its rules are in its own namespace, but the Lease is in the first operator's namespace.
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-            "metadata": {"name": "standby", "namespace": OPERATOR_NAMESPACE},
+            "metadata": {"name": "standby", "namespace": world.operator_namespace()},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "agent-forge-leader-election"},
             "subjects": [{"kind": "ServiceAccount", "name": standby.service_account, "namespace": standby.namespace}],
         });
@@ -71,8 +79,8 @@ impl Pair {
 
     /// Writes of one user after a mark of the audit log, without those to the Lease.
     async fn writes(&self, user: &str, mark: usize) -> Result<usize> {
-        self.world.lab.audited().await?;
-        let entries = self.world.lab.audit().since(mark)?;
+        self.world.audited().await?;
+        let entries = self.world.log.since(mark)?;
         let is_lease = |e: &agent_forge_lab::parts::audit::Entry| {
             e.object_ref
                 .as_ref()
@@ -85,7 +93,8 @@ impl Pair {
     }
 
     async fn holder(&self) -> Result<String> {
-        let leases: Api<Lease> = Api::namespaced(self.world.client.clone(), OPERATOR_NAMESPACE);
+        let namespace = self.world.operator_namespace();
+        let leases: Api<Lease> = Api::namespaced(self.world.client.clone(), namespace);
         let spec = leases.get("agent-forge").await?.spec.unwrap_or_default();
         Ok(spec.holder_identity.unwrap_or_default())
     }
@@ -151,8 +160,8 @@ async fn a_leader_that_stood_still_past_its_lease_ends_without_a_call() -> Resul
     nodes.scale(3);
     pair.world.settled(3).await?;
     let calls = pair.world.mutations().await?;
-    pair.world.lab.audited().await?;
-    let mark = pair.world.lab.audit().mark()?;
+    pair.world.audited().await?;
+    let mark = pair.world.log.mark()?;
     pair.first.process.signal(Signal::CONT)?;
     let status = tokio::time::timeout(LIMIT, pair.first.process.ended())
         .await

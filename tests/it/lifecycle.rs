@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::{
     look::{is_fenced, pinned_to},
     witness::Witness,
-    world::{LIMIT, NAMESPACE, POOL, Setup, World, pool_labels},
+    world::{CLUSTER, LIMIT, POOL, Setup, World, pool_labels},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,14 +130,13 @@ async fn a_deleted_node_pool_takes_its_hosts_along() -> Result<()> {
 
 /// Agents are in the InfraEnv's namespace. The spec names it, or it is the control plane's by default.
 #[tokio::test(flavor = "multi_thread")]
-async fn agents_elsewhere_than_the_pool() -> Result<()> {
+async fn a_pool_is_served_with_agents_of_another_namespace() -> Result<()> {
     let named = Setup {
-        agent_namespace: "agents",
-        pool_patch: json!({"infraEnvRef": {"name": "demo", "namespace": "agents"}}),
+        agents_beside: Some("agents"),
         ..Setup::default()
     };
     let implied = Setup {
-        agent_namespace: "demo-demo",
+        agents_beside: Some(CLUSTER),
         ..Setup::default()
     };
     tokio::try_join!(one_up_and_down(named), one_up_and_down(implied))?;
@@ -157,7 +156,7 @@ async fn one_up_and_down(setup: Setup) -> Result<()> {
             let recorded = world.all_children().await?.pop().and_then(|c| c.status?.vm);
             let agent = recorded.and_then(|vm| vm.agent_ref);
             let namespace = agent.and_then(|agent| agent.namespace);
-            Ok(namespace.as_deref() == Some(world.setup.agent_namespace))
+            Ok(namespace.as_deref() == Some(world.cluster.agent_namespace.as_str()))
         })
         .await?;
     nodes.scale(0);
@@ -166,7 +165,7 @@ async fn one_up_and_down(setup: Setup) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn approval_is_left_to_people() -> Result<()> {
+async fn an_agent_is_not_approved_if_people_approve() -> Result<()> {
     let world = World::start(Setup {
         pool_patch: json!({"agent": {"approve": false}}),
         ..Setup::default()
@@ -306,7 +305,7 @@ async fn a_vm_in_the_making_is_offered_to_the_next() -> Result<()> {
     ensure!(
         agents
             .iter()
-            .all(|a| a.namespace().as_deref() == Some(NAMESPACE))
+            .all(|a| a.namespace().as_deref() == Some(world.namespace()))
     );
     witness.verdict()
 }

@@ -50,7 +50,7 @@ async fn the_log_tells_a_machines_life() -> Result<()> {
     for line in std::fs::read_to_string(&log)?.lines() {
         lines.push(serde_json::from_str(line).with_context(|| format!("no JSON: {line}"))?);
     }
-    let object = format!("demo/{name}");
+    let object = format!("{}/{name}", world.namespace());
     for message in [
         "effect create",
         "effect power_on",

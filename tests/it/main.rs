@@ -1,38 +1,68 @@
-//! The operator as a real process with a real API server, a simulated vCenter and the played upstream controllers.
+//! The tests of the operator's crate beside its units: one binary.
 //!
-//! Each scenario has a lab of its own. So it can choose generations, kill any part, and count everything.
-//! These scenarios run with every change. Those of `nightly.rs` run in the nightly lane (CONTRIBUTING.md).
+//! Most scenarios run the operator as a real process with a real API server, a simulated vCenter and the played upstream
+//! controllers. `vsphere_front`, `iso_source`, `log_lines` and `many_agents` test a part alone. `sources` compares sources
+//! and documents.
 #![expect(
     clippy::disallowed_methods,
     reason = "tests play people and upstream controllers: they write as those do"
 )]
 
+mod arrival;
+mod away;
+mod boot_order;
 mod buffer;
 mod commands;
 mod crash;
+mod credentials;
 mod custody;
 mod demo;
 mod doctor;
 mod dry_run;
+mod events;
+mod freed;
+mod generations;
 mod guards;
 mod hardware;
 mod holds;
+mod hostile;
+mod iso;
+mod iso_source;
+mod leader;
 mod lifecycle;
 mod limits;
+mod log_lines;
 mod logs;
+mod many_agents;
 mod metrics;
 mod news;
+mod occupied;
 mod orphans;
+mod power;
+mod predecessor;
+mod privileges;
+mod real_capi;
+mod record;
 mod recycle;
+mod recycled_often;
+mod refusals;
+mod rogues;
 mod rules;
 mod scale;
 mod share;
 mod signed;
+mod silence;
+mod sources;
 mod status;
-#[allow(dead_code, reason = "each lane uses a part of it")]
+mod storm;
+mod strangers;
+mod stuck;
 mod support;
 mod tenants;
+mod traces;
+mod trouble;
 mod trust;
+mod vsphere_front;
 mod web;
 
 use support::*;

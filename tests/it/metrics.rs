@@ -46,7 +46,7 @@ async fn a_scrape_shows_the_machines_and_forgets_the_pool() -> Result<()> {
     world.running(&nodes, 2).await?;
     world.settled(2).await?;
     let operator = world.operator.as_ref().context("an operator")?;
-    let of_pool = format!("namespace=\"demo\",pool=\"{POOL}\"");
+    let of_pool = format!("namespace=\"{}\",pool=\"{POOL}\"", world.namespace());
     for until in [
         "accepted",
         "iso_ready",
@@ -101,11 +101,8 @@ async fn a_scrape_shows_the_machines_and_forgets_the_pool() -> Result<()> {
         ensure!(found == Some(expected), "{family}: {found:?}\n{scrape}");
     }
     let actors = world.actors(LIMIT).await?;
-    let is_vm = |a: &Value| {
-        a["name"]
-            .as_str()
-            .is_some_and(|n| n.starts_with("vm/demo/"))
-    };
+    let of_vms = format!("vm/{}/", world.namespace());
+    let is_vm = |a: &Value| a["name"].as_str().is_some_and(|n| n.starts_with(&of_vms));
     let vm = actors.iter().find(|a| is_vm(a));
     ensure!(vm.is_some_and(|a| a["mailbox"].is_number()), "{actors:?}");
     nodes.scale(0);

@@ -7,7 +7,7 @@ use agent_forge_actors::domain::identity::BiosUuid;
 use agent_forge_lab::parts::vcenter_trouble::{ForeignVm, VmAction};
 use anyhow::{Context as _, Result, ensure};
 
-use crate::world::{NAMESPACE, Setup, World};
+use crate::world::{Setup, World};
 
 /// Key of the mark in a VM's `extraConfig`.
 const MARKER: &str = "agent-forge.owner";
@@ -16,7 +16,7 @@ const CLUSTER: &str = "orphans-lab";
 /// Creates a VM with the mark of `cluster`, for a VsphereAgent that does not exist.
 pub async fn marked(world: &World, name: &str, cluster: &str, power_on: bool) -> Result<String> {
     let uid = format!("00000000-0000-4000-8000-{:012}", name.len());
-    let mark = format!("v1/{cluster}/{NAMESPACE}/{name}/{uid}/1");
+    let mark = format!("v1/{cluster}/{}/{name}/{uid}/1", world.namespace());
     let vm = ForeignVm {
         uuid: BiosUuid::derive(cluster, &uid, 1).to_string(),
         name: name.to_owned(),
@@ -85,7 +85,7 @@ async fn what_never_ran_goes_and_what_ran_is_reported_with_the_runbook() -> Resu
         told.len() == 1 && told[0].contains(&never_ran),
         "what was destroyed is said: {told:?}"
     );
-    let server = &world.lab.vcenters()[0].admin()?;
+    let server = &world.vcenter;
     ensure!(
         server.calls().await?.of("Destroy_Task") == 1,
         "one VM was destroyed, no other one was tried"

@@ -28,7 +28,7 @@ use tokio::{
 use crate::{
     changes::Changes,
     shared::{flags, says},
-    world::{LIMIT, NAMESPACE, OPERATOR_NAMESPACE, POOL, Setup, World},
+    world::{LIMIT, POOL, Setup, World},
 };
 
 const LEASE: &str = "agent-forge-operator.containeroo.ch";
@@ -108,13 +108,13 @@ async fn at_rest(args: Vec<String>) -> Result<World> {
     .await?;
     let operator = world.operator.take().context("an operator")?;
     says(&operator, "ok").await?;
-    let ours = holder(&world, OPERATOR_NAMESPACE, LEASE).await?;
-    let mark = format!("agent-forge/{OPERATOR_NAMESPACE}/");
+    let ours = holder(&world, world.operator_namespace(), LEASE).await?;
+    let mark = format!("agent-forge/{}/", world.operator_namespace());
     ensure!(ours.starts_with(&mark), "held by {ours}");
     let status = operator.stop().await?;
     ensure!(status.success(), "{status}");
     for name in ["agent-forge", LEASE] {
-        let left = holder(&world, OPERATOR_NAMESPACE, name).await?;
+        let left = holder(&world, world.operator_namespace(), name).await?;
         ensure!(left.is_empty(), "{name} is left to {left}");
     }
     world.setup.operator_args = args;
@@ -123,8 +123,8 @@ async fn at_rest(args: Vec<String>) -> Result<World> {
 
 /// Our writes after a mark of the audit log, without those to our own Lease and without Events.
 async fn writes(world: &World, mark: usize) -> Result<Vec<String>> {
-    world.lab.audited().await?;
-    let entries = world.lab.audit().since(mark)?.into_iter();
+    world.audited().await?;
+    let entries = world.log.since(mark)?.into_iter();
     let acts = |resource: &str, name: &str| {
         !(resource == "events" || resource == "leases" && name != LEASE)
     };
@@ -173,9 +173,9 @@ async fn nothing_is_done_while_the_predecessor_renews_and_when_it_comes_back_it_
 -> Result<()> {
     let mut world = at_rest(flags()).await?;
     let nodes = world.node_pool().await?;
-    let mut predecessor = Predecessor::start(&world.client, OPERATOR_NAMESPACE).await?;
+    let mut predecessor = Predecessor::start(&world.client, world.operator_namespace()).await?;
     nodes.scale(1);
-    let (mark, calls) = (world.lab.audit().mark()?, world.mutations().await?);
+    let (mark, calls) = (world.log.mark()?, world.mutations().await?);
     world.start_operator().await?;
     stands_by(&world, &mut predecessor, mark).await?;
     ensure!(world.mutations().await? == calls, "vCenter was called");
@@ -193,7 +193,7 @@ async fn nothing_is_done_while_the_predecessor_renews_and_when_it_comes_back_it_
     );
 
     // A person starts the predecessor again, and it takes the Lease without asking.
-    renew(&leases(&world.client, OPERATOR_NAMESPACE)).await?;
+    renew(&leases(&world.client, world.operator_namespace())).await?;
     let ended = timeout(LIMIT, operator.process.ended()).await;
     let status = ended.context("it ends")??;
     ensure!(!status.success(), "{status}");
@@ -209,14 +209,14 @@ async fn nothing_is_done_while_the_predecessor_renews_and_when_it_comes_back_it_
 async fn without_an_election_the_predecessor_is_waited_for_as_well() -> Result<()> {
     let mut world = at_rest(Vec::new()).await?;
     let nodes = world.node_pool().await?;
-    let mut predecessor = Predecessor::start(&world.client, OPERATOR_NAMESPACE).await?;
+    let mut predecessor = Predecessor::start(&world.client, world.operator_namespace()).await?;
     nodes.scale(1);
-    let mark = world.lab.audit().mark()?;
+    let mark = world.log.mark()?;
     world.start_operator().await?;
     stands_by(&world, &mut predecessor, mark).await?;
     drop(predecessor);
     world.running(&nodes, 1).await?;
-    let left = holder(&world, OPERATOR_NAMESPACE, LEASE).await?;
+    let left = holder(&world, world.operator_namespace(), LEASE).await?;
     ensure!(left == HOLDER, "it is looked at, not taken: {left}");
     Ok(())
 }
@@ -231,7 +231,7 @@ async fn a_namespace_that_was_named_is_looked_at_or_nothing_is_done() -> Result<
     apply(&world.client, &namespace).await?;
     let nodes = world.node_pool().await?;
     nodes.scale(1);
-    let mark = world.lab.audit().mark()?;
+    let mark = world.log.mark()?;
     world.start_operator().await?;
     let operator = world.operator.as_ref().context("an operator")?;
     let said = "config/overlays/predecessor-lease";
@@ -249,7 +249,9 @@ async fn a_namespace_that_was_named_is_looked_at_or_nothing_is_done() -> Result<
         .await?;
     // By then we hold the predecessor's Lease in our own namespace. Nothing else is written.
     let acts = writes(&world, mark).await?.into_iter();
-    let acts: Vec<_> = acts.filter(|w| !w.contains(OPERATOR_NAMESPACE)).collect();
+    let acts: Vec<_> = acts
+        .filter(|w| !w.contains(world.operator_namespace()))
+        .collect();
     ensure!(acts.is_empty(), "{acts:?}");
 
     for file in ["role.yaml", "role_binding.yaml"] {
@@ -268,10 +270,7 @@ async fn a_namespace_that_was_named_is_looked_at_or_nothing_is_done() -> Result<
     world.running(&nodes, 1).await?;
     let ours = holder(&world, elsewhere, LEASE).await?;
     ensure!(ours.starts_with("agent-forge/"), "{ours}");
-    ensure!(
-        !world.told(event::PLAN_APPLIED).await?.is_empty(),
-        "{NAMESPACE}"
-    );
+    ensure!(!world.told(event::PLAN_APPLIED).await?.is_empty());
     Ok(())
 }
 
@@ -280,9 +279,9 @@ async fn a_dry_run_beside_the_predecessor_writes_nothing_and_logs_its_plan() -> 
     let dry_run = vec!["--dry-run".to_owned()];
     let mut world = at_rest([flags(), dry_run].concat()).await?;
     let nodes = world.node_pool().await?;
-    let mut predecessor = Predecessor::start(&world.client, OPERATOR_NAMESPACE).await?;
+    let mut predecessor = Predecessor::start(&world.client, world.operator_namespace()).await?;
     nodes.scale(1);
-    let (mark, changes) = (world.lab.audit().mark()?, Changes::mark(&world).await?);
+    let (mark, changes) = (world.log.mark()?, Changes::mark(&world).await?);
     world.start_operator().await?;
     let logs = async |world: &World, word: &str| {
         world
@@ -302,14 +301,14 @@ async fn a_dry_run_beside_the_predecessor_writes_nothing_and_logs_its_plan() -> 
     drop(predecessor);
     world.until_true(POOL, DRY_RUN).await?;
     changes.none(&world).await?;
-    let left = holder(&world, OPERATOR_NAMESPACE, LEASE).await?;
+    let left = holder(&world, world.operator_namespace(), LEASE).await?;
     ensure!(left == HOLDER, "it is looked at, not taken: {left}");
 
     // It begins again, and the status is its own again.
-    let mut predecessor = Predecessor::start(&world.client, OPERATOR_NAMESPACE).await?;
+    let mut predecessor = Predecessor::start(&world.client, world.operator_namespace()).await?;
     logs(&world, "not acting: agent-forge-operator-6b7c9d").await?;
     predecessor.goes_on().await?;
-    let mark = world.lab.audit().mark()?;
+    let mark = world.log.mark()?;
     nodes.scale(2);
     world.machines_left(&nodes, 2).await?;
     predecessor.goes_on().await?;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use agent_forge_crds::conditions::Reason;
 use agent_forge_lab::parts::{
+    VCenterOptions,
     vcenter_inventory::{Inventory, Vm},
     vcenter_trouble::VmAction,
 };
@@ -14,7 +15,7 @@ use serde_json::json;
 
 use crate::{
     site::Site,
-    trouble::{all, quick, sites},
+    trouble::{all, sites},
     world::{Setup, World},
 };
 
@@ -249,7 +250,10 @@ async fn each_privilege_of_the_role_is_named_where_it_is_missing() -> Result<()>
         told()?
     );
     let world = World::without_pool(Setup::default()).await?;
-    let wanted: Vec<_> = CASES.iter().map(|case| (case.0, quick())).collect();
+    let wanted: Vec<_> = CASES
+        .iter()
+        .map(|case| (case.0, VCenterOptions::default()))
+        .collect();
     let sites = sites(&world, &wanted).await?;
     let played = join_all(sites.iter().zip(CASES).map(|(site, case)| {
         let missed = missed(&world, site, *case);

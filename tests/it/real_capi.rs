@@ -258,7 +258,7 @@ async fn play_nodes(client: Client, agent_machines: Mirror) {
 
 /// Up to two Machines, down to one, a rolling update of that one, and its end while somebody has paused it.
 async fn play(real: bool) -> Result<String> {
-    let world = World::start(Setup::default()).await?;
+    let world = World::start(Setup::own_lab()).await?;
     let capi = match real {
         true => Capi::Real(Box::new(Real::start(&world).await?)),
         false => Capi::Played(world.node_pool().await?),

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How often a VM is recycled.
-const LIVES: usize = 20;
+const LIVES: usize = 6;
 /// Between two kills.
 const KILL: Duration = Duration::from_secs(5);
 /// Longest time for half a life.

@@ -257,7 +257,8 @@ async fn two_pools_for_one_agent_machine_make_nothing_and_name_each_other() -> R
     }
     let nodes = world.node_pool_named("contested").await?;
     nodes.scale(1);
-    for (pool, other) in [("left", "demo/right"), ("right", "demo/left")] {
+    for (pool, other) in [("left", "right"), ("right", "left")] {
+        let other = format!("{}/{other}", world.namespace());
         let said = world
             .until_refused(pool, "AgentMachineDemandFound", "PoolConflict")
             .await?;
@@ -267,7 +268,7 @@ async fn two_pools_for_one_agent_machine_make_nothing_and_name_each_other() -> R
             .and_then(|am| am.metadata.name.clone());
         let machine = machine.context("an AgentMachine")?;
         ensure!(
-            said.contains(other) && said.contains(&machine),
+            said.contains(&other) && said.contains(&machine),
             "{pool}: {said}"
         );
     }

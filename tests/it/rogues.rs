@@ -42,10 +42,6 @@ fn recorded(child: &VsphereAgent) -> Option<&VmStatus> {
 }
 
 impl World {
-    async fn only_child(&self) -> Result<VsphereAgent> {
-        self.all_children().await?.pop().context("a VsphereAgent")
-    }
-
     /// Registers a host with the assisted service.
     async fn register(&self, infra_env: &str, host: HostFacts) -> Result<()> {
         let service = self.upstream.service(&self.cluster.agent_namespace)?;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     shared::flags,
-    world::{NAMESPACE, POOL, Setup, World},
+    world::{POOL, Setup, World},
 };
 
 /// Granted, but not used here. An InfraEnv is read live when a watch may lag behind a new ISO. NMStateConfigs are
@@ -76,10 +76,10 @@ async fn replayed(mut setup: Setup, folder: &'static str) -> Result<World> {
     setup.pool_patch = json!({"iso": {"caBundleRef": {"name": "image-ca", "key": "ca.pem"}}});
     setup.operator_args.extend(flags());
     let mut world = World::start(setup).await?;
-    let pem = world.lab.vcenters()[0].ca_pem();
+    let pem = world.process.ca_pem();
     let bundle = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": "image-ca", "namespace": NAMESPACE}, "data": {"ca.pem": pem},
+        "metadata": {"name": "image-ca", "namespace": world.namespace()}, "data": {"ca.pem": pem},
     });
     apply(&world.client, &bundle).await?;
     let nodes = world.node_pool().await?;
@@ -94,9 +94,9 @@ async fn replayed(mut setup: Setup, folder: &'static str) -> Result<World> {
     let status = operator.stop().await?;
     ensure!(status.success(), "{status}");
 
-    let entries = world.lab.audited().await?;
+    let entries = world.audited().await?;
     let user = &world.access.user;
-    let forbidden = world.lab.audit().forbidden(user)?;
+    let forbidden = world.log.forbidden(user)?;
     ensure!(forbidden.is_empty(), "forbidden: {forbidden:?}");
     let granted = granted(&rendered(folder).await?, &world.access.service_account);
     let used = used(&entries, user);
@@ -109,7 +109,7 @@ async fn replayed(mut setup: Setup, folder: &'static str) -> Result<World> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_verb_of_the_cluster_roles_is_used_and_no_other() -> Result<()> {
-    replayed(Setup::default(), "default").await?;
+    replayed(Setup::own_lab(), "default").await?;
     Ok(())
 }
 
@@ -131,7 +131,7 @@ async fn an_operator_for_some_namespaces_serves_with_roles_in_them_alone() -> Re
     let world = replayed(setup, folder).await?;
 
     // Secrets are in one of the served namespaces, and the operator never reads all namespaces at once.
-    let entries = world.lab.audited().await?;
+    let entries = world.audited().await?;
     let ours = entries
         .iter()
         .filter(|e| e.user.username == world.access.user);
@@ -141,7 +141,7 @@ async fn an_operator_for_some_namespaces_serves_with_roles_in_them_alone() -> Re
         };
         ensure!(!of.namespace.is_empty(), "of all namespaces: {entry:?}");
         ensure!(
-            of.resource != "secrets" || of.namespace == NAMESPACE,
+            of.resource != "secrets" || of.namespace == world.namespace(),
             "{entry:?}"
         );
     }

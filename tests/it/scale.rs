@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_up_and_all_down() -> Result<()> {
+async fn each_machine_gets_one_host_and_the_hosts_go_with_their_machines() -> Result<()> {
     let world = World::start(Setup::default()).await?;
     let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
@@ -31,7 +31,7 @@ async fn three_up_and_all_down() -> Result<()> {
 /// The Agent must stay until its VM is gone, which takes half a minute to destroy. Then a Machine is deleted while the
 /// operator is stopped.
 #[tokio::test(flavor = "multi_thread")]
-async fn down_with_a_slow_destroy_and_down_while_stopped() -> Result<()> {
+async fn hosts_go_although_a_destroy_is_slow_or_the_operator_was_stopped() -> Result<()> {
     let mut world = World::start(Setup::default()).await?;
     let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
@@ -81,7 +81,7 @@ async fn down_with_a_slow_destroy_and_down_while_stopped() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retain_keeps_the_vm_and_says_so() -> Result<()> {
+async fn a_retained_vm_is_kept_and_reported() -> Result<()> {
     let world = World::start(Setup {
         pool_patch: json!({"cleanupPolicy": "Retain"}),
         ..Setup::default()
@@ -144,7 +144,7 @@ async fn retain_keeps_the_vm_and_says_so() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rolling_upgrade_replaces_one_by_one() -> Result<()> {
+async fn a_rolling_upgrade_replaces_hosts_one_by_one() -> Result<()> {
     let world = World::start(Setup::default()).await?;
     let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
@@ -234,7 +234,7 @@ async fn a_freed_agent_is_nobodys_while_another_machine_waits() -> Result<()> {
 
 /// The provider binds existing hosts. The operator only creates what is missing, and never changes those hosts.
 #[tokio::test(flavor = "multi_thread")]
-async fn free_agents_come_first() -> Result<()> {
+async fn a_free_agent_is_taken_before_a_vm_is_made() -> Result<()> {
     let world = World::start(Setup::default()).await?;
     let service = world.upstream.service(&world.cluster.agent_namespace)?;
     let labels = json!({"customer": "example"});

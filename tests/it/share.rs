@@ -15,7 +15,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, NAMESPACE, POOL, Setup, World};
+use crate::world::{LIMIT, POOL, Setup, World};
 
 /// Namespace and NodePool of the pool that takes a host.
 const TAKER: &str = "green";
@@ -30,9 +30,9 @@ async fn admit(world: &World) -> Result<()> {
         Patch::Merge(json!({"metadata": {"annotations": {ALLOW_POOLS_FROM_ANNOTATION: TAKER}}}));
     let with = PatchParams::default();
     Api::<Namespace>::all(world.client.clone())
-        .patch(NAMESPACE, &with, &patch)
+        .patch(world.namespace(), &with, &patch)
         .await?;
-    Api::<Secret>::namespaced(world.client.clone(), NAMESPACE)
+    Api::<Secret>::namespaced(world.client.clone(), world.namespace())
         .patch(CREDENTIALS, &with, &patch)
         .await?;
     Ok(())
@@ -42,8 +42,8 @@ async fn taker(world: &World) -> Result<()> {
     apply(&world.client, &namespace(TAKER)).await?;
     admit(world).await?;
     let patch = json!({
-        "infraEnvRef": {"namespace": NAMESPACE},
-        "vsphere": {"credentialsSecretRef": {"name": CREDENTIALS, "namespace": NAMESPACE}},
+        "infraEnvRef": {"namespace": world.namespace()},
+        "vsphere": {"credentialsSecretRef": {"name": CREDENTIALS, "namespace": world.namespace()}},
         "reassign": {"group": "lab-a"},
     });
     let mut taker = pool(&world.cluster, TAKER, &patch)?;
@@ -87,12 +87,12 @@ async fn a_machine_gets_the_free_host_of_another_namespace_with_its_vm_and_agent
     pool_patch["scaling"] = json!({"bufferAgents": 1});
     let world = World::start(Setup {
         pool_patch,
-        ..Setup::default()
+        ..Setup::own_lab()
     })
     .await?;
     waits(&world, 1).await?;
     let agent = world.all_agents().await?.pop().context("an Agent")?;
-    let before = recorded(&world, NAMESPACE).await?;
+    let before = recorded(&world, world.namespace()).await?;
 
     taker(&world).await?;
     let nodes = world.node_pool_named(TAKER).await?;
@@ -104,13 +104,13 @@ async fn a_machine_gets_the_free_host_of_another_namespace_with_its_vm_and_agent
     ensure!(after.moref == before.moref, "{after:?} is not {before:?}");
     ensure!(after.bios_uuid == before.bios_uuid && after.name == before.name);
     let from = after.taken_from.context("taken from nobody")?;
-    ensure!(from.stamped == Some(true) && from.namespace == NAMESPACE);
+    ensure!(from.stamped == Some(true) && from.namespace == world.namespace());
     let serves = world.all_agents().await?;
     let serves = serves.iter().find(|a| a.uid() == agent.uid());
     ensure!(serves.is_some_and(|a| a.claimed_by().is_some()));
     world
         .until("Events on both sides", async || {
-            let lent = events(&world, NAMESPACE).await?;
+            let lent = events(&world, world.namespace()).await?;
             let borrowed = events(&world, TAKER).await?;
             let has = |all: &[String], reason: &str| all.iter().any(|r| r == reason);
             Ok(has(&lent, "HostLent") && has(&borrowed, "HostBorrowed"))

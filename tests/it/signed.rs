@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     shared,
-    world::{NAMESPACE, OPERATOR_NAMESPACE, Setup, World},
+    world::{Setup, World},
 };
 
 const AGENT: &str = concat!("agent-forge/", env!("CARGO_PKG_VERSION"));
@@ -37,7 +37,7 @@ async fn requests_and_managed_fields_say_who_we_are() -> Result<()> {
     world.until("an Event", told).await?;
 
     let user = &world.access.user;
-    let entries = world.lab.audited().await?;
+    let entries = world.audited().await?;
     let ours: Vec<_> = entries
         .iter()
         .filter(|e| e.user.username == *user)
@@ -57,15 +57,15 @@ async fn requests_and_managed_fields_say_who_we_are() -> Result<()> {
         ("Agents", managers(world.agents()).await?),
         (
             "Secrets",
-            managers::<Secret>(Api::namespaced(client.clone(), NAMESPACE)).await?,
+            managers::<Secret>(Api::namespaced(client.clone(), world.namespace())).await?,
         ),
         (
             "Events",
-            managers::<Event>(Api::namespaced(client.clone(), NAMESPACE)).await?,
+            managers::<Event>(Api::namespaced(client.clone(), world.namespace())).await?,
         ),
         (
             "Leases",
-            managers::<Lease>(Api::namespaced(client.clone(), OPERATOR_NAMESPACE)).await?,
+            managers::<Lease>(Api::namespaced(client.clone(), world.operator_namespace())).await?,
         ),
     ] {
         ensure!(

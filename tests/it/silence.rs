@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     shared::PROMPT,
     site::Site,
-    trouble::{all, quick, sites, until_called},
+    trouble::{all, sites, until_called},
     world::{Setup, World},
 };
 
@@ -169,13 +169,13 @@ async fn a_call_that_is_never_answered_costs_time_and_nothing_else() -> Result<(
     let world = World::without_pool(Setup::named()).await?;
     let slow = VCenterOptions {
         create_delay: Duration::from_secs(6),
-        ..quick()
+        ..VCenterOptions::default()
     };
     let wanted: Vec<_> = SILENT
         .iter()
         .map(|case| match case.from {
             From::Create => (case.name, slow.clone()),
-            _ => (case.name, quick()),
+            _ => (case.name, VCenterOptions::default()),
         })
         .collect();
     let sites = sites(&world, &wanted).await?;

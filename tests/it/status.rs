@@ -6,13 +6,14 @@ use agent_forge_crds::conditions::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::world::{NAMESPACE, POOL, Setup, World};
+use crate::world::{POOL, Setup, World};
 
 impl World {
     /// `kubectl get <plural>`: the API server's own table, with header and cell of the only row.
     async fn table(&self, plural: &str) -> Result<Vec<(String, String)>> {
+        let namespace = self.namespace();
         let path =
-            format!("/apis/agent-forge.containeroo.ch/v1alpha1/namespaces/{NAMESPACE}/{plural}");
+            format!("/apis/agent-forge.containeroo.ch/v1alpha1/namespaces/{namespace}/{plural}");
         let request = http::Request::get(path)
             .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
             .body(Vec::new())?;
@@ -49,8 +50,9 @@ impl World {
     }
 
     async fn capacity(&self, state: &str) -> Result<Option<f64>> {
+        let namespace = self.namespace();
         self.series(&format!(
-            "agent_forge_pool_capacity{{namespace=\"{NAMESPACE}\",pool=\"{POOL}\",state=\"{state}\"}}"
+            "agent_forge_pool_capacity{{namespace=\"{namespace}\",pool=\"{POOL}\",state=\"{state}\"}}"
         ))
         .await
     }
@@ -158,7 +160,8 @@ async fn status_columns_and_metrics_tell_the_truth() -> Result<()> {
         let now = world.capacity(state).await?;
         ensure!(now == Some(value), "{state}: {now:?}");
     }
-    let of_pool = format!("{{namespace=\"{NAMESPACE}\",pool=\"{POOL}\"}}");
+    let namespace = world.namespace();
+    let of_pool = format!("{{namespace=\"{namespace}\",pool=\"{POOL}\"}}");
     let cores = format!("agent_forge_pool_vm_cpu_cores{of_pool}");
     let memory = format!("agent_forge_pool_vm_memory_bytes{of_pool}");
     let disk = format!("agent_forge_pool_vm_disk_bytes{of_pool}");

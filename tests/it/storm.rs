@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     witness::Witness,
-    world::{NAMESPACE, Setup, World, pool_labels},
+    world::{Setup, World, pool_labels},
 };
 
 /// Wanted numbers of machines, one after the other during the storm.
@@ -46,12 +46,12 @@ impl Storm {
         let own = world.operator.take().context("an operator")?;
         own.stop().await?;
         let api = FaultProxy::start(&world.lab.api_server().endpoint().url).await?;
-        let direct = world.lab.vcenters()[0].url().to_owned();
+        let direct = world.process.url().to_owned();
         let vcenter = FaultProxy::start(&direct).await?;
         world.access.kubeconfig = world.lab.kubeconfig_through(&world.access, &api)?;
         let server = json!({"server": vcenter.url(&direct)?});
         world
-            .set_secret_data(NAMESPACE, "vsphere-credentials", server)
+            .set_secret_data(world.namespace(), "vsphere-credentials", server)
             .await?;
         world.start_operator().await?;
         Ok(Self {
@@ -110,7 +110,7 @@ async fn through_the_storm(seed: u64, operator_args: Vec<String>) -> Result<()> 
     let world = &storm.world;
     let witness = Witness::start(world.sight());
     let service = world.upstream.service(&world.cluster.agent_namespace)?;
-    let process = &world.lab.vcenters()[0];
+    let process = &world.process;
     let vcenter = VCenter::new(process.url(), process.ca_pem())?;
     let strangers =
         Strangers::settle(service, "demo", json!(pool_labels()), &vcenter, "demo").await?;
@@ -151,7 +151,7 @@ fn seed() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_machines_up_and_down_through_kills_freezes_and_cuts() -> Result<()> {
+async fn twenty_machines_come_and_go_through_kills_freezes_and_cuts() -> Result<()> {
     let seed = seed();
     through_the_storm(seed, Vec::new())
         .await
@@ -159,7 +159,7 @@ async fn twenty_machines_up_and_down_through_kills_freezes_and_cuts() -> Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn actors_that_die_all_the_time_by_the_operators_own_hand() -> Result<()> {
+async fn eight_machines_come_and_go_while_actors_die_all_the_time() -> Result<()> {
     let world = World::start(Setup {
         operator_args: [
             "--chaos-kill-every=800ms",

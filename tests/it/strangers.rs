@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     shared::PROMPT,
     witness::Witness,
-    world::{LIMIT, NAMESPACE, POOL, Setup, World, pool_labels},
+    world::{LIMIT, POOL, Setup, World, pool_labels},
 };
 
 /// An Agent with the pool's labels, this status, and nothing else.
@@ -83,7 +83,8 @@ fn agents(namespace: &str) -> Vec<Value> {
         .collect()
 }
 
-fn agent_machines(namespace: &str) -> Vec<Value> {
+fn agent_machines(world: &World) -> Vec<Value> {
+    let namespace = &world.cluster.control_plane_namespace;
     let named = |name: &str, metadata: Value, spec: Value| {
         let mut object = json!({
             "apiVersion": "capi-provider.agent-install.openshift.io/v1beta1", "kind": "AgentMachine",
@@ -95,7 +96,8 @@ fn agent_machines(namespace: &str) -> Vec<Value> {
         }
         object
     };
-    let of_pool = json!({"hypershift.openshift.io/nodePool": format!("{NAMESPACE}/{POOL}")});
+    let of_pool =
+        json!({"hypershift.openshift.io/nodePool": format!("{}/{POOL}", world.namespace())});
     let owner = |name: &str| {
         json!([{
             "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine", "name": name,
@@ -176,7 +178,7 @@ async fn malformed_objects_of_others_are_skipped() -> Result<()> {
     let witness = Witness::start(world.sight());
     let theirs = &world.cluster.agent_namespace;
     let mut objects = agents(theirs);
-    objects.extend(agent_machines(&world.cluster.control_plane_namespace));
+    objects.extend(agent_machines(&world));
     objects.extend(infra_envs(theirs));
     let (mut agents, mut refused) = (Vec::new(), Vec::new());
     for object in &objects {

@@ -18,7 +18,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, NAMESPACE, POOL, Setup, World};
+use crate::world::{LIMIT, POOL, Setup, World};
 
 const ATTACKER: &str = "attacker";
 
@@ -29,9 +29,9 @@ fn pools(world: &World) -> Api<VsphereAgentPool> {
 /// Creates a pool in another namespace that names the NodePool, control plane and InfraEnv of this one.
 async fn intrude(world: &World) -> Result<()> {
     apply(&world.client, &namespace(ATTACKER)).await?;
-    let keys = credentials(&world.lab.vcenters()[0]);
+    let keys = credentials(&world.process);
     apply(&world.client, &secret(ATTACKER, CREDENTIALS, &keys)).await?;
-    let patch = json!({"infraEnvRef": {"namespace": NAMESPACE}});
+    let patch = json!({"infraEnvRef": {"namespace": world.namespace()}});
     let mut thief = pool(&world.cluster, POOL, &patch)?;
     thief.metadata.namespace = Some(ATTACKER.to_owned());
     pools(world)
@@ -51,7 +51,8 @@ async fn until_turned_away(world: &World, type_: &str) -> Result<()> {
                 let said = find_condition(&status.conditions, type_);
                 Ok(said.is_some_and(|c| {
                     c.reason == "NamespaceNotAllowed"
-                        && c.message.contains(&format!("namespace {NAMESPACE} "))
+                        && c.message
+                            .contains(&format!("namespace {} ", world.namespace()))
                         && c.message.contains(ALLOW_POOLS_FROM_ANNOTATION)
                 }))
             },
@@ -62,7 +63,11 @@ async fn until_turned_away(world: &World, type_: &str) -> Result<()> {
 async fn admit(world: &World, who: Value) -> Result<()> {
     let patch = json!({"metadata": {"annotations": {ALLOW_POOLS_FROM_ANNOTATION: who}}});
     Api::<Namespace>::all(world.client.clone())
-        .patch(NAMESPACE, &PatchParams::default(), &Patch::Merge(patch))
+        .patch(
+            world.namespace(),
+            &PatchParams::default(),
+            &Patch::Merge(patch),
+        )
         .await?;
     Ok(())
 }
@@ -74,7 +79,7 @@ async fn children(world: &World) -> Result<usize> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_reaches_into_another_namespace_only_while_that_admits_it() -> Result<()> {
-    let world = World::without_pool(Setup::default()).await?;
+    let world = World::without_pool(Setup::own_lab()).await?;
     intrude(&world).await?;
     let nodes = world.node_pool().await?;
     nodes.scale(1);
@@ -143,7 +148,7 @@ async fn elsewhere_admits(world: &World, who: Value) -> Result<()> {
 async fn until_elsewhere_is_read(world: &World) -> Result<()> {
     let path = format!("/api/v1/namespaces/{ELSEWHERE}");
     let reads = async || -> Result<usize> {
-        let entries = world.lab.audited().await?;
+        let entries = world.audited().await?;
         let by_operator = entries
             .iter()
             .filter(|e| e.user.username == world.access.user);
@@ -171,9 +176,9 @@ async fn until_elsewhere_refuses(world: &World) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transfer_under_way_ends_when_its_grant_is_taken_back() -> Result<()> {
     let world = World::without_pool(Setup {
-        agent_namespace: ELSEWHERE,
+        agents_beside: Some("demo"),
         operator_args: vec![
-            format!("--namespaces={NAMESPACE},{ELSEWHERE}"),
+            format!("--namespaces=demo,{ELSEWHERE}"),
             "--iso-stall-timeout=1h".to_owned(),
         ],
         rules: Some("overlays/namespaced"),
@@ -195,7 +200,7 @@ async fn a_transfer_under_way_ends_when_its_grant_is_taken_back() -> Result<()> 
     until_elsewhere_refuses(&world).await?;
     ensure!(images.counters().gets == 0, "no ISO URL is in a request");
 
-    elsewhere_admits(&world, json!(NAMESPACE)).await?;
+    elsewhere_admits(&world, json!(world.namespace())).await?;
     world
         .until("half of a transfer", async || {
             Ok(images.counters().bytes > 0)
@@ -211,7 +216,7 @@ async fn a_transfer_under_way_ends_when_its_grant_is_taken_back() -> Result<()> 
         .await?;
     ensure!(images.counters().completed == 0 && world.vms().await?.is_empty());
 
-    elsewhere_admits(&world, json!(NAMESPACE)).await?;
+    elsewhere_admits(&world, json!(world.namespace())).await?;
     nodes.wait_running(1, LIMIT).await?;
     let asked = images.counters();
     ensure!((asked.gets, asked.completed) == (2, 1), "{asked:?}");

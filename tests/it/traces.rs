@@ -277,7 +277,7 @@ fn waits_and_faults(tree: &Tree) -> Result<()> {
 }
 
 fn nothing_secret(world: &World, all: &[Span]) -> Result<()> {
-    let account = world.lab.vcenters()[0].options();
+    let account = world.process.options();
     for span in all {
         let told = format!("{span:?}");
         for secret in [

@@ -21,19 +21,11 @@ use crate::{
     world::{Setup, World},
 };
 
-pub fn quick() -> VCenterOptions {
-    VCenterOptions {
-        create_delay: Duration::from_millis(300),
-        power_on_delay: Duration::from_millis(200),
-        ..VCenterOptions::default()
-    }
-}
-
 /// A create that takes long enough to be met by a fault.
 fn slow_create() -> VCenterOptions {
     VCenterOptions {
         create_delay: Duration::from_secs(4),
-        ..quick()
+        ..VCenterOptions::default()
     }
 }
 
@@ -189,27 +181,27 @@ macro_rules! case {
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_replies_make_no_second_vm() -> Result<()> {
     play(&[
-        case!("mkdir", quick(), |w, s| past(
+        case!("mkdir", VCenterOptions::default(), |w, s| past(
             w,
             s,
             Rule::loses_reply("MakeDirectory")
         )),
-        case!("upload", quick(), |w, s| past(
+        case!("upload", VCenterOptions::default(), |w, s| past(
             w,
             s,
             Rule::loses_reply("PUT /folder")
         )),
-        case!("publish", quick(), |w, s| past(
+        case!("publish", VCenterOptions::default(), |w, s| past(
             w,
             s,
             Rule::loses_reply("MoveDatastoreFile_Task")
         )),
-        case!("folder", quick(), |w, s| past(
+        case!("folder", VCenterOptions::default(), |w, s| past(
             w,
             s,
             Rule::loses_reply("CreateFolder")
         )),
-        case!("create", quick(), |w, s| past(
+        case!("create", VCenterOptions::default(), |w, s| past(
             w,
             s,
             Rule::loses_reply("CreateVM_Task")
@@ -219,27 +211,27 @@ async fn lost_replies_make_no_second_vm() -> Result<()> {
             s,
             Rule::loses_reply("CreateVM_Task")
         )),
-        case!("reconfigure", quick(), |w, s| past(
+        case!("reconfigure", VCenterOptions::default(), |w, s| past(
             w,
             s,
             Rule::loses_reply("ReconfigVM_Task")
         )),
-        case!("power-on", quick(), |w, s| past(
+        case!("power-on", VCenterOptions::default(), |w, s| past(
             w,
             s,
             Rule::loses_reply("PowerOnVM_Task")
         )),
-        case!("power-off", quick(), |w, s| past(
+        case!("power-off", VCenterOptions::default(), |w, s| past(
             w,
             s,
             Rule::loses_reply("PowerOffVM_Task")
         )),
-        case!("destroy", quick(), |w, s| past(
+        case!("destroy", VCenterOptions::default(), |w, s| past(
             w,
             s,
             Rule::loses_reply("Destroy_Task")
         )),
-        case!("gateway", quick(), |w, s| past(
+        case!("gateway", VCenterOptions::default(), |w, s| past(
             w,
             s,
             Rule::answers("CreateVM_Task", 503)
@@ -261,14 +253,14 @@ async fn lost_replies_make_no_second_vm() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn faults_and_outages_are_said_and_survived() -> Result<()> {
     play(&[
-        case!("argument", quick(), |w, s| {
+        case!("argument", VCenterOptions::default(), |w, s| {
             let rule = Rule::call_fails(
                 "CreateVM_Task",
                 json!({"_typeName": "InvalidArgument", "invalidProperty": "configSpec.guestId"}),
             );
             held_up(w, s, rule, "InvalidArgument", 0)
         }),
-        case!("busy", quick(), |w, s| {
+        case!("busy", VCenterOptions::default(), |w, s| {
             past(
                 w,
                 s,
@@ -281,14 +273,14 @@ async fn faults_and_outages_are_said_and_survived() -> Result<()> {
                 ),
             )
         }),
-        case!("locked", quick(), |w, s| {
+        case!("locked", VCenterOptions::default(), |w, s| {
             past(w, s, Rule::task_fails("Destroy_Task", json!({"_typeName": "FileLocked", "file": "[ds-0] a"})))
         }),
         case!("refuse", slow_create(), |w, s| away(w, s, Outage::Refuse)),
         case!("unavailable", slow_create(), |w, s| away(w, s, Outage::Unavailable)),
         case!("hang", slow_create(), |w, s| away(w, s, Outage::Hang)),
-        case!("refuse-at-first", quick(), |w, s| away_at_first(w, s, Outage::Refuse, "VCenterNoAnswer")),
-        case!("unavailable-at-first", quick(), |w, s| {
+        case!("refuse-at-first", VCenterOptions::default(), |w, s| away_at_first(w, s, Outage::Refuse, "VCenterNoAnswer")),
+        case!("unavailable-at-first", VCenterOptions::default(), |w, s| {
             away_at_first(w, s, Outage::Unavailable, "VCenterUnavailable")
         }),
     ])
@@ -307,48 +299,24 @@ async fn tasks_that_fail_are_told_and_tried_again() -> Result<()> {
         json!({"_typeName": "SystemError", "reason": "something went wrong"})
     }
     play(&[
-        case!("full-at-create", quick(), |w, s| task_fault(
-            w,
-            s,
-            "CreateVM_Task",
-            full(),
-            "NoDiskSpace"
-        )),
-        case!("scarce-at-create", quick(), |w, s| task_fault(
-            w,
-            s,
-            "CreateVM_Task",
-            scarce(),
-            "InsufficientResources"
-        )),
-        case!("broken-at-create", quick(), |w, s| task_fault(
-            w,
-            s,
-            "CreateVM_Task",
-            broken(),
-            "SystemError"
-        )),
-        case!("full-at-power-on", quick(), |w, s| task_fault(
-            w,
-            s,
-            "PowerOnVM_Task",
-            full(),
-            "NoDiskSpace"
-        )),
-        case!("scarce-at-power-on", quick(), |w, s| task_fault(
-            w,
-            s,
-            "PowerOnVM_Task",
-            scarce(),
-            "InsufficientResources"
-        )),
-        case!("broken-at-power-on", quick(), |w, s| task_fault(
-            w,
-            s,
-            "PowerOnVM_Task",
-            broken(),
-            "SystemError"
-        )),
+        case!("full-at-create", VCenterOptions::default(), |w, s| {
+            task_fault(w, s, "CreateVM_Task", full(), "NoDiskSpace")
+        }),
+        case!("scarce-at-create", VCenterOptions::default(), |w, s| {
+            task_fault(w, s, "CreateVM_Task", scarce(), "InsufficientResources")
+        }),
+        case!("broken-at-create", VCenterOptions::default(), |w, s| {
+            task_fault(w, s, "CreateVM_Task", broken(), "SystemError")
+        }),
+        case!("full-at-power-on", VCenterOptions::default(), |w, s| {
+            task_fault(w, s, "PowerOnVM_Task", full(), "NoDiskSpace")
+        }),
+        case!("scarce-at-power-on", VCenterOptions::default(), |w, s| {
+            task_fault(w, s, "PowerOnVM_Task", scarce(), "InsufficientResources")
+        }),
+        case!("broken-at-power-on", VCenterOptions::default(), |w, s| {
+            task_fault(w, s, "PowerOnVM_Task", broken(), "SystemError")
+        }),
     ])
     .await
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::{
     shared::MENDED_WITHIN,
-    world::{NAMESPACE, Setup, World},
+    world::{Setup, World},
 };
 
 /// Another digest with the same length and notation.
@@ -43,7 +43,7 @@ async fn an_untrusted_certificate_is_refused_before_a_credential_byte() -> Resul
         data[key] = json!(value);
         data
     };
-    let foreign = world.lab.vcenters()[0].ca_pem();
+    let foreign = world.process.ca_pem();
     let digest = vcenter.thumbprint();
     let refused = [
         ("system-roots", base.clone()),
@@ -56,7 +56,9 @@ async fn an_untrusted_certificate_is_refused_before_a_credential_byte() -> Resul
         ("not-insecure", with("insecure", "false")),
     ];
     for (name, data) in &refused {
-        world.set_secret_data(NAMESPACE, name, data.clone()).await?;
+        world
+            .set_secret_data(world.namespace(), name, data.clone())
+            .await?;
         let patch = json!({"vsphere": {"credentialsSecretRef": {"name": name}}});
         world.create_pool(name, &patch).await?;
     }
@@ -80,7 +82,7 @@ async fn an_untrusted_certificate_is_refused_before_a_credential_byte() -> Resul
     ];
     for (name, change) in &ways {
         world
-            .set_secret_data(NAMESPACE, name, change.clone())
+            .set_secret_data(world.namespace(), name, change.clone())
             .await?;
     }
     for (name, _) in &ways {
@@ -99,7 +101,7 @@ async fn an_untrusted_certificate_is_refused_before_a_credential_byte() -> Resul
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_does_not_show_why_a_host_that_nobody_named_is_no_vcenter() -> Result<()> {
     let world = World::without_pool(Setup::default()).await?;
-    let vcenter = &world.lab.vcenters()[0];
+    let vcenter = &world.process;
     let with_a_stranger = json!({"server": vcenter.url()});
     let refused = json!({"server": "https://127.0.0.1:1"});
     let mut texts = BTreeSet::new();
@@ -109,7 +111,7 @@ async fn a_pool_does_not_show_why_a_host_that_nobody_named_is_no_vcenter() -> Re
         data["password"] = json!(vcenter.options().password);
         let server = data["server"].as_str().unwrap_or_default();
         let host = authority(server).to_owned();
-        world.set_secret_data(NAMESPACE, name, data).await?;
+        world.set_secret_data(world.namespace(), name, data).await?;
         let patch = json!({"vsphere": {"credentialsSecretRef": {"name": name}}});
         world.create_pool(name, &patch).await?;
         let said = world

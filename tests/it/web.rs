@@ -14,7 +14,7 @@ use reqwest::{Client, Response};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::world::{LIMIT, NAMESPACE, POOL, Setup, World};
+use crate::world::{LIMIT, POOL, Setup, World};
 
 const OVERLAY: &str = "overlays/web";
 const OTHER: &str = "other";
@@ -137,11 +137,14 @@ async fn a_user_sees_the_pools_that_it_may_list_and_who_has_no_token_sees_nothin
                 .await?,
         )
     };
-    let (viewer, other) = (user(NAMESPACE, &lists).await?, user(OTHER, &lists).await?);
+    let (viewer, other) = (
+        user(world.namespace(), &lists).await?,
+        user(OTHER, &lists).await?,
+    );
     let page = Page::of(&world)?;
 
     ensure!(page.status("/", None).await? == StatusCode::OK);
-    let machine = format!("/machine/{NAMESPACE}/{name}");
+    let machine = format!("/machine/{}/{name}", world.namespace());
     for path in ["/topology.json", "/events", "/actors", &machine] {
         ensure!(
             page.status(path, None).await? == StatusCode::UNAUTHORIZED,
@@ -160,7 +163,10 @@ async fn a_user_sees_the_pools_that_it_may_list_and_who_has_no_token_sees_nothin
     world
         .until("the machine that serves", async || {
             let seen = page.topology(&viewer).await?;
-            ensure!(pools(&seen) == [format!("{NAMESPACE}/{POOL}")], "{seen}");
+            ensure!(
+                pools(&seen) == [format!("{}/{POOL}", world.namespace())],
+                "{seen}"
+            );
             Ok(state(&seen, &name) == Some("serving"))
         })
         .await?;
@@ -252,7 +258,7 @@ async fn on_loopback_the_page_needs_no_token_and_answers_by_its_own_name_only() 
     for url in [operator.web_url(), operator.debug_url()] {
         let topology = format!("{url}/topology.json");
         let seen = http.get(&topology).send().await?.error_for_status()?;
-        ensure!(pools(&seen.json().await?) == [format!("{NAMESPACE}/{POOL}")]);
+        ensure!(pools(&seen.json().await?) == [format!("{}/{POOL}", world.namespace())]);
         let rebound = http.get(&topology).header("host", "evil.example");
         ensure!(rebound.send().await?.status() == StatusCode::FORBIDDEN);
     }

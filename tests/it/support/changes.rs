@@ -1,6 +1,9 @@
 //! What the operator changes while a scenario expects that it changes nothing.
 
-use agent_forge_lab::parts::{audit::count_writes, vcenter_inventory::Calls};
+use agent_forge_lab::parts::{
+    audit::{AuditLog, count_writes},
+    vcenter_inventory::Calls,
+};
 use anyhow::{Result, ensure};
 
 use crate::world::World;
@@ -44,23 +47,22 @@ fn only_looks(method: &str) -> bool {
 
 /// What the operator has changed so far: its writes except status, Events and Leases, and the calls that change vCenter.
 pub struct Changes {
-    mark: usize,
+    log: AuditLog,
     calls: Calls,
 }
 
 impl Changes {
     pub async fn mark(world: &World) -> Result<Self> {
         Ok(Self {
-            mark: world.lab.audited().await?.len(),
+            log: world.log.from_now(),
             calls: world.vcenter.calls().await?,
         })
     }
 
     /// Fails if the operator has changed anything since the mark.
     pub async fn none(&self, world: &World) -> Result<()> {
-        let entries = world.lab.audited().await?;
-        let new = &entries[self.mark.min(entries.len())..];
-        let mut writes = count_writes(new, &world.access.user)
+        let entries = world.lab.audited_in(&self.log).await?;
+        let mut writes = count_writes(&entries, &world.access.user)
             .without("leases")
             .without("events");
         writes.0.retain(|write, _| write.subresource != "status");

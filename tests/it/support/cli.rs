@@ -27,6 +27,7 @@ pub async fn command(world: &World, args: &[&str]) -> Result<Shown> {
             "--vsphere-allow-local-server=true",
             "--iso-allow-local-source=true",
         ])
+        .args(world.scope())
         .args(args)
         .env_clear()
         .env("KUBECONFIG", &world.access.kubeconfig)

@@ -52,6 +52,20 @@ impl World {
         Ok(self.children().list(&Default::default()).await?.items)
     }
 
+    /// The only VsphereAgent.
+    pub async fn only_child(&self) -> Result<VsphereAgent> {
+        let mut all = self.all_children().await?;
+        ensure!(all.len() == 1, "{} VsphereAgents", all.len());
+        all.pop().context("a VsphereAgent")
+    }
+
+    /// The only VM.
+    pub async fn only_vm(&self) -> Result<Vm> {
+        let mut all = self.all_vms().await?;
+        ensure!(all.len() == 1, "{all:?}");
+        all.pop().context("a VM")
+    }
+
     /// All Agents.
     pub async fn all_agents(&self) -> Result<Vec<Agent>> {
         Ok(self.agents().list(&Default::default()).await?.items)

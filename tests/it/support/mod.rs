@@ -1,5 +1,6 @@
-//! What the scenarios of both lanes share.
+//! What scenarios share.
 
+pub mod alone;
 pub mod changes;
 pub mod cli;
 pub mod collector;

@@ -10,7 +10,7 @@ use k8s_openapi::api::{
 use kube::{Api, api::DeleteParams};
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, NAMESPACE, OPERATOR_NAMESPACE, World};
+use crate::world::{LIMIT, World};
 
 /// A changed Secret is tried at once. Without a change the operator waits ten minutes between two tries, and about four
 /// minutes have passed when the Secret is changed. (The operator reacts within 30 s: tests/sim/src/waits.rs
@@ -34,7 +34,7 @@ pub struct Told {
 impl World {
     /// The Events with that reason in the pool's namespace.
     pub async fn told(&self, reason: &str) -> Result<Vec<Told>> {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let events: Api<Event> = Api::namespaced(self.client.clone(), self.namespace());
         let all = events.list(&Default::default()).await?.items.into_iter();
         let fits = all.filter(|e| e.reason.as_deref() == Some(reason));
         let told = fits.map(|e| {
@@ -79,9 +79,10 @@ impl World {
         resource: &str,
         operation: &str,
     ) -> Result<()> {
+        let own = format!("{name}.{}", self.namespace());
         let policy = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": name},
+            "metadata": {"name": own},
             "spec": {
                 "matchConstraints": {"resourceRules": [{
                     "apiGroups": [group], "apiVersions": ["*"],
@@ -95,8 +96,8 @@ impl World {
         });
         let binding = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": name},
-            "spec": {"policyName": name, "validationActions": ["Deny"]},
+            "metadata": {"name": own},
+            "spec": {"policyName": own, "validationActions": ["Deny"]},
         });
         apply(&self.client, &policy).await?;
         apply(&self.client, &binding).await?;
@@ -106,7 +107,8 @@ impl World {
     /// Removes a prohibition.
     pub async fn allow(&self, name: &str) -> Result<()> {
         let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(self.client.clone());
-        bindings.delete(name, &DeleteParams::default()).await?;
+        let own = format!("{name}.{}", self.namespace());
+        bindings.delete(&own, &DeleteParams::default()).await?;
         Ok(())
     }
 }
@@ -137,7 +139,6 @@ const RENEW_DEADLINE: Duration = Duration::from_secs(16);
 pub fn flags() -> Vec<String> {
     vec![
         "--leader-elect".to_owned(),
-        format!("--leader-election-namespace={OPERATOR_NAMESPACE}"),
         format!("--leader-elect-lease-duration={}s", LEASE.as_secs()),
         format!(
             "--leader-elect-renew-deadline={}s",

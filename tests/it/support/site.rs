@@ -20,7 +20,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::world::{LIMIT, NAMESPACE, World};
+use crate::world::{LIMIT, World};
 
 /// See the module.
 pub struct Site {
@@ -114,7 +114,9 @@ impl Site {
     /// Creates Secret and pool. `patch` is merged over the pool's spec.
     pub async fn open(&self, world: &World, patch: &Value) -> Result<()> {
         let data = credentials(&self.process);
-        world.set_secret_data(NAMESPACE, &self.name, data).await?;
+        world
+            .set_secret_data(world.namespace(), &self.name, data)
+            .await?;
         let mut patch = patch.clone();
         patch["vsphere"]["credentialsSecretRef"] = json!({"name": self.name});
         patch["vsphere"]["folder"] = json!(self.name);

@@ -9,7 +9,7 @@ use kube::{
 };
 
 use super::cli::command;
-use crate::world::{LIMIT, NAMESPACE, World};
+use crate::world::{LIMIT, World};
 
 /// Checks that no output of the operator contains a token of the image server. That is the log, the metrics, the debug
 /// endpoint and `agent-forge iso`. Every object of the cluster is checked too, except InfraEnvs, which own the URL.
@@ -18,7 +18,7 @@ pub async fn no_token_is_told(world: &World, server: &ImageServer) -> Result<()>
     let topology = format!("{}/topology.json", operator.web_url());
     let page = reqwest::get(&topology).await?.error_for_status()?;
     let page = page.text().await?;
-    let shown = shown_isos(world).await?;
+    let shown = shown_isos(world, 0).await?;
     let mut said = vec![
         ("the log".to_owned(), operator.log()?),
         ("the metrics".to_owned(), operator.metrics().await?),
@@ -56,9 +56,15 @@ pub async fn no_token_is_told(world: &World, server: &ImageServer) -> Result<()>
     Ok(())
 }
 
-/// The output of `agent-forge iso`.
-pub async fn shown_isos(world: &World) -> Result<String> {
-    let shown = command(world, &["iso", "--namespace", NAMESPACE]).await?;
-    ensure!(shown.code == 0, "{}", shown.errors);
+/// The output of `agent-forge iso`, which ends with this code.
+pub async fn shown_isos(world: &World, code: i32) -> Result<String> {
+    let shown = command(world, &["iso", "--namespace", world.namespace()]).await?;
+    ensure!(
+        shown.code == code,
+        "{}: {}{}",
+        shown.code,
+        shown.text,
+        shown.errors
+    );
     Ok(shown.text)
 }

@@ -1,6 +1,18 @@
-//! One lab with one hosted cluster, one pool and one operator: the start of a scenario.
+//! One hosted cluster, one pool, one vCenter and one operator: the start of a scenario.
+//!
+//! Worlds share API servers, one for each choice of CRDs. Each world has its own namespaces there, and its operator serves
+//! only these, with Roles in them. A scenario that stops or floods an API server, applies objects of fixed names, or is about
+//! an operator for all namespaces has a lab of its own ([`Setup::own_lab`]).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, LazyLock, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 use agent_forge_crds::{
     VsphereAgent, VsphereAgentPool,
@@ -8,12 +20,18 @@ use agent_forge_crds::{
     external::agent::Agent,
 };
 pub use agent_forge_lab::lab::manifest::{
-    OPERATOR_NAMESPACE, agent_labels as pool_labels, agent_selector as fits_pool,
+    agent_labels as pool_labels, agent_selector as fits_pool,
 };
 use agent_forge_lab::{
     Lab, LabOptions, MachineVersions, OperatorAccess, ProviderGeneration, install_tls_provider,
-    lab::manifest::{credentials, pool, secret},
-    parts::{Operator, OperatorOptions, VCenterAdmin, VCenterOptions},
+    lab::{
+        apply::apply,
+        manifest::{OPERATOR_NAMESPACE, credentials, pool, secret},
+    },
+    parts::{
+        Operator, OperatorOptions, VCenterAdmin, VCenterOptions, VCenterProcess,
+        audit::{AuditLog, Entry},
+    },
     played::{
         Delays, Generation, HostedCluster, HostedClusterPlay, ImageOptions, MachineApi, Upstream,
     },
@@ -26,21 +44,24 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::{sync::OnceCell, time::Instant};
 
 /// A time limit that only catches a hang.
 pub const LIMIT: Duration = agent_forge_lab::patience::HANG;
-/// Namespace of pool, NodePools and (by default) Agents.
-pub const NAMESPACE: &str = "demo";
+/// Name of the hosted cluster, its InfraEnv and the folder of its VMs.
+pub const CLUSTER: &str = "demo";
 /// Name of the pool and of its NodePool.
 pub const POOL: &str = "demo-worker";
 
 /// What differs between scenarios.
 pub struct Setup {
+    /// Whether it has an API server of its own, with an operator for all namespaces.
+    pub own_lab: bool,
     pub generation: ProviderGeneration,
     pub machine_api: MachineApi,
     pub machine_versions: Option<MachineVersions>,
-    pub agent_namespace: &'static str,
+    /// Where the Agents are if not with the pool: in the namespace that has the name of the pool's with this end.
+    pub agents_beside: Option<&'static str>,
     pub vcenter: VCenterOptions,
     pub delays: Delays,
     pub operator_args: Vec<String>,
@@ -54,15 +75,12 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         Self {
+            own_lab: false,
             generation: ProviderGeneration::Current,
             machine_api: MachineApi::V1Beta2,
             machine_versions: None,
-            agent_namespace: NAMESPACE,
-            vcenter: VCenterOptions {
-                create_delay: Duration::from_millis(300),
-                power_on_delay: Duration::from_millis(200),
-                ..VCenterOptions::default()
-            },
+            agents_beside: None,
+            vcenter: VCenterOptions::default(),
             delays: Delays::fast(),
             operator_args: Vec::new(),
             rules: None,
@@ -74,6 +92,14 @@ impl Default for Setup {
 }
 
 impl Setup {
+    /// An API server of its own, with an operator for all namespaces.
+    pub fn own_lab() -> Self {
+        Self {
+            own_lab: true,
+            ..Self::default()
+        }
+    }
+
     /// The administrator names the lab's vCenters, so pools show why one of them cannot be reached.
     pub fn named() -> Self {
         Self {
@@ -92,46 +118,99 @@ pub struct World {
     pub vcenter: VCenterAdmin,
     pub access: OperatorAccess,
     pub setup: Setup,
-    pub lab: Lab,
+    /// The program of `vcenter`.
+    pub process: VCenterProcess,
+    /// What the API server was asked since this world began, by all users.
+    pub log: AuditLog,
+    pub lab: Arc<Lab>,
+}
+
+/// The lab that worlds with these CRDs share. It is started once and ends with the process.
+async fn shared_lab(options: LabOptions) -> Result<Arc<Lab>> {
+    type Started = Arc<OnceCell<Arc<Lab>>>;
+    static LABS: LazyLock<Mutex<HashMap<(bool, MachineVersions), Started>>> =
+        LazyLock::new(Mutex::default);
+    let crds = (
+        options.generation.bundled_crd(),
+        options.served_machine_versions(),
+    );
+    let started = {
+        let mut labs = LABS.lock().unwrap_or_else(PoisonError::into_inner);
+        labs.entry(crds).or_default().clone()
+    };
+    let start = async || Lab::start(options.clone()).await.map(Arc::new);
+    started.get_or_try_init(start).await.cloned()
+}
+
+/// A namespace that no other world of this process has, named after the module of the test.
+fn fresh_namespace() -> String {
+    static WORLDS: AtomicU32 = AtomicU32::new(1);
+    let number = WORLDS.fetch_add(1, Ordering::Relaxed);
+    let thread = thread::current();
+    // The harness names the thread of a test after it.
+    let module = thread.name().and_then(|test| test.split("::").next());
+    let module = module.unwrap_or("test").replace('_', "-");
+    format!("{module}-{number}")
 }
 
 impl World {
     /// Starts lab, upstream, Secret, pool and operator.
     pub async fn start(setup: Setup) -> Result<Self> {
         let world = Self::without_pool(setup).await?;
-        let pool = pool(&world.cluster, POOL, &world.setup.pool_patch)?;
-        world
-            .pools()
-            .create(&PostParams::default(), &pool)
-            .await
-            .context("create the pool")?;
+        let mut patch = world.setup.pool_patch.clone();
+        if world.setup.agents_beside.is_some_and(|end| end != CLUSTER) {
+            // The control plane's namespace is implied, another one must be named.
+            patch["infraEnvRef"] = json!({"namespace": world.cluster.agent_namespace});
+        }
+        world.create_pool(POOL, &patch).await?;
         Ok(world)
     }
 
     /// Starts everything except the pool.
-    pub async fn without_pool(setup: Setup) -> Result<Self> {
+    pub async fn without_pool(mut setup: Setup) -> Result<Self> {
+        // Folders of `config` have fixed namespaces.
+        setup.own_lab |= setup.rules.is_some();
         install_tls_provider();
-        let mut options = LabOptions::default()
-            .vcenter(setup.vcenter.clone())
-            .generation(setup.generation);
+        let mut options = LabOptions::default().generation(setup.generation);
         options.machine_versions = setup.machine_versions;
-        let lab = Lab::start(options).await?;
+        let (lab, namespace, operator_namespace) = if setup.own_lab {
+            let lab = Arc::new(Lab::start(options).await?);
+            (lab, "demo".to_owned(), OPERATOR_NAMESPACE.to_owned())
+        } else {
+            let namespace = fresh_namespace();
+            let operator = format!("{namespace}-operator");
+            (shared_lab(options).await?, namespace, operator)
+        };
+        let log = lab.audit().from_now();
+        let process = lab.start_vcenter(setup.vcenter.clone()).await?;
         let client = lab.admin();
-        let mut cluster = HostedCluster::new(NAMESPACE, "demo");
-        cluster.agent_namespace = setup.agent_namespace.to_owned();
+        let mut cluster = HostedCluster::new(&namespace, CLUSTER);
+        if let Some(end) = setup.agents_beside {
+            cluster.agent_namespace = format!("{namespace}-{end}");
+        }
         cluster.machine_api = setup.machine_api;
         cluster.generation = if setup.generation.legacy_provider() {
             Generation::Legacy
         } else {
             Generation::Current
         };
-        let clusters = std::slice::from_ref(&cluster);
-        let upstream =
-            stage::set(&lab, clusters, setup.delays.clone(), setup.image.clone()).await?;
-        let process = &lab.vcenters()[0];
+        let upstream = stage::set_with(
+            &lab,
+            &process,
+            &operator_namespace,
+            std::slice::from_ref(&cluster),
+            setup.delays.clone(),
+            setup.image.clone(),
+        )
+        .await?;
         let access = match setup.rules {
             Some(folder) => lab.kubeconfig_for_folder(folder).await?,
-            None => lab.kubeconfig_for_operator(OPERATOR_NAMESPACE).await?,
+            None if setup.own_lab => lab.kubeconfig_for_operator(&operator_namespace).await?,
+            None => {
+                let beside = served_beside(&cluster);
+                lab.kubeconfig_for_namespaces(&operator_namespace, &namespace, &beside)
+                    .await?
+            }
         };
         let vcenter = process.admin()?;
         let mut world = Self {
@@ -142,6 +221,8 @@ impl World {
             vcenter,
             access,
             setup,
+            process,
+            log,
             lab,
         };
         world.start_operator().await?;
@@ -150,16 +231,15 @@ impl World {
 
     /// Creates or replaces a credentials Secret.
     pub async fn set_secret(&self, name: &str, password: &str) -> Result<()> {
-        let process = &self.lab.vcenters()[0];
-        let mut data = credentials(process);
+        let mut data = credentials(&self.process);
         data["password"] = json!(password);
-        self.set_secret_data(NAMESPACE, name, data).await
+        self.set_secret_data(self.namespace(), name, data).await
     }
 
     /// Creates a Secret with these strings, or merges them into the existing one. `null` removes a key.
     pub async fn set_secret_data(&self, namespace: &str, name: &str, data: Value) -> Result<()> {
         let object = secret(namespace, name, &data);
-        agent_forge_lab::lab::apply::apply(&self.client, &object).await?;
+        apply(&self.client, &object).await?;
         Ok(())
     }
 
@@ -248,19 +328,51 @@ impl World {
     pub async fn start_operator(&mut self) -> Result<()> {
         let mut options =
             OperatorOptions::new(env!("CARGO_BIN_EXE_agent-forge"), &self.access.kubeconfig)
-                .args(["--iso-allow-local-source".to_owned()])
-                .args(self.setup.operator_args.clone());
+                .args(self.operator_args());
         options.env.extend(self.setup.operator_env.clone());
         self.operator = Some(self.lab.operator(&options).await?);
         Ok(())
     }
 
+    /// Namespace of pool, NodePools and (by default) Agents.
+    pub fn namespace(&self) -> &str {
+        &self.cluster.namespace
+    }
+
+    /// The flag by which the operator and its commands look at this world only.
+    pub fn scope(&self) -> Option<String> {
+        let beside = served_beside(&self.cluster).join(",");
+        let shared = !self.setup.own_lab && self.setup.rules.is_none();
+        shared.then(|| format!("--namespaces={},{beside}", self.namespace()))
+    }
+
+    /// The arguments of this world's operator.
+    pub fn operator_args(&self) -> Vec<String> {
+        let mut all = vec![
+            "--iso-allow-local-source".to_owned(),
+            format!("--leader-election-namespace={}", self.operator_namespace()),
+        ];
+        all.extend(self.scope());
+        all.extend(self.setup.operator_args.iter().cloned());
+        all
+    }
+
+    /// Name of the operator's own namespace.
+    pub fn operator_namespace(&self) -> &str {
+        &self.access.namespace
+    }
+
+    /// Every request to the API server that was answered since this world began, by all users.
+    pub async fn audited(&self) -> Result<Vec<Entry>> {
+        self.lab.audited_in(&self.log).await
+    }
+
     pub fn pools(&self) -> Api<VsphereAgentPool> {
-        Api::namespaced(self.client.clone(), NAMESPACE)
+        Api::namespaced(self.client.clone(), self.namespace())
     }
 
     pub fn children(&self) -> Api<VsphereAgent> {
-        Api::namespaced(self.client.clone(), NAMESPACE)
+        Api::namespaced(self.client.clone(), self.namespace())
     }
 
     pub fn agents(&self) -> Api<Agent> {
@@ -371,6 +483,17 @@ impl World {
         }
         out
     }
+}
+
+/// The namespaces beside that of the pool in which the operator works.
+fn served_beside(cluster: &HostedCluster) -> Vec<String> {
+    let mut all = vec![
+        cluster.control_plane_namespace.clone(),
+        cluster.agent_namespace.clone(),
+    ];
+    all.retain(|name| *name != cluster.namespace);
+    all.dedup();
+    all
 }
 
 /// Whether the API server did not answer the request itself: the connection broke, or the server was too busy.

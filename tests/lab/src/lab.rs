@@ -249,6 +249,23 @@ impl Lab {
         self.kubeconfig_for(namespace, &account).await
     }
 
+    /// Access for an operator in `namespace` that serves only `pools`, a namespace with pools, and `others`: a
+    /// ServiceAccount with exactly the Roles of `config/overlays/namespaced`. All namespaces must exist.
+    ///
+    /// # Errors
+    /// The overlay is missing or refused.
+    pub async fn kubeconfig_for_namespaces(
+        &self,
+        namespace: &str,
+        pools: &str,
+        others: &[String],
+    ) -> Result<OperatorAccess> {
+        let config = tools::repository().join("config");
+        let account =
+            access::grant_served(&self.admin(), &config, namespace, pools, others).await?;
+        self.kubeconfig_for(namespace, &account).await
+    }
+
     /// Access for an operator with exactly the rules of `kubectl apply -k config/<folder>`, in the namespaces that the
     /// folder names. These namespaces must exist.
     ///
@@ -356,6 +373,14 @@ impl Lab {
     /// # Errors
     /// The log cannot be read or does not grow.
     pub async fn audited(&self) -> Result<Vec<Entry>> {
+        self.audited_in(&self.audit()).await
+    }
+
+    /// The same with the entries of `log`, which may begin later.
+    ///
+    /// # Errors
+    /// As [`Lab::audited`].
+    pub async fn audited_in(&self, log: &AuditLog) -> Result<Vec<Entry>> {
         let marker = format!(
             "/api/v1/namespaces/audit-marker-{}",
             Uuid::new_v4().simple()
@@ -365,7 +390,6 @@ impl Lab {
             .context("make a request")?;
         // Not found on purpose: only its entry in the log counts.
         let _ = self.admin().request_text(request).await;
-        let log = self.audit();
         self.api_server
             .process
             .until_ready(ANSWER, || async {

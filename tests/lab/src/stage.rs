@@ -11,6 +11,7 @@ use crate::{
         apply::apply,
         manifest::{CREDENTIALS, OPERATOR_NAMESPACE, credentials, namespace, secret},
     },
+    parts::VCenterProcess,
     played::{Delays, HostedCluster, ImageOptions, PlayedOptions, Upstream, guests},
 };
 
@@ -25,12 +26,28 @@ pub async fn set(
     delays: Delays,
     image: ImageOptions,
 ) -> Result<Upstream> {
+    let vcenter = lab.vcenters().first().context("the lab has one vCenter")?;
+    set_with(lab, vcenter, OPERATOR_NAMESPACE, clusters, delays, image).await
+}
+
+/// The same with another vCenter and another namespace of the operator.
+///
+/// # Errors
+/// As [`set`].
+pub async fn set_with(
+    lab: &Lab,
+    vcenter: &VCenterProcess,
+    operator_namespace: &str,
+    clusters: &[HostedCluster],
+    delays: Delays,
+    image: ImageOptions,
+) -> Result<Upstream> {
     let client = lab.admin();
     let cluster = clusters.first().context("a hosted cluster")?;
     let planes = clusters.iter().map(|c| c.control_plane_namespace.as_str());
     let rest = [
         cluster.namespace.as_str(),
-        OPERATOR_NAMESPACE,
+        operator_namespace,
         cluster.agent_namespace.as_str(),
     ];
     for name in planes.chain(rest) {
@@ -42,7 +59,6 @@ pub async fn set(
         }
         apply(&client, &object).await?;
     }
-    let vcenter = lab.vcenters().first().context("the lab has one vCenter")?;
     let guests = guests::vcenter::VCenter::new(vcenter.url(), vcenter.ca_pem())?;
     let played = PlayedOptions {
         clusters: clusters.to_vec(),

@@ -116,6 +116,56 @@ pub(super) async fn grant_bound(client: &Client, objects: &[Value]) -> Result<(S
     Ok((namespace, account))
 }
 
+/// Applies the rules of `config/overlays/namespaced` for an operator in `namespace` that serves `pools`, a namespace with
+/// pools, and `others`. Returns the name of its ServiceAccount.
+pub(super) async fn grant_served(
+    client: &Client,
+    config: &Path,
+    namespace: &str,
+    pools: &str,
+    others: &[String],
+) -> Result<String> {
+    let overlay = config.join("overlays/namespaced");
+    let mut objects = Vec::new();
+    for mut object in rules(&config.join("rbac"))?
+        .into_iter()
+        .chain(rules(&overlay)?)
+    {
+        let of_operator = ["ServiceAccount", "Role", "RoleBinding"].map(Value::from);
+        if of_operator.contains(&object["kind"]) {
+            // The operator reads the Namespace that it runs in.
+            if object["metadata"]["name"] == "agent-forge-identity" && object["kind"] == "Role" {
+                object["rules"][0]["resourceNames"] = json!([namespace]);
+            }
+            object["metadata"]["namespace"] = namespace.into();
+            objects.push(object);
+        }
+    }
+    let (of_each, of_pools) = (
+        rules(&overlay.join("served"))?,
+        rules(&overlay.join("pools"))?,
+    );
+    let of_others = others.iter().map(|other| (other.as_str(), &of_each));
+    for (place, roles) in of_others.chain([(pools, &of_each), (pools, &of_pools)]) {
+        for mut object in roles.clone() {
+            if object["kind"].is_string() && object["kind"] != "Kustomization" {
+                object["metadata"]["namespace"] = place.into();
+                // Operators of several namespaces may serve the same one.
+                if object["kind"] == "RoleBinding" {
+                    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                    object["metadata"]["name"] = format!("{name}-{namespace}").into();
+                }
+                objects.push(object);
+            }
+        }
+    }
+    for object in &mut objects {
+        move_subjects(object, namespace);
+    }
+    let (_, account) = grant_bound(client, &objects).await?;
+    Ok(account)
+}
+
 /// Creates the ServiceAccount `account` with these rules (of a Role) in its own namespace.
 pub(super) async fn grant_rules(
     client: &Client,

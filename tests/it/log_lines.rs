@@ -30,6 +30,8 @@ use tokio::sync::Notify;
 use tower::Service;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt::MakeWriter, layer::SubscriberExt as _};
 
+use crate::alone::{is_alone, run_alone};
+
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -113,10 +115,6 @@ async fn a_warning_names_its_object_at_every_level_that_shows_it() {
 }
 
 /// The output of the operator when it cannot start.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the operator is the child of its test"
-)]
 fn last_words(format: &str) -> String {
     let operator = Command::new(env!("CARGO_BIN_EXE_agent-forge"))
         .args([format, "--kubeconfig=/nowhere/kubeconfig"])
@@ -144,8 +142,13 @@ fn what_ends_the_process_is_an_error_in_the_form_of_the_log() {
     assert!(last.contains("ERROR") && last.contains(why), "{said}");
 }
 
+/// It has a process of its own: its panic hook is for all threads.
 #[test]
 fn a_panic_is_a_line_with_its_object() {
+    if !is_alone() {
+        run_alone("log_lines::a_panic_is_a_line_with_its_object", &[]);
+        return;
+    }
     let lines = Lines::default();
     let log = logging::lines(true, EnvFilter::new("info"), lines.clone());
     let here = tracing::subscriber::set_default(tracing_subscriber::registry().with(log));
@@ -164,7 +167,7 @@ fn a_panic_is_a_line_with_its_object() {
     assert_eq!(line["level"], "ERROR", "{line}");
     assert_eq!(line["span"]["object"], "demo/a", "{line}");
     let words = line["fields"]["message"].as_str().unwrap();
-    let place = words.starts_with("panicked at tests/log_lines.rs:");
+    let place = words.starts_with(concat!("panicked at ", file!(), ":"));
     assert!(place && words.ends_with(": no way"), "{words}");
 }
 
@@ -206,8 +209,16 @@ impl SpanExporter for Away {
     }
 }
 
+/// It has a process of its own: its subscriber is for all threads.
 #[tokio::test]
 async fn what_libraries_say_of_a_failed_call_is_left_to_its_caller() {
+    if !is_alone() {
+        run_alone(
+            "log_lines::what_libraries_say_of_a_failed_call_is_left_to_its_caller",
+            &[],
+        );
+        return;
+    }
     let (all, ours) = (Lines::default(), Lines::default());
     let as_it_comes = tracing_subscriber::fmt::layer()
         .json()

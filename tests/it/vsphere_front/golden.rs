@@ -32,7 +32,7 @@ use hyper::{Request, Response, body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
-use crate::support::*;
+use super::support::*;
 
 /// A proxy between client and vCenter that records the requests.
 #[derive(Clone)]
@@ -316,7 +316,7 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
     put(vc, &dc, &iso(), b"an iso").await.unwrap();
 
     tap.step("standard");
-    let place = crate::support::place(vc).await.unwrap();
+    let place = super::support::place(vc).await.unwrap();
     let create = effect(EffectKind::CreateVm);
     let task = vc
         .create_vm(&create, &create_vm("standard", &place))

@@ -7,7 +7,7 @@ use agent_forge_actors::ports::{
 use agent_forge_lab::parts::vcenter::VCenterOptions;
 use serde_json::{Value, json};
 
-use crate::support::*;
+use super::support::*;
 
 async fn tag(world: &World, name: &str) -> String {
     let http = reqwest::Client::builder()
@@ -107,7 +107,7 @@ async fn attached(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tags_with_two_sessions() {
+async fn a_vm_gets_its_tags_with_two_sessions() {
     let world = world(VCenterOptions {
         api_release: Some("8.0.1.0".into()),
         ..quick()
@@ -143,7 +143,7 @@ async fn a_password_that_tags_refuse_is_tried_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tags_with_one_shared_session() {
+async fn a_vm_gets_its_tags_with_one_shared_session() {
     let options = VCenterOptions {
         api_release: Some("8.0.3.0".into()),
         flags: vec!["--share-sessions".into()],
@@ -154,7 +154,7 @@ async fn tags_with_one_shared_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tags_where_sharing_was_expected_in_vain() {
+async fn a_vm_gets_its_tags_although_the_session_cannot_be_shared() {
     let world = world(VCenterOptions {
         api_release: Some("8.0.3.0".into()),
         ..quick()

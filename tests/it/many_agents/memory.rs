@@ -4,7 +4,7 @@
 //! list on, until all kinds are listed. The played server makes a page as it is read, so that the page is in memory once, on the
 //! side of the operator. The kernel reports the peak (`VmHWM` of proc(5)).
 
-use std::{convert::Infallible, env, fs, process::Command, sync::Arc, time::Duration};
+use std::{convert::Infallible, env, fs, sync::Arc, time::Duration};
 
 use agent_forge::cluster::{client::Clients, scope::Scope, view::Caches, watches};
 use agent_forge_actors::{
@@ -23,6 +23,7 @@ use super::{
     hub::{VMS, agent, agent_machine, child, uuid_of},
     say,
 };
+use crate::alone::run_alone;
 
 /// Machines, each with its VsphereAgent, AgentMachine and Agent.
 const MACHINES: usize = 1_000;
@@ -32,7 +33,7 @@ const LARGE: usize = 256 << 10;
 const TIMES: f64 = 1.5;
 /// Names the size of the annotation to the second process.
 const SIZE: &str = "AGENT_FORGE_TEST_ANNOTATION_BYTES";
-const TEST: &str = "memory::large_vsphere_agents_cost_no_more_than_half_as_much_again";
+const TEST: &str = "many_agents::memory::large_vsphere_agents_cost_no_more_than_half_as_much_again";
 
 /// The kinds that have objects, by the last part of their path.
 #[derive(Clone, Copy)]
@@ -234,21 +235,12 @@ fn own_peak() -> u32 {
 }
 
 /// The peak of a process beside VsphereAgents with annotations of that size, in KiB.
-#[expect(clippy::disallowed_methods, reason = "the test starts itself")]
 fn peak(bytes: usize) -> u32 {
-    let own = env::current_exe().expect("the kernel tells");
-    let run = Command::new(own)
-        .args(["--exact", TEST, "--nocapture", "--test-threads=1"])
-        .env(SIZE, bytes.to_string())
-        .output()
-        .expect("it starts");
-    let said = String::from_utf8_lossy(&run.stdout);
-    let peak = said
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix("peak="));
+    let said = run_alone(TEST, &[(SIZE, bytes.to_string())]);
+    let mut words = said.split_whitespace();
+    let peak = words.find_map(|word| word.strip_prefix("peak="));
     let peak = peak.and_then(|kib| kib.parse().ok());
-    let failed = String::from_utf8_lossy(&run.stderr);
-    peak.unwrap_or_else(|| panic!("{said}{failed}"))
+    peak.unwrap_or_else(|| panic!("{said}"))
 }
 
 #[test]

@@ -18,7 +18,7 @@ use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::support::*;
+use super::support::*;
 
 const REPLACED: RenewedDisk = RenewedDisk::Replaced {
     gib: 80,

@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::support::*;
+use super::support::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn equal_credentials_share_one_login() {

@@ -15,7 +15,7 @@ use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{support::*, trouble};
+use super::{support::*, trouble};
 
 /// Time limit of one call. It is long enough for answered calls on a machine that pauses now and then.
 const CALL: Duration = Duration::from_secs(5);
@@ -206,7 +206,7 @@ async fn the_rarer_calls_end_in_time_as_well() {
 
 /// The calls in the document's table, without the type that has the method.
 fn told() -> BTreeSet<&'static str> {
-    let document = include_str!("../../docs/reference/vsphere.md");
+    let document = include_str!("../../../docs/reference/vsphere.md");
     let section = document
         .split("\n## ")
         .find(|section| section.starts_with("Calls\n"))
@@ -223,7 +223,7 @@ fn told() -> BTreeSet<&'static str> {
 
 #[test]
 fn every_call_that_is_told_has_been_left_unanswered() {
-    let operator = include_str!("../it/silence.rs");
+    let operator = include_str!("../silence.rs");
     let here: BTreeSet<&str> = HUNG.into_iter().chain(trouble::HUNG).collect();
     let told = told();
     assert!(told.len() > 30, "{told:?}");

@@ -12,7 +12,7 @@ use agent_forge_actors::{
 use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
 use serde_json::json;
 
-use crate::support::*;
+use super::support::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_lives_and_is_gone_without_a_trace() {

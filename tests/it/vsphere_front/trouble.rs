@@ -14,7 +14,7 @@ use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::support::*;
+use super::support::*;
 
 fn slow() -> VCenterOptions {
     VCenterOptions {

@@ -69,7 +69,7 @@ fn files_that_are_named_exist() {
         all.extend(files(folder, &KINDS));
     }
     // The examples in this file are not real paths.
-    all.retain(|path| path != Path::new("tests/sources.rs"));
+    all.retain(|path| path != Path::new("tests/it/sources.rs"));
     let (mut seen, mut missing) = (0, Vec::new());
     for path in &all {
         for name in named(&read(path)) {
@@ -216,7 +216,6 @@ fn plain(cell: &str) -> String {
     (text + rest).replace('`', "")
 }
 
-/// `agent-forge explain` says what the page says.
 /// Whoever is called at night begins with what explains itself.
 #[test]
 fn each_runbook_begins_its_check_with_a_command_of_ours() {
@@ -235,6 +234,7 @@ fn each_runbook_begins_its_check_with_a_command_of_ours() {
     }
 }
 
+/// `agent-forge explain` says what the page says.
 #[test]
 fn the_page_and_the_table_of_reasons_agree() {
     let page = read(Path::new("docs/reference/reasons.md"));
@@ -380,10 +380,6 @@ impl<'a> TestCommand<'a> {
                 }
             }
         }
-        // Declared in Cargo.toml.
-        if self.target == Some("it_nightly") {
-            roots.push(PathBuf::from("tests/it/nightly.rs"));
-        }
         roots.retain(|path| is_kind(path, &["rs"]) && root().join(path).is_file());
         roots
     }
@@ -463,15 +459,15 @@ fn each_test_command_in_a_document_selects_a_test() {
 
 #[test]
 fn a_test_command_is_read_as_cargo_reads_it() {
-    let command = TestCommand::read(" --features nightly --test it_nightly storm -- --nocapture");
+    let command = TestCommand::read(" --test it storm -- --nocapture");
     let expected = TestCommand {
-        target: Some("it_nightly"),
+        target: Some("it"),
         filters: vec!["storm"],
         ..TestCommand::default()
     };
     assert_eq!(command, expected);
     assert!(command.selects());
-    assert!(!TestCommand::read(" --test it storm").selects());
+    assert!(!TestCommand::read(" --test it no_such_test").selects());
     assert!(TestCommand::read(" -p agent-forge-actors --lib vm::").selects());
     assert!(!TestCommand::read(" -p agent-forge-crds --lib vm::").selects());
 }

@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use crate::support::Recorder;
+use super::support::Recorder;
 
 #[tokio::test]
 async fn a_request_to_vcenter_carries_the_trace_that_it_is_made_in() {

@@ -27,7 +27,7 @@ use agent_forge_lab::{
 use bytes::Bytes;
 use futures::StreamExt as _;
 
-use crate::support::*;
+use super::support::*;
 
 fn path(text: &str) -> DatastorePath {
     DatastorePath::parse(text).unwrap()

@@ -12,7 +12,7 @@ use agent_forge_actors::{
 use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
 use serde_json::json;
 
-use crate::support::*;
+use super::support::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn names_are_understood_as_people_write_them() {
@@ -262,7 +262,7 @@ async fn what_moved_is_looked_up_anew() {
         "{e}"
     );
     world.forget_calls().await;
-    tokio::time::timeout(HANG, crate::support::place(&*vc))
+    tokio::time::timeout(HANG, super::support::place(&*vc))
         .await
         .unwrap()
         .unwrap();

@@ -9,7 +9,7 @@ use agent_forge_actors::ports::vcenter::{Listener, PowerState, VCenter, VmNews, 
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::support::*;
+use super::support::*;
 
 /// A test that waits longer than this hangs.
 const HANG: Duration = Duration::from_secs(60);
