@@ -50,12 +50,13 @@ async fn ten_hosts_come_up_while_the_operator_is_killed_again_and_again() -> Res
 }
 
 /// Kinds of actors, as their names begin. The last one exists once an ISO is needed.
-const KINDS: [&str; 6] = [
+const KINDS: [&str; 7] = [
     "vm/",
     "pool/",
     "sessions",
     "placement",
     "orphans",
+    "news",
     "iso_cache/",
 ];
 
@@ -137,7 +138,7 @@ async fn an_actor_that_is_killed_at_any_stage_costs_no_host() -> Result<()> {
     nodes.scale(3);
     let mut panic = false;
 
-    strike(&world, "CreateRequested", &KINDS[..5], &mut panic).await?;
+    strike(&world, "CreateRequested", &KINDS[..6], &mut panic).await?;
     service.withhold_image("demo", false);
     world
         .until("a create on its way", async || {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use agent_forge_crds::conditions::CAPACITY_SATISFIED;
-use agent_forge_lab::parts::VCenterOptions;
-use anyhow::{Result, ensure};
+use agent_forge_lab::{parts::VCenterOptions, played::object::Facts as _};
+use anyhow::{Result, bail, ensure};
 use serde_json::json;
 
 use crate::world::{POOL, Setup, World};
@@ -32,10 +32,32 @@ async fn a_pool_has_no_more_vms_than_it_may_and_the_oldest_come_first() -> Resul
     let wait = waits.find(|w| w.reason.as_str() == "CreateCapReached");
     ensure!(wait.is_some_and(|w| w.message.ends_with("ahead: 0")));
 
+    // The third one comes later, so the second one gets the next VM.
+    let first = nodes.running();
+    let mut older = nodes.agent_machines();
+    older.retain(|am| !first.contains(&am.name().to_owned()));
+    let [second] = older.as_slice() else {
+        bail!("one AgentMachine waits, not {}", older.len())
+    };
+    nodes.scale(3);
+    world
+        .until("a third AgentMachine that waits behind it", async || {
+            let status = world.pools().get(POOL).await?.status.unwrap_or_default();
+            let mut waits = status.waiting_on.iter();
+            Ok(waits.any(|w| w.message.ends_with("ahead: 1")))
+        })
+        .await?;
     world
         .patch_pool(POOL, &json!({"scaling": {"maxVMs": 2}}))
         .await?;
-    world.running(&nodes, 2).await?;
+    world
+        .until("two that run", async || Ok(nodes.running().len() == 2))
+        .await?;
+    ensure!(nodes.running().contains(&second.name().to_owned()));
+    world
+        .patch_pool(POOL, &json!({"scaling": {"maxVMs": 3}}))
+        .await?;
+    world.running(&nodes, 3).await?;
     world.each_serves_its_own().await
 }
 

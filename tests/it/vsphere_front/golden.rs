@@ -1,8 +1,7 @@
 //! The request bodies that are sent equal the committed ones: `tests/fixtures/vsphere/golden/*.json`.
 //!
 //! A change there changes what is sent to vCenter. Compare it with the vendor's documentation, then run this test with
-//! `UPDATE_GOLDEN=1`. The program in tests/vim-oracle parses these files with the vendor's types (see
-//! docs/reference/vsphere.md).
+//! `UPDATE_GOLDEN=1`.
 
 use std::{
     collections::BTreeMap,

@@ -21,8 +21,8 @@ use crate::{
         prepare,
     },
     domain::{
-        identity::BootSource, machine_state::MachineState, managed_vm::ManagedVm, names::ObjectKey,
-        recycle::Stage,
+        disk, identity::BootSource, machine_state::MachineState, managed_vm::ManagedVm,
+        names::ObjectKey, recycle::Stage,
     },
     iso::{
         content,
@@ -36,6 +36,10 @@ use crate::{
 /// What is said of a host that has data and that the pool would replace otherwise.
 const OLD_DATA: &str = "the host is older than what the pool makes now, and its disk has, or may have, data of its life before \
      (spec.release.disk Keep): it is not replaced for that. If its data may go, delete this VsphereAgent: that removes the VM";
+
+/// What is said of a host that waits and that nobody gets.
+const OTHERS_DATA: &str = "the disk of the host has, or may have, data of another hosted cluster (spec.release.disk Keep): no \
+     AgentMachine of this pool gets it. If its data may go, delete this VsphereAgent: that removes the VM";
 
 /// What rows of `status.waitingOn` about the buffer are about.
 pub(in crate::pool) const BUFFER: &str = "buffer";
@@ -117,6 +121,9 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
     let missing = size.wanted.saturating_sub(here);
     let (moved, coming) = move_spare(s, size.most.saturating_sub(here), taken, plan);
     remove_surplus(&mut all, size.most, scaling.delete_policy());
+    for child in all.iter().filter(|c| has_data_of_others(s, c)) {
+        plan.wait(child.key.name.clone(), Reason::Retained, OTHERS_DATA);
+    }
     for child in all.iter().filter(|c| stays_with_data(s, c)) {
         if is_outdated(s, child) || age_left(s, child, &size) == Some(Duration::ZERO) {
             plan.wait(child.key.name.clone(), Reason::Retained, OLD_DATA);
@@ -192,6 +199,12 @@ fn remove_surplus(all: &mut Vec<&ManagedVm>, most: usize, policy: DeletePolicy) 
         DeletePolicy::Oldest => drop(all.drain(..surplus)),
         DeletePolicy::Newest => all.truncate(most),
     }
+}
+
+/// Its disk has, or may have, data of another hosted cluster than that of the pool.
+pub(super) fn has_data_of_others(s: &Observed, child: &ManagedVm) -> bool {
+    let home = &s.pool.spec.control_plane_namespace;
+    child.vm().is_some_and(|vm| disk::is_of_another(vm, home))
 }
 
 /// Its pool would replace it, and its disk has, or may have, data: only a person ends it.

@@ -17,7 +17,6 @@ use crate::{
         prepare,
     },
     domain::{
-        disk,
         machine_state::MachineState,
         managed_vm::ManagedVm,
         names::ObjectKey,
@@ -272,8 +271,7 @@ fn is_spare(s: &Observed, records: &Records, demands: &[Demand], child: &Managed
 
 /// Those whose disk has no data of another hosted cluster.
 fn own_data<'a>(s: &Observed, mut all: Vec<&'a ManagedVm>) -> Vec<&'a ManagedVm> {
-    let home = &s.pool.spec.control_plane_namespace;
-    all.retain(|c| !c.vm().is_some_and(|vm| disk::is_of_another(vm, home)));
+    all.retain(|c| !buffer::has_data_of_others(s, c));
     all
 }
 

@@ -173,6 +173,11 @@ fn a_host_with_the_data_of_another_hosted_cluster_is_not_claimed() {
     });
     // It waits under the name of its new life.
     assert_eq!(does(&world), of([("create", "w-0"), ("prepare", "old")]));
+    let planned = plan(&world.observed());
+    let mut said = planned.waiting.iter();
+    let said = said.find(|w| w.subject == "old" && w.reason == Reason::Retained);
+    let message = said.map(|w| w.message.as_str()).unwrap_or_default();
+    assert!(message.contains("another hosted cluster"), "{message}");
 }
 
 #[test]
