@@ -58,6 +58,9 @@ async fn start(args: Args) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
+/// Bytes of a thread's stack. A build without optimisation needs more than the usual 2 MiB. Only what is used takes memory.
+const STACK: usize = 16 << 20;
+
 fn main() -> ExitCode {
     let args = cli::parse();
     // One TLS provider for everything. `kube` and `reqwest` are built without one.
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .thread_stack_size(STACK)
         .build()
     {
         Ok(runtime) => runtime,
