@@ -75,7 +75,7 @@ pub enum Unneeded {
         /// It has, or may have, the disk of a life before.
         keeps_disk: bool,
     },
-    /// It waits in the buffer, and its pool wants a newer one in its place.
+    /// It waits, and its pool wants a newer one in its place.
     Outdated {
         /// It has, or may have, the disk of a life before.
         keeps_disk: bool,
@@ -126,6 +126,8 @@ pub struct FreeVm {
     pub may_recycle: bool,
     /// It is on its way into another life.
     pub renewal: Option<Renewal>,
+    /// It has left the buffer with the disk of a life before, nobody had it since, and its pool wants a newer one.
+    pub outdated_with_data: bool,
     /// Its Agent serves a Machine of another control plane.
     pub serves_elsewhere: bool,
     /// Its Agent is bound.
@@ -197,7 +199,7 @@ pub enum Stay {
     Awaited(Duration),
     /// People keep it. Its record stays with it.
     Kept,
-    /// It cannot be made ready for another life, and its disk has data on it.
+    /// It cannot be made ready for another life, or its pool wants a newer one, and its disk has data on it.
     HasData,
 }
 
@@ -232,6 +234,7 @@ impl FreeVm {
             _ if self.pool_deleting => Unneeded::RecordDeleted,
             Some(overdue) => Unneeded::Renewal(overdue),
             None if self.may_recycle => Unneeded::Renewal(self.renewal.unwrap_or_default()),
+            None if self.outdated_with_data => Unneeded::Outdated { keeps_disk: true },
             None => Unneeded::RecordDeleted,
         }
     }

@@ -10,6 +10,7 @@ const FREE: FreeVm = FreeVm {
     pool_recycles: false,
     may_recycle: false,
     renewal: None,
+    outdated_with_data: false,
     serves_elsewhere: false,
     is_bound: false,
     machine_remains: false,
@@ -91,6 +92,11 @@ fn a_free_vm_has_another_life_goes_or_is_kept() {
         may_recycle: false,
         ..vm
     };
+    let outdated = FreeVm {
+        outdated_with_data: true,
+        may_recycle: false,
+        ..recycles
+    };
     let (kept, left) = (Fate::Stay(Stay::Kept), Fate::End(End::LeaveToPeople));
     let removed = Fate::End(End::Remove);
     for (vm, delete, retain, skip_delete) in [
@@ -100,6 +106,8 @@ fn a_free_vm_has_another_life_goes_or_is_kept() {
         (late(true), Fate::Stay(Stay::HasData), kept, kept),
         (deleted(recycles), removed, left, left),
         (deleted(late(true)), removed, left, left),
+        (outdated, Fate::Stay(Stay::HasData), kept, kept),
+        (deleted(outdated), removed, left, left),
     ] {
         assert_eq!(vm.fate(DELETE), delete, "{vm:?}");
         assert_eq!(vm.fate(UNKNOWN), delete, "{vm:?}");

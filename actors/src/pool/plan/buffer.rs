@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// What is said of a host that has data and that the pool would replace otherwise.
-const OLD_DATA: &str = "the host is older than what the pool makes now, and its disk has, or may have, data of its life before \
+pub(super) const OLD_DATA: &str = "the host is not as the pool makes them now, or too old, and its disk has, or may have, data of its life before \
      (spec.release.disk Keep): it is not replaced for that. If its data may go, delete this VsphereAgent: that removes the VM";
 
 /// What is said of a host that waits and that nobody gets.

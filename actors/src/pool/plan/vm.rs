@@ -266,6 +266,11 @@ impl Host<'_> {
                 .is_some_and(ReleaseSpec::recycles),
             may_recycle: self.recycles(why, plan.buffer_room),
             renewal: Renewal::of(self.child, &s.pool),
+            // In the buffer, such a host goes only if there are too many.
+            outdated_with_data: !self.child.in_buffer
+                && self.child.has_old_data()
+                && !self.child.has_served(&[])
+                && !buffer::is_as_wanted(s, self.child),
             serves_elsewhere: self.serves_elsewhere.is_some(),
             is_bound: self.bound.is_some(),
             // A Machine that only waits for an Agent loses nothing except a VM in the making.
@@ -402,7 +407,11 @@ impl Host<'_> {
                 let message = format!("{policy} keeps VM and Agent; the Agent is fenced");
                 plan.wait(name, Reason::Retained, message);
             }
-            (Stay::HasData, _) => plan.wait(name, Reason::Retained, HAS_DATA),
+            (Stay::HasData, _) => {
+                let renewed = Renewal::of(self.child, &self.s.pool).is_some();
+                let words = if renewed { HAS_DATA } else { buffer::OLD_DATA };
+                plan.wait(name, Reason::Retained, words);
+            }
         }
     }
 }

@@ -355,7 +355,7 @@ fn an_outdated_host_is_claimed_last_and_replaced_alone() {
 }
 
 /// The disk of the VM stayed when its second life began.
-fn keep_disk(child: &mut VsphereAgent, handling: ReleasedDisk) {
+pub(super) fn keep_disk(child: &mut VsphereAgent, handling: ReleasedDisk) {
     let vm = vm_of(child);
     vm.generation = Some(2);
     vm.may_serve = Some("2/no".to_owned());
@@ -369,7 +369,8 @@ fn keep_disk(child: &mut VsphereAgent, handling: ReleasedDisk) {
 /// Neither another template nor its age ends a host that has data. People see why, and a smaller buffer of theirs ends it.
 #[test]
 fn a_host_with_a_kept_disk_is_not_replaced_for_its_template_or_age() {
-    let changes: [(&str, fn(&mut World)); 2] = [
+    type Change = fn(&mut World);
+    let changes: [(&str, Change); 2] = [
         ("template", |w| w.pool.spec.template.num_cpus = Some(32)),
         ("age", |w| {
             scaling(w).buffer_max_age = Some("5m".to_owned());

@@ -10,7 +10,7 @@ use agent_forge_crds::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
-use super::buffer::{asks, does, done, making, of, vm_of, wants};
+use super::buffer::{asks, does, done, keep_disk, making, of, vm_of, wants};
 use crate::{
     pool::plan::{Action, BufferCount, plan},
     testing::{World, agent_on, at, child_with_vm, with},
@@ -332,4 +332,26 @@ fn with_a_new_policy_what_waits_goes() {
     assert_eq!(plan(&world.observed()).buffer.making, 1);
     release(&mut world).policy = Some(ReleasePolicy::Delete);
     assert_eq!(does(&world), of([("release", "w-0")]));
+}
+
+/// It was given to an AgentMachine that went before it had the host.
+#[test]
+fn an_outdated_host_with_data_stays_although_its_agent_machine_went() {
+    for (disk, expected) in [
+        (ReleasedDisk::Replace, of([("release", "w-0")])),
+        (ReleasedDisk::Keep, Vec::new()),
+    ] {
+        let mut world = released();
+        world.agents[0].spec.approved = false;
+        vm_of(&mut world.children[0]).served = None;
+        keep_disk(&mut world.children[0], disk);
+        assert_eq!(does(&world), of([("move", "w-0")]), "as wanted");
+        vm_of(&mut world.children[0]).hardware_drift = vec![Default::default()];
+        let planned = plan(&world.observed());
+        assert_eq!(done(&planned), expected, "{disk:?}");
+        let mut said = planned.waiting.iter().filter(|w| w.subject == "w-0");
+        let said = said.next().map(|w| &w.reason);
+        let kept = expected.is_empty().then_some(&Reason::Retained);
+        assert_eq!(said, kept, "{disk:?}");
+    }
 }
