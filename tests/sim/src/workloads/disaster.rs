@@ -110,7 +110,7 @@ impl Run {
         self.world.director.take_api(RESTORE);
         self.world.api.poke();
         tokio::time::sleep(RESTORE / 2).await;
-        self.world.api.write(|s, _| s.roll_back(backup));
+        self.world.api.write(|s, _| s.roll_back(backup, OURS));
         tokio::time::sleep(RESTORE / 2 + STILL).await;
         self.world.play("w")?.scale(replicas);
         Ok(())

@@ -23,11 +23,15 @@ impl Store {
         Backup(self.objects.clone())
     }
 
-    /// An etcd is replaced by its backup: all objects have the versions that they had then. (A real one also counts on from
-    /// there. Here no version is given twice.)
-    pub fn roll_back(&mut self, backup: &Backup) {
-        self.objects.clone_from(&backup.0);
-        self.begin_anew();
+    /// An etcd is replaced by its backup: the objects of that group have the versions that they had then. (A real one does so
+    /// with all, and counts on from there. Here no version is given twice, and played controllers never see an older one.)
+    pub fn roll_back(&mut self, backup: &Backup, group: &str) {
+        self.restore(backup);
+        for (kind, objects) in &backup.0 {
+            if kind.group == group {
+                self.objects.insert(kind.clone(), objects.clone());
+            }
+        }
     }
 
     /// A backup tool writes all objects again.
