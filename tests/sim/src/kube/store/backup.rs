@@ -28,7 +28,7 @@ impl Store {
     pub fn roll_back(&mut self, backup: &Backup, group: &str) {
         self.restore(backup);
         for (kind, objects) in &backup.0 {
-            if kind.group == group {
+            if kind.0 == group {
                 self.objects.insert(kind.clone(), objects.clone());
             }
         }
