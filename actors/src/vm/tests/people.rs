@@ -344,8 +344,10 @@ async fn waits_with(disk: Option<ReleasedDisk>) -> Bench {
     bench
 }
 
+type Change = fn(&Bench);
+
 /// What ends a host that waits, and the reason that people see meanwhile.
-const ENDS: [(Reason, fn(&Bench)); 4] = [
+const ENDS: [(Reason, Change); 4] = [
     (Reason::AgentDisconnected, |b| {
         change(b, |a| {
             state(a, "disconnected-unbound", &[(CONNECTED, "False")]);

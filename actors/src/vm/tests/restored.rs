@@ -375,7 +375,8 @@ async fn the_mark_follows_a_binding_to_another_agent_machine() {
 async fn a_claim_that_ended_the_way_into_another_life_is_said_by_the_vm() {
     let asked = |_: &Bench| true;
     let recorded = |b: &Bench| b.vm().recycle.is_some();
-    let reached: [(&str, fn(&Bench) -> bool); 2] = [("asked", asked), ("recorded", recorded)];
+    type Reached = fn(&Bench) -> bool;
+    let reached: [(&str, Reached); 2] = [("asked", asked), ("recorded", recorded)];
     for (what, reached) in reached {
         let mut bench = released(None).await;
         while !reached(&bench) {
