@@ -1,7 +1,7 @@
 //! Writes that the server refused because the object had changed or was gone.
 //!
-//! Guarantee: while the view still shows the refused version, the same write is not sent again. A resourceVersion never
-//! comes back, so the answer would be the same. When the view lags by a minute, this costs one refusal for each object,
+//! Guarantee: while the view still shows the refused version, the same write is not sent again. A resourceVersion comes
+//! back only after a restore of the API server, so the answer would be the same. When the view lags by a minute, this costs one refusal for each object,
 //! and not one for each try. As soon as the view shows a new version, writes go through.
 //!
 //! Assumption: after a refusal the actor decides again from the view. Caveat: after `FORGOTTEN` one more write is let

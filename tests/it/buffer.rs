@@ -11,17 +11,6 @@ use serde_json::json;
 
 use crate::world::{POOL, Setup, World};
 
-/// Waits until that many hosts of the buffer are ready, and as many VMs exist as `vms`.
-async fn ready(world: &World, hosts: i32, vms: usize) -> Result<()> {
-    let what = format!("{hosts} hosts in the buffer and {vms} VMs");
-    let is = async || {
-        let pool = world.pools().get(POOL).await?;
-        let count = pool.status.and_then(|s| s.buffer).map_or(0, |b| b.ready);
-        Ok(count == hosts && world.all_vms().await?.len() == vms)
-    };
-    world.until(&what, is).await
-}
-
 fn label<'a>(agent: &'a Agent, key: &str) -> Option<&'a str> {
     agent.labels().get(key).map(String::as_str)
 }
@@ -73,15 +62,15 @@ async fn a_machine_gets_the_host_that_waits_and_the_buffer_is_filled_again() -> 
     })
     .await?;
     let nodes = world.node_pool().await?;
-    ready(&world, 1, 1).await?;
+    world.hosts_wait(1, 1).await?;
     claims(&world, &nodes).await?;
-    ready(&world, 1, 2).await?;
+    world.hosts_wait(1, 2).await?;
     // A window that is always open empties the buffer.
     let window = json!({"days": "Mon-Sun", "from": "00:00", "to": "00:00", "timeZone": "Europe/Zurich", "bufferAgents": 0});
     world
         .patch_pool(POOL, &json!({"scaling": {"bufferSchedule": [window]}}))
         .await?;
-    ready(&world, 0, 1).await?;
+    world.hosts_wait(0, 1).await?;
     nodes.scale(0);
-    ready(&world, 0, 0).await
+    world.hosts_wait(0, 0).await
 }

@@ -15,7 +15,7 @@ use crate::{
 
 impl World {
     async fn planned(&self) -> Result<Vec<PlannedAction>> {
-        let status = self.pools().get(POOL).await?.status.unwrap_or_default();
+        let status = self.pool_status().await?;
         Ok(status.planned_actions)
     }
 
@@ -52,7 +52,7 @@ async fn a_pool_in_a_dry_run_changes_nothing_and_converges_afterwards() -> Resul
     let said = world.until_true(POOL, DRY_RUN).await?;
     ensure!(said.contains("spec.dryRun of VsphereAgentPool"), "{said}");
     world.until_refused(POOL, "ISOReady", "DryRun").await?;
-    let logged = world.operator.as_ref().context("an operator")?.log()?;
+    let logged = world.operator()?.log()?;
     ensure!(logged.contains("dry run: PinAgentMachine"), "{logged}");
     changes.none(&world).await?;
 

@@ -29,10 +29,7 @@ async fn morefs(world: &World) -> Result<BTreeSet<String>> {
 }
 
 async fn ready(world: &World, hosts: i32) -> Result<()> {
-    let are = async || {
-        let pool = world.pools().get(POOL).await?;
-        Ok(pool.status.and_then(|s| s.buffer).map_or(0, |b| b.ready) == hosts)
-    };
+    let are = async || Ok(world.ready_in_buffer().await? == hosts);
     world.until(&format!("{hosts} ready hosts"), are).await
 }
 

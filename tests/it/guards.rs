@@ -39,7 +39,7 @@ async fn image_created(world: &World, status: &str, message: &str) -> Result<()>
 async fn until_kept_back(world: &World, reason: &str) -> Result<()> {
     world
         .until(&format!("{reason} in waitingOn"), async || {
-            let status = world.pools().get(POOL).await?.status.unwrap_or_default();
+            let status = world.pool_status().await?;
             Ok(status
                 .waiting_on
                 .iter()

@@ -121,7 +121,7 @@ impl World {
     /// Waits until the pool waits for something because of this source.
     async fn until_held(&self, reason: &str, by: &str) -> Result<()> {
         self.until(&format!("{reason} by {by}"), async || {
-            let status = self.pools().get(POOL).await?.status.unwrap_or_default();
+            let status = self.pool_status().await?;
             let mut rows = status.waiting_on.iter();
             Ok(rows.any(|w| w.reason.as_str() == reason && w.message.contains(by)))
         })
@@ -131,7 +131,7 @@ impl World {
     /// Waits until this condition of the only VsphereAgent names the source.
     async fn until_said(&self, type_: &str, by: &str) -> Result<()> {
         self.until(&format!("{type_} by {by}"), async || {
-            let all = self.children().list(&Default::default()).await?.items;
+            let all = self.all_children().await?;
             Ok(all.iter().any(|child| {
                 let status = child.status.as_ref();
                 let said = status.and_then(|s| find_condition(&s.conditions, type_));

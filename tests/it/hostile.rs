@@ -354,12 +354,7 @@ async fn hostile_vcenters_cost_other_pools_nothing_and_the_operator_little() -> 
         ..Setup::own_lab()
     })
     .await?;
-    let pid = world
-        .operator
-        .as_ref()
-        .context("an operator")?
-        .process
-        .pid();
+    let pid = world.operator()?.process.pid();
     let nodes = world.node_pool().await?;
     // The first machine also creates ISO, folder and session. The second one shows the cost of a machine alone.
     one_more(&world, &nodes, 1).await?;

@@ -95,10 +95,6 @@ impl World {
         };
         self.vcenter.until("no partial file", LIMIT, clean).await
     }
-
-    fn operator_log(&self) -> Result<String> {
-        self.operator.as_ref().context("an operator")?.log()
-    }
 }
 
 fn faults(change: impl FnOnce(&mut ImageFaults)) -> ImageFaults {
@@ -263,12 +259,7 @@ async fn what_an_image_server_does_wrong_is_said_and_leaves_nothing() -> Result<
                 && iso.eta_seconds.is_some())
         })
         .await?;
-    let metrics = world
-        .operator
-        .as_ref()
-        .context("an operator")?
-        .metrics()
-        .await?;
+    let metrics = world.operator()?.metrics().await?;
     ensure!(
         metrics.contains("agent_forge_iso_transfer_bytes{"),
         "{metrics}"
@@ -298,7 +289,7 @@ async fn what_an_image_server_does_wrong_is_said_and_leaves_nothing() -> Result<
     its_own_ca(&world, server).await?;
 
     world.no_partial_file().await?;
-    let log = world.operator_log()?;
+    let log = world.operator()?.log()?;
     let token = |line: &&str| line.contains("byapikey/") && !line.contains("byapikey/REDACTED");
     let told: Vec<_> = log.lines().filter(token).collect();
     ensure!(told.is_empty(), "the URL's token is in the log: {told:#?}");
@@ -612,12 +603,7 @@ async fn mounted_stays(world: &World, first: &IsoStatus, last: &IsoStatus) -> Re
 
 /// Memory of the operator that belongs to it alone, in bytes.
 fn memory(world: &World) -> Result<u64> {
-    let pid = world
-        .operator
-        .as_ref()
-        .context("an operator")?
-        .process
-        .pid();
+    let pid = world.operator()?.process.pid();
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:"));
     let kib = line
@@ -653,7 +639,7 @@ async fn fifty_machines_of_two_pools_wait_for_one_transfer_in_bounded_memory() -
     two.scale(25);
     world
         .until("fifty VsphereAgents that wait for the ISO", async || {
-            let children = world.children().list(&Default::default()).await?.items;
+            let children = world.all_children().await?;
             let waits = |c: &&agent_forge_crds::VsphereAgent| {
                 let status = c.status.as_ref();
                 status.is_some_and(|s| {
@@ -713,7 +699,7 @@ async fn fifty_machines_of_two_pools_wait_for_one_transfer_in_bounded_memory() -
     // VMs of both pools boot from that file.
     world
         .until("VMs of both pools", async || {
-            let vms = world.vcenter.inventory().await?.vms;
+            let vms = world.all_vms().await?;
             let of = |prefix: &str| vms.iter().any(|vm| vm.name.starts_with(prefix));
             ensure!(
                 vms.iter().flat_map(|vm| &vm.cdroms).all(|c| c.path == path),
@@ -730,9 +716,9 @@ async fn an_installed_host_gives_its_iso_back_if_that_is_wanted() -> Result<()> 
     let nodes = world.node_pool().await?;
     nodes.scale(1);
     world.running(&nodes, 1).await?;
-    let vm = world.vcenter.inventory().await?.vms.remove(0);
+    let vm = world.all_vms().await?.remove(0);
     let mounted = async || {
-        let vms = world.vcenter.inventory().await?.vms;
+        let vms = world.all_vms().await?;
         anyhow::Ok(
             vms.iter()
                 .filter(|vm| vm.cdroms.iter().any(|c| !c.path.is_empty()))
@@ -758,7 +744,7 @@ async fn an_installed_host_gives_its_iso_back_if_that_is_wanted() -> Result<()> 
     world.running(&nodes, 2).await?;
     world
         .until("two empty drives, and that it is recorded", async || {
-            let children = world.children().list(&Default::default()).await?.items;
+            let children = world.all_children().await?;
             let done = |c: &agent_forge_crds::VsphereAgent| {
                 let vm = c.status.as_ref().and_then(|s| s.vm.as_ref());
                 vm.is_some_and(|vm| vm.iso_ejected == Some(true))
@@ -775,12 +761,7 @@ async fn an_installed_host_gives_its_iso_back_if_that_is_wanted() -> Result<()> 
             "{vm:?}"
         );
     }
-    let metrics = world
-        .operator
-        .as_ref()
-        .context("an operator")?
-        .metrics()
-        .await?;
+    let metrics = world.operator()?.metrics().await?;
     ensure!(
         metrics.contains("agent_forge_effects_total{effect=\"eject_iso\",outcome=\"done\"}"),
         "{metrics}"

@@ -27,7 +27,7 @@ async fn a_pool_has_no_more_vms_than_it_may_and_the_oldest_come_first() -> Resul
     ensure!(said.contains(words), "{said}");
     ensure!(world.all_children().await?.len() == 1);
     ensure!(world.all_vms().await?.len() == 1);
-    let waits = world.pools().get(POOL).await?.status.unwrap_or_default();
+    let waits = world.pool_status().await?;
     let mut waits = waits.waiting_on.into_iter();
     let wait = waits.find(|w| w.reason.as_str() == "CreateCapReached");
     ensure!(wait.is_some_and(|w| w.message.ends_with("ahead: 0")));

@@ -43,7 +43,7 @@ async fn the_log_tells_a_machines_life() -> Result<()> {
     let trace = child.status.and_then(|s| s.trace_id).context("its trace")?;
     nodes.scale(0);
     world.settled(0).await?;
-    let log = world.operator.as_ref().context("an operator")?;
+    let log = world.operator()?;
     let log = log.process.log().to_owned();
     world.stop_operator().await?;
     let mut lines: Vec<Value> = Vec::new();

@@ -45,7 +45,7 @@ async fn a_scrape_shows_the_machines_and_forgets_the_pool() -> Result<()> {
     nodes.scale(2);
     world.running(&nodes, 2).await?;
     world.settled(2).await?;
-    let operator = world.operator.as_ref().context("an operator")?;
+    let operator = world.operator()?;
     let of_pool = format!("namespace=\"{}\",pool=\"{POOL}\"", world.namespace());
     for until in [
         "accepted",

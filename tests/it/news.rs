@@ -14,7 +14,7 @@ impl World {
     /// Waits until the only VsphereAgent waits for this reason; without one, until it waits for nothing.
     async fn until_child_waits(&self, reason: Option<&str>) -> Result<()> {
         self.until(&format!("waits for {reason:?}"), async || {
-            let all = self.children().list(&Default::default()).await?.items;
+            let all = self.all_children().await?;
             let status = all.into_iter().next().and_then(|c| c.status);
             let rows = status.map(|s| s.waiting_on).unwrap_or_default();
             Ok(match reason {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use agent_forge_actors::domain::identity::BiosUuid;
 use agent_forge_lab::parts::vcenter_trouble::{ForeignVm, VmAction};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 
 use crate::world::{Setup, World};
 
@@ -90,7 +90,7 @@ async fn what_never_ran_goes_and_what_ran_is_reported_with_the_runbook() -> Resu
         server.calls().await?.of("Destroy_Task") == 1,
         "one VM was destroyed, no other one was tried"
     );
-    let operator = world.operator.as_ref().context("an operator")?;
+    let operator = world.operator()?;
     world
         .until("two orphans in the metrics", async || {
             let scrape = operator.metrics().await?;

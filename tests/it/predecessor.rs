@@ -138,7 +138,7 @@ async fn writes(world: &World, mark: usize) -> Result<Vec<String>> {
 
 /// The operator does nothing while the predecessor continues, and users see why.
 async fn stands_by(world: &World, predecessor: &mut Predecessor, mark: usize) -> Result<()> {
-    let operator = world.operator.as_ref().context("an operator")?;
+    let operator = world.operator()?;
     operator
         .process
         .until_ready(LIMIT, || async {
@@ -233,7 +233,7 @@ async fn a_namespace_that_was_named_is_looked_at_or_nothing_is_done() -> Result<
     nodes.scale(1);
     let mark = world.log.mark()?;
     world.start_operator().await?;
-    let operator = world.operator.as_ref().context("an operator")?;
+    let operator = world.operator()?;
     let said = "config/overlays/predecessor-lease";
     operator
         .process
@@ -286,7 +286,7 @@ async fn a_dry_run_beside_the_predecessor_writes_nothing_and_logs_its_plan() -> 
     let logs = async |world: &World, word: &str| {
         world
             .until(&format!("{word} in the log"), async || {
-                let operator = world.operator.as_ref().context("an operator")?;
+                let operator = world.operator()?;
                 Ok(operator.log()?.contains(word))
             })
             .await

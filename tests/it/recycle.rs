@@ -32,8 +32,7 @@ fn recycling() -> Setup {
 /// The one host waits in the buffer, in that life. Returns the reference of its VM and the uid of its Agent.
 async fn waits(world: &World, life: i32) -> Result<(String, String)> {
     let is = async || {
-        let pool = world.pools().get(POOL).await?;
-        let ready = pool.status.and_then(|s| s.buffer).map_or(0, |b| b.ready);
+        let ready = world.ready_in_buffer().await?;
         let child = world.all_children().await?.pop();
         let vm = child.and_then(|c| c.status).and_then(|s| s.vm);
         let there = vm.is_some_and(|vm| {

@@ -40,8 +40,7 @@ async fn until(
             if serves {
                 return Ok(now == life && nodes.running().len() == 1);
             }
-            let pool = world.pools().get(POOL).await?;
-            let ready = pool.status.and_then(|s| s.buffer).map_or(0, |b| b.ready);
+            let ready = world.ready_in_buffer().await?;
             Ok(now == life && ready == 1 && vm.recycle.is_none() && nodes.machines().is_empty())
         };
         if let Ok(done) = timeout(KILL, world.until_within(LIMIT, &what, there)).await {

@@ -15,7 +15,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, POOL, Setup, World};
+use crate::world::{LIMIT, Setup, World};
 
 /// Namespace and NodePool of the pool that takes a host.
 const TAKER: &str = "green";
@@ -54,18 +54,6 @@ async fn taker(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// One host waits in the buffer of the lender, and there are as many VMs as `vms`.
-async fn waits(world: &World, vms: usize) -> Result<()> {
-    let is = async || {
-        let pool = world.pools().get(POOL).await?;
-        let ready = pool.status.and_then(|s| s.buffer).map_or(0, |b| b.ready);
-        Ok(ready == 1 && world.all_vms().await?.len() == vms)
-    };
-    world
-        .until(&format!("a host that waits, of {vms}"), is)
-        .await
-}
-
 /// The VM on record of the only VsphereAgent of that namespace.
 async fn recorded(world: &World, namespace: &str) -> Result<VmStatus> {
     let all = Api::<VsphereAgent>::namespaced(world.client.clone(), namespace);
@@ -90,7 +78,7 @@ async fn a_machine_gets_the_free_host_of_another_namespace_with_its_vm_and_agent
         ..Setup::own_lab()
     })
     .await?;
-    waits(&world, 1).await?;
+    world.hosts_wait(1, 1).await?;
     let agent = world.all_agents().await?.pop().context("an Agent")?;
     let before = recorded(&world, world.namespace()).await?;
 
@@ -118,7 +106,7 @@ async fn a_machine_gets_the_free_host_of_another_namespace_with_its_vm_and_agent
         .await?;
 
     // The buffer is filled again, and the host goes with its Machine, for good.
-    waits(&world, 2).await?;
+    world.hosts_wait(1, 2).await?;
     nodes.scale(0);
-    waits(&world, 1).await
+    world.hosts_wait(1, 1).await
 }

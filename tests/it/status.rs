@@ -37,12 +37,7 @@ impl World {
 
     /// Value of one series of the operator's metrics; `None` if it does not exist.
     async fn series(&self, series: &str) -> Result<Option<f64>> {
-        let text = self
-            .operator
-            .as_ref()
-            .context("an operator")?
-            .metrics()
-            .await?;
+        let text = self.operator()?.metrics().await?;
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));

@@ -67,7 +67,7 @@ impl Storm {
     }
 
     async fn blow(&mut self) -> Result<&'static str> {
-        let operator = self.world.operator.as_ref().context("an operator")?;
+        let operator = self.world.operator()?;
         Ok(match self.dice.u8(0..10) {
             0..=4 => {
                 operator.kill().await?;
@@ -85,7 +85,7 @@ impl Storm {
             7 => {
                 operator.process.signal(Signal::STOP)?;
                 sleep(self.moment(2500)).await;
-                let operator = self.world.operator.as_ref().context("an operator")?;
+                let operator = self.world.operator()?;
                 operator.process.signal(Signal::CONT)?;
                 "frozen"
             }
@@ -179,7 +179,7 @@ async fn eight_machines_come_and_go_while_actors_die_all_the_time() -> Result<()
     world.each_serves_its_own().await?;
     nodes.scale(0);
     world.settled(0).await?;
-    let log = world.operator.as_ref().context("an operator")?.log()?;
+    let log = world.operator()?.log()?;
     let kills = log
         .lines()
         .filter(|l| l.contains("chaos") && l.contains("actor"))

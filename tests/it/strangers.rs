@@ -241,7 +241,7 @@ async fn malformed_objects_of_others_are_skipped() -> Result<()> {
     for actor in world.actors(PROMPT).await? {
         ensure!(actor["restarts"] == 0, "an actor died: {actor}");
     }
-    let log = world.operator.as_ref().context("an operator")?.log()?;
+    let log = world.operator()?.log()?;
     ensure!(!log.contains("panicked"), "a panic:\n{log}");
     witness.verdict()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use agent_forge_lab::parts::VCenterOptions;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -121,7 +121,7 @@ async fn a_pool_does_not_show_why_a_host_that_nobody_named_is_no_vcenter() -> Re
         texts.insert(said.replace(&host, "HOST"));
     }
     ensure!(texts.len() == 1, "{texts:#?}");
-    let log = world.operator.as_ref().context("an operator")?.log()?;
+    let log = world.operator()?.log()?;
     for cause in ["is not trusted", "no connection"] {
         ensure!(log.contains(cause), "the log says {cause}");
     }

@@ -30,7 +30,7 @@ struct Page {
 
 impl Page {
     fn of(world: &World) -> Result<Self> {
-        let operator = world.operator.as_ref().context("an operator")?;
+        let operator = world.operator()?;
         let log = operator.log()?;
         let said = log.lines().find(|l| l.contains("web page: tokens arrive"));
         let bound = said.and_then(|l| l.split("[::ffff:127.0.0.1]:").nth(1));
@@ -253,7 +253,7 @@ async fn the_overlay_serves_the_page_where_its_service_expects_it() -> Result<()
 #[tokio::test(flavor = "multi_thread")]
 async fn on_loopback_the_page_needs_no_token_and_answers_by_its_own_name_only() -> Result<()> {
     let world = World::start(Setup::default()).await?;
-    let operator = world.operator.as_ref().context("an operator")?;
+    let operator = world.operator()?;
     let http = Client::builder().no_proxy().timeout(LIMIT).build()?;
     for url in [operator.web_url(), operator.debug_url()] {
         let topology = format!("{url}/topology.json");

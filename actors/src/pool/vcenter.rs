@@ -124,7 +124,7 @@ async fn iso_facts(
         .collect();
     let (cluster, now) = (context.cluster.as_ref(), context.clock.monotonic());
     let (shown, known) = (s.infra_env.as_ref(), &mut memory.infra_env);
-    let infra_env = of_pool::fresh::infra_env(cluster, now, shown, known).await;
+    let infra_env = of_pool::fresh::infra_env(cluster, now, view.history(), shown, known).await;
     memory.image = match infra_env.as_deref() {
         Some(infra_env) => content::read(cluster, infra_env, memory.image.take()).await,
         None => None,

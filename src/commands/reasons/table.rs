@@ -219,7 +219,7 @@ reasons! {
             "Find out who switches it off. Pause the VM if that is right.";
         BootOrderRepaired => Nobody, "The guest booted the discovery ISO although its disk is installed. The VM was reset, and its host is to come up from its disk.",
             "None for 40 minutes. See boot order (docs/how-to/boot-order.md).";
-        BootOrderWrong => Vcenter, "The guest booted the discovery ISO instead of its disk, and the Agent says so 40 minutes after a reset. Or the VM has no disk. The message has its devices.",
+        BootOrderWrong => Vcenter, "The guest booted the discovery ISO instead of its disk, and the Agent says so 40 minutes after a reset. Or the VM has no disk, or nothing in vCenter shows why. The message has its devices.",
             "Let the VM boot its disk and restart it, or delete its Machine. See boot order (docs/how-to/boot-order.md).";
         PowerOnScheduled => Nobody, "The VM is made, and is switched on at spec.powerOnAfter of the pool.",
             "None. To switch it on now, remove spec.powerOnAfter.";
@@ -303,11 +303,11 @@ reasons! {
             "None while that passes. To give the host up, delete the VsphereAgent with force-delete.";
         RecordOutdated => Hub, "The VM says in vCenter that it may serve an AgentMachine that this hub does not know of. The record is older than that, as after a restore of the hub. The guest may be a node: the VM is left alone.",
             "Find out whether the guest is a node, see restore a hub (docs/how-to/restore-a-hub.md). Then allow the replacement, or force the deletion.";
-        HistoryUnclear => Nobody, "A watch had to list again, as after a restore of the API server. Nothing is ended until all kinds were listed again.",
+        HistoryUnclear => Nobody, "A watch had to list again, as after a restore of the API server. Nothing is ended or reset until all kinds were listed again.",
             "None. If it lasts, look for errors of watches in the operator's log.";
         WaitingForGuest => Hub, "The Agent's deletion hook waits for the guest, and the VM runs.",
             "None while the node leaves. If the guest is dead, switch the VM off.";
-        Retained => PoolOwner, "cleanupPolicy: Retain or skip-delete keeps VM and Agent although no Machine has them. Or the VM cannot be made ready for its next life, and disk: Keep keeps its data.",
+        Retained => PoolOwner, "cleanupPolicy: Retain or skip-delete keeps VM and Agent although no Machine has them. Or disk: Keep keeps its data: the VM cannot be made ready for its next life, is outdated or old, or has data of another hosted cluster.",
             "Take off what keeps it, and it goes on. If you delete the VsphereAgent, a VM that is kept stays: remove it by hand. One that only its data holds goes. If the vCenter is gone for good, force the deletion.";
         ChildrenRemain => PoolOwner, "The pool is being deleted and still has VsphereAgents.",
             "status.waitingOn says what holds them.";

@@ -47,6 +47,19 @@ impl World {
         Ok(self.pool().await?.status.unwrap_or_default())
     }
 
+    /// How many hosts wait in the pool's buffer.
+    pub async fn ready_in_buffer(&self) -> Result<i32> {
+        Ok(self.pool_status().await?.buffer.map_or(0, |b| b.ready))
+    }
+
+    /// Waits until that many hosts wait in the pool's buffer, and there are as many VMs as `vms`.
+    pub async fn hosts_wait(&self, hosts: i32, vms: usize) -> Result<()> {
+        let what = format!("{hosts} hosts in the buffer and {vms} VMs");
+        let wait =
+            async || Ok(self.ready_in_buffer().await? == hosts && self.vms().await?.len() == vms);
+        self.until(&what, wait).await
+    }
+
     /// All VsphereAgents.
     pub async fn all_children(&self) -> Result<Vec<VsphereAgent>> {
         Ok(self.children().list(&Default::default()).await?.items)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent_forge_lab::{lab::apply::apply, parts::Operator};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use k8s_openapi::api::{
     admissionregistration::v1::ValidatingAdmissionPolicyBinding, events::v1::Event,
 };
@@ -115,7 +115,7 @@ impl World {
 
 /// Kills the actors whose names start with `which`, as the debug endpoint does.
 pub async fn kill(world: &World, which: &str, panic: bool) -> Result<usize> {
-    let operator = world.operator.as_ref().context("an operator")?;
+    let operator = world.operator()?;
     let url = format!(
         "{}/actors/kill?which={which}&panic={panic}",
         operator.debug_url()

@@ -14,7 +14,7 @@ use crate::world::{LIMIT, World};
 /// Checks that no output of the operator contains a token of the image server. That is the log, the metrics, the debug
 /// endpoint and `agent-forge iso`. Every object of the cluster is checked too, except InfraEnvs, which own the URL.
 pub async fn no_token_is_told(world: &World, server: &ImageServer) -> Result<()> {
-    let operator = world.operator.as_ref().context("an operator")?;
+    let operator = world.operator()?;
     let topology = format!("{}/topology.json", operator.web_url());
     let page = reqwest::get(&topology).await?.error_for_status()?;
     let page = page.text().await?;

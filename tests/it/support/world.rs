@@ -309,7 +309,7 @@ impl World {
     /// The actors as the debug endpoint shows them. Fails unless it answers within `limit`. The endpoint gives up after
     /// five seconds, which a busy machine may need. Then the test asks again.
     pub async fn actors(&self, limit: Duration) -> Result<Vec<Value>> {
-        let operator = self.operator.as_ref().context("no operator runs")?;
+        let operator = self.operator()?;
         let url = format!("{}/actors", operator.debug_url());
         let asked = async {
             loop {
@@ -322,6 +322,11 @@ impl World {
         };
         let answered = tokio::time::timeout(limit, asked).await;
         Ok(answered.with_context(|| format!("{url} does not answer within {limit:?}"))??)
+    }
+
+    /// The operator.
+    pub fn operator(&self) -> Result<&Operator> {
+        self.operator.as_ref().context("no operator runs")
     }
 
     /// Starts (or restarts) the operator as its own ServiceAccount.

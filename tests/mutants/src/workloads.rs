@@ -10,7 +10,7 @@ use agent_forge_lab::played::assisted::INFRA_ENV_LABEL;
 use agent_forge_sim::{
     director::Order,
     kube::kind,
-    oracles::{ASSISTED, OURS, marker},
+    oracles::{ASSISTED, OURS, marker, serves},
     plan::Fault,
     promise::Oracle,
     rogue,
@@ -602,7 +602,11 @@ fn freed_agent_matches_foreign_selector(run: &mut Run) -> BoxFuture<'_, Result<(
             machines + workloads::children(world) + workloads::marked(world) == 0
         };
         let down = run.rest("down", gone).await;
-        if !theirs.running().is_empty() {
+        let agents = run
+            .world
+            .api
+            .read(|s| s.list(&kind(ASSISTED, "agents"), ""));
+        if !theirs.running().is_empty() || agents.iter().any(|a| serves(a)) {
             let taken = Oracle::ForeignAndServingUntouched
                 .broken("somebody's Machine got a host whose removal had begun");
             run.world.director.violated(taken);

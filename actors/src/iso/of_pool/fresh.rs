@@ -22,6 +22,8 @@ pub struct Known {
     asked: Option<Duration>,
     /// Its answer.
     live: Option<Arc<InfraEnv>>,
+    /// How often the caches were in doubt at that time.
+    history: u64,
 }
 
 impl Known {
@@ -33,15 +35,22 @@ impl Known {
 }
 
 /// The InfraEnv to fetch from: the one that the watch shows, or the API server's if that is newer. The newer one is
-/// used until the watch shows it, so that the pool does not go back to the old URL. If the API server does not answer,
-/// the watch is used.
+/// used until the watch shows it, so that the pool does not go back to the old URL. After a restore of the API server the
+/// watch never shows it, so it is forgotten: `history` is [`View::history`]. If the API server does not answer, the watch is
+/// used.
+///
+/// [`View::history`]: crate::ports::cluster::View::history
 pub async fn infra_env(
     cluster: &dyn Cluster,
     now: Duration,
+    history: u64,
     shown: Option<&Arc<InfraEnv>>,
     known: &mut Known,
 ) -> Option<Arc<InfraEnv>> {
     let failed = std::mem::take(&mut known.failed);
+    if std::mem::replace(&mut known.history, history) != history {
+        known.live = None;
+    }
     let shown = shown?;
     let due = |at: Duration| now.saturating_sub(at) >= FRESH;
     if failed && known.asked.is_none_or(due) {

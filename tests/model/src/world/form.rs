@@ -234,6 +234,7 @@ pub fn bare(status: &mut VsphereAgentStatus) {
     });
     if let Some(vm) = &mut status.vm {
         vm.last_transition_time = None;
+        // Decisions read them only of a disk whose data nobody knows. These worlds record what becomes of each disk.
         vm.lives.clear();
         // Decisions depend on the phase of an orphan only.
         if vm.phase != Some(Phase::Orphaned) {

@@ -51,6 +51,9 @@ async fn a_url_that_the_watch_does_not_show_is_found_after_a_download_that_faile
         assert_eq!(asked(&bench, &isos, &mut memory).await, NEW);
     }
     assert_eq!(reads(&bench), 1, "nothing fails");
+    // The API server was restored from a backup, where the URL is the old one.
+    bench.hub.with(|o| o.history += 1);
+    assert_eq!(asked(&bench, &isos, &mut memory).await, OLD);
 }
 
 #[tokio::test]
