@@ -33,7 +33,7 @@ const CAPI_PAUSED: &str = "cluster.x-k8s.io/paused";
 const MARKER: &str = "agent-forge.owner";
 
 /// An object by its kind and name.
-struct Thing {
+pub struct Thing {
     group: &'static str,
     version: &'static str,
     kind: &'static str,
@@ -73,6 +73,13 @@ impl Thing {
         };
         let object = serde_json::from_value(object)?;
         self.api(client).create(&params, &object).await?;
+        Ok(())
+    }
+
+    pub async fn delete(&self, client: &Client) -> Result<()> {
+        let api = self.api(client);
+        let done = api.delete(&self.name, &DeleteParams::default()).await;
+        done.with_context(|| format!("delete {} {}", self.kind, self.name))?;
         Ok(())
     }
 
@@ -147,7 +154,7 @@ impl World {
 }
 
 /// Cluster, NodePool and HostedCluster of the pool.
-async fn above(world: &World) -> Result<[Thing; 3]> {
+pub async fn above(world: &World) -> Result<[Thing; 3]> {
     let cluster = Thing {
         namespace: world.cluster.control_plane_namespace.clone(),
         ..world.thing("cluster.x-k8s.io", "v1beta2", "Cluster")

@@ -175,10 +175,14 @@ async fn nothing_is_done_while_the_predecessor_renews_and_when_it_comes_back_it_
     let nodes = world.node_pool().await?;
     let mut predecessor = Predecessor::start(&world.client, world.operator_namespace()).await?;
     nodes.scale(1);
-    let (mark, calls) = (world.log.mark()?, world.mutations().await?);
+    let (mark, calls) = (world.log.mark()?, world.vcenter.calls().await?.by_method);
     world.start_operator().await?;
     stands_by(&world, &mut predecessor, mark).await?;
-    ensure!(world.mutations().await? == calls, "vCenter was called");
+    let after = world.vcenter.calls().await?.by_method;
+    ensure!(
+        after == calls,
+        "vCenter was called: {calls:?}, then {after:?}"
+    );
 
     // The predecessor ends, and its Lease runs out.
     drop(predecessor);

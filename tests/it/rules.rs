@@ -1,7 +1,7 @@
 //! RBAC check: during the whole life of a pool and its machines, every verb that `config/` grants is used, and no other
-//! verb. For all namespaces, and for selected namespaces.
+//! verb. The host is recycled and changes its pool. For all namespaces, and for selected namespaces.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use agent_forge_lab::{
     lab::{apply::apply, manifest::rendered},
@@ -25,6 +25,9 @@ const ELSEWHERE: [&str; 4] = [
     "patch events.k8s.io/events",
     "update agent-forge.containeroo.ch/vsphereagentpools/finalizers",
 ];
+
+/// The pool that takes the host of the other one.
+const TAKER: &str = "taker";
 
 /// The rights of the operator's account in `objects`, as `verb group/resource`.
 fn granted(objects: &[Value], account: &str) -> BTreeSet<String> {
@@ -73,7 +76,13 @@ fn used(entries: &[Entry], user: &str) -> BTreeSet<String> {
 
 /// Runs through everything that can happen to a pool and its machines, and compares.
 async fn replayed(mut setup: Setup, folder: &'static str) -> Result<World> {
-    setup.pool_patch = json!({"iso": {"caBundleRef": {"name": "image-ca", "key": "ca.pem"}}});
+    let shared = json!({
+        "iso": {"caBundleRef": {"name": "image-ca", "key": "ca.pem"}},
+        "release": {"policy": "Recycle"}, "reassign": {"group": "lab-a"},
+    });
+    setup.pool_patch = shared.clone();
+    // A guest needs tens of seconds to report. The operator sees it come back by that.
+    setup.delays.inventory = Duration::from_secs(3);
     setup.operator_args.extend(flags());
     let mut world = World::start(setup).await?;
     let pem = world.process.ca_pem();
@@ -85,11 +94,30 @@ async fn replayed(mut setup: Setup, folder: &'static str) -> Result<World> {
     let nodes = world.node_pool().await?;
     nodes.scale(1);
     world.running(&nodes, 1).await?;
+    // The host waits for its next life, which another pool of the group gets.
     nodes.scale(0);
+    world.hosts_wait(1, 1).await?;
+    let host = world.only_vm().await?.moref;
+    world.create_pool(TAKER, &shared).await?;
+    let takers = world.node_pool_named(TAKER).await?;
+    takers.scale(1);
+    world.running(&takers, 1).await?;
+    ensure!(world.only_vm().await?.moref == host, "another VM was made");
+    takers.scale(0);
+    world.machines_left(&takers, 0).await?;
+    for pool in [POOL, TAKER] {
+        world.pools().delete(pool, &DeleteParams::default()).await?;
+    }
+    let gone = async || {
+        Ok(world
+            .pools()
+            .list(&Default::default())
+            .await?
+            .items
+            .is_empty())
+    };
+    world.until("the pools gone", gone).await?;
     world.settled(0).await?;
-    world.pools().delete(POOL, &DeleteParams::default()).await?;
-    let gone = async || Ok(world.pools().get_opt(POOL).await?.is_none());
-    world.until("the pool gone", gone).await?;
     let operator = world.operator.take().context("an operator")?;
     let status = operator.stop().await?;
     ensure!(status.success(), "{status}");

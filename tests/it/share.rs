@@ -15,7 +15,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, Setup, World};
+use crate::{
+    witness::Witness,
+    world::{LIMIT, Setup, World},
+};
 
 /// Namespace and NodePool of the pool that takes a host.
 const TAKER: &str = "green";
@@ -109,4 +112,52 @@ async fn a_machine_gets_the_free_host_of_another_namespace_with_its_vm_and_agent
     world.hosts_wait(1, 2).await?;
     nodes.scale(0);
     world.hosts_wait(1, 1).await
+}
+
+/// The VMs that each of these pools took from another one.
+async fn taken(world: &World) -> Result<Vec<String>> {
+    let vms = world.all_children().await?.into_iter();
+    let vms = vms.filter_map(|c| c.status?.vm);
+    let taken = vms.filter(|vm| {
+        vm.taken_from
+            .as_ref()
+            .is_some_and(|f| f.stamped == Some(true))
+    });
+    Ok(taken.filter_map(|vm| vm.moref).collect())
+}
+
+/// One host waits, and eight pools of the group want it at the same moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_eight_pools_that_want_a_host_at_once_one_gets_it_and_the_others_a_vm_of_their_own()
+-> Result<()> {
+    let mut pool_patch = group();
+    pool_patch["scaling"] = json!({"bufferAgents": 1});
+    let world = World::start(Setup {
+        pool_patch,
+        ..Setup::default()
+    })
+    .await?;
+    let witness = Witness::start(world.sight());
+    world.hosts_wait(1, 1).await?;
+    let host = world.only_vm().await?.moref;
+    let mut takers = Vec::new();
+    for number in 1..=8 {
+        let name = format!("taker-{number}");
+        world.create_pool(&name, &group()).await?;
+        takers.push(world.node_pool_named(&name).await?);
+    }
+    for nodes in &takers {
+        nodes.scale(1);
+    }
+    for nodes in &takers {
+        world.running(nodes, 1).await?;
+    }
+    ensure!(taken(&world).await? == [host], "not one winner");
+    // Eight that serve, and the buffer is filled again.
+    world.hosts_wait(1, 9).await?;
+    for nodes in &takers {
+        nodes.scale(0);
+    }
+    world.hosts_wait(1, 1).await?;
+    witness.verdict()
 }

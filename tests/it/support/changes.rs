@@ -1,9 +1,8 @@
 //! What the operator changes while a scenario expects that it changes nothing.
 
-use agent_forge_lab::parts::{
-    audit::{AuditLog, count_writes},
-    vcenter_inventory::Calls,
-};
+use std::collections::BTreeMap;
+
+use agent_forge_lab::parts::audit::{AuditLog, count_writes};
 use anyhow::{Result, ensure};
 
 use crate::world::World;
@@ -48,14 +47,23 @@ fn only_looks(method: &str) -> bool {
 /// What the operator has changed so far: its writes except status, Events and Leases, and the calls that change vCenter.
 pub struct Changes {
     log: AuditLog,
-    calls: Calls,
+    calls: BTreeMap<String, u64>,
+}
+
+impl World {
+    /// How often each call that changes something in vCenter was made, by anybody.
+    pub async fn mutations(&self) -> Result<BTreeMap<String, u64>> {
+        let mut calls = self.vcenter.calls().await?.by_method;
+        calls.retain(|method, _| !only_looks(method));
+        Ok(calls)
+    }
 }
 
 impl Changes {
     pub async fn mark(world: &World) -> Result<Self> {
         Ok(Self {
             log: world.log.from_now(),
-            calls: world.vcenter.calls().await?,
+            calls: world.mutations().await?,
         })
     }
 
@@ -67,15 +75,8 @@ impl Changes {
             .without("events");
         writes.0.retain(|write, _| write.subresource != "status");
         ensure!(writes.total() == 0, "{writes}");
-        let now = world.vcenter.calls().await?;
-        let changing = now
-            .by_method
-            .iter()
-            .filter(|(method, _)| !only_looks(method));
-        for (method, count) in changing {
-            let before = self.calls.of(method);
-            ensure!(*count == before, "{method}: {before}, then {count}");
-        }
+        let calls = world.mutations().await?;
+        ensure!(calls == self.calls, "{:?}, then {calls:?}", self.calls);
         Ok(())
     }
 }

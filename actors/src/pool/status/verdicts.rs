@@ -346,12 +346,14 @@ pub(super) fn overall(
             );
             return Some((Reason::DryRun, message));
         }
-        return Some((
-            Reason::ChildrenRemain,
-            format!(
-                "the pool is being deleted; VsphereAgents left: {left} (status.waitingOn says what holds them)"
+        let begin = format!("the pool is being deleted; VsphereAgents left: {left}");
+        return Some(match &outcome.failed {
+            Some(t) => (t.reason.clone(), format!("{begin}; {}", t.message)),
+            None => (
+                Reason::ChildrenRemain,
+                format!("{begin} (status.waitingOn says what holds them)"),
             ),
-        ));
+        });
     }
     if let Some(t) = &outcome.failed {
         return Some((t.reason.clone(), t.message.clone()));

@@ -160,11 +160,17 @@ pub(super) fn record_is_current(f: &Facts<'_>) -> Met {
         return Ok(());
     }
     let attempt = f.record.vm.and_then(|vm| vm.attempt).unwrap_or(1);
+    // On its way into another life, nobody's wish for a replacement counts.
+    let replaced = (f.recycle.stage == Stage::No).then(|| {
+        format!(
+            "To have it replaced, annotate the VsphereAgent with agent-forge.containeroo.ch/replace={attempt}. "
+        )
+    });
     let message = format!(
         "the VM says in vCenter that it may serve an AgentMachine that this hub does not know of (was the hub restored from a \
-         backup?): it may be a node, so it is left alone. To have it replaced, annotate the VsphereAgent with \
-         agent-forge.containeroo.ch/replace={attempt}; to have it removed, delete that with the annotation \
-         agent-forge.containeroo.ch/force-delete=true"
+         backup?): it may be a node, so it is left alone. {}To have it removed, delete the VsphereAgent with the annotation \
+         agent-forge.containeroo.ch/force-delete=true",
+        replaced.unwrap_or_default()
     );
     Err(hold(Reason::RecordOutdated, message, Some(MISSING_PROBE)))
 }

@@ -400,6 +400,9 @@ async fn a_claim_that_ended_the_way_into_another_life_is_said_by_the_vm() {
         passes(&mut bench).await;
         assert_eq!(ended(&bench), 0, "{what}: {:?}", bench.status());
         assert_eq!(bench.waits_on(), Some(Reason::RecordOutdated), "{what}");
+        let said = bench.status().waiting_on[0].message.clone();
+        assert!(said.contains("force-delete=true"), "{said}");
+        assert!(!said.contains("/replace="), "means nothing here: {said}");
         // The hub that knows of the claim sees it end: the host goes on into its next life.
         put_back(&mut bench, serves, true);
         bench.until(|b| b.vm().generation == Some(2)).await;

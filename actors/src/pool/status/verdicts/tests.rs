@@ -373,6 +373,22 @@ fn cases() -> Vec<Case> {
             ],
         ),
         case(
+            "the pool is being deleted, and something failed: that is told",
+            changed(World::discovered("a"), |w| delete(&mut w.pool)),
+            Outcome {
+                failed: Some(blocked(ErrorSource::Kubernetes, Reason::Forbidden)),
+                ..Outcome::default()
+            },
+            &[
+                (CAPACITY_SATISFIED, Reason::DemandDeficit, &["waiting=1"]),
+                (
+                    READY,
+                    Reason::Forbidden,
+                    &["left: 1", "these are the words"],
+                ),
+            ],
+        ),
+        case(
             "the pool is being deleted",
             changed(World::discovered("a"), |w| {
                 delete(&mut w.pool);

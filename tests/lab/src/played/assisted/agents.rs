@@ -114,10 +114,19 @@ impl Player for Controller {
         {
             return Ok(Some(until.duration_since(Instant::now())));
         }
-        if !hangs.is_zero() && host.is_some_and(|host| must_clean(&host, &agent)) {
+        let cleans = host.as_ref().is_some_and(|host| must_clean(host, &agent));
+        if !hangs.is_zero() && cleans {
             wait(hangs).await;
             return Ok(Some(self.delays.backend_retry));
         }
+        // After a failure to let the host leave, its Node goes before the next try.
+        let again = host.is_some_and(|host| host.kept && !self.cleanup_fails(&host, &agent));
+        let agent = if again && cleans {
+            let cleaned = json!({"deprovision_info": null});
+            self.agents.patch_status(&agent, cleaned).await?
+        } else {
+            agent
+        };
         let now = Instant::now();
         let (host, due) = {
             let mut hosts = self.hosts.lock();

@@ -205,6 +205,10 @@ fn apply(host: &mut Host, step: Step, now: Instant) {
             if host.state == HostState::ReclaimingRebooting {
                 host.upgraded = false;
             }
+            // What fails in a cluster may be good enough for none.
+            if host.validation == Validation::Failing && is_sufficient(host) {
+                host.validation = Validation::Passing;
+            }
             host.enter(state, now);
             host.reported = false;
             host.checked = false;
@@ -342,7 +346,8 @@ pub fn unbind(host: &mut Host, way: Unbind, now: Instant) -> Result<(), String> 
             ));
         }
     };
-    host.left = host.cluster.take();
+    // If a try failed before, the Node is gone already.
+    host.left = host.cluster.take().filter(|_| !host.kept);
     "auto-assign".clone_into(&mut host.role);
     host.stage = 0;
     host.kept = false;
