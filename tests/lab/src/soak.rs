@@ -108,8 +108,8 @@ impl Piece {
     /// The command line that repeats it, in the root of the repository.
     fn command(&self) -> String {
         let typed = match self.program {
-            "sim" => "cargo run --profile opt -p agent-forge-sim --",
-            "model" => "cargo run --profile opt -p agent-forge-model --",
+            "sim" => "cargo run -p agent-forge-sim --",
+            "model" => "cargo run -p agent-forge-model --",
             "fuzz" => "cargo run -p agent-forge-fuzz --",
             _ => "cargo lab",
         };
@@ -328,17 +328,11 @@ async fn program(dir: &Path, name: &'static str) -> Result<PathBuf> {
         "agent-forge" => name.to_owned(),
         _ => format!("agent-forge-{name}"),
     };
-    // Fuzzing wants overflow checks.
-    let profile = match name {
-        "agent-forge" => "release",
-        "fuzz" => "dev",
-        _ => "opt",
-    };
     let built = if name == "lab" {
         env::current_exe().context("find this program")?
     } else {
         eprintln!("building {name}; the first time this takes minutes");
-        tokio::task::spawn_blocking(move || built(&package, name, profile)).await??
+        tokio::task::spawn_blocking(move || built(&package, name, "dev")).await??
     };
     let new = path.with_extension("new");
     fs::copy(built, &new)
@@ -404,7 +398,7 @@ mod tests {
             done.push(played(kind, piece.command(), 1));
         }
         let commands: Vec<&str> = done.iter().map(|p| p.command.as_str()).collect();
-        let sim = "cargo run --profile opt -p agent-forge-sim --";
+        let sim = "cargo run -p agent-forge-sim --";
         let of = |w: &str| format!("{sim} enumerate --traces 0 --workloads {w} --faults lost,late");
         let edits = format!("{sim} worlds 500 --workloads spec_edited");
         assert_eq!(commands, [edits, of("one"), of("two")]);

@@ -1,4 +1,4 @@
-//! `cargo run --profile opt -p agent-forge-model -- ...`: explores a small world completely.
+//! `cargo run -p agent-forge-model -- ...`: explores a small world completely.
 
 #![allow(clippy::print_stdout, reason = "a command for people")]
 

@@ -21,6 +21,28 @@ pub fn senseless(call: Call, fault: Fault) -> Option<&'static str> {
     }
 }
 
+/// Why a workload does not get a fault. `None` when it does.
+#[must_use]
+pub fn ruled_out(workload: &str, fault: Fault) -> Option<&'static str> {
+    let all = RULED_OUT.iter();
+    let found = all.filter(|(of, what, _)| *of == workload && *what == fault);
+    found.map(|(_, _, why)| *why).next()
+}
+
+/// Faults that workloads do not get, and why.
+pub const RULED_OUT: [(&str, Fault, &str); 2] = [
+    (
+        "namespace_deletion",
+        Fault::SecretMissing2m,
+        "in a namespace that is being deleted nobody can put the Secret back",
+    ),
+    (
+        "service_writes_late",
+        Fault::ClockJumps10m,
+        "such a service shows that a host is back by times alone, and from then on the operator's clock is ahead of the guests'",
+    ),
+];
+
 fn at_effect(effect: EffectKind, fault: Fault) -> Option<&'static str> {
     use EffectKind as E;
     let task = matches!(
@@ -162,8 +184,15 @@ fn between(effect: EffectKind, fault: Fault) -> Option<&'static str> {
     }
 }
 
-/// Number of writes of the Lease that faults hit. The first write takes the Lease, the others renew it.
-const RENEWALS: u32 = 3;
+/// Number of calls for one object that faults hit, where the calls of a kind are all alike ([`is_one_of_many`]).
+const ALIKE: u32 = 3;
+
+/// Whether nobody decides by what the call leaves behind, so that one is like the next: a renewal of the Lease, an Event,
+/// the view that a read opens. What hits the world there hits the same state at the next effect. The read has points of its own.
+const fn is_one_of_many(effect: EffectKind) -> bool {
+    use EffectKind as E;
+    matches!(effect, E::Lease | E::Event | E::SessionView)
+}
 
 /// Combines every effect of the reference run, and every read that guards one, with every fault of `faults`, from the
 /// moment at which the workload's own part begins.
@@ -176,8 +205,7 @@ pub fn plans(reference: &Outcome, faults: &[Fault]) -> Vec<Plan> {
     let mut points: Vec<Point> = within.map(|(_, p)| p).collect();
     let mut seen = BTreeSet::new();
     points.retain(|p| seen.insert(p.clone()));
-    // All renewals of the Lease are alike.
-    points.retain(|p| !p.is(EffectKind::Lease) || p.nth <= RENEWALS);
+    points.retain(|p| !p.call.effect().is_some_and(is_one_of_many) || p.nth <= ALIKE);
     let leased = points.iter().any(|p| p.is(EffectKind::Lease));
     let of = |point: &Point, fault: Fault| Plan {
         workload: reference.plan.workload.clone(),
@@ -191,6 +219,7 @@ pub fn plans(reference: &Outcome, faults: &[Fault]) -> Vec<Plan> {
                 .iter()
                 .filter(|f| senseless(p.call, **f).is_none())
                 .filter(|f| leased || **f != Fault::LeaseTaken)
+                .filter(|f| ruled_out(&reference.plan.workload, **f).is_none())
                 .map(move |f| of(p, *f))
         })
         .collect()

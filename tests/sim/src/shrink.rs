@@ -104,15 +104,15 @@ mod tests {
     #[test]
     fn what_fails_for_a_known_reason_is_not_the_same_failure() {
         let known = &known::ALL[0];
-        let plan: Plan = format!("{} create:a#1=refused", known.example)
+        let plan: Plan = format!("{} create:a#1=refused", known.plans[0])
             .parse()
             .expect("plan");
         let fails = |what: &str, plan: &Plan| Verdict {
-            failures: vec![known.oracle.broken(what)],
+            failures: vec![known.breaks[0].0.broken(what)],
             ..played(plan)
         };
         let alone = |p: &Plan| match p.faults == plan.faults[..1] {
-            true => fails(known.begins, p),
+            true => fails(known.breaks[0].1, p),
             false => Verdict {
                 failures: Vec::new(),
                 ..played(p)

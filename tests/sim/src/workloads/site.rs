@@ -99,7 +99,7 @@ impl Run {
         world
             .api
             .merge(&kind(oracles::OURS, "vsphereagents"), &key, &allow)?;
-        Ok(())
+        self.waits("one up after the answer", |_| up()).await
     }
 }
 

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use agent_forge_sim::{
     call::{Call, Read},
+    matrix,
     plan::Fault,
     promise::Oracle,
     tolerances, workloads,
@@ -68,7 +69,11 @@ fn the_readme_lists_every_name() {
     let faults = Fault::ALL.iter().map(|f| row(f.name(), f.text()));
     let reads = Read::ALL.iter().map(|r| row(r.name(), r.text()));
     let oracles = Oracle::ALL.iter().map(|o| row(o.name(), o.text()));
+    let ruled_out = matrix::RULED_OUT
+        .iter()
+        .map(|(of, fault, why)| format!("| `{of}` | `{fault}` | {why} |"));
     let rows = workloads.chain(faults).chain(reads).chain(oracles);
+    let rows = rows.chain(ruled_out);
     let missing: Vec<String> = rows.filter(|row| !readme.contains(row)).collect();
     assert!(
         missing.is_empty(),
