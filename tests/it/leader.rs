@@ -133,7 +133,7 @@ async fn a_standby_only_watches_and_takes_over_at_once_when_the_leader_ends() ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_stood_still_past_its_lease_ends_without_a_call() -> Result<()> {
+async fn a_leader_that_stood_still_past_its_lease_changes_nothing_any_more() -> Result<()> {
     let pair = Pair::start().await?;
     let witness = Witness::start(pair.world.sight());
     let nodes = pair.world.node_pool().await?;

@@ -114,7 +114,7 @@ async fn a_machine_gets_the_free_host_of_another_namespace_with_its_vm_and_agent
     world.hosts_wait(1, 1).await
 }
 
-/// The VMs that each of these pools took from another one.
+/// The VMs that pools took over from another one.
 async fn taken(world: &World) -> Result<Vec<String>> {
     let vms = world.all_children().await?.into_iter();
     let vms = vms.filter_map(|c| c.status?.vm);

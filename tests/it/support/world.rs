@@ -346,10 +346,9 @@ impl World {
 
     /// The flag by which the operator and its commands look at this world only.
     pub fn scope(&self) -> Option<String> {
-        let mut served = vec![self.namespace().to_owned()];
-        served.extend(served_beside(&self.cluster));
+        let beside = served_beside(&self.cluster).join(",");
         let shared = !self.setup.own_lab && self.setup.rules.is_none();
-        shared.then(|| format!("--namespaces={}", served.join(",")))
+        shared.then(|| format!("--namespaces={},{beside}", self.namespace()))
     }
 
     /// The arguments of this world's operator.

@@ -21,14 +21,6 @@ pub fn senseless(call: Call, fault: Fault) -> Option<&'static str> {
     }
 }
 
-/// Why a workload does not get a fault. `None` when it does.
-#[must_use]
-pub fn ruled_out(workload: &str, fault: Fault) -> Option<&'static str> {
-    let all = RULED_OUT.iter();
-    let found = all.filter(|(of, what, _)| *of == workload && *what == fault);
-    found.map(|(_, _, why)| *why).next()
-}
-
 /// Faults that workloads do not get, and why.
 pub const RULED_OUT: [(&str, Fault, &str); 2] = [
     (
@@ -206,6 +198,11 @@ pub fn plans(reference: &Outcome, faults: &[Fault]) -> Vec<Plan> {
     let mut seen = BTreeSet::new();
     points.retain(|p| seen.insert(p.clone()));
     points.retain(|p| !p.call.effect().is_some_and(is_one_of_many) || p.nth <= ALIKE);
+    let workload = reference.plan.workload.as_str();
+    let ruled_out = |fault: Fault| {
+        let mut all = RULED_OUT.iter();
+        all.any(|(of, what, _)| *of == workload && *what == fault)
+    };
     let leased = points.iter().any(|p| p.is(EffectKind::Lease));
     let of = |point: &Point, fault: Fault| Plan {
         workload: reference.plan.workload.clone(),
@@ -219,7 +216,7 @@ pub fn plans(reference: &Outcome, faults: &[Fault]) -> Vec<Plan> {
                 .iter()
                 .filter(|f| senseless(p.call, **f).is_none())
                 .filter(|f| leased || **f != Fault::LeaseTaken)
-                .filter(|f| ruled_out(&reference.plan.workload, **f).is_none())
+                .filter(|f| !ruled_out(**f))
                 .map(move |f| of(p, *f))
         })
         .collect()

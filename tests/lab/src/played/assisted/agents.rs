@@ -119,9 +119,10 @@ impl Player for Controller {
             wait(hangs).await;
             return Ok(Some(self.delays.backend_retry));
         }
-        // After a failure to let the host leave, its Node goes before the next try.
-        let again = host.is_some_and(|host| host.kept && !self.cleanup_fails(&host, &agent));
-        let agent = if again && cleans {
+        let cleans_first = host.is_some_and(|host| {
+            cleans_before_it_tries_again(&host, &agent) && !self.cleanup_fails(&host, &agent)
+        });
+        let agent = if cleans_first {
             let cleaned = json!({"deprovision_info": null});
             self.agents.patch_status(&agent, cleaned).await?
         } else {
@@ -379,6 +380,11 @@ pub fn refuse(status: &mut Value) {
 pub fn must_clean(host: &Host, agent: &DynamicObject) -> bool {
     let pending = agent.at("/status/deprovision_info");
     pending.is_some_and(|info| !info.is_null()) && !is_leaving(host.state)
+}
+
+/// Whether the service could not let the host leave: then its Node goes before the next try.
+pub fn cleans_before_it_tries_again(host: &Host, agent: &DynamicObject) -> bool {
+    host.kept && must_clean(host, agent)
 }
 
 /// Whether the service follows the host's progress in the hosted cluster.
