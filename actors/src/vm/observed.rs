@@ -315,24 +315,14 @@ impl Observed {
     /// future AgentMachines. `None` if the pool is gone: its labels are not known then.
     #[must_use]
     pub fn fencing(&self, context: &Context, agent: &Agent) -> Option<AgentPatch> {
+        let own = prepare::base_labels(self.pool.as_ref()?);
+        let choosers = context.view.all_agent_machines();
+        let approved = infra_env_guards::is_auto_approved(context.view.as_ref(), agent);
         let stays = self.lifecycle().leaves_to_people();
         if stays || agent.is_claimed_or_bound() {
-            return self.label_fence(context, agent);
+            return prepare::fence(&own, &choosers, approved, agent);
         }
-        let own = prepare::base_labels(self.pool.as_ref()?);
-        let choosers = context.view.all_agent_machines();
-        let approved = infra_env_guards::is_auto_approved(context.view.as_ref(), agent);
         prepare::seal(&own, &choosers, approved, agent)
-    }
-
-    /// What is missing on that Agent so that no AgentMachine that exists selects it. That is enough before the Agent is
-    /// deleted: an earlier claim makes the precondition of the deletion fail.
-    #[must_use]
-    pub fn label_fence(&self, context: &Context, agent: &Agent) -> Option<AgentPatch> {
-        let own = prepare::base_labels(self.pool.as_ref()?);
-        let choosers = context.view.all_agent_machines();
-        let approved = infra_env_guards::is_auto_approved(context.view.as_ref(), agent);
-        prepare::fence(&own, &choosers, approved, agent)
     }
 
     /// The recorded VM.

@@ -300,7 +300,7 @@ const LONGER: &[Longer] = &[
         )
     },
     Longer {
-        with: &[Fault::ActorKilled, Fault::ActorPanics],
+        of: &[FaultClass::Operator],
         within: &["serving_vm_switched_off"],
         ..longer(
             120,

@@ -14,7 +14,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Executor, StepOutcome, release::Goes};
+use super::{Executor, StepOutcome};
 use crate::{
     context::Context,
     demand::agents_home,
@@ -178,7 +178,8 @@ impl Executor<'_> {
             Some(self.read_live().await?)
         };
         if let Some(live) = live.as_ref().filter(|_| !stays) {
-            self.unbound(live, Goes::Vm)?;
+            self.unbound(live)?;
+            self.fenced(live)?;
         }
         let pausing = self.pausing(&child).await?;
         let shown = session.observe(&before.moref).await?;

@@ -33,15 +33,6 @@ pub(super) fn held(reason: Reason, message: String) -> ReconcileError {
     ReconcileError::transient(ErrorSource::Upstream, reason, message)
 }
 
-/// What is removed after a proof that no Machine uses the Agent of the VM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Goes {
-    /// The VM: no AgentMachine that is made meanwhile may choose its Agent.
-    Vm,
-    /// The Agent alone.
-    Agent,
-}
-
 /// That Agent is claimed, or this AgentMachine chose it and is about to claim it.
 pub(super) fn serves(agent: &Agent, agent_machine: Option<&AgentMachine>) -> bool {
     let chosen = agent_machine.and_then(AgentMachine::agent_ref);
@@ -50,38 +41,36 @@ pub(super) fn serves(agent: &Agent, agent_machine: Option<&AgentMachine>) -> boo
 
 impl Executor<'_> {
     /// Proves that no Agent of this VM serves a Machine: none that may run there, and not the one that was last seen
-    /// there. Also proves that the Agent that does run there is still fenced, as far as `goes` needs it.
-    pub(super) fn unbound(&self, live: &Live, goes: Goes) -> Result<(), ReconcileError> {
-        let child = &self.observed.child;
-        let agent_machine = live.living_agent_machine(child);
-        let ours = self
-            .observed
-            .agent
-            .as_ref()
-            .map(|a| ObjectKey::of(a.as_ref()));
-        for agent in &live.agents {
-            let key = ObjectKey::of(agent.as_ref());
-            let says = self.says(agent);
-            if !says.may_run_there() && child.agent.as_ref() != Some(&key) {
-                continue;
-            }
-            if serves(agent, agent_machine) {
-                return Err(self.bound(&key, agent));
-            }
+    /// there. That is enough before the Agent alone is deleted: a claim from then on makes the precondition of the deletion fail.
+    pub(super) fn unbound(&self, live: &Live) -> Result<(), ReconcileError> {
+        let agent_machine = live.living_agent_machine(&self.observed.child);
+        let serving = self.agents_there(live).find(|a| serves(a, agent_machine));
+        serving.map_or(Ok(()), |a| Err(self.bound(&ObjectKey::of(a), a)))
+    }
+
+    /// Proves that no AgentMachine that is made from now on can choose an Agent of this VM.
+    pub(super) fn fenced(&self, live: &Live) -> Result<(), ReconcileError> {
+        let (child, ours) = (&self.observed.child, self.observed.agent.as_ref());
+        let ours = ours.map(|a| ObjectKey::of(a.as_ref()));
+        for agent in self.agents_there(live) {
+            let key = ObjectKey::of(agent);
             // An Agent that matches only in part is not ours to fence, and it serves no Machine.
-            let doubtful = matches!(says, AgentMatch::Partly(_));
+            let doubtful = matches!(self.says(agent), AgentMatch::Partly(_));
             let late = child.given_up && agent.spec.approved && !doubtful;
             let may_be_claimed = late || ours.as_ref() == Some(&key);
-            let open = match goes {
-                Goes::Vm => self.observed.fencing(self.context, agent),
-                Goes::Agent => self.observed.label_fence(self.context, agent),
-            };
-            if may_be_claimed && open.is_some() {
+            if may_be_claimed && self.observed.fencing(self.context, agent).is_some() {
                 let message = format!("Agent {key} can be claimed again; it is fenced first");
                 return Err(held(Reason::AgentNotFenced, message));
             }
         }
         Ok(())
+    }
+
+    /// Those Agents that may run on this VM, and the one that was last seen there.
+    fn agents_there<'a>(&'a self, live: &'a Live) -> impl Iterator<Item = &'a Agent> {
+        let last = self.observed.child.agent.as_ref();
+        let all = live.agents.iter().map(AsRef::as_ref);
+        all.filter(move |a| self.says(a).may_run_there() || last == Some(&ObjectKey::of(*a)))
     }
 
     fn names_of_agent(&self) -> Vec<ObjectKey> {
@@ -195,7 +184,7 @@ impl Executor<'_> {
         };
         let read = self.read_live().await?;
         if !self.observed.child.forced {
-            self.unbound(&read, Goes::Agent)?;
+            self.unbound(&read)?;
         }
         let live = self.live_namesakes().await?;
         let own = self.own_among(&live);

@@ -7,7 +7,7 @@ use agent_forge_crds::{
 };
 
 use super::*;
-use crate::testing::condition;
+use crate::{demand::prepare, testing::condition};
 
 const TIMEOUT: Duration = Duration::from_secs(1800);
 
@@ -431,4 +431,29 @@ async fn a_guest_that_dies_after_binding_is_named_and_left_to_its_machine() {
         assert_eq!(bench.times(E::PowerOff), 0, "{word}");
         assert!(told(&bench).iter().all(|n| n.contains(word)), "{word}");
     }
+}
+
+/// Its Agent has the labels by which AgentMachines choose it, and the pool keeps giving it those. No claim is lost: the deletion
+/// names the version of the Agent.
+#[tokio::test]
+async fn the_agent_of_a_vm_that_somebody_destroyed_goes_and_another_vm_is_made() {
+    let mut bench = registered().await;
+    change(&bench, |agent| {
+        let pool = testing::pool("p");
+        agent.labels_mut().extend(prepare::base_labels(&pool));
+        agent.spec.approved = true;
+    });
+    bench.site.with(|i| i.vms.clear());
+    bench.restart();
+    bench.doubts.send_modify(|all| {
+        all.insert("vc.example".to_owned(), ["vm-1".to_owned()].into());
+    });
+    bench.until(|b| b.vm().attempt == Some(2)).await;
+    assert_eq!(bench.hub.with(|o| o.agents.len()), 0);
+    assert_eq!(
+        bench.times(E::FenceAgent),
+        0,
+        "its pool would prepare it again"
+    );
+    bench.until(Bench::is_on).await;
 }

@@ -191,7 +191,8 @@ pub(super) async fn measure(program: &Path, plan: &Plan) -> Result<Run> {
     })
 }
 
-/// When the first and the last of `machines` AgentMachines reported that they found no suitable Agent.
+/// When the first and the last of `machines` AgentMachines reported that they found no suitable Agent. One that found the host
+/// of another one at once never reports that, and counts from its reservation on.
 pub(super) async fn demand(world: &World, machines: usize) -> Result<(Timestamp, Timestamp)> {
     // One by one they are bound and no longer wait. Each one that has waited counts.
     let seen = RefCell::new(BTreeSet::new());
@@ -200,7 +201,7 @@ pub(super) async fn demand(world: &World, machines: usize) -> Result<(Timestamp,
         let waits = |am: &&Object| {
             let reserved = am.condition(AGENT_RESERVED);
             am.has_finalizer(PROVIDER_FINALIZER)
-                && reserved.is_some_and(|c| c.reason == NO_SUITABLE_AGENTS)
+                && reserved.is_some_and(|c| c.reason == NO_SUITABLE_AGENTS || c.status == "True")
         };
         let waiting = all.iter().filter(waits).map(|am| am.name().to_owned());
         let mut seen = seen.borrow_mut();

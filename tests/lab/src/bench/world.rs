@@ -17,7 +17,9 @@ use super::Plan;
 use crate::{
     Lab, LabOptions, OperatorAccess,
     lab::manifest::{OPERATOR_NAMESPACE, agent_selector, pool},
-    parts::{Operator, OperatorOptions, VCenterAdmin, VCenterOptions},
+    parts::{
+        Operator, OperatorOptions, VCenterAdmin, VCenterOptions, vcenter_trouble::DatastoreState,
+    },
     patience::HANG,
     played::{HostedCluster, HostedClusterPlay, Upstream},
     stage,
@@ -70,6 +72,14 @@ impl World {
         let upstream = stage::set(&lab, clusters, plan.delays.clone(), plan.image.clone()).await?;
         let process = lab.vcenters().first().context("the lab has one vCenter")?;
         let vcenter = process.admin()?;
+        // The datastores of the simulated vCenter take 90 VMs.
+        let room = DatastoreState {
+            free_bytes: Some(1 << 50),
+            ..DatastoreState::default()
+        };
+        for datastore in ["ds-0", "ds-1", "ds-2"] {
+            vcenter.set_datastore(datastore, &room).await?;
+        }
         let access = lab.kubeconfig_for_operator(OPERATOR_NAMESPACE).await?;
         let mut options = OperatorOptions::new(program, &access.kubeconfig)
             .args([format!("--max-concurrent-vcenter-tasks={}", plan.tasks)]);

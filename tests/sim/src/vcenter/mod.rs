@@ -253,7 +253,7 @@ impl VCenter {
         self.free(work);
         // A late request that sets what is set already changes nothing.
         if let Some(vm) = work.vm()
-            && !self.read(|i| work.is_so(i))
+            && !self.read(|i| work.changes_nothing(i))
         {
             self.touch(work.verb(), vm);
         }

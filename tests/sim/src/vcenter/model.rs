@@ -151,6 +151,13 @@ impl Vm {
         format!("{:x}", hasher.finish())
     }
 
+    /// Whether a reconfiguration by this spec is refused, because the VM changed since its `changeVersion`.
+    #[must_use]
+    pub fn is_refused(&self, spec: &Value) -> bool {
+        let seen = spec["changeVersion"].as_str();
+        seen.is_some_and(|seen| seen != self.version())
+    }
+
     /// The database VM of somebody else, in the root folder of VMs.
     #[must_use]
     pub fn somebodys() -> Self {

@@ -15,8 +15,7 @@ impl Inventory {
     pub(super) fn reconfigure(&mut self, object: &Ref, spec: &Value) -> Result<(), Fault> {
         let found = self.vms.get(&object.id);
         let mut vm = found.cloned().ok_or_else(|| Fault::not_found(object))?;
-        let seen = spec["changeVersion"].as_str();
-        if seen.is_some_and(|seen| seen != vm.version()) {
+        if vm.is_refused(spec) {
             return Err(Fault::new("ConcurrentAccess", json!({})));
         }
         if vm.tray_locked && empties(spec) {

@@ -75,24 +75,25 @@ impl Work {
         }
     }
 
-    /// Whether the task only sets the boot order or the mark that the VM has already.
+    /// Whether the task changes nothing: it only sets the boot order or the mark that the VM has already, or the VM is not as
+    /// its `changeVersion` says, and vCenter refuses it.
     #[must_use]
-    pub fn is_so(&self, inventory: &Inventory) -> bool {
+    pub fn changes_nothing(&self, inventory: &Inventory) -> bool {
         let Self::Reconfigure(vm, spec) = self else {
             return false;
         };
+        let shown = inventory.vms.get(&vm.id);
+        if shown.is_some_and(|vm| vm.is_refused(spec)) {
+            return true;
+        }
         if let Some(mark) = mark(spec) {
-            let vm = inventory.vms.get(&vm.id);
-            return vm
-                .and_then(|vm| vm.extra.get(MARKER_KEY))
-                .map(String::as_str)
-                == Some(mark);
+            let there = shown.and_then(|vm| vm.extra.get(MARKER_KEY));
+            return there.map(String::as_str) == Some(mark);
         }
         let mut keys = spec.as_object().into_iter().flatten();
         let order = spec["bootOptions"]["bootOrder"].as_array();
-        let vm = inventory.vms.get(&vm.id);
         keys.all(|(key, _)| key == "_typeName" || key == "bootOptions")
-            && vm.is_some_and(|vm| order == Some(&vm.boot_order))
+            && shown.is_some_and(|vm| order == Some(&vm.boot_order))
     }
 
     /// How long the task takes, in milliseconds.
