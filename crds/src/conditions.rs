@@ -12,7 +12,7 @@ mod set;
 mod words;
 
 pub use phase::Phase;
-pub use reason::Reason;
+pub use reason::{About, Class, Policy, Reason, Section, Who};
 pub use set::{
     ConditionStatus, ConditionUpdate, find_condition, is_true, remove_condition, set_condition,
 };

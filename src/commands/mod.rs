@@ -48,6 +48,8 @@ pub enum Command {
     Doctor(doctor::DoctorArgs),
     /// Show a live table of machines, with sums per pool.
     Top(top::TopArgs),
+    /// Explain a reason: what it means, who can end the wait, and how.
+    Reasons(reasons::ReasonsArgs),
     /// Write a support archive: objects, statuses and Events, redacted. Never a Secret.
     Collect(collect::CollectArgs),
     /// Print a shell completion script.
@@ -97,6 +99,7 @@ pub async fn run(args: &Args, command: &Command) -> anyhow::Result<Verdict> {
         Command::Validate(asked) => validate::run(asked),
         Command::Doctor(asked) => doctor::run(args, asked).await,
         Command::Top(asked) => top::run(args, asked).await,
+        Command::Reasons(asked) => reasons::run(asked),
         Command::Collect(asked) => collect::run(args, asked).await,
         Command::Completion(asked) => cli::completion(asked),
         Command::Man(asked) => cli::man(asked),

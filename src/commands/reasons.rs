@@ -1,109 +1,95 @@
-//! What each reason means to people: its meaning, who can end the wait, the remedy, and the page about it.
-//!
-//! One table, and one `match`: a new reason does not compile before it has its row. A test compares the rows with
-//! docs/reference/reasons.md.
+//! `agent-forge reasons`: what a reason means, who can end the wait, and what that person does.
 
-mod table;
+use std::io::Write as _;
 
-use serde::Serialize;
+use agent_forge_crds::{conditions::Reason, docs::linked};
+use anyhow::Context as _;
+use clap::Args as ClapArgs;
 
-pub use self::table::about;
+use super::report::Verdict;
 
-/// What people need to know about a reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct About {
-    /// What it means.
-    pub meaning: &'static str,
-    /// Who can end the wait.
-    pub who: Who,
-    /// What that person does.
-    pub remedy: &'static str,
-    /// The section of docs/reference/reasons.md.
-    pub section: Section,
+/// Which reason.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct ReasonsArgs {
+    /// A reason as a status shows it, such as AgentBound. Default: all, one line each.
+    pub word: Option<String>,
 }
 
-/// Who can end a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Who {
-    /// The operator goes on without help.
-    Nobody,
-    /// The owner of the pool: its spec, its Secret, its VsphereAgents.
-    PoolOwner,
-    /// The owner of NodePool, InfraEnv, agent provider and assisted service.
-    Hub,
-    /// The administrator of vCenter.
-    Vcenter,
-    /// The administrator of the network between hub, vCenter and VMs.
-    Network,
-    /// The administrator of this operator.
-    Operator,
-    /// The person who set the pause or the veto.
-    Holder,
+/// Prints one reason, or all.
+///
+/// # Errors
+/// No reason has that word, or standard output is closed.
+pub fn run(asked: &ReasonsArgs) -> anyhow::Result<Verdict> {
+    let text = match &asked.word {
+        Some(word) => one(word)?,
+        None => all(),
+    };
+    let mut out = std::io::stdout().lock();
+    out.write_all(linked(&text).as_bytes())
+        .context("printing")?;
+    Ok(Verdict::Nothing)
 }
 
-impl Who {
-    /// In words.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Nobody => "nobody has to: the operator goes on by itself",
-            Self::PoolOwner => "the owner of the pool",
-            Self::Hub => "the owner of NodePool, InfraEnv and assisted service",
-            Self::Vcenter => "the administrator of vCenter",
-            Self::Network => "the administrator of the network",
-            Self::Operator => "the administrator of agent-forge",
-            Self::Holder => "the person who set it",
+fn one(word: &str) -> anyhow::Result<String> {
+    let mut all = Reason::ALL.iter();
+    let reason = all.find(|r| r.as_str().eq_ignore_ascii_case(word));
+    let reason = reason.with_context(|| {
+        format!(
+            "{word:?} is no reason of this release. If a status shows it, vCenter gave its fault that name, and the message beside it \
+             has vCenter's sentence. agent-forge reasons lists all"
+        )
+    })?;
+    let about = reason.about();
+    Ok(format!(
+        "{reason}: {}\n  goes on  {}\n  who      {}\n  remedy   {}\n  page     {}\n",
+        about.meaning,
+        about.class.words(),
+        about.who.words(),
+        about.remedy,
+        about.section.page()
+    ))
+}
+
+fn all() -> String {
+    let row = |reason: &Reason| {
+        let about = reason.about();
+        format!(
+            "{:<26} {:<9} {}\n",
+            reason.as_str(),
+            about.class.word(),
+            about.meaning
+        )
+    };
+    Reason::ALL.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_explained_in_any_case_and_an_unknown_one_says_what_it_may_be() {
+        for word in ["AgentBound", "agentbound"] {
+            let text = one(word).expect("known");
+            assert!(text.starts_with("AgentBound: The Agent serves"), "{text}");
+            assert!(
+                text.contains("  page     docs/reference/reasons.md#deletion"),
+                "{text}"
+            );
         }
+        let unknown = one("SystemError").expect_err("vCenter's own");
+        assert!(
+            unknown
+                .to_string()
+                .contains("vCenter gave its fault that name")
+        );
     }
-}
 
-/// A section of docs/reference/reasons.md.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Section {
-    /// "Good states".
-    Good,
-    /// "Demand: AgentMachines and NodePools".
-    Demand,
-    /// "InfraEnv".
-    InfraEnv,
-    /// "Discovery ISO".
-    Iso,
-    /// "Credentials and connection to vCenter".
-    Access,
-    /// "spec.vsphere and resources".
-    Place,
-    /// "VM".
-    Vm,
-    /// "Agent".
-    Agent,
-    /// "Deletion".
-    Deletion,
-    /// "Holds by people".
-    Holds,
-    /// "The operator itself".
-    Operator,
-    /// A name that vCenter gave to a fault. The page has no row for it.
-    Foreign,
-}
-
-impl Section {
-    /// Where it is: page and anchor.
-    #[must_use]
-    pub const fn page(self) -> &'static str {
-        match self {
-            Self::Good => "docs/reference/reasons.md#good-states",
-            Self::Demand => "docs/reference/reasons.md#demand-agentmachines-and-nodepools",
-            Self::InfraEnv => "docs/reference/reasons.md#infraenv",
-            Self::Iso => "docs/reference/reasons.md#discovery-iso",
-            Self::Access => "docs/reference/reasons.md#credentials-and-connection-to-vcenter",
-            Self::Place => "docs/reference/reasons.md#specvsphere-and-resources",
-            Self::Vm => "docs/reference/reasons.md#vm",
-            Self::Agent => "docs/reference/reasons.md#agent",
-            Self::Deletion => "docs/reference/reasons.md#deletion",
-            Self::Holds => "docs/reference/reasons.md#holds-by-people",
-            Self::Operator => "docs/reference/reasons.md#the-operator-itself",
-            Self::Foreign => "docs/reference/reasons.md#where-reasons-appear",
-        }
+    #[test]
+    fn each_reason_has_a_line() {
+        let text = all();
+        assert_eq!(text.lines().count(), Reason::ALL.len());
+        let begins = |reason: &&Reason| !text.lines().any(|l| l.starts_with(&format!("{reason} ")));
+        assert_eq!(Reason::ALL.iter().find(begins), None);
     }
 }

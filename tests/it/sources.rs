@@ -160,7 +160,16 @@ fn reasons_that_are_listed_are_given() {
         let mut uses = source.split(name).skip(1);
         uses.any(|rest| !rest.starts_with(|c: char| c == '_' || c.is_ascii_alphanumeric()))
     };
-    listed.retain(|name| !product.iter().any(|source| is_given(name, source)));
+    // A fault of vCenter gives the reason with its own name.
+    let is_fault = |name: &str, source: &String| {
+        let word = name.trim_start_matches("Reason::");
+        source.contains(&format!("\"{word}\","))
+    };
+    listed.retain(|name| {
+        !product
+            .iter()
+            .any(|s| is_given(name, s) || is_fault(name, s))
+    });
     assert!(listed.is_empty(), "{listed:#?}");
 }
 
@@ -251,7 +260,7 @@ fn the_page_and_the_table_of_reasons_agree() {
         let cells: Vec<&str> = line.trim_matches('|').split('|').collect();
         let words = cells[0].trim().split(", ").map(Reason::from);
         for reason in words.filter(|r| Reason::ALL.contains(r)) {
-            let about = agent_forge::commands::reasons::about(&reason);
+            let about = reason.about();
             assert_eq!(about.meaning, plain(cells[1]), "{reason}");
             let remedy = cells.get(2).map_or("None.".to_owned(), |cell| plain(cell));
             assert_eq!(about.remedy, remedy, "{reason}");

@@ -20,20 +20,6 @@ use super::{
 };
 use crate::domain::identity::{AgentMatch, Misfit, agent_runs_on, lineup};
 
-/// Concerns that are sent as an Event on the VsphereAgent. If an AgentMachine waits, it gets the Event as well.
-pub const TOLD: [Reason; 10] = [
-    Reason::MacDiffers,
-    Reason::AgentMissing,
-    Reason::AgentStuck,
-    Reason::BootOrderWrong,
-    Reason::HostRestarted,
-    Reason::AgentDisconnected,
-    Reason::AgentValidationsFailing,
-    Reason::ReplaceRefused,
-    Reason::VmPoweredOff,
-    Reason::PowerOnLimited,
-];
-
 /// What keeps the VM from becoming or staying a node although no step failed.
 #[must_use]
 pub fn concern(known: &Known<'_>, vm: &VmStatus) -> Option<Obstacle> {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
-    conditions::{Phase, Reason, event},
+    conditions::{Phase, Policy, Reason, event},
 };
 use kube::ResourceExt;
 
@@ -31,7 +31,6 @@ use crate::{
         clock::Clock,
         cluster::{Notice, Precondition},
         effect::Effect,
-        vcenter::error::AWAY,
     },
     runtime::{
         announcer::{Announcer, Due, Pace},
@@ -54,26 +53,6 @@ const QUIET_WRITES: Duration = Duration::from_secs(4);
 /// The same between the registration of an Agent and its binding. Its preparation and its binding follow soon, and are
 /// written together. Even a slow watch needs less time than this.
 const UNTIL_BOUND: Duration = Duration::from_secs(30);
-
-/// Failures of steps that hold no later step back.
-const STOPS_NOTHING: [Reason; 2] = [Reason::TaggingFailed, Reason::EjectFailed];
-/// Reasons of holds that are no failure.
-const HELD_BY_PEOPLE: [Reason; 6] = [
-    Reason::DryRun,
-    Reason::Paused,
-    Reason::Vetoed,
-    Reason::HistoryUnclear,
-    Reason::NamespaceTooLarge,
-    Reason::Retained,
-];
-
-/// The VM is held because of how it was seen. The next pass looks again: somebody may have changed or removed it.
-const SEEN_OTHERWISE: [Reason; 4] = [
-    Reason::RivalAgents,
-    Reason::VmSuspended,
-    Reason::MachineStateUnknown,
-    Reason::RecordOutdated,
-];
 
 /// Runs one pass.
 pub async fn run(context: Context, key: ObjectKey, memory: Memory) -> (Memory, Verdict) {
@@ -171,19 +150,12 @@ fn decide(context: &Context, observed: &Observed, memory: &mut Memory) -> Step {
     step
 }
 
-/// Holds that say that something does not exist.
-const ABSENT: [Reason; 3] = [
-    Reason::PoolNotFound,
-    Reason::NoAgentMachine,
-    Reason::MachineDeleted,
-];
-
 /// The step, or what people hold it back with. The gate asks the same again before the effect. What the caches had no room for
 /// is unknown, so no hold says that it does not exist.
 pub(super) fn held_back(context: &Context, observed: &Observed, step: Step) -> Step {
     let now = context.clock.wall();
     let held = match &step {
-        Step::Hold { reason, .. } if ABSENT.contains(reason) => {
+        Step::Hold { reason, .. } if reason.has(Policy::Absent) => {
             holds::by_bound(&observed.holds).map(|hold| (hold.reason, hold.why))
         }
         _ => step.effect().and_then(|kind| {
@@ -222,7 +194,7 @@ fn rests(
     {
         announce_hold(context, observed, memory, reason, message);
         memory.rehearse(&observed.child.key, reason, message);
-        memory.look_again_at(SEEN_OTHERWISE.contains(reason));
+        memory.look_again_at(reason.has(Policy::Seen));
         outcome.hold(&observed.child.key, reason.clone(), message.clone(), *again);
     }
     matches!(step, Step::Hold { .. } | Step::Settled)
@@ -258,7 +230,7 @@ async fn carry_out(
             return After::Publish(memory.status.over(before));
         }
         // A person began a pause meanwhile: that is no failure.
-        Err(held) if HELD_BY_PEOPLE.contains(&held.reason) => {
+        Err(held) if held.reason.is_held() => {
             outcome.hold(key, held.reason, held.message, Some(UNSEEN));
             return After::Publish(memory.status.over(before));
         }
@@ -266,7 +238,7 @@ async fn carry_out(
             tracing::warn!(object = %key, reason = %trouble.reason, "{trouble}");
             outcome.fail(key, &trouble);
             let optional = [Step::AttachTags.name(), Step::EjectIso.name()].contains(&name);
-            if optional && STOPS_NOTHING.contains(&trouble.reason) {
+            if optional && trouble.reason.has(Policy::Optional) {
                 memory.failed_steps.insert(name, trouble.to_string());
                 memory.tried.insert(name);
                 return After::Decide(memory.status.over(before));
@@ -352,7 +324,7 @@ fn announce_vcenter(
     memory: &mut Memory,
     outcome: &mut Outcome,
 ) {
-    let of_vm = |o: &&Obstacle| o.subject == VSPHERE && !AWAY.contains(&o.reason);
+    let of_vm = |o: &&Obstacle| o.subject == VSPHERE && !o.reason.is_of_none();
     let Some(obstacle) = outcome.obstacle.as_ref().filter(of_vm) else {
         memory.announcer.over(&Topic::Vcenter);
         return;
@@ -383,7 +355,7 @@ fn announce_host(
     rendered: &VsphereAgentStatus,
 ) -> Option<Duration> {
     let first = rendered.waiting_on.first();
-    let Some(row) = first.filter(|w| concern::TOLD.contains(&w.reason)) else {
+    let Some(row) = first.filter(|w| w.reason.has(Policy::Told)) else {
         announcer.over(&Topic::Host);
         return None;
     };

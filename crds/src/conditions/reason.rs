@@ -1,345 +1,730 @@
-//! Reasons of conditions, of `waitingOn`, of failures and of a VM's phase.
+//! Reasons of conditions, of `waitingOn`, of failures and of a VM's phase: one table.
+//!
+//! A row has the words, the class, what follows from the reason beside its words ([`Policy`]), who can end the wait, the meaning
+//! and the remedy. docs/reference/reasons.md and `agent-forge reasons` come from it.
+
+use serde::Serialize;
 
 use super::words::words;
 
-words! {
-    /// Why something is as it is, as one CamelCase word for programs.
-    ///
-    /// It is in conditions, in `status.waitingOn[]`, in `status.vm.reason` and in each failure.
-    /// `docs/reference/reasons.md` has the meaning and the remedy of each. `Other` is also vCenter's own name of a fault.
-    Reason {
-        /// Ready of a pool: the last pass succeeded.
-        Reconciled = "Reconciled",
-        /// AgentMachineDemandFound: AgentMachines were read and counted.
-        Observed = "Observed",
-        /// InfraEnvAvailable: it offers a discovery ISO.
-        Available = "Available",
-        /// CapacitySatisfied: no AgentMachine waits for a host.
-        Satisfied = "Satisfied",
-        /// VsphereReady: no error is known.
-        Ready = "Ready",
-        /// ISOReady: the ISO is in place.
-        IsoReady = "ISOReady",
-        /// Ready of a VsphereAgent: its VM exists.
-        VmCreated = "VMCreated",
-        /// ConfigSynced: the VM has the hardware that it was made with, and its pool still wants that.
-        Synced = "Synced",
-        /// ConfigSynced: somebody has changed the hardware of the VM in vCenter. The message names each field.
-        HardwareDrift = "HardwareDrift",
-        /// ConfigSynced: the pool wants other hardware than the VM was made with. The message names each field.
-        TemplateChanged = "TemplateChanged",
-        /// ConfigSynced: it is not recorded with what hardware the VM was made.
-        TemplateUnrecorded = "TemplateUnrecorded",
-        /// CapacitySatisfied: this number of hosts is missing and being created.
-        DemandDeficit = "DemandDeficit",
-        /// The InfraEnv does not exist.
-        InfraEnvNotFound = "InfraEnvNotFound",
-        /// The InfraEnv has no ISO URL yet.
-        IsoUrlPending = "ISOURLPending",
-        /// `spec.clusterRef` of the InfraEnv is set. Its hosts are bound from the start, so no NodePool could have them.
-        LateBindingUnavailable = "LateBindingUnavailable",
-        /// The InfraEnv approves its Agents automatically, and some NodePool's selector requires no label. So nothing
-        /// prevents that an Agent is chosen while its Machine is being deleted.
-        AutoApproveDefeatsFence = "AutoApproveDefeatsFence",
-        /// Condition `ImageCreated` of the InfraEnv is False.
-        ImageNotCreated = "ImageNotCreated",
-        /// The ISO has another version than `spec.osImageVersion` of the InfraEnv.
-        IsoStale = "ISOStale",
-        /// The ISO on the datastore belongs to another InfraEnv than the pool's present one. No new VM uses it.
-        IsoSourceChanged = "ISOSourceChanged",
-        /// More than one Agent matches one VM. None of them is approved.
-        RivalAgents = "RivalAgents",
-        /// An Agent matches a VM except for its MAC addresses, for example because the VM's network card was replaced.
-        MacDiffers = "MacDiffers",
-        /// An Agent matches a VM only in part. It is not approved. While it is bound, the VM is not deleted.
-        AgentUnproven = "AgentUnproven",
-        /// The ISO is being downloaded and uploaded.
-        IsoUploading = "ISOUploading",
-        /// An AgentMachine waits but has no conditions: provider and CRD have different generations.
-        ConditionsMissing = "ConditionsMissing",
-        /// The provider's finalizer is missing: the provider does not accept the AgentMachine's owner.
-        ProviderNotAccepting = "ProviderNotAccepting",
-        /// An error prevents the provider from looking for an Agent, so the operator sees no demand.
-        AgentSearchFailed = "AgentSearchFailed",
-        /// The AgentMachine's owner Machine does not exist yet.
-        MachinePending = "MachinePending",
-        /// Something changed recently. The operator waits a moment for other controllers before it acts.
-        Debouncing = "Debouncing",
-        /// The NodePool, the control plane or the InfraEnv is in a namespace that does not admit pools from the pool's
-        /// namespace. The message names the namespace and the missing annotation.
-        NamespaceNotAllowed = "NamespaceNotAllowed",
-        /// The Agent of a VM of this pool serves an AgentMachine of another control plane. Its own AgentMachine gets
-        /// another VM.
-        AgentElsewhere = "AgentElsewhere",
-        /// The VsphereAgent's AgentMachine belongs to a NodePool that its pool no longer serves.
-        NodePoolMoved = "NodePoolMoved",
-        /// A VsphereAgent of another pool is for this AgentMachine. This pool creates a VM when that VsphereAgent is gone.
-        HostOfAnotherPool = "HostOfAnotherPool",
-        /// Two pools claim the same AgentMachine. Neither acts.
-        PoolConflict = "PoolConflict",
-        /// No labels can match the AgentMachine's selector.
-        SelectorUnsatisfiable = "SelectorUnsatisfiable",
-        /// A VM with that name exists and is not ours.
-        NameConflict = "NameConflict",
-        /// The VsphereAgent's pool does not exist (any more).
-        PoolNotFound = "PoolNotFound",
-        /// vCenter shows no configuration of a VM that may be ours: its datastore or host is unreachable.
-        VmInaccessible = "VMInaccessible",
-        /// The VM's folder was deleted in vCenter.
-        VmFolderDeleted = "VMFolderDeleted",
-        /// The VM is suspended: its host has served, or vCenter does not power it off.
-        VmSuspended = "VMSuspended",
-        /// More than one VM has our mark, and none is the recorded one.
-        AmbiguousVm = "AmbiguousVM",
-        /// A field of the spec cannot be used. The message names it.
-        InvalidSpec = "InvalidSpec",
-        /// A vSphere object in the spec does not exist or is not visible to this user. The message names field and value.
-        VsphereObjectNotFound = "VsphereObjectNotFound",
-        /// The credentials Secret does not exist or does not have a required key. The message names it.
-        SecretNotFound = "SecretNotFound",
-        /// The credentials Secret is in a namespace that this pool may not use.
-        SecretNamespaceRefused = "SecretNamespaceRefused",
-        /// vCenter refused user or password, or a value in the Secret cannot be used. The message names the key.
-        InvalidCredentials = "InvalidCredentials",
-        /// The user does not have a required privilege. The message names privilege and object. The word is vCenter's own.
-        NoPermission = "NoPermission",
-        /// vCenter does not answer. Also each other failure to connect to a host that `--allowed-vcenters` does not name.
-        VcenterUnreachable = "VCenterUnreachable",
-        /// vCenter's certificate is not trusted, and nothing was sent. The message says how to trust it.
-        UntrustedCertificate = "UntrustedCertificate",
-        /// Two logins of that user were refused recently, so none is tried for now. The message says when the next one is.
-        LoginLimited = "LoginLimited",
-        /// The Secret names a server to which the operator does not connect. The message says why.
-        VcenterNotAllowed = "VCenterNotAllowed",
-        /// vCenter has too little room or capacity.
-        InsufficientResources = "InsufficientResources",
-        /// A datastore is full.
-        NoDiskSpace = "NoDiskSpace",
-        /// The highest number of VMs in a row was replaced. A person decides.
-        ReplacementsExhausted = "ReplacementsExhausted",
-        /// The CD-ROM drive of an installed host could not be emptied.
-        EjectFailed = "EjectFailed",
-        /// ISOEjected: an ejection that the predecessor began is finished.
-        Ejected = "Ejected",
-        /// A task on the VM does not end. It is our task, or another one that blocks ours. The message says where to look.
-        VmBusy = "VMBusy",
-        /// A VM was given up recently. The next one waits a while.
-        ReplacementResting = "ReplacementResting",
-        /// A tag could not be attached. The VM stays.
-        TaggingFailed = "TaggingFailed",
-        /// The assisted service does not hear from the guest any more, and its Agent serves no Machine.
-        AgentDisconnected = "AgentDisconnected",
-        /// Validations of an Agent without a Machine fail, so that it cannot be claimed. The message names them.
-        AgentValidationsFailing = "AgentValidationsFailing",
-        /// A reserved Agent is in a state that does not end by itself.
-        AgentStuck = "AgentStuck",
-        /// The Agent shows a state that the operator does not know, or none. Its VM is not touched.
-        AgentStateUnknown = "AgentStateUnknown",
-        /// The VM's Agent was registered and is gone.
-        AgentMissing = "AgentMissing",
-        /// A person requested another VM, but the Agent of this one serves a Machine, or did.
-        ReplaceRefused = "ReplaceRefused",
-        /// The Agent is bound to a Machine that still exists.
-        AgentBound = "AgentBound",
-        /// VsphereAgents still exist.
-        ChildrenRemain = "ChildrenRemain",
-        /// It could not be proven that the Machine is gone.
-        MachineStateUnknown = "MachineStateUnknown",
-        /// The Machine is gone, and its Agent was not seen unbound. The VM may be a node of another hub.
-        MachineVanishedPaused = "MachineVanishedPaused",
-        /// `cleanupPolicy: Retain` or `skip-delete` keeps the VM, or its data holds it.
-        Retained = "Retained",
-        /// There is no proof that the VM is ours. It is not changed.
-        OwnershipUnproven = "OwnershipUnproven",
-        /// The recorded identity of the VM cannot be read. Nothing is done, so that no second VM is created.
-        RecordUnreadable = "RecordUnreadable",
-        /// `approve: false`: a person has to approve the Agent.
-        ApprovalRequired = "ApprovalRequired",
-        /// The cluster's identity differs from the recorded one.
-        ClusterIdChanged = "ClusterIDChanged",
-        /// vCenter's answer cannot be read, or has no end.
-        VcenterReplyUnusable = "VCenterReplyUnusable",
-        /// A broken invariant, or an answer of the API server that cannot be read.
-        InternalError = "InternalError",
-        /// The AgentMachine is being deleted.
-        Deleting = "Deleting",
-        /// A person has paused the object, or something that it belongs to. The message names where, and the end.
-        Paused = "Paused",
-        /// Paused: a `spec.pausedUntil` is neither a boolean nor a time. It pauses nothing.
-        PausedUntilInvalid = "PausedUntilInvalid",
-        /// Annotations forbid that the VM is removed, or switched on. The message lists them.
-        Vetoed = "Vetoed",
-        /// A limit of the number of VMs is reached. The message names the limit, the present number, and the place in line.
-        CreateCapReached = "CreateCapReached",
-        /// A dry run: it is planned and not done. The message names who asked for the dry run.
-        DryRun = "DryRun",
-        /// The AgentMachine does not report that it waits for an Agent.
-        NotWaiting = "NotWaiting",
-        /// A free Agent fits the AgentMachine. The provider gets time to bind it.
-        FreeAgentFits = "FreeAgentFits",
-        /// The VM's AgentMachine is gone. The VM is kept a moment for the next one.
-        Offered = "Offered",
-        /// No AgentMachine needs this VM, but another AgentMachine of the pool asks for a host.
-        SurplusKept = "SurplusKept",
-        /// The VsphereAgent names no AgentMachine.
-        NoAgentMachine = "NoAgentMachine",
-        /// The VsphereAgent or its pool is being deleted, and its Machine still exists.
-        MachineRemains = "MachineRemains",
-        /// The VM says in vCenter that it may serve an AgentMachine that this hub does not know of: the record is older.
-        RecordOutdated = "RecordOutdated",
-        /// The API server's objects may come from two histories: it was restored, or a watch lost its place.
-        HistoryUnclear = "HistoryUnclear",
-        /// A namespace has more objects than the operator keeps in memory: a part of it is unknown. The message names it.
-        NamespaceTooLarge = "NamespaceTooLarge",
-        /// The Agent's deletion hook waits for the guest, and the VM runs.
-        WaitingForGuest = "WaitingForGuest",
-        /// The VM is made ready for another life: its guest is to boot the discovery ISO again.
-        Recycling = "Recycling",
-        /// Another pool of the group takes the host over: nothing is done to it here.
-        HostLent = "HostLent",
-        /// The host of another pool of the group is taken over: its VM gets the mark of this VsphereAgent.
-        TakingHost = "TakingHost",
-        /// The Agent changed between plan and release: it could be claimed again.
-        AgentNotFenced = "AgentNotFenced",
-        /// The Agent changed between plan and ejection: its host is not installed.
-        AgentNotInstalled = "AgentNotInstalled",
-        /// The credentials Secret does not have the pool's finalizer, so no VM is created with it.
-        CredentialsNotHeld = "CredentialsNotHeld",
-        /// `status.vm` is empty, but the VM of a later attempt exists.
-        RecordLost = "RecordLost",
-        /// The VM waits for the ISO.
-        IsoNotReady = "IsoNotReady",
-        /// ISOReady: vCenter does not answer, so the datastore is out of reach.
-        WaitingForVsphere = "WaitingForVsphere",
-        /// The VM was deleted in vCenter.
-        VmMissing = "VMMissing",
-        /// The VM of a host that serves or served was powered off.
-        VmPoweredOff = "VMPoweredOff",
-        /// `spec.power: EnsureOn` has switched the VM on three times within an hour, and somebody has switched it off again.
-        PowerOnLimited = "PowerOnLimited",
-        /// The guest booted the discovery ISO instead of its disk: the VM was reset, and may still come up from its disk.
-        BootOrderRepaired = "BootOrderRepaired",
-        /// The guest booted the discovery ISO instead of its disk, and nothing shows that the reset helped. Or the VM has no disk.
-        BootOrderWrong = "BootOrderWrong",
-        /// The guest restarted in the middle of the installation, which failed by that.
-        HostRestarted = "HostRestarted",
-        /// The VM is made, and is switched on at `spec.powerOnAfter` of the pool.
-        PowerOnScheduled = "PowerOnScheduled",
-        /// vCenter shows no MAC address of the running VM yet.
-        MacPending = "MACPending",
-        /// The account does not see the VM's folder, so nothing is known about the VM.
-        FolderNotVisible = "FolderNotVisible",
-        /// The Secret leads to another vCenter than the one that has the VM.
-        ServerMismatch = "ServerMismatch",
-        /// The path on the datastore cannot be used.
-        InvalidPath = "InvalidPath",
-        /// The URL in the InfraEnv's status is no http(s) URL.
-        InvalidIsoUrl = "InvalidISOURL",
-        /// `spec.iso.caBundleRef` names a ConfigMap or key that does not exist.
-        IsoCaBundleMissing = "ISOCABundleMissing",
-        /// The CA bundle for the image server has no certificate.
-        InvalidIsoCaBundle = "InvalidISOCABundle",
-        /// The ISO URL leads to an address that an image server must not have.
-        IsoAddressNotAllowed = "ISOAddressNotAllowed",
-        /// The image server cannot be reached, refuses, or breaks the connection.
-        IsoDownloadFailed = "ISODownloadFailed",
-        /// The image server declares no length.
-        IsoLengthMissing = "ISOLengthMissing",
-        /// The image has another length than declared.
-        IsoLengthMismatch = "ISOLengthMismatch",
-        /// The image is larger than the limit.
-        IsoTooLarge = "ISOTooLarge",
-        /// The file is not an ISO 9660 image.
-        IsoWrongMagic = "ISOWrongMagic",
-        /// The download is too slow, or takes too long.
-        IsoStalled = "ISOStalled",
-        /// The image server sends nothing.
-        IsoDownloadStalled = "ISODownloadStalled",
-        /// vCenter takes no bytes, or does not end the upload.
-        IsoUploadStalled = "ISOUploadStalled",
-        /// The file on the datastore is missing or too short after the upload.
-        IsoUploadIncomplete = "ISOUploadIncomplete",
-        /// A file with that digest as name has another size. It is never overwritten.
-        IsoFileConflict = "ISOFileConflict",
-        /// The transfer of an ISO waits for its turn.
-        IsoQueued = "ISOQueued",
-        /// The datastore is being searched for the ISO.
-        IsoChecking = "ISOChecking",
-        /// The ISO is being downloaded.
-        IsoFetching = "ISOFetching",
-        /// The ISO gets its final name on the datastore.
-        IsoPublishing = "ISOPublishing",
-        /// The actor of that datastore is not there at the moment.
-        IsoCacheRestarting = "ISOCacheRestarting",
-        /// The actor of that datastore did not answer.
-        IsoCacheUnavailable = "ISOCacheUnavailable",
-        /// The actor of the vCenter sessions is not there at the moment.
-        SessionActorRestarting = "SessionActorRestarting",
-        /// The actor that chooses hosts and datastores is not there at the moment.
-        PlacementActorRestarting = "PlacementActorRestarting",
-        /// The search for host and datastore waits for its turn, or for vCenter, for longer than five minutes.
-        PlacementQueued = "PlacementQueued",
-        /// The effect gate refused the call. Nothing was sent.
-        EffectHeld = "EffectHeld",
-        /// The process stops.
-        Stopping = "Stopping",
-        /// A request was sent to vCenter and not answered.
-        VcenterNoAnswer = "VCenterNoAnswer",
-        /// A gateway answers for vCenter.
-        VcenterUnavailable = "VCenterUnavailable",
-        /// vCenter does not accept its own session.
-        NotAuthenticated = "NotAuthenticated",
-        /// vCenter: the reference leads to nothing.
-        ManagedObjectNotFound = "ManagedObjectNotFound",
-        /// vCenter: the name is taken.
-        DuplicateName = "DuplicateName",
-        /// vCenter: there is no such file.
-        FileNotFound = "FileNotFound",
-        /// vCenter: the file is in use.
-        FileLocked = "FileLocked",
-        /// vCenter: the VM is in another power state than the call needs.
-        InvalidPowerState = "InvalidPowerState",
-        /// vCenter: another task is working on the object.
-        TaskInProgress = "TaskInProgress",
-        /// vCenter: somebody else changed the object first.
-        ConcurrentAccess = "ConcurrentAccess",
-        /// vCenter: a user cancelled the task.
-        RequestCanceled = "RequestCanceled",
-        /// vCenter does not accept a value. The message names the field.
-        InvalidArgument = "InvalidArgument",
-        /// The object or the file exists already.
-        AlreadyExists = "AlreadyExists",
-        /// API server: the object does not exist.
-        NotFound = "NotFound",
-        /// API server: another writer was first.
-        Conflict = "Conflict",
-        /// API server: the operator may not do that.
-        Forbidden = "Forbidden",
-        /// API server: the object is refused.
-        Invalid = "Invalid",
-        /// The API server does not answer.
-        ApiServerUnavailable = "APIServerUnavailable",
+/// How things go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Class {
+    /// By themselves.
+    Progress,
+    /// When somebody has done something, or something outside has changed.
+    Waits,
+    /// When nothing holds them any more: a wish of people, or a part of the hub that nobody knows.
+    Held,
+    /// When an input that cannot be used is corrected.
+    Refused,
+    /// When a defect is corrected, of the operator or of what it reads.
+    Defect,
+}
 
-        /// The VM was requested.
-        CreateRequested = "CreateRequested",
-        /// The VM is not complete yet.
-        VmCreatePending = "VMCreatePending",
-        /// The VM runs. Its Agent has not registered.
-        AgentNotDiscovered = "AgentNotDiscovered",
-        /// The Agent did not register in time.
-        AgentDiscoveryExpired = "AgentDiscoveryExpired",
-        /// The Agent has registered.
-        AgentAvailable = "AgentAvailable",
-        /// The Agent has labels, role, hostname and approval.
-        AgentPrepared = "AgentPrepared",
-        /// The Agent's Machine has freed it.
-        AgentReleased = "AgentReleased",
-        /// The Machine has a deletionTimestamp.
-        MachineDeleting = "MachineDeleting",
-        /// The Machine is gone.
-        MachineDeleted = "MachineDeleted",
-        /// The VM existed before, and no person has requested that the operator takes it over. It is not changed.
-        VmAdopted = "VMAdopted",
+impl Class {
+    /// In a word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Progress => "progress",
+            Self::Waits => "waits",
+            Self::Held => "held",
+            Self::Refused => "refused",
+            Self::Defect => "defect",
+        }
+    }
+
+    /// In words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Progress => "by itself",
+            Self::Waits => "when somebody has done something, or something outside has changed",
+            Self::Held => "when nothing holds it any more",
+            Self::Refused => "when an input is corrected",
+            Self::Defect => "when a defect is corrected",
+        }
+    }
+}
+
+/// What follows from a reason beside its words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// An Event on the VsphereAgent tells it, and one on its AgentMachine if that waits.
+    Told,
+    /// The VM of a VsphereAgent that waits for this is of no use to a Machine.
+    Useless,
+    /// The VM of a VsphereAgent that waits for this does not come up without a person. It does not count as being provisioned.
+    Stuck,
+    /// It says that something does not exist. That is unknown while the caches have no room for something.
+    Absent,
+    /// It follows from how the VM was seen. Somebody may have changed or removed the VM, so the next pass looks again.
+    Seen,
+    /// A step that fails for this holds no later step back.
+    Optional,
+    /// A file was missing or locked: the datastore is looked at soon.
+    File,
+    /// It concerns all work at a vCenter: the account, or its Secret.
+    Account,
+    /// It concerns all work at a vCenter, and says nothing of the object that met it: vCenter is away, or the connection to it.
+    Away,
+    /// It says nothing of the object that met it: a part of the operator is not ready.
+    Inside,
+}
+
+/// What people need to know about a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    /// How things go on.
+    pub class: Class,
+    /// What it means.
+    pub meaning: &'static str,
+    /// Who can end the wait.
+    pub who: Who,
+    /// What that person does.
+    pub remedy: &'static str,
+    /// The section of docs/reference/reasons.md.
+    pub section: Section,
+    policies: &'static [Policy],
+}
+
+/// Who can end a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Who {
+    /// The operator goes on without help.
+    Nobody,
+    /// The owner of the pool: its spec, its Secret, its VsphereAgents.
+    PoolOwner,
+    /// The owner of NodePool, InfraEnv, agent provider and assisted service.
+    Hub,
+    /// The administrator of vCenter.
+    Vcenter,
+    /// The administrator of the network between hub, vCenter and VMs.
+    Network,
+    /// The administrator of this operator.
+    Operator,
+    /// The person who set the pause or the veto.
+    Holder,
+}
+
+impl Who {
+    /// In words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Nobody => "nobody has to: the operator goes on by itself",
+            Self::PoolOwner => "the owner of the pool",
+            Self::Hub => "the owner of NodePool, InfraEnv and assisted service",
+            Self::Vcenter => "the administrator of vCenter",
+            Self::Network => "the administrator of the network",
+            Self::Operator => "the administrator of agent-forge",
+            Self::Holder => "the person who set it",
+        }
+    }
+}
+
+/// A section of docs/reference/reasons.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// "Good states".
+    Good,
+    /// "Demand: AgentMachines and NodePools".
+    Demand,
+    /// "InfraEnv".
+    InfraEnv,
+    /// "Discovery ISO".
+    Iso,
+    /// "Credentials and connection to vCenter".
+    Access,
+    /// "spec.vsphere and resources".
+    Place,
+    /// "VM".
+    Vm,
+    /// "Agent".
+    Agent,
+    /// "Deletion".
+    Deletion,
+    /// "Holds by people".
+    Holds,
+    /// "The operator itself".
+    Operator,
+    /// A name that vCenter gave to a fault. The page has no row for it.
+    Foreign,
+}
+
+impl Section {
+    /// Where it is: page and anchor.
+    #[must_use]
+    pub const fn page(self) -> &'static str {
+        match self {
+            Self::Good => "docs/reference/reasons.md#good-states",
+            Self::Demand => "docs/reference/reasons.md#demand-agentmachines-and-nodepools",
+            Self::InfraEnv => "docs/reference/reasons.md#infraenv",
+            Self::Iso => "docs/reference/reasons.md#discovery-iso",
+            Self::Access => "docs/reference/reasons.md#credentials-and-connection-to-vcenter",
+            Self::Place => "docs/reference/reasons.md#specvsphere-and-resources",
+            Self::Vm => "docs/reference/reasons.md#vm",
+            Self::Agent => "docs/reference/reasons.md#agent",
+            Self::Deletion => "docs/reference/reasons.md#deletion",
+            Self::Holds => "docs/reference/reasons.md#holds-by-people",
+            Self::Operator => "docs/reference/reasons.md#the-operator-itself",
+            Self::Foreign => "docs/reference/reasons.md#where-reasons-appear",
+        }
+    }
+}
+
+macro_rules! reasons {
+    ($($section:ident { $(
+        $($name:ident = $word:literal)|+ => $class:ident $([$($policy:ident),+])?, $who:ident, $meaning:literal, $remedy:literal;
+    )* })*) => {
+        words! {
+            /// Why something is as it is, as one CamelCase word for programs.
+            ///
+            /// It is in conditions, in `status.waitingOn[]`, in `status.vm.reason` and in each failure. `Other` is also vCenter's own
+            /// name of a fault.
+            Reason {
+                $($($(
+                    #[doc = $meaning]
+                    $name = $word,
+                )+)*)*
+            }
+        }
+
+        impl Reason {
+            /// What people need to know about it.
+            #[must_use]
+            pub const fn about(&self) -> About {
+                match self {
+                    $($($(Self::$name)|+ => About {
+                        class: Class::$class,
+                        meaning: $meaning,
+                        who: Who::$who,
+                        remedy: $remedy,
+                        section: Section::$section,
+                        policies: &[$($(Policy::$policy),+)?],
+                    },)*)*
+                    Self::Other(_) => About {
+                        class: Class::Waits,
+                        meaning: "vCenter gave this name to its fault. The message has vCenter's sentence.",
+                        who: Who::Vcenter,
+                        remedy: "Correct what the message names.",
+                        section: Section::Foreign,
+                        policies: &[],
+                    },
+                }
+            }
+        }
+    };
+}
+
+impl Reason {
+    /// Whether this follows from it.
+    #[must_use]
+    pub fn has(&self, policy: Policy) -> bool {
+        self.about().policies.contains(&policy)
+    }
+
+    /// Whether people, or something that nobody knows, hold something back: that is no failure.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.about().class == Class::Held
+    }
+
+    /// Whether it ends by itself.
+    #[must_use]
+    pub fn is_progress(&self) -> bool {
+        self.about().class == Class::Progress
+    }
+
+    /// Whether it concerns all work at a vCenter. The alerts about vCenter watch these reasons, and a pool reports one of them
+    /// before it reports what is wrong with a single object.
+    #[must_use]
+    pub fn is_of_all(&self) -> bool {
+        self.has(Policy::Account) || self.has(Policy::Away)
+    }
+
+    /// Whether it says nothing about the object that met it. A pool reports it once for all of its objects.
+    #[must_use]
+    pub fn is_of_none(&self) -> bool {
+        self.has(Policy::Away) || self.has(Policy::Inside)
+    }
+}
+
+reasons! {
+    Good {
+        Reconciled = "Reconciled" => Progress, Nobody,
+            "Condition Ready of a pool: the last pass succeeded.",
+            "None.";
+        Observed = "Observed" => Progress, Nobody,
+            "AgentMachineDemandFound: AgentMachines were read and counted.",
+            "None.";
+        Available = "Available" => Progress, Nobody,
+            "InfraEnvAvailable: the InfraEnv offers a discovery ISO.",
+            "None.";
+        Satisfied = "Satisfied" => Progress, Nobody,
+            "CapacitySatisfied: no AgentMachine waits for a host.",
+            "None.";
+        Ready = "Ready" => Progress, Nobody,
+            "VsphereReady: no error is known.",
+            "None.";
+        IsoReady = "ISOReady" => Progress, Nobody,
+            "ISOReady: the ISO is in place.",
+            "None.";
+        VmCreated = "VMCreated" => Progress, Nobody,
+            "Condition Ready of a VsphereAgent: its VM exists.",
+            "None.";
+        Synced = "Synced" => Progress, Nobody,
+            "Condition ConfigSynced of a VsphereAgent: the VM has the hardware that its pool wants.",
+            "None.";
+        CreateRequested = "CreateRequested" => Progress, Nobody,
+            "Nothing is recorded about the VM yet.",
+            "None.";
+        VmCreatePending = "VMCreatePending" => Progress, Nobody,
+            "The VM is being created.",
+            "None.";
+        AgentAvailable = "AgentAvailable" => Progress, Nobody,
+            "The Agent has registered.",
+            "None.";
+        AgentPrepared = "AgentPrepared" => Progress, Nobody,
+            "The Agent has labels, role, hostname and approval.",
+            "None.";
+        AgentReleased = "AgentReleased" => Progress, Nobody,
+            "The Agent's Machine has freed it.",
+            "None.";
+    }
+    Demand {
+        CreateCapReached = "CreateCapReached" => Waits, PoolOwner,
+            "A limit is reached. At an AgentMachine: one of the pool. At a VsphereAgent: the one on creates at once in its vCenter. The message has the limit.",
+            "At an AgentMachine: raise spec.scaling, or wait until VMs go. At a VsphereAgent: wait, or raise the flag in the message. Limit how many VMs there are (docs/how-to/limit-vms.md) says what counts.";
+        PoolConflict = "PoolConflict" => Refused, PoolOwner,
+            "Two pools claim the same AgentMachine. Neither acts.",
+            "Change spec.nodePoolRef of one pool.";
+        NamespaceNotAllowed = "NamespaceNotAllowed" => Refused, Hub,
+            "A namespace does not admit the pool, or is not among --namespaces. The message names it.",
+            "Several tenants (docs/how-to/several-tenants.md): annotate that Namespace, or serve it.";
+        InvalidSpec = "InvalidSpec" => Refused, PoolOwner,
+            "spec.agent.labels has a key that belongs to another service. Also: spec.iso or a value of spec.vsphere cannot be used.",
+            "Change what the message names.";
+        ProviderNotAccepting = "ProviderNotAccepting" => Waits, Hub,
+            "The agent provider has not added its finalizer to the AgentMachine for a minute.",
+            "The provider and Cluster API of the hosted cluster do not fit together. Read the provider's log.";
+        ConditionsMissing = "ConditionsMissing" => Waits, Hub,
+            "The provider writes no conditions. One VM is tried.",
+            "The CRD of AgentMachines has another version than the provider. Align them.";
+        SelectorUnsatisfiable = "SelectorUnsatisfiable" => Refused, PoolOwner,
+            "The NodePool's selector contradicts spec.agent.labels.",
+            "Make them agree.";
+        AgentSearchFailed = "AgentSearchFailed" => Waits, Hub,
+            "An error keeps the provider from looking for an Agent. The message is that error.",
+            "Correct what it names: the AgentCluster or its clusterDeploymentRef. Read the provider's log.";
+        Deleting = "Deleting" => Progress, Nobody,
+            "The AgentMachine is being deleted.",
+            "None.";
+        NotWaiting = "NotWaiting" => Progress, Nobody,
+            "The AgentMachine does not report that no Agent suits it.",
+            "None.";
+        MachinePending = "MachinePending" => Waits, Hub,
+            "The AgentMachine has no owner Machine yet.",
+            "Look at its owner references and at the log of Cluster API.";
+        DemandDeficit = "DemandDeficit" => Progress, Nobody,
+            "Hosts are missing and are being made.",
+            "None. status.waitingOn says why one does not come.";
+        Debouncing = "Debouncing" => Progress, Nobody,
+            "The operator waits half a second before it reacts.",
+            "None.";
+        FreeAgentFits = "FreeAgentFits" => Progress, Nobody,
+            "A free Agent fits. The provider gets a minute to take it.",
+            "None.";
+        Offered = "Offered" => Progress, Nobody,
+            "The AgentMachine of a VM is gone. The VM is kept for ten seconds for the next one.",
+            "None.";
+        SurplusKept = "SurplusKept" => Progress, Nobody,
+            "No AgentMachine needs this VM, but another one of the pool asks for a host.",
+            "None. It gets that one, or it is removed.";
+        NodePoolMoved = "NodePoolMoved" => Progress, Nobody,
+            "nodePoolRef was changed. The VM belongs to an AgentMachine of the old NodePool.",
+            "None. It is released when no Machine has it.";
+        HostOfAnotherPool = "HostOfAnotherPool" => Progress, Nobody,
+            "A VsphereAgent of another pool serves this AgentMachine. This pool makes a VM when the other is gone.",
+            "None. If the other one stays, its status says why. You may delete it.";
+        AgentElsewhere = "AgentElsewhere" => Waits, Hub,
+            "The Agent of this VM serves an AgentMachine of another control plane. The original AgentMachine gets another VM.",
+            "Give each NodePool that shares the namespace of Agents its own agentLabelSelector.";
+        NoAgentMachine = "NoAgentMachine" => Refused [Absent], PoolOwner,
+            "The VsphereAgent names no AgentMachine.",
+            "Delete it.";
+        PoolNotFound = "PoolNotFound" => Refused [Absent], PoolOwner,
+            "spec.poolRef names no pool.",
+            "Create the pool again, or delete the VsphereAgent.";
+        ClusterIdChanged = "ClusterIDChanged" => Refused [Useless, Stuck], Operator,
+            "The record has another cluster id than this operator. No VM is touched.",
+            "Start with --cluster-id of the old hub. See restore a hub (docs/how-to/restore-a-hub.md).";
+    }
+    InfraEnv {
+        InfraEnvNotFound = "InfraEnvNotFound" => Refused, PoolOwner,
+            "The InfraEnv does not exist.",
+            "Check spec.infraEnvRef.";
+        IsoUrlPending = "ISOURLPending" => Waits, Hub,
+            "The InfraEnv has no ISO URL yet.",
+            "Look at the InfraEnv's conditions.";
+        LateBindingUnavailable = "LateBindingUnavailable" => Refused, PoolOwner,
+            "spec.clusterRef of the InfraEnv is set, so its hosts belong to that cluster. No new VM is made.",
+            "Name an InfraEnv without clusterRef.";
+        AutoApproveDefeatsFence = "AutoApproveDefeatsFence" => Refused, Hub,
+            "The InfraEnv approves Agents itself, and a selector asks for no label. An Agent could be chosen while its Machine is being deleted. No new VM is made.",
+            "Give that NodePool an agentLabelSelector, or switch spec.agentApproval.autoApprove off.";
+        ImageNotCreated = "ImageNotCreated" => Waits, Hub,
+            "The InfraEnv's condition ImageCreated is False. No ISO is fetched, no new VM is made.",
+            "Correct what that condition says.";
+        IsoStale = "ISOStale" => Progress, Nobody,
+            "The ISO's version is not the InfraEnv's spec.osImageVersion. No new VM is made.",
+            "Wait for the new image. The InfraEnv's conditions say why it does not come.";
+        IsoSourceChanged = "ISOSourceChanged" => Progress, Nobody,
+            "The ISO on the datastore comes from another InfraEnv, or from a deleted one of that name. No new VM is made.",
+            "Wait until the new ISO is there: condition ISOReady.";
+    }
+    Iso {
+        IsoUploading = "ISOUploading" | IsoNotReady = "IsoNotReady" => Progress, Nobody,
+            "The ISO is on its way to the datastore. It may wait for the ISO of the pool that the message names.",
+            "None while agent_forge_iso_transfer_bytes moves.";
+        IsoQueued = "ISOQueued" | IsoChecking = "ISOChecking" | IsoFetching = "ISOFetching" | IsoPublishing = "ISOPublishing" => Progress, Nobody,
+            "What the ISO actor does now, in /actors: it waits for its turn, searches the datastore, downloads, or gives the file its final name.",
+            "None.";
+        WaitingForVsphere = "WaitingForVsphere" => Waits, Network,
+            "vCenter does not answer, so the datastore is out of reach.",
+            "See VsphereReady.";
+        InvalidIsoUrl = "InvalidISOURL" => Refused, Hub,
+            "status.isoDownloadURL of the InfraEnv is no http(s) URL.",
+            "Correct the image service.";
+        InvalidPath = "InvalidPath" => Refused, PoolOwner,
+            "The path on the datastore cannot be used.",
+            "Correct spec.iso.pathPrefix.";
+        IsoDownloadFailed = "ISODownloadFailed" => Waits, Hub,
+            "HTTP error, broken connection, missing bytes, or an untrusted certificate.",
+            "Check the image service. For a private CA: spec.iso.caBundleRef or --iso-ca-file.";
+        IsoCaBundleMissing = "ISOCABundleMissing" => Refused, PoolOwner,
+            "spec.iso.caBundleRef names no ConfigMap or key in the pool's namespace.",
+            "Create it. The operator reads it again within half a minute.";
+        InvalidIsoCaBundle = "InvalidISOCABundle" => Refused, PoolOwner,
+            "The ConfigMap has no certificate.",
+            "Correct it.";
+        IsoLengthMismatch = "ISOLengthMismatch" => Refused, Hub,
+            "The image has another length than declared, or is shorter than its own volume descriptor says.",
+            "Look for a proxy that cuts, or for a broken file on the server.";
+        IsoLengthMissing = "ISOLengthMissing" => Refused, Hub,
+            "The server declares no length.",
+            "Use a server that does.";
+        IsoTooLarge = "ISOTooLarge" => Refused, Operator,
+            "The image is larger than --iso-max-bytes (4 GiB).",
+            "Raise the limit.";
+        IsoWrongMagic = "ISOWrongMagic" => Refused, Hub,
+            "The file is not an ISO 9660 image.",
+            "Check the URL: a proxy may answer with a page of its own.";
+        IsoStalled = "ISOStalled" => Waits, Network,
+            "Less than 256 KiB in --iso-stall-timeout (30 s), or longer than --iso-deadline (1 h).",
+            "Check the network between hub and image service.";
+        IsoDownloadStalled = "ISODownloadStalled" => Waits, Network,
+            "Nothing comes from the image server for 60 s.",
+            "Check the network between hub and image service.";
+        IsoUploadStalled = "ISOUploadStalled" => Waits, Network,
+            "vCenter takes nothing for 60 s, or the datastore is busy for 5 minutes after the last byte.",
+            "Check network and load of vCenter and its hosts.";
+        IsoUploadIncomplete = "ISOUploadIncomplete" => Waits, Vcenter,
+            "The file on the datastore is missing or too short. Also: no pool could record the final name for 10 minutes.",
+            "None at first. If it stays, check the datastore and the API server.";
+        IsoFileConflict = "ISOFileConflict" => Waits, Vcenter,
+            "A file with that digest as name has another size. It is never overwritten.",
+            "Delete or rename that file.";
+        IsoAddressNotAllowed = "ISOAddressNotAllowed" => Refused, Hub,
+            "The URL leads to a loopback, link-local or metadata address, also after a redirect.",
+            "Use a proper address. --iso-allow-local-source is for labs.";
+        IsoCacheRestarting = "ISOCacheRestarting" | IsoCacheUnavailable = "ISOCacheUnavailable" => Progress, Nobody,
+            "The actor of that datastore restarts.",
+            "None. If it stays, see the alert AgentForgeRestartStorm.";
+        EjectFailed = "EjectFailed" => Waits [Optional], Vcenter,
+            "The discovery ISO could not be taken out of the drive of an installed host. Nothing waits for that.",
+            "The message names the missing privilege or the open question.";
+    }
+    Access {
+        SecretNotFound = "SecretNotFound" => Refused [Account], PoolOwner,
+            "The Secret or a key in it is missing.",
+            "Create it.";
+        SecretNamespaceRefused = "SecretNamespaceRefused" => Refused [Account], Hub,
+            "A Secret of another namespace does not admit the pool.",
+            "Annotate the Secret with agent-forge.containeroo.ch/allow-pools-from. It has to be within --secret-namespaces, if that is set.";
+        InvalidCredentials = "InvalidCredentials" => Refused [Account], PoolOwner,
+            "vCenter refuses user or password. Or a key of the Secret has a value that cannot be used. The message names Secret, server and user.",
+            "Correct the Secret. It is tried within 30 s. After two refusals in 10 minutes the message says when.";
+        LoginLimited = "LoginLimited" => Waits [Account], Nobody,
+            "Two logins of that user were refused within 10 minutes. A third one could lock the account.",
+            "Look for other Secrets with that user. The message says when the next try is.";
+        CredentialsNotHeld = "CredentialsNotHeld" => Waits, PoolOwner,
+            "The Secret is missing, is being deleted, or the operator may not patch it. No VM is made with it.",
+            "See the pool's conditions and config/rbac/credentials_role.yaml.";
+        VcenterNotAllowed = "VCenterNotAllowed" => Refused [Away], Operator,
+            "The Secret's server is not among --allowed-vcenters, or leads to a loopback, link-local or metadata address. Nothing was sent.",
+            "Name the vCenter's own address. --vsphere-allow-local-server is for labs.";
+        UntrustedCertificate = "UntrustedCertificate" => Refused [Away], PoolOwner,
+            "vCenter's certificate is not trusted. Nothing was sent.",
+            "Put the CA into caBundle, or the SHA-256 digest into thumbprint.";
+        VcenterUnreachable = "VCenterUnreachable" => Waits [Away], Network,
+            "There is no connection. A host that --allowed-vcenters does not name has this reason for each failure to connect or to begin a login.",
+            "None for an outage: work continues by itself. Else check name, route, port 443, proxy and certificate. The operator's log and agent-forge doctor have the cause.";
+        VcenterNoAnswer = "VCenterNoAnswer" => Waits [Away], Network,
+            "A request was sent and not answered.",
+            "None for an outage: work continues by itself. Else check route, proxy and the load of vCenter.";
+        VcenterUnavailable = "VCenterUnavailable" => Waits [Away], Vcenter,
+            "A gateway answers for vCenter (502, 503).",
+            "Check vCenter's services.";
+        VcenterReplyUnusable = "VCenterReplyUnusable" => Waits, Vcenter,
+            "The answer cannot be read, is too large or never ends. Other pools continue.",
+            "Does server name a vCenter? Is a proxy in between? Else report it with the log.";
+        NotAuthenticated = "NotAuthenticated" => Waits [Account], Vcenter,
+            "vCenter takes neither the session that it gave nor the next one.",
+            "Is the account locked? Does another tool end its sessions?";
+        ServerMismatch = "ServerMismatch" => Refused, PoolOwner,
+            "The Secret leads to another vCenter than the one that has the VM.",
+            "Rename a vCenter (docs/how-to/rename-a-vcenter.md).";
+        NoPermission = "NoPermission" => Waits [Account], Vcenter,
+            "A privilege is missing. The message names privilege and object.",
+            "Grant it. Privileges (docs/reference/vsphere.md#privileges) lists the whole role.";
+    }
+    Place {
+        VsphereObjectNotFound = "VsphereObjectNotFound" => Refused, PoolOwner,
+            "A name in spec.vsphere does not exist, or the user cannot see it. The message names field and value.",
+            "Correct the name or grant read access.";
+        InvalidArgument = "InvalidArgument" => Refused, PoolOwner,
+            "vCenter refuses a value, for example an unknown guestID or more processors than a host has.",
+            "Correct the field that the message names. A VM that serves keeps its hardware: delete its Machine.";
+        NoDiskSpace = "NoDiskSpace" => Waits, Vcenter,
+            "The datastore that the message names is full, or would keep less than --min-free-datastore-gib.",
+            "Free space, or name another datastore. It is tried again by itself.";
+        InsufficientResources = "InsufficientResources" => Waits, Vcenter,
+            "No host has room.",
+            "Free resources, or name another place. It is tried again by itself.";
+        NameConflict = "NameConflict" => Waits [Useless, Stuck], Vcenter,
+            "Another VM in the folder has that name and is not the operator's. It is left alone. The pool's own Ready stays True.",
+            "Rename, move or remove it. Or choose another spec.vsphere.folder or datacenter.";
+        TaggingFailed = "TaggingFailed" => Waits [Optional], PoolOwner,
+            "A tag of vmTags cannot be attached. The VM serves without it (status.vm.tagsMissing).",
+            "Correct the id or grant the privilege. It is tried until all tags are attached.";
+        VmFolderDeleted = "VMFolderDeleted" => Waits, Vcenter,
+            "Somebody deleted the VM folder. A VM that has not served is made again with its folder.",
+            "For a host that served: delete its Machine. Deletions continue.";
+        FolderNotVisible = "FolderNotVisible" => Waits, Vcenter,
+            "The account does not see the VM's folder, so nothing is known about the VM.",
+            "Give it read access to the folder that the message names.";
+    }
+    Vm {
+        VmBusy = "VMBusy" => Waits, Vcenter,
+            "A task on the VM has not ended for two minutes, or another task blocks it for half a minute.",
+            "In the vSphere client, look at the VM's recent tasks and questions. Answer, cancel or wait. It continues when the task ends.";
+        VmMissing = "VMMissing" => Waits [Useless], Vcenter,
+            "The VM of a host that serves or served was deleted in vCenter.",
+            "Bring it back, or delete its Machine.";
+        VmPoweredOff = "VMPoweredOff" => Waits [Told], Vcenter,
+            "The VM of a host that serves or served was switched off.",
+            "Switch it on, or delete its Machine. With spec.power: EnsureOn it is switched on after a second look (docs/how-to/power.md).";
+        PowerOnLimited = "PowerOnLimited" => Waits [Told], Vcenter,
+            "spec.power: EnsureOn has switched the VM on three times within an hour, and it is off again.",
+            "Find out who switches it off. Pause the VM if that is right.";
+        BootOrderRepaired = "BootOrderRepaired" => Progress, Nobody,
+            "The guest booted the discovery ISO although its disk is installed. The VM was reset, and its host is to come up from its disk.",
+            "None for 40 minutes. See boot order (docs/how-to/boot-order.md).";
+        BootOrderWrong = "BootOrderWrong" => Waits [Told], Vcenter,
+            "The guest booted the discovery ISO instead of its disk, and the Agent says so 40 minutes after a reset. Or the VM has no disk, or nothing in vCenter shows why. The message has its devices.",
+            "Let the VM boot its disk and restart it, or delete its Machine. See boot order (docs/how-to/boot-order.md).";
+        PowerOnScheduled = "PowerOnScheduled" => Progress, Nobody,
+            "The VM is made, and is switched on at spec.powerOnAfter of the pool.",
+            "None. To switch it on now, remove spec.powerOnAfter.";
+        VmSuspended = "VMSuspended" => Waits [Seen], Vcenter,
+            "Somebody suspended the VM. One that has not served is resumed. One that served is left alone.",
+            "Resume it, or power it off. The operator looks every minute.";
+        VmInaccessible = "VMInaccessible" => Waits, Vcenter,
+            "vCenter shows no configuration of a VM that is or may be the operator's. Nothing is made, switched or removed.",
+            "Bring its datastore or host back. If it is lost for good, remove it from the inventory.";
+        VmAdopted = "VMAdopted" => Waits, PoolOwner,
+            "The predecessor recorded this VM and did not make it. It is left alone.",
+            "Set the annotation agent-forge.containeroo.ch/adopt: \"true\" if the operator should own it.";
+        AmbiguousVm = "AmbiguousVM" => Waits [Useless, Stuck], Vcenter,
+            "There are copies of the VM. Nothing is touched.",
+            "Decide which one is real and remove the mark or the copy.";
+        OwnershipUnproven = "OwnershipUnproven" => Waits [Useless, Stuck], Vcenter,
+            "There is no proof that the VM is the operator's. Nothing is touched.",
+            "See take over from the predecessor (docs/how-to/take-over-from-the-predecessor.md).";
+        RecordUnreadable = "RecordUnreadable" => Defect [Useless, Stuck], Operator,
+            "status.vm cannot be read. Nothing is made twice.",
+            "Restore the status from a backup. Or remove the VM by hand and force the deletion.";
+        RecordLost = "RecordLost" => Waits [Stuck], Operator,
+            "status.vm is gone while a later attempt's VM exists.",
+            "Restore the status from a backup. Or remove the VM by hand and force the deletion. An emptied status of a first attempt repairs itself.";
+        MacPending = "MACPending" => Progress, Nobody,
+            "vCenter shows no MAC address of the running VM yet.",
+            "None. If it stays: does the VM have a network adapter?";
+        TaskInProgress = "TaskInProgress" | InvalidPowerState = "InvalidPowerState" | ConcurrentAccess = "ConcurrentAccess" | RequestCanceled = "RequestCanceled" => Progress, Nobody,
+            "Somebody else changed, locked, cancelled or removed the object of a call.",
+            "None at first. If it stays, look at the recent tasks of the object in the message. A missing ISO is fetched again.";
+        FileLocked = "FileLocked" => Progress [File], Nobody,
+            "Somebody else changed, locked, cancelled or removed the object of a call.",
+            "None at first. If it stays, look at the recent tasks of the object in the message. A missing ISO is fetched again.";
+        DuplicateName = "DuplicateName" | AlreadyExists = "AlreadyExists" | ManagedObjectNotFound = "ManagedObjectNotFound" => Waits, Nobody,
+            "Somebody else changed, locked, cancelled or removed the object of a call.",
+            "None at first. If it stays, look at the recent tasks of the object in the message. A missing ISO is fetched again.";
+        FileNotFound = "FileNotFound" => Waits [File], Nobody,
+            "Somebody else changed, locked, cancelled or removed the object of a call.",
+            "None at first. If it stays, look at the recent tasks of the object in the message. A missing ISO is fetched again.";
+        HardwareDrift = "HardwareDrift" => Waits, Vcenter,
+            "Somebody changed the hardware of the VM in vCenter since it was made. The message has field, want and have. The operator does not change it back.",
+            "Undo it in vCenter. Or change the NodePool, or delete the Machine, to get another VM. See change the template (docs/how-to/change-the-template.md).";
+        TemplateChanged = "TemplateChanged" => Waits, PoolOwner,
+            "The pool wants other hardware than the VM was made with. The message has field, want and have. A VM that serves is never changed.",
+            "Change the NodePool, or delete the Machine, to get a VM with the new template. See change the template (docs/how-to/change-the-template.md).";
+        TemplateUnrecorded = "TemplateUnrecorded" => Progress, Nobody,
+            "It is not recorded with what hardware the VM was made: the predecessor or an older release made it, or its status was lost.",
+            "None. The VM is compared with nothing, and is not replaced when the template changes.";
+        Ejected = "Ejected" => Progress, Nobody,
+            "Condition ISOEjected: a drive that the predecessor was emptying is empty now.",
+            "None.";
+    }
+    Agent {
+        AgentNotDiscovered = "AgentNotDiscovered" => Progress, Nobody,
+            "The VM runs. Its guest has not registered yet.",
+            "None for a few minutes. Then look at the VM's console.";
+        AgentDiscoveryExpired = "AgentDiscoveryExpired" => Waits, Network,
+            "The Agent did not register in time, or sent no inventory. The VM is replaced. Without an inventory only a host of the buffer is.",
+            "Look at the console: network, DNS, the way from the VM network to the assisted service.";
+        ReplacementResting = "ReplacementResting" => Progress, Nobody,
+            "The previous VM was given up. The next one waits a while.",
+            "None. status.lastFailure says how far it came.";
+        ReplacementsExhausted = "ReplacementsExhausted" => Waits [Stuck], PoolOwner,
+            "Four VMs were replaced and the fifth did not register either.",
+            "Correct the cause in status.lastFailure, then ask for another VM (docs/how-to/replace-or-force-a-vm.md).";
+        ReplaceRefused = "ReplaceRefused" => Refused [Told], PoolOwner,
+            "You asked for a replacement, but the Agent serves or served, or cleanupPolicy: Retain keeps the VM.",
+            "Delete the Machine, or remove the annotation.";
+        HostRestarted = "HostRestarted" => Waits [Told], PoolOwner,
+            "The guest restarted in the middle of the installation, which failed by that. The VM is left alone.",
+            "A MachineHealthCheck replaces the Machine. Without one, delete the Machine.";
+        AgentDisconnected = "AgentDisconnected" => Waits [Told, Useless], Network,
+            "The guest has been silent for three minutes, so no AgentMachine can claim its Agent. It is replaced after the discovery timeout, in the buffer after 10 minutes, unless it served or may have (docs/how-to/restore-a-hub.md).",
+            "Look at the VM's console and network.";
+        AgentValidationsFailing = "AgentValidationsFailing" => Waits [Told, Useless], Hub,
+            "Validations of a free Agent have failed for five minutes. Another VM would fail too, so it is not replaced unless spec.template changes or it waits in the buffer.",
+            "Correct what the message names. After a change of spec.template the VM is replaced. Else (network, DNS, NTP) delete the Machine or ask for another VM.";
+        AgentMissing = "AgentMissing" => Waits [Told, Useless], Hub,
+            "The Agent of this VM was deleted. If it served, the VM is left alone. Else it is replaced after the discovery timeout.",
+            "Restore the Agent from a backup, or delete the Machine.";
+        AgentStuck = "AgentStuck" => Waits [Told], Hub,
+            "A reserved Agent is in a state that does not end by itself. The message names the state.",
+            "See the Agent's conditions. Only the deletion of its Machine sets it free.";
+        AgentStateUnknown = "AgentStateUnknown" => Waits, Hub,
+            "The Agent shows a state that the operator does not know, or none yet. Its VM is not switched off, reset, renewed, lent or destroyed.",
+            "None while its guest registers. If it lasts, look at the assisted service: is it away, or newer than the operator? To remove the VM all the same, force the deletion.";
+        RivalAgents = "RivalAgents" => Waits [Seen], Hub,
+            "Two Agents match one VM. Neither is labelled or approved.",
+            "Find out which one runs on the VM. Delete the other.";
+        MacDiffers = "MacDiffers" => Waits [Told], Hub,
+            "An Agent matches the VM except for its MAC addresses.",
+            "None if you replaced the network card: the operator records the new one within a minute. Else find that host and delete the Agent.";
+        AgentUnproven = "AgentUnproven" => Waits, Hub,
+            "An Agent matches the VM only in part. It is never approved. If it is bound, it holds the VM's deletion.",
+            "Find out which host it is. If it is another host, delete that Agent. If the VM may go, force the deletion.";
+        ApprovalRequired = "ApprovalRequired" => Waits, PoolOwner,
+            "spec.agent.approve is false.",
+            "Approve the Agent that the message names.";
+        AgentNotFenced = "AgentNotFenced" | AgentNotInstalled = "AgentNotInstalled" => Progress, Nobody,
+            "The Agent changed at the last moment.",
+            "None. The operator looks again.";
+    }
+    Deletion {
+        AgentBound = "AgentBound" => Waits, Hub,
+            "The Agent serves a Machine, or is bound to one that is gone.",
+            "Delete the Machine (scale the NodePool). If the Machine is gone, read why the provider has not unbound the Agent: its log and the conditions of the Agent. Or force the deletion.";
+        MachineRemains = "MachineRemains" => Waits, Hub,
+            "The VsphereAgent or its pool is being deleted, and its Machine still exists.",
+            "Delete the Machine, or wait until its node is drained.";
+        MachineDeleting = "MachineDeleting" => Progress, Nobody,
+            "The Machine is being deleted or gone. Nothing more is built.",
+            "None.";
+        MachineDeleted = "MachineDeleted" => Progress [Absent], Nobody,
+            "The Machine is being deleted or gone. Nothing more is built.",
+            "None.";
+        MachineStateUnknown = "MachineStateUnknown" => Waits [Seen], Hub,
+            "It could not be proven that the Machine is gone. A VM that served stays until that is proven.",
+            "Give the operator what it could not read, or see restore a hub (docs/how-to/restore-a-hub.md).";
+        MachineVanishedPaused = "MachineVanishedPaused" => Waits, Hub,
+            "The Machine is gone and its Agent is still bound (paused or not), or went without being seen unbound. The VM may be a node of another hub. It is not touched.",
+            "To keep the VM: set cleanupPolicy: Retain in the pool and delete the VsphereAgent. To destroy it: force the deletion.";
+        Recycling = "Recycling" => Progress, Nobody,
+            "The VM is made ready for another life: its guest is to boot the discovery ISO again.",
+            "None. If its Agent does not come back within the discovery timeout, the VM is replaced.";
+        HostLent = "HostLent" => Progress, Nobody,
+            "Another pool of the group takes the host over. Nothing is done to it here, and its VsphereAgent goes then.",
+            "None. If it lasts, read the status of the VsphereAgent that takes it.";
+        TakingHost = "TakingHost" => Progress, Nobody,
+            "The host of another pool of the group is to be taken over, and something holds that back: the message says what.",
+            "None while that passes. To give the host up, delete the VsphereAgent with force-delete.";
+        RecordOutdated = "RecordOutdated" => Waits [Seen], Hub,
+            "The VM says in vCenter that it may serve an AgentMachine that this hub does not know of. The record is older than that, as after a restore of the hub. The guest may be a node: the VM is left alone.",
+            "Find out whether the guest is a node, see restore a hub (docs/how-to/restore-a-hub.md). Then allow the replacement, or force the deletion.";
+        HistoryUnclear = "HistoryUnclear" => Held, Nobody,
+            "A watch had to list again, as after a restore of the API server. Nothing is ended or reset until all kinds were listed again.",
+            "None. If it lasts, look for errors of watches in the operator's log.";
+        WaitingForGuest = "WaitingForGuest" => Waits, Hub,
+            "The Agent's deletion hook waits for the guest, and the VM runs.",
+            "None while the node leaves. If the guest is dead, switch the VM off.";
+        Retained = "Retained" => Held, PoolOwner,
+            "cleanupPolicy: Retain or skip-delete keeps VM and Agent although no Machine has them. Or disk: Keep keeps its data: the VM cannot be made ready for its next life, is outdated or old, or has data of another hosted cluster.",
+            "Take off what keeps it, and it goes on. If you delete the VsphereAgent, a VM that is kept stays: remove it by hand. One that only its data holds goes. If the vCenter is gone for good, force the deletion.";
+        ChildrenRemain = "ChildrenRemain" => Waits, PoolOwner,
+            "The pool is being deleted and still has VsphereAgents.",
+            "status.waitingOn says what holds them.";
+    }
+    Holds {
+        Paused = "Paused" => Held, Holder,
+            "The object is paused, or something that it belongs to. The message names the source and the end. An AgentMachine that is paused requests no host.",
+            "None while you want it so. To go on, remove what the message names.";
+        PausedUntilInvalid = "PausedUntilInvalid" => Refused, Hub,
+            "Paused: a spec.pausedUntil is neither a boolean nor a time in RFC 3339. It pauses nothing.",
+            "Correct the value.";
+        Vetoed = "Vetoed" => Held, Holder,
+            "Annotations forbid that the VM is deleted, or switched on. The message lists them.",
+            "Ask each holder to remove its annotation.";
+        DryRun = "DryRun" => Held, PoolOwner,
+            "spec.dryRun of the pool, or --dry-run: it is planned and not done.",
+            "None while you want it so. See what the operator would do (docs/how-to/dry-run.md) explains how to go on.";
+    }
+    Operator {
+        SessionActorRestarting = "SessionActorRestarting" | PlacementActorRestarting = "PlacementActorRestarting" => Progress [Inside], Nobody,
+            "A part of the operator restarts.",
+            "None. If it stays, see the alert AgentForgeRestartStorm.";
+        PlacementQueued = "PlacementQueued" => Progress [Inside], Nobody,
+            "The search for host and datastore of a VM has not ended within five minutes. Other VMs of the vCenter come first, or it answers slowly.",
+            "None. If it stays, look at the vCenter's load and at its recent tasks.";
+        NamespaceTooLarge = "NamespaceTooLarge" => Held, Operator,
+            "The namespace that the message names has more objects than the operator keeps in memory, so a part of it is unknown. Nothing that depends on it is made or ended.",
+            "Remove what nobody needs there. The log names what is left out. Or raise --max-namespace-cache-mib or --max-namespace-objects, and the memory limit of the Pod.";
+        EffectHeld = "EffectHeld" => Progress [Inside], Nobody,
+            "The Lease has too little time left for this call.",
+            "None.";
+        Stopping = "Stopping" => Progress, Nobody,
+            "The process stops.",
+            "None.";
+        ApiServerUnavailable = "APIServerUnavailable" | NotFound = "NotFound" | Conflict = "Conflict" => Progress, Nobody,
+            "The API server's answer to a write.",
+            "None. It is tried again.";
+        Forbidden = "Forbidden" => Waits, Operator,
+            "The operator has no right for a write.",
+            "Apply config/rbac.";
+        Invalid = "Invalid" => Defect, Operator,
+            "The API server refuses an object.",
+            "CRDs of another version, or an admission webhook that the message names.";
+        InternalError = "InternalError" => Defect, Operator,
+            "An unreadable answer of the API server, or a defect.",
+            "Report it with the log.";
     }
 }
 

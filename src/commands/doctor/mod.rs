@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    AskVcenter, Asked, reasons,
+    AskVcenter, Asked,
     report::{self, Report, Verdict},
     sight::{self, Sight},
 };
@@ -106,7 +106,7 @@ impl Check {
         reason: &Reason,
         message: impl Into<String>,
     ) -> Self {
-        let known = reasons::about(reason);
+        let known = reason.about();
         let says = format!("{reason}: {}", message.into());
         Self::red(check, about, says).todo(known.remedy, known.section.page())
     }

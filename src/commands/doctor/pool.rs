@@ -8,7 +8,11 @@ use agent_forge_actors::{
     pool::{observed::Observed, plan::Plan},
     runtime::holds::home_of_hosted_cluster,
 };
-use agent_forge_crds::{VsphereAgentPool, conditions::Reason, duration};
+use agent_forge_crds::{
+    VsphereAgentPool,
+    conditions::{Reason, Who},
+    duration,
+};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, GroupVersionKind},
@@ -18,11 +22,8 @@ use serde_json::Value;
 use super::Check;
 use crate::{
     args::Args,
-    commands::{
-        explain::waits::{
-            Wait, by_people, failed_steps, invalid_pause, next_effects_of_pool, standing,
-        },
-        reasons::{self, Who},
+    commands::explain::waits::{
+        Wait, by_people, failed_steps, invalid_pause, next_effects_of_pool, standing,
     },
 };
 
@@ -52,7 +53,7 @@ pub fn checks(about: &str, s: &Observed, plan: &Plan) -> Vec<Check> {
     all.extend(holds(about, s, plan));
     all.extend(steps(about, s));
     for wait in &plan.waiting {
-        let known = reasons::about(&wait.reason);
+        let known = wait.reason.about();
         let told = all.iter().any(|c| c.says.starts_with(wait.reason.as_str()));
         if known.who != Who::Nobody && !told {
             let message = format!("{}: {}", wait.subject, wait.message);
@@ -84,7 +85,7 @@ fn holds(about: &str, s: &Observed, plan: &Plan) -> Vec<Check> {
     let status = s.pool.status.iter().flat_map(|s| &s.waiting_on);
     for wait in status.filter(|w| matches!(w.reason, Reason::Paused | Reason::Vetoed)) {
         let says = format!("{}: {}", wait.subject, wait.message);
-        let known = reasons::about(&wait.reason);
+        let known = wait.reason.about();
         if all.iter().all(|c| !c.says.contains(&wait.message)) {
             all.push(Check::yellow(check, about, says).todo(known.remedy, known.section.page()));
         }

@@ -2,14 +2,13 @@
 
 use agent_forge_crds::{
     agent::VmStatus,
-    conditions::{Phase, Reason},
+    conditions::{Phase, Reason, Who},
     external::agent::Agent,
 };
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::{subject::Found, waits::Wait};
-use crate::commands::reasons::Who;
 
 /// The next step that is awaited. `None`: its Node is ready, it waits in the buffer, or there is no VsphereAgent yet.
 #[must_use]

@@ -195,7 +195,7 @@ fn what_does_not_belong_together_is_a_finding() {
 #[test]
 fn every_reason_is_explained_wherever_it_stands() {
     for reason in Reason::ALL {
-        let about = crate::commands::reasons::about(reason);
+        let about = reason.about();
         let row = json!([{"subject": "w-1", "reason": reason, "message": "the sentence", "since": "2026-01-01T00:30:00Z"}]);
         let condition = |type_: &str| {
             json!([{"type": type_, "status": "False", "reason": reason, "message": "the sentence",

@@ -22,7 +22,7 @@ use agent_forge_crds::{
     VsphereAgent, WaitingOn,
     conditions::{
         CONFIG_SYNCED, INFRA_ENV_AVAILABLE, ISO_READY, Phase, READY, Reason, STEPS_FAILED,
-        VSPHERE_READY, find_condition,
+        VSPHERE_READY, Who, find_condition,
     },
 };
 use jiff::Timestamp;
@@ -30,7 +30,6 @@ use kube::ResourceExt;
 use serde::Serialize;
 
 use super::{progress, subject::Found};
-use crate::commands::reasons::{self, Who};
 
 /// One thing that does not happen now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -63,7 +62,7 @@ impl Wait {
         message: impl Into<String>,
         since: Option<Timestamp>,
     ) -> Self {
-        let about = reasons::about(reason);
+        let about = reason.about();
         Self {
             subject: subject.into(),
             reason: reason.clone(),

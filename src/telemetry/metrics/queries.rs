@@ -10,7 +10,6 @@ use agent_forge_actors::{
     ports::{
         effect::EffectKind,
         instruments::{ISO_OPERATIONS, REASSIGNED, RECYCLED, VM_OPERATIONS},
-        vcenter,
     },
     supervisor::routing::ActorKey,
 };
@@ -20,62 +19,6 @@ use super::{
     MOMENTS, OUTCOMES, STATES,
     catalog::{self, Family, Kind},
 };
-
-/// Reasons of VsphereReady that do not come from a vCenter call. Among them are the reasons with which a VsphereAgent
-/// waits for vCenter; its pool's condition repeats those.
-const OWN_REASONS: [Reason; 15] = [
-    Reason::SecretNotFound,
-    Reason::SecretNamespaceRefused,
-    Reason::SessionActorRestarting,
-    Reason::PlacementActorRestarting,
-    Reason::PlacementQueued,
-    Reason::ServerMismatch,
-    Reason::FolderNotVisible,
-    Reason::VmFolderDeleted,
-    Reason::InvalidSpec,
-    Reason::VmMissing,
-    Reason::VmBusy,
-    Reason::MacPending,
-    Reason::IsoUploadStalled,
-    Reason::TaggingFailed,
-    Reason::EjectFailed,
-];
-/// Reasons that concern one object. They mean neither that vCenter is unreachable nor that it refuses access. The alert
-/// AgentForgePoolNotReady covers them.
-const OF_ONE_OBJECT: [Reason; 32] = [
-    Reason::ManagedObjectNotFound,
-    Reason::DuplicateName,
-    Reason::AlreadyExists,
-    Reason::FileNotFound,
-    Reason::FileLocked,
-    Reason::NoDiskSpace,
-    Reason::InsufficientResources,
-    Reason::InvalidPowerState,
-    Reason::TaskInProgress,
-    Reason::ConcurrentAccess,
-    Reason::RequestCanceled,
-    Reason::InvalidArgument,
-    Reason::VsphereObjectNotFound,
-    Reason::VcenterReplyUnusable,
-    Reason::EffectHeld,
-    Reason::Paused,
-    Reason::Vetoed,
-    Reason::HistoryUnclear,
-    Reason::NamespaceTooLarge,
-    Reason::SessionActorRestarting,
-    Reason::PlacementActorRestarting,
-    Reason::PlacementQueued,
-    Reason::ServerMismatch,
-    Reason::FolderNotVisible,
-    Reason::VmFolderDeleted,
-    Reason::InvalidSpec,
-    Reason::VmMissing,
-    Reason::VmBusy,
-    Reason::MacPending,
-    Reason::IsoUploadStalled,
-    Reason::TaggingFailed,
-    Reason::EjectFailed,
-];
 
 /// The possible values of that family's label; `None` if any value is possible.
 fn values(of: &Family, label: &str) -> Option<Vec<String>> {
@@ -87,8 +30,7 @@ fn values(of: &Family, label: &str) -> Option<Vec<String>> {
         "condition" => words(&conditions::POOL_CONDITIONS),
         "status" => words(&["True", "False", "Unknown"]),
         "reason" if of.name == catalog::CONDITION.name => {
-            let all = vcenter::error::REASONS.iter().chain(&OWN_REASONS);
-            Some(all.map(ToString::to_string).collect())
+            Some(Reason::ALL.iter().map(ToString::to_string).collect())
         }
         "effect" => {
             let names: Vec<_> = EffectKind::ALL.iter().map(|kind| kind.name()).collect();
@@ -225,7 +167,7 @@ fn alerts_ask_for_what_exists() {
 }
 
 #[test]
-fn each_reason_of_a_failed_vcenter_call_belongs_to_one_alert_or_to_none_on_purpose() {
+fn each_reason_that_concerns_a_whole_vcenter_belongs_to_one_alert() {
     let asked = |name: &str| -> HashSet<Reason> {
         let alert = alerts().into_iter().find(|a| text(&a["alert"]) == name);
         let alert = alert.unwrap_or_else(|| panic!("no alert {name}"));
@@ -236,20 +178,15 @@ fn each_reason_of_a_failed_vcenter_call_belongs_to_one_alert_or_to_none_on_purpo
     let alerts = [
         asked("AgentForgeVCenterUnreachable"),
         asked("AgentForgeVCenterAccessLost"),
-        OF_ONE_OBJECT.into(),
     ];
     // A pool's condition shows these reasons first. Otherwise a failure of one object would hide them from the alerts.
-    let of_all: HashSet<Reason> = vcenter::error::OF_ALL.into();
-    let both: HashSet<Reason> = alerts[..2].iter().flatten().cloned().collect();
-    assert_eq!(both, of_all);
-    let all = vcenter::error::REASONS.into_iter().chain(OWN_REASONS);
-    for reason in all.clone() {
-        let times = alerts.iter().filter(|a| a.contains(&reason)).count();
-        assert_eq!(times, 1, "{reason} stands in {times} of them");
-    }
-    let known: HashSet<Reason> = all.collect();
-    for listed in alerts.iter().flatten() {
-        assert!(known.contains(listed), "nothing gives the reason {listed}");
+    for reason in Reason::ALL {
+        let times = alerts.iter().filter(|a| a.contains(reason)).count();
+        assert_eq!(
+            times,
+            usize::from(reason.is_of_all()),
+            "{reason} stands in {times} of them"
+        );
     }
 }
 

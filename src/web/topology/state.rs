@@ -3,16 +3,13 @@
 use agent_forge_actors::domain::managed_vm::ManagedVm;
 use agent_forge_crds::{
     VsphereAgentPool, WaitingOn,
-    conditions::{Phase, READY, Reason, find_condition},
+    conditions::{Phase, READY, Reason, Who, find_condition},
     external::agent_machine::AgentMachine,
 };
 use kube::ResourceExt as _;
 use serde::Serialize;
 
-use crate::commands::{
-    explain::subject::Found,
-    reasons::{self, Who},
-};
+use crate::commands::explain::subject::Found;
 
 /// The state of a machine. The order is that of the page: what needs a look comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -55,7 +52,7 @@ impl Judged {
 
     /// A machine that waits for this reason. It is stuck if a person has to act.
     fn waits(reason: &Reason, message: &str) -> Self {
-        let state = match (reason, reasons::about(reason).who) {
+        let state = match (reason, reason.about().who) {
             // In most cases the provider frees the Agent a moment later.
             (Reason::AgentBound, _) | (_, Who::Nobody | Who::Holder) => State::Waiting,
             _ => State::Stuck,

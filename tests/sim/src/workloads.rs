@@ -2,7 +2,8 @@
 
 use std::{fmt, time::Duration};
 
-use agent_forge_actors::ports::{effect::EffectKind, vcenter::error::AWAY};
+use agent_forge_actors::ports::effect::EffectKind;
+use agent_forge_crds::conditions::Reason;
 use anyhow::Result;
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -203,7 +204,7 @@ fn uploads(world: &World) -> bool {
         let conditions = pool.pointer("/status/conditions");
         let conditions = conditions.and_then(serde_json::Value::as_array);
         let mut conditions = conditions.into_iter().flatten();
-        let uploads = |reason: &str| reason == "ISOUploading" || AWAY.contains(&reason.into());
+        let uploads = |reason: &str| reason == "ISOUploading" || Reason::from(reason).is_of_none();
         conditions.any(|c| c["type"] == "ISOReady" && c["reason"].as_str().is_some_and(uploads))
     };
     world.api.read(|s| s.list(&pools, "").iter().any(says))

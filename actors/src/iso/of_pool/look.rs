@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::{agent::VsphereAgent, conditions::Reason};
+use agent_forge_crds::{agent::VsphereAgent, conditions::Policy};
 
 use crate::{domain::managed_vm::ManagedVm, runtime::backoff};
 
@@ -12,9 +12,6 @@ use crate::{domain::managed_vm::ManagedVm, runtime::backoff};
 const MISSED: Duration = Duration::from_secs(20);
 /// VMs are being made from it. If the file is missing, vCenter may make a VM with an empty drive and report no error.
 const NEEDED: Duration = backoff::RESYNC;
-
-/// Reasons of a VsphereAgent whose create failed because of a file.
-const OVER_A_FILE: [Reason; 2] = [Reason::FileNotFound, Reason::FileLocked];
 
 /// The longest allowed time since the last look, by the state of the pool's VsphereAgents. `None`: no VM is being made.
 #[must_use]
@@ -46,14 +43,14 @@ pub fn is_in_the_making(child: &VsphereAgent) -> bool {
 
 fn misses_a_file(child: &VsphereAgent) -> bool {
     let mut waits = child.status.iter().flat_map(|s| &s.waiting_on);
-    waits.any(|w| OVER_A_FILE.contains(&w.reason))
+    waits.any(|w| w.reason.has(Policy::File))
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use agent_forge_crds::WaitingOn;
+    use agent_forge_crds::{WaitingOn, conditions::Reason};
 
     use super::*;
     use crate::testing::{child, child_with_vm, intent, with};

@@ -6,7 +6,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use agent_forge_crds::{conditions::Reason, external::agent_machine::AgentMachine};
+use agent_forge_crds::{
+    conditions::{Policy, Reason},
+    external::agent_machine::AgentMachine,
+};
 use kube::ResourceExt as _;
 
 use super::{Action, Plan};
@@ -41,17 +44,6 @@ pub(super) fn room(s: &Observed, plan: &Plan) -> Option<(usize, String)> {
         .filter(|planned| matches!(planned, Action::CreateChild { .. } | Action::Borrow { .. }));
     Some((cap.left().saturating_sub(planned.count()), cap.sentence()))
 }
-
-/// Reasons of a VM that does not come up without a person. It does not count as being provisioned.
-const STUCK: [Reason; 7] = [
-    Reason::AmbiguousVm,
-    Reason::ClusterIdChanged,
-    Reason::NameConflict,
-    Reason::OwnershipUnproven,
-    Reason::RecordLost,
-    Reason::RecordUnreadable,
-    Reason::ReplacementsExhausted,
-];
 
 /// Removes the creations that exceed a limit, those of the youngest AgentMachines, and says why.
 pub(super) fn apply(s: &Observed, plan: &mut Plan) {
@@ -117,6 +109,6 @@ fn caps(s: &Observed) -> Vec<Cap> {
 fn is_provisioned(s: &Observed, child: &ManagedVm) -> bool {
     let status = child.object.status.as_ref();
     let waits = status.and_then(|status| status.waiting_on.first());
-    let is_stuck = waits.is_some_and(|wait| STUCK.contains(&wait.reason));
+    let is_stuck = waits.is_some_and(|wait| wait.reason.has(Policy::Stuck));
     !child.deleting && !is_stuck && !child.has_served(&[]) && s.agent_on(child).is_none()
 }

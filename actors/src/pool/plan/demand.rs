@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use agent_forge_crds::{
-    conditions::{Phase, Reason},
+    conditions::{Phase, Policy, Reason},
     external::agent_machine::AgentMachine,
     names::AGENT_MACHINE_LABEL,
 };
@@ -306,19 +306,6 @@ fn is_sound(child: &ManagedVm) -> bool {
         .is_some_and(|p| *p == Phase::Orphaned);
     let in_trouble = status
         .and_then(|s| s.waiting_on.first())
-        .is_some_and(|w| LASTING.contains(&w.reason));
+        .is_some_and(|w| w.reason.has(Policy::Useless));
     !orphaned && !in_trouble
 }
-
-/// Reasons of a VsphereAgent that do not end by themselves.
-const LASTING: [Reason; 9] = [
-    Reason::AgentDisconnected,
-    Reason::AgentMissing,
-    Reason::AgentValidationsFailing,
-    Reason::NameConflict,
-    Reason::OwnershipUnproven,
-    Reason::AmbiguousVm,
-    Reason::ClusterIdChanged,
-    Reason::RecordUnreadable,
-    Reason::VmMissing,
-];

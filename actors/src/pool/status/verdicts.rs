@@ -18,7 +18,7 @@ use crate::{
         observed::Observed,
         plan::{self, Plan},
     },
-    ports::{instruments::PoolGauges, iso_source::IsoUrl, vcenter::error::OF_ALL},
+    ports::{instruments::PoolGauges, iso_source::IsoUrl},
 };
 
 type Row = (&'static str, bool, Reason, String);
@@ -233,7 +233,7 @@ fn met_at_vcenter(s: &Observed, outcome: &Outcome) -> Option<(Reason, String)> {
         let w = rows.iter().find(|w| w.subject == "vSphere")?;
         Some((w.reason.clone(), format!("{}: {}", c.key.name, w.message)))
     });
-    let of_one = |(reason, _): &(Reason, String)| !OF_ALL.contains(reason);
+    let of_one = |(reason, _): &(Reason, String)| !reason.is_of_all();
     iso.into_iter().chain(of_children).min_by_key(of_one)
 }
 

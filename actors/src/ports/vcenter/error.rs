@@ -99,69 +99,6 @@ impl Fault {
     }
 }
 
-/// Every reason that [`VcError::reason`] gives, except the type names of [`Fault::Other`]. A test of the alerts assigns
-/// each to one of them, or to none on purpose.
-pub const REASONS: [Reason; 28] = [
-    Reason::NotAuthenticated,
-    Reason::InvalidCredentials,
-    Reason::NoPermission,
-    Reason::ManagedObjectNotFound,
-    Reason::DuplicateName,
-    Reason::AlreadyExists,
-    Reason::FileNotFound,
-    Reason::FileLocked,
-    Reason::NoDiskSpace,
-    Reason::InsufficientResources,
-    Reason::InvalidPowerState,
-    Reason::TaskInProgress,
-    Reason::ConcurrentAccess,
-    Reason::RequestCanceled,
-    Reason::InvalidArgument,
-    Reason::VsphereObjectNotFound,
-    Reason::VcenterUnreachable,
-    Reason::VcenterNoAnswer,
-    Reason::UntrustedCertificate,
-    Reason::VcenterNotAllowed,
-    Reason::LoginLimited,
-    Reason::VcenterUnavailable,
-    Reason::VcenterReplyUnusable,
-    Reason::EffectHeld,
-    Reason::Paused,
-    Reason::Vetoed,
-    Reason::HistoryUnclear,
-    Reason::NamespaceTooLarge,
-];
-
-/// Reasons that concern all work at a vCenter: it is away, or refuses the account. The alerts about vCenter watch them.
-/// So a pool reports one of them before it reports what is wrong with a single object.
-pub const OF_ALL: [Reason; 11] = [
-    Reason::VcenterUnreachable,
-    Reason::VcenterUnavailable,
-    Reason::VcenterNoAnswer,
-    Reason::UntrustedCertificate,
-    Reason::VcenterNotAllowed,
-    Reason::NoPermission,
-    Reason::NotAuthenticated,
-    Reason::InvalidCredentials,
-    Reason::LoginLimited,
-    Reason::SecretNotFound,
-    Reason::SecretNamespaceRefused,
-];
-
-/// Reasons that say nothing about the object that met them: vCenter is away, or the connection to it. A pool reports
-/// them once for all of its objects.
-pub const AWAY: [Reason; 9] = [
-    Reason::VcenterUnreachable,
-    Reason::VcenterNoAnswer,
-    Reason::UntrustedCertificate,
-    Reason::VcenterNotAllowed,
-    Reason::VcenterUnavailable,
-    Reason::EffectHeld,
-    Reason::SessionActorRestarting,
-    Reason::PlacementActorRestarting,
-    Reason::PlacementQueued,
-];
-
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VcErrorKind {
@@ -398,8 +335,6 @@ impl From<VcError> for ReconcileError {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
 
     fn held(reason: Reason) -> Box<Hold> {
@@ -407,83 +342,6 @@ mod tests {
             reason,
             ..Hold::lease("test")
         })
-    }
-
-    /// The kind after this one, in an order that contains each kind once.
-    fn after(kind: Option<&VcErrorKind>) -> Option<VcErrorKind> {
-        use Fault as F;
-        use VcErrorKind as K;
-        let text = String::new;
-        let next = match kind {
-            None => K::Fault(F::NotAuthenticated),
-            Some(K::Fault(fault)) => match fault {
-                F::NotAuthenticated => K::Fault(F::InvalidLogin),
-                F::InvalidLogin => K::Fault(F::NoPermission {
-                    object: None,
-                    privilege: text(),
-                }),
-                F::NoPermission { .. } => K::Fault(F::ManagedObjectNotFound(None)),
-                F::ManagedObjectNotFound(_) => K::Fault(F::DuplicateName {
-                    name: text(),
-                    holder: None,
-                }),
-                F::DuplicateName { .. } => K::Fault(F::AlreadyExists(text())),
-                F::AlreadyExists(_) => K::Fault(F::FileNotFound(text())),
-                F::FileNotFound(_) => K::Fault(F::FileLocked(text())),
-                F::FileLocked(_) => K::Fault(F::NoDiskSpace(text())),
-                F::NoDiskSpace(_) => K::Fault(F::InsufficientResources(text())),
-                F::InsufficientResources(_) => K::Fault(F::InvalidPowerState { existing: text() }),
-                F::InvalidPowerState { .. } => K::Fault(F::TaskInProgress),
-                F::TaskInProgress => K::Fault(F::ConcurrentAccess),
-                F::ConcurrentAccess => K::Fault(F::RequestCanceled),
-                F::RequestCanceled => K::Fault(F::InvalidArgument { property: text() }),
-                F::InvalidArgument { .. } => K::Fault(F::Other {
-                    type_name: text(),
-                    message: text(),
-                }),
-                F::Other { .. } => K::Unresolved {
-                    field: "network",
-                    value: text(),
-                },
-            },
-            Some(K::Unresolved { .. }) => K::Unreachable,
-            Some(K::Unreachable) => K::NoAnswer,
-            Some(K::NoAnswer) => K::Untrusted,
-            Some(K::Untrusted) => K::NotAllowed,
-            Some(K::NotAllowed) => K::LoginLimited(Timestamp::UNIX_EPOCH),
-            Some(K::LoginLimited(_)) => K::Status(503),
-            Some(K::Status(_)) => K::Undecodable,
-            Some(K::Undecodable) => K::Held(held(Reason::EffectHeld)),
-            Some(K::Held(hold)) => match hold.reason {
-                Reason::EffectHeld => K::Held(held(Reason::Paused)),
-                Reason::Paused => K::Held(held(Reason::Vetoed)),
-                Reason::Vetoed => K::Held(held(Reason::HistoryUnclear)),
-                Reason::HistoryUnclear => K::Held(held(Reason::NamespaceTooLarge)),
-                _ => return None,
-            },
-        };
-        Some(next)
-    }
-
-    #[test]
-    fn every_kind_has_its_reason_in_the_list() {
-        let mut given = HashSet::new();
-        let mut kind = after(None);
-        while let Some(now) = kind {
-            kind = after(Some(&now));
-            let error = VcError {
-                kind: now,
-                operation: "Test",
-                subject: String::new(),
-                message: String::new(),
-                concealed: false,
-            };
-            given.insert(error.reason());
-        }
-        // The type name of an unknown fault.
-        given.remove(&Reason::default());
-        let listed: HashSet<Reason> = REASONS.into();
-        assert_eq!(given, listed);
     }
 
     /// What a pool shows of a failure with this kind: reason and message.

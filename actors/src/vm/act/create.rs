@@ -295,21 +295,8 @@ impl Executor<'_> {
 /// Whether the refusal may be about the place: what was asked for, or what exists there. Failures of the session and of
 /// the gate are not.
 fn refuses_the_place(trouble: &ReconcileError) -> bool {
-    matches!(trouble.class, Class::Blocked)
-        || trouble.class == Class::Transient && !PASSING.contains(&trouble.reason)
+    let reason = &trouble.reason;
+    let passes =
+        reason.is_progress() || reason.is_held() || reason.is_of_all() || reason.is_of_none();
+    trouble.class == Class::Blocked || trouble.class == Class::Transient && !passes
 }
-
-/// Refusals that are not about the place.
-const PASSING: [Reason; 11] = [
-    Reason::VcenterUnreachable,
-    Reason::EffectHeld,
-    Reason::DryRun,
-    Reason::Paused,
-    Reason::Vetoed,
-    Reason::HistoryUnclear,
-    Reason::NamespaceTooLarge,
-    Reason::NotAuthenticated,
-    Reason::RequestCanceled,
-    Reason::TaskInProgress,
-    Reason::FileLocked,
-];

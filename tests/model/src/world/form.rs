@@ -11,7 +11,7 @@ use agent_forge_actors::{
 };
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
-    conditions::{Phase, Reason},
+    conditions::{Phase, Policy},
 };
 use kube::ResourceExt;
 
@@ -230,7 +230,7 @@ pub fn bare(status: &mut VsphereAgentStatus) {
     status.conditions.clear();
     status.waiting_on.retain_mut(|w| {
         w.message.clear();
-        LASTING.contains(&w.reason)
+        w.reason.has(Policy::Useless)
     });
     if let Some(vm) = &mut status.vm {
         vm.last_transition_time = None;
@@ -242,13 +242,3 @@ pub fn bare(status: &mut VsphereAgentStatus) {
         }
     }
 }
-
-/// The reasons that the pool's decisions depend on.
-const LASTING: [Reason; 6] = [
-    Reason::NameConflict,
-    Reason::OwnershipUnproven,
-    Reason::AmbiguousVm,
-    Reason::ClusterIdChanged,
-    Reason::RecordUnreadable,
-    Reason::VmMissing,
-];
