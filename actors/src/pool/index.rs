@@ -66,6 +66,8 @@ struct Tables {
     /// Agents by the machines that they name.
     machines_of_agents: HashMap<BiosUuid, Places>,
     agent_names: HashMap<String, Places>,
+    /// Agents by the name that their host is to have.
+    hostnames: HashMap<String, Places>,
     /// Agents by the name in their claim label.
     claims: HashMap<String, Places>,
     machines: Known,
@@ -89,6 +91,7 @@ impl Tables {
                 note(&mut tables.machines_of_agents, Some(machine), at);
             }
             note(&mut tables.agent_names, agent.metadata.name.clone(), at);
+            note(&mut tables.hostnames, agent.spec.hostname.clone(), at);
             let claimed_by = agent.claimed_by().map(str::to_owned);
             note(&mut tables.claims, claimed_by, at);
         }
@@ -180,10 +183,34 @@ impl Observed {
         Some(ObjectKey::new(namespace, name))
     }
 
+    /// Whether a VsphereAgent records this AgentMachine.
+    #[must_use]
+    pub fn has_record_of(&self, am: &AgentMachine) -> bool {
+        let name = am.metadata.name.as_deref().unwrap_or_default();
+        let uid = am.metadata.uid.as_deref().unwrap_or_default();
+        self.has_child_for(uid) || !at(&self.tables().children.names, name).is_empty()
+    }
+
+    /// Whether another Agent than this one has that name for its host, and stays.
+    #[must_use]
+    pub fn is_hostname_taken(&self, hostname: &str, agent: &Agent) -> bool {
+        let mut there = at(&self.tables().hostnames, hostname).iter();
+        there.any(|at| {
+            let other = self.agents.get(*at);
+            other.is_some_and(|a| a.metadata.uid != agent.metadata.uid && !a.is_deleting())
+        })
+    }
+
     /// Whether a VsphereAgent records this uid as that of its AgentMachine.
     #[must_use]
     pub fn has_child_for(&self, uid: &str) -> bool {
         !at(&self.tables().children.uids, uid).is_empty()
+    }
+
+    /// AgentMachines with that name, in any namespace.
+    pub fn agent_machines_named(&self, name: &str) -> impl Iterator<Item = &Arc<AgentMachine>> {
+        let places = at(&self.tables().agent_machines.names, name).iter();
+        places.filter_map(|at| self.agent_machines.get(*at))
     }
 
     /// The AgentMachine of that uid.
@@ -191,6 +218,30 @@ impl Observed {
     pub fn agent_machine(&self, uid: &str) -> Option<&Arc<AgentMachine>> {
         let place = at(&self.tables().agent_machines.uids, uid).first()?;
         self.agent_machines.get(*place)
+    }
+
+    /// The AgentMachine on record.
+    #[must_use]
+    pub fn recorded_agent_machine(&self, record: &Recorded) -> Option<&Arc<AgentMachine>> {
+        let meant = self.tables().agent_machines.meant_by(record).into_iter();
+        let mut meant = meant.filter_map(|at| self.agent_machines.get(at));
+        meant.find(|am| record.is_object(&am.metadata))
+    }
+
+    /// VsphereAgents with this record, and maybe others. Without a record, all.
+    pub fn children_of(&self, record: Option<&Recorded>) -> impl Iterator<Item = &ManagedVm> {
+        let children = &self.tables().children;
+        let places = record.map(|record| match &record.uid {
+            Some(uid) => at(&children.uids, uid),
+            None => at(&children.names, &record.name),
+        });
+        let (some, all) = match places {
+            Some(places) => (places, &self.children[..0]),
+            None => (&[][..], &self.children[..]),
+        };
+        some.iter()
+            .filter_map(|at| self.children.get(*at))
+            .chain(all)
     }
 
     /// As [`upstream::is_reserved`].

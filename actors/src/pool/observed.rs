@@ -1,7 +1,7 @@
 //! All facts for one decision about a pool. They are observed once per pass, and never changed afterwards.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -347,10 +347,9 @@ fn made_by_others(
     own: &ObjectKey,
     agent_machines: &[Arc<AgentMachine>],
 ) -> BTreeMap<String, ObjectKey> {
-    let known = |uid: &str| {
-        let mut all = agent_machines.iter();
-        all.find(|am| am.metadata.uid.as_deref() == Some(uid))
-    };
+    let by_uid = agent_machines.iter();
+    let by_uid = by_uid.filter_map(|am| Some((am.metadata.uid.as_deref()?, am)));
+    let by_uid: HashMap<&str, _> = by_uid.collect();
     let mut found = BTreeMap::new();
     for object in view.all_children() {
         let key = ObjectKey::of(object.as_ref());
@@ -359,7 +358,7 @@ fn made_by_others(
             continue;
         }
         let uid = object.annotations().get(AGENT_MACHINE_UID_ANNOTATION);
-        let Some((uid, am)) = uid.and_then(|uid| Some((uid, known(uid)?))) else {
+        let Some((uid, am)) = uid.and_then(|uid| Some((uid, by_uid.get(uid.as_str())?))) else {
             continue;
         };
         let admitted = || {

@@ -234,6 +234,10 @@ pub struct Plan {
     pub buffer_room: usize,
     /// uids of the AgentMachines that a limit of the pool keeps from getting a VM now.
     pub capped: BTreeSet<String>,
+    /// uids of the AgentMachines that get their pin.
+    pub pins: BTreeSet<String>,
+    /// How much longer a VM that no Machine needs is kept for those that ask.
+    pub wait_left: Option<Duration>,
     /// What is done with the Secrets of the pool.
     pub secrets: SecretPlan,
     /// The pool no longer asks for an ISO, or all work on it stops from now on: a transfer for it ends.
@@ -303,6 +307,10 @@ pub fn plan(s: &Observed) -> Plan {
         buffer::fill(s, &mut reassigned, &mut plan);
         reassigned
     };
+    // An AgentMachine that a limit holds back waits for exactly such a VM to go.
+    let others = plan.demands.iter();
+    let others = others.filter(|c| !plan.capped.contains(&c.uid()));
+    plan.wait_left = others.filter_map(|c| vm::keeps(s, c)).max();
     for child in s.children.iter().filter(|c| !reassigned.contains(&c.key)) {
         vm::plan_vm(s, child, &records, deleting, &mut plan);
     }

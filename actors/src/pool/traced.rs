@@ -88,7 +88,7 @@ pub fn name_pass(pool: &VsphereAgentPool) {
 }
 
 /// The machine that an action is for.
-struct Machine {
+pub(super) struct Machine {
     /// Its AgentMachine, or its VsphereAgent if no uid of an AgentMachine is recorded.
     object: ObjectKey,
     /// uid of that object.
@@ -124,21 +124,15 @@ impl Machine {
 }
 
 /// The machine that an action is for. `None`: it is for no machine.
-fn whose(s: &Observed, action: &Action) -> Option<Machine> {
-    let on_agent = |uid: &str| {
-        let runs = |c: &&ManagedVm| {
-            let agent = s.agent_on(c);
-            agent.is_some_and(|a| a.metadata.uid.as_deref() == Some(uid))
-        };
-        s.children.iter().find(runs).map(|c| Machine::made(s, c))
-    };
+pub(super) fn whose(s: &Observed, action: &Action) -> Option<Machine> {
     match action {
         Action::Pin { agent_machine, .. }
         | Action::CreateChild { agent_machine, .. }
         | Action::Borrow { agent_machine, .. }
         | Action::Reassign { agent_machine, .. } => Some(Machine::asked_for(agent_machine)),
-        Action::Prepare { patch, .. } | Action::Fence { patch, .. } => on_agent(&patch.uid),
-        Action::Release { child, .. }
+        Action::Prepare { child, .. }
+        | Action::Fence { child, .. }
+        | Action::Release { child, .. }
         | Action::Unreserve { child, .. }
         | Action::MoveToBuffer { child, .. }
         | Action::Recycle { child, .. } => Some(Machine::made(s, child)),

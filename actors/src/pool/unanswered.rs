@@ -5,7 +5,8 @@
 //! VsphereAgent, and exports nothing. The root is missing as well if the pool is deleted before its AgentMachine.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
     time::Duration,
 };
 
@@ -14,7 +15,10 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{observed::Observed, plan::Plan, waits::Wait};
-use crate::{demand::classify::DemandState, domain::names::ObjectKey};
+use crate::{
+    demand::classify::{Demand, DemandState},
+    domain::names::ObjectKey,
+};
 
 /// The time between the end of a demand and its export, and again until it is forgotten. So another pool with the same
 /// demand does not export it again.
@@ -86,7 +90,11 @@ impl Unanswered {
     pub fn look(&mut self, s: &Observed, plan: &Plan, waits: &[Wait]) -> Look {
         let existing = s.agent_machines.iter().filter_map(|am| am.uid());
         let existing: BTreeSet<String> = existing.collect();
-        let with = s.agent_machines.iter().filter(|am| has_child(s, am));
+        let has_child = |am: &&Arc<AgentMachine>| {
+            let made = am.metadata.uid.as_ref();
+            made.is_some_and(|uid| s.was_served(uid)) || s.has_record_of(am)
+        };
+        let with = s.agent_machines.iter().filter(has_child);
         self.answered.retain(|uid| existing.contains(uid));
         self.answered.extend(with.filter_map(|am| am.uid()));
         for wait in waits.iter().filter(|w| !w.of_vm) {
@@ -94,10 +102,14 @@ impl Unanswered {
         }
         let mut look = Look::default();
         let answered = &self.answered;
+        let demands = plan.demands.iter();
+        let demands = demands.filter_map(|d| Some((d.agent_machine.metadata.uid.as_deref()?, d)));
+        let demands: HashMap<&str, &Demand> = demands.collect();
         self.demands.retain(|uid, demand| {
             !answered.contains(uid)
-                && !made_late(s, uid)
-                && demand.goes_on(uid, &stands(s, plan, uid), s, &mut look)
+                // Also one of an AgentMachine that is gone.
+                && !s.has_child_for(uid)
+                && demand.goes_on(uid, &stands(s, &demands, uid), s, &mut look)
         });
         look
     }
@@ -148,7 +160,7 @@ impl Unmet {
                 served: over.served,
             });
         }
-        let gone = !s.agent_machines.iter().any(|am| is(am, uid));
+        let gone = s.agent_machine(uid).is_none();
         if gone && since >= GRACE * 2 {
             look.forgotten.push(uid.to_owned());
             return false;
@@ -157,31 +169,14 @@ impl Unmet {
     }
 }
 
-/// A VsphereAgent of ours is for it, or was just created for it.
-fn has_child(s: &Observed, am: &AgentMachine) -> bool {
-    let (name, uid) = (am.name_any(), am.uid().unwrap_or_default());
-    let mut recorded = s.children.iter().filter_map(|c| c.agent_machine.as_ref());
-    s.was_served(&uid) || recorded.any(|r| r.is(&name, &uid))
-}
-
-/// The same for an AgentMachine that may be gone.
-fn made_late(s: &Observed, uid: &str) -> bool {
-    let mut recorded = s.children.iter().filter_map(|c| c.agent_machine.as_ref());
-    recorded.any(|r| r.uid.as_deref() == Some(uid))
-}
-
-fn is(am: &AgentMachine, uid: &str) -> bool {
-    am.metadata.uid.as_deref() == Some(uid)
-}
-
-fn stands(s: &Observed, plan: &Plan, uid: &str) -> Stands {
-    let Some(am) = s.agent_machines.iter().find(|am| is(am, uid)) else {
+fn stands(s: &Observed, demands: &HashMap<&str, &Demand>, uid: &str) -> Stands {
+    let Some(am) = s.agent_machine(uid) else {
         return Stands::Over(s.wall, false);
     };
     if let Some(deleted) = &am.metadata.deletion_timestamp {
         return Stands::Over(deleted.0, false);
     }
-    match plan.demands.iter().find(|c| c.uid() == uid) {
+    match demands.get(uid) {
         Some(demand) if demand.state == DemandState::Served => Stands::Over(s.wall, true),
         Some(_) => Stands::Waits,
         None => Stands::NotOurs,

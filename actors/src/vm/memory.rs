@@ -31,7 +31,7 @@ use crate::{
         clock::Clock,
         effect::EffectKind,
         slots::{Slot, Ticket},
-        vcenter::{Place, PowerState, VmObservation},
+        vcenter::{Fault, Place, PowerState, VcError, VmObservation},
     },
     runtime::{announcer::Announcer, backoff, status_writer::StatusWriter},
     sessions::of_vm::Reached,
@@ -154,6 +154,8 @@ pub struct Memory {
     pub failed_step: Option<(&'static str, u32)>,
     /// vCenter refused the last call that was to change the VM: the call changed nothing.
     pub call_refused: bool,
+    /// How often in a row somebody had changed the VM between the look and our change of it.
+    pub outrun: u8,
     /// The VM was busy with a task when it was to be changed.
     pub busy: Option<Busy>,
     /// The machine of that trace has a bound Agent that was not installed when last seen.
@@ -295,7 +297,21 @@ impl Busy {
     }
 }
 
+/// So often a change may come too late before it counts as a failure.
+const OUTRUN: u8 = 3;
+
 impl Memory {
+    /// Somebody has changed the VM since it was seen, so vCenter refused ours: it is looked at again. If that happens again and
+    /// again, it is a failure, so that people learn of it.
+    pub fn is_outrun(&mut self, refusal: &VcError) -> bool {
+        if refusal.fault() != Some(&Fault::ConcurrentAccess) {
+            return false;
+        }
+        self.seen = Ownership::NotAsked;
+        self.outrun = self.outrun.saturating_add(1);
+        self.outrun < OUTRUN
+    }
+
     /// The milestones of this VM, recorded or not yet.
     #[must_use]
     pub fn told(&self) -> &[Milestone] {

@@ -324,7 +324,7 @@ fn announce_vcenter(
     memory: &mut Memory,
     outcome: &mut Outcome,
 ) {
-    let of_vm = |o: &&Obstacle| o.subject == VSPHERE && !o.reason.is_of_none();
+    let of_vm = |o: &&Obstacle| o.subject == VSPHERE && !o.reason.says_nothing_of_its_object();
     let Some(obstacle) = outcome.obstacle.as_ref().filter(of_vm) else {
         memory.announcer.over(&Topic::Vcenter);
         return;

@@ -45,7 +45,7 @@ use crate::{
     ports::{
         cluster::ClusterErrorKind,
         effect::EffectKind as E,
-        vcenter::{Fault, PowerState, VcErrorKind, VmObservation},
+        vcenter::{Cdrom, Fault, PowerState, VcErrorKind, VmObservation},
     },
     testing::{self, NAMESPACE, agent_on, claim, delete, with},
 };
@@ -368,9 +368,37 @@ async fn an_eject_that_does_not_end_is_given_up_and_tried_again() {
     assert_eq!(bench.times(E::EjectIso), 1);
 }
 
+#[tokio::test]
+async fn a_drive_that_is_empty_already_costs_no_call() {
+    let mut bench = on().await;
+    install(&bench);
+    bench
+        .site
+        .with(|i| i.vms.iter_mut().for_each(|v| v.cdroms.clear()));
+    bench.until(|b| b.vm().iso_ejected == Some(true)).await;
+    assert_eq!(bench.times(E::EjectIso), 0);
+    assert_eq!(bench.times(E::Reconfigure), 1, "the boot order at first");
+}
+
+/// A drive with a discovery ISO of the pool.
+fn disc() -> Cdrom {
+    let digest = "a".repeat(64);
+    Cdrom {
+        key: 16000,
+        iso: Some(format!(
+            "[isos] agent-forge/{}/{}/{digest}.iso",
+            testing::NAMESPACE,
+            testing::POOL
+        )),
+        connected: true,
+        start_connected: true,
+    }
+}
+
 /// Its Agent is bound and installed, and its pool wants the ISO back.
 fn install(bench: &Bench) {
     bind_agent(bench);
+    bench.site.with(|i| i.vms[0].cdroms = vec![disc()]);
     bench.hub.with(|o| {
         let iso = IsoSpec {
             eject_after_install: Some(true),
@@ -403,6 +431,21 @@ fn late_agent(bench: &Bench) -> agent_forge_crds::external::agent::Agent {
 async fn expire(bench: &mut Bench) {
     bench.turn(Duration::from_secs(1800));
     bench.pass().await;
+}
+
+/// Nothing is lost by a change that comes too late, and people learn of a VM that is changed again and again.
+#[tokio::test]
+async fn a_vm_that_somebody_keeps_changing_is_reported_and_goes_on_once_that_ends() {
+    let mut bench = Bench::new();
+    bench.site.with(|i| i.always_changed = true);
+    bench
+        .until(|b| b.waits_on() == Some(Reason::ConcurrentAccess))
+        .await;
+    assert_eq!(bench.site.with(|i| i.refused_changes), 3);
+    assert_eq!(bench.times(E::PowerOn), 0);
+    bench.site.with(|i| i.always_changed = false);
+    bench.until(Bench::is_on).await;
+    assert_eq!(bench.waits_on(), None);
 }
 
 #[tokio::test]

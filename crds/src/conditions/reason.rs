@@ -1,21 +1,21 @@
 //! Reasons of conditions, of `waitingOn`, of failures and of a VM's phase: one table.
 //!
 //! A row has the words, the class, what follows from the reason beside its words ([`Policy`]), who can end the wait, the meaning
-//! and the remedy. docs/reference/reasons.md and `agent-forge reasons` come from it.
+//! and the remedy. `agent-forge reasons` prints it. A test compares docs/reference/reasons.md with it.
 
 use serde::Serialize;
 
 use super::words::words;
 
-/// How things go on.
+/// How the operator goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Class {
-    /// By themselves.
+    /// Without help.
     Progress,
     /// When somebody has done something, or something outside has changed.
     Waits,
-    /// When nothing holds them any more: a wish of people, or a part of the hub that nobody knows.
+    /// When nothing holds it any more: a wish of people, or a part of the hub that is unknown.
     Held,
     /// When an input that cannot be used is corrected.
     Refused,
@@ -52,7 +52,7 @@ impl Class {
 /// What follows from a reason beside its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// An Event on the VsphereAgent tells it, and one on its AgentMachine if that waits.
+    /// An Event on the VsphereAgent reports it, and one on its AgentMachine if that waits.
     Told,
     /// The VM of a VsphereAgent that waits for this is of no use to a Machine.
     Useless,
@@ -66,6 +66,8 @@ pub enum Policy {
     Optional,
     /// A file was missing or locked: the datastore is looked at soon.
     File,
+    /// A create that is refused for this says nothing about the place: another one would not help.
+    NoMatterWhere,
     /// It concerns all work at a vCenter: the account, or its Secret.
     Account,
     /// It concerns all work at a vCenter, and says nothing of the object that met it: vCenter is away, or the connection to it.
@@ -77,7 +79,7 @@ pub enum Policy {
 /// What people need to know about a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
-    /// How things go on.
+    /// How the operator goes on.
     pub class: Class,
     /// What it means.
     pub meaning: &'static str,
@@ -233,22 +235,16 @@ impl Reason {
         self.about().class == Class::Held
     }
 
-    /// Whether it ends by itself.
-    #[must_use]
-    pub fn is_progress(&self) -> bool {
-        self.about().class == Class::Progress
-    }
-
     /// Whether it concerns all work at a vCenter. The alerts about vCenter watch these reasons, and a pool reports one of them
     /// before it reports what is wrong with a single object.
     #[must_use]
-    pub fn is_of_all(&self) -> bool {
+    pub fn concerns_whole_vcenter(&self) -> bool {
         self.has(Policy::Account) || self.has(Policy::Away)
     }
 
     /// Whether it says nothing about the object that met it. A pool reports it once for all of its objects.
     #[must_use]
-    pub fn is_of_none(&self) -> bool {
+    pub fn says_nothing_of_its_object(&self) -> bool {
         self.has(Policy::Away) || self.has(Policy::Inside)
     }
 }
@@ -455,22 +451,22 @@ reasons! {
         SecretNamespaceRefused = "SecretNamespaceRefused" => Refused [Account], Hub,
             "A Secret of another namespace does not admit the pool.",
             "Annotate the Secret with agent-forge.containeroo.ch/allow-pools-from. It has to be within --secret-namespaces, if that is set.";
-        InvalidCredentials = "InvalidCredentials" => Refused [Account], PoolOwner,
+        InvalidCredentials = "InvalidCredentials" => Refused [Account, NoMatterWhere], PoolOwner,
             "vCenter refuses user or password. Or a key of the Secret has a value that cannot be used. The message names Secret, server and user.",
             "Correct the Secret. It is tried within 30 s. After two refusals in 10 minutes the message says when.";
-        LoginLimited = "LoginLimited" => Waits [Account], Nobody,
+        LoginLimited = "LoginLimited" => Progress [Account, NoMatterWhere], Nobody,
             "Two logins of that user were refused within 10 minutes. A third one could lock the account.",
             "Look for other Secrets with that user. The message says when the next try is.";
         CredentialsNotHeld = "CredentialsNotHeld" => Waits, PoolOwner,
             "The Secret is missing, is being deleted, or the operator may not patch it. No VM is made with it.",
             "See the pool's conditions and config/rbac/credentials_role.yaml.";
-        VcenterNotAllowed = "VCenterNotAllowed" => Refused [Away], Operator,
+        VcenterNotAllowed = "VCenterNotAllowed" => Refused [Away, NoMatterWhere], Operator,
             "The Secret's server is not among --allowed-vcenters, or leads to a loopback, link-local or metadata address. Nothing was sent.",
             "Name the vCenter's own address. --vsphere-allow-local-server is for labs.";
-        UntrustedCertificate = "UntrustedCertificate" => Refused [Away], PoolOwner,
+        UntrustedCertificate = "UntrustedCertificate" => Refused [Away, NoMatterWhere], PoolOwner,
             "vCenter's certificate is not trusted. Nothing was sent.",
             "Put the CA into caBundle, or the SHA-256 digest into thumbprint.";
-        VcenterUnreachable = "VCenterUnreachable" => Waits [Away], Network,
+        VcenterUnreachable = "VCenterUnreachable" => Waits [Away, NoMatterWhere], Network,
             "There is no connection. A host that --allowed-vcenters does not name has this reason for each failure to connect or to begin a login.",
             "None for an outage: work continues by itself. Else check name, route, port 443, proxy and certificate. The operator's log and agent-forge doctor have the cause.";
         VcenterNoAnswer = "VCenterNoAnswer" => Waits [Away], Network,
@@ -479,10 +475,10 @@ reasons! {
         VcenterUnavailable = "VCenterUnavailable" => Waits [Away], Vcenter,
             "A gateway answers for vCenter (502, 503).",
             "Check vCenter's services.";
-        VcenterReplyUnusable = "VCenterReplyUnusable" => Waits, Vcenter,
+        VcenterReplyUnusable = "VCenterReplyUnusable" => Defect, Vcenter,
             "The answer cannot be read, is too large or never ends. Other pools continue.",
             "Does server name a vCenter? Is a proxy in between? Else report it with the log.";
-        NotAuthenticated = "NotAuthenticated" => Waits [Account], Vcenter,
+        NotAuthenticated = "NotAuthenticated" => Waits [Account, NoMatterWhere], Vcenter,
             "vCenter takes neither the session that it gave nor the next one.",
             "Is the account locked? Does another tool end its sessions?";
         ServerMismatch = "ServerMismatch" => Refused, PoolOwner,
@@ -564,16 +560,16 @@ reasons! {
         MacPending = "MACPending" => Progress, Nobody,
             "vCenter shows no MAC address of the running VM yet.",
             "None. If it stays: does the VM have a network adapter?";
-        TaskInProgress = "TaskInProgress" | InvalidPowerState = "InvalidPowerState" | ConcurrentAccess = "ConcurrentAccess" | RequestCanceled = "RequestCanceled" => Progress, Nobody,
+        TaskInProgress = "TaskInProgress" | InvalidPowerState = "InvalidPowerState" | ConcurrentAccess = "ConcurrentAccess" | RequestCanceled = "RequestCanceled" => Progress [NoMatterWhere], Nobody,
             "Somebody else changed, locked, cancelled or removed the object of a call.",
             "None at first. If it stays, look at the recent tasks of the object in the message. A missing ISO is fetched again.";
-        FileLocked = "FileLocked" => Progress [File], Nobody,
+        FileLocked = "FileLocked" => Progress [File, NoMatterWhere], Nobody,
             "Somebody else changed, locked, cancelled or removed the object of a call.",
             "None at first. If it stays, look at the recent tasks of the object in the message. A missing ISO is fetched again.";
-        DuplicateName = "DuplicateName" | AlreadyExists = "AlreadyExists" | ManagedObjectNotFound = "ManagedObjectNotFound" => Waits, Nobody,
+        DuplicateName = "DuplicateName" | AlreadyExists = "AlreadyExists" | ManagedObjectNotFound = "ManagedObjectNotFound" => Progress, Nobody,
             "Somebody else changed, locked, cancelled or removed the object of a call.",
             "None at first. If it stays, look at the recent tasks of the object in the message. A missing ISO is fetched again.";
-        FileNotFound = "FileNotFound" => Waits [File], Nobody,
+        FileNotFound = "FileNotFound" => Progress [File], Nobody,
             "Somebody else changed, locked, cancelled or removed the object of a call.",
             "None at first. If it stays, look at the recent tasks of the object in the message. A missing ISO is fetched again.";
         HardwareDrift = "HardwareDrift" => Waits, Vcenter,
@@ -670,7 +666,7 @@ reasons! {
         RecordOutdated = "RecordOutdated" => Waits [Seen], Hub,
             "The VM says in vCenter that it may serve an AgentMachine that this hub does not know of. The record is older than that, as after a restore of the hub. The guest may be a node: the VM is left alone.",
             "Find out whether the guest is a node, see restore a hub (docs/how-to/restore-a-hub.md). Then allow the replacement, or force the deletion.";
-        HistoryUnclear = "HistoryUnclear" => Held, Nobody,
+        HistoryUnclear = "HistoryUnclear" => Held [NoMatterWhere], Nobody,
             "A watch had to list again, as after a restore of the API server. Nothing is ended or reset until all kinds were listed again.",
             "None. If it lasts, look for errors of watches in the operator's log.";
         WaitingForGuest = "WaitingForGuest" => Waits, Hub,
@@ -684,16 +680,16 @@ reasons! {
             "status.waitingOn says what holds them.";
     }
     Holds {
-        Paused = "Paused" => Held, Holder,
+        Paused = "Paused" => Held [NoMatterWhere], Holder,
             "The object is paused, or something that it belongs to. The message names the source and the end. An AgentMachine that is paused requests no host.",
             "None while you want it so. To go on, remove what the message names.";
         PausedUntilInvalid = "PausedUntilInvalid" => Refused, Hub,
             "Paused: a spec.pausedUntil is neither a boolean nor a time in RFC 3339. It pauses nothing.",
             "Correct the value.";
-        Vetoed = "Vetoed" => Held, Holder,
+        Vetoed = "Vetoed" => Held [NoMatterWhere], Holder,
             "Annotations forbid that the VM is deleted, or switched on. The message lists them.",
             "Ask each holder to remove its annotation.";
-        DryRun = "DryRun" => Held, PoolOwner,
+        DryRun = "DryRun" => Held [NoMatterWhere], PoolOwner,
             "spec.dryRun of the pool, or --dry-run: it is planned and not done.",
             "None while you want it so. See what the operator would do (docs/how-to/dry-run.md) explains how to go on.";
     }
@@ -704,10 +700,10 @@ reasons! {
         PlacementQueued = "PlacementQueued" => Progress [Inside], Nobody,
             "The search for host and datastore of a VM has not ended within five minutes. Other VMs of the vCenter come first, or it answers slowly.",
             "None. If it stays, look at the vCenter's load and at its recent tasks.";
-        NamespaceTooLarge = "NamespaceTooLarge" => Held, Operator,
+        NamespaceTooLarge = "NamespaceTooLarge" => Held [NoMatterWhere], Operator,
             "The namespace that the message names has more objects than the operator keeps in memory, so a part of it is unknown. Nothing that depends on it is made or ended.",
             "Remove what nobody needs there. The log names what is left out. Or raise --max-namespace-cache-mib or --max-namespace-objects, and the memory limit of the Pod.";
-        EffectHeld = "EffectHeld" => Progress [Inside], Nobody,
+        EffectHeld = "EffectHeld" => Progress [Inside, NoMatterWhere], Nobody,
             "The Lease has too little time left for this call.",
             "None.";
         Stopping = "Stopping" => Progress, Nobody,
@@ -731,5 +727,20 @@ reasons! {
 impl Default for Reason {
     fn default() -> Self {
         Self::Other(String::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_has_to_end_goes_on_without_help() {
+        for reason in Reason::ALL {
+            let about = reason.about();
+            let alone = [Class::Progress, Class::Held].contains(&about.class);
+            let nobody = about.who == Who::Nobody;
+            assert!(!nobody || alone, "{reason}: {:?}", about.class);
+        }
     }
 }

@@ -184,7 +184,7 @@ fn each_reason_that_concerns_a_whole_vcenter_belongs_to_one_alert() {
         let times = alerts.iter().filter(|a| a.contains(reason)).count();
         assert_eq!(
             times,
-            usize::from(reason.is_of_all()),
+            usize::from(reason.concerns_whole_vcenter()),
             "{reason} stands in {times} of them"
         );
     }

@@ -6,7 +6,7 @@ use agent_forge_actors::{
         marker::{MARKER_KEY, MAY_SERVE_KEY},
         network::MacSource,
     },
-    ports::vcenter::{CreateVm, Stamp},
+    ports::vcenter::{CreateVm, VmChange},
 };
 use serde::Serialize;
 
@@ -16,10 +16,7 @@ use crate::vsphere::rpc::wire::{
         CdromBacking, CdromDrive, Connectable, Controller, Device, DeviceChange, Disk, DiskBacking,
         Nic, NicBacking, ScsiController,
     },
-    vm::{
-        Bootable, ReconfigVm, VirtualMachineBootOptions, VirtualMachineConfigSpec,
-        VirtualMachineFileInfo,
-    },
+    vm::{Bootable, VirtualMachineBootOptions, VirtualMachineConfigSpec, VirtualMachineFileInfo},
 };
 
 // Temporary keys connect the devices of one request. vCenter replaces them with real ones.
@@ -158,34 +155,24 @@ fn nic(key: i32, adapter: NetworkAdapter, mac: MacSource, backing: NicBacking) -
     }
 }
 
-/// Disks, then CD-ROM.
-pub(super) fn boot_order(disk_keys: &[i32]) -> ReconfigVm {
-    let disks = disk_keys
-        .iter()
-        .map(|key| Bootable::Disk { device_key: *key });
-    let boot_order = disks.chain([Bootable::Cdrom {}]).collect();
-    let boot_options = Some(VirtualMachineBootOptions { boot_order });
-    ReconfigVm {
-        spec: VirtualMachineConfigSpec {
-            boot_options,
-            ..VirtualMachineConfigSpec::default()
-        },
-    }
-}
-
-/// The marker, whether the guest may serve, and notes.
-pub(super) fn stamped(stamp: &Stamp) -> ReconfigVm {
-    let mark = stamp.mark.as_ref();
+/// Everything of the change that needs no look at the VM's devices.
+pub(super) fn changed(change: &VmChange) -> VirtualMachineConfigSpec {
+    let mark = change.mark.as_ref();
     let mark = mark.map(|mark| OptionValue::text(MARKER_KEY, mark.to_string()));
-    let may_serve = stamp.may_serve.as_ref();
+    let may_serve = change.may_serve.as_ref();
     let may_serve = may_serve.map(|m| OptionValue::text(MAY_SERVE_KEY, m.to_string()));
-    let extra_config = mark.into_iter().chain(may_serve).collect();
-    ReconfigVm {
-        spec: VirtualMachineConfigSpec {
-            annotation: stamp.annotation.clone(),
-            change_version: stamp.change_version.clone(),
-            extra_config,
-            ..VirtualMachineConfigSpec::default()
-        },
+    let boot_options = change.boot_order.as_ref().map(|keys| {
+        let disks = keys.iter();
+        let disks = disks.map(|key| Bootable::Disk { device_key: *key });
+        VirtualMachineBootOptions {
+            boot_order: disks.chain([Bootable::Cdrom {}]).collect(),
+        }
+    });
+    VirtualMachineConfigSpec {
+        annotation: change.annotation.clone(),
+        change_version: change.change_version.clone(),
+        extra_config: mark.into_iter().chain(may_serve).collect(),
+        boot_options,
+        ..VirtualMachineConfigSpec::default()
     }
 }

@@ -13,7 +13,7 @@ use agent_forge_actors::{
     domain::{failure::Class, names::MoRef},
     ports::{
         effect::Effect,
-        vcenter::{Fault, TaskEnd, Tasks as _, VcError, VcErrorKind, VcResult},
+        vcenter::{Ended, Fault, TaskEnd, Tasks as _, VcError, VcErrorKind, VcResult, VmChange},
     },
 };
 use serde_json::Value;
@@ -36,46 +36,52 @@ const DEVICES: &str = "config.hardware.device";
 const QUESTION: &str = "runtime.question";
 
 impl Client {
-    /// Takes these ISOs out of the VM's drives. It overrules a locked tray.
-    pub(super) async fn empty_drives(
-        &self,
+    /// Takes the ISOs of the change out of the VM's drives. It overrules a locked tray until the task ends.
+    pub(super) async fn empty_drives<'a>(
+        &'a self,
         effect: &Effect,
         vm: &MoRef,
-        isos: &[String],
-    ) -> VcResult<()> {
-        if isos.is_empty() {
-            return Ok(());
-        }
-        let (mut device_change, asked) = self.drives_with(vm, isos).await?;
-        // The task of an earlier process still waits for this answer.
-        if let Some(question) = asked.filter(|q| is_of_locked_tray(q) && !device_change.is_empty())
-        {
+        change: &VmChange,
+    ) -> VcResult<Ended<'a>> {
+        let isos = change.eject.clone();
+        let (mut device_change, asked) = self.drives_with(vm, &isos).await?;
+        // The task of an earlier process still waits for this answer. It changes the VM.
+        let question = asked.filter(|q| is_of_locked_tray(q) && !device_change.is_empty());
+        let change_version = change.change_version.clone().filter(|_| question.is_none());
+        if let Some(question) = question {
             self.answer(effect, vm, &question).await?;
             tokio::time::sleep(ASK).await;
-            (device_change, _) = self.drives_with(vm, isos).await?;
+            (device_change, _) = self.drives_with(vm, &isos).await?;
         }
         if device_change.is_empty() {
-            return Ok(());
+            return Ok(Box::pin(async { Ok(TaskEnd::Success(None)) }));
         }
         let spec = VirtualMachineConfigSpec {
+            change_version,
             device_change,
             ..VirtualMachineConfigSpec::default()
         };
         let call = Call::new(vm, "ReconfigVM_Task", &ReconfigVm { spec });
-        let _awaited = self.awaits(effect.kind.name());
+        let awaited = self.awaits(effect.kind.name());
         let task = self.start(effect, call).await?;
-        let ended = self.wait(&task);
-        tokio::pin!(ended);
-        loop {
-            tokio::select! {
-                biased;
-                end = &mut ended => {
-                    let left = async { Ok(self.drives_with(vm, isos).await?.0.len()) };
-                    return settled(&end.flatten()?, vm, left).await;
+        let (effect, vm) = (effect.clone(), vm.clone());
+        Ok(Box::pin(async move {
+            let _awaited = awaited;
+            let ended = self.wait(&task);
+            tokio::pin!(ended);
+            loop {
+                tokio::select! {
+                    biased;
+                    end = &mut ended => {
+                        let left = async { Ok(self.drives_with(&vm, &isos).await?.0.len()) };
+                        let end = end.flatten()?;
+                        settled(&end, &vm, left).await?;
+                        return Ok(end);
+                    }
+                    () = tokio::time::sleep(ASK) => self.overrule(&effect, &vm).await?,
                 }
-                () = tokio::time::sleep(ASK) => self.overrule(effect, vm).await?,
             }
-        }
+        }))
     }
 
     /// The changes that empty the VM's drives with these ISOs, and the VM's open question.

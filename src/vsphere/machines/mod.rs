@@ -11,7 +11,8 @@ use agent_forge_actors::{
     ports::{
         effect::Effect,
         vcenter::{
-            CreateVm, Machines, Renewal, Stamp, TaskRef, VcErrorKind, VcResult, VmObservation,
+            CreateVm, Ended, Machines, TaskRef, Tasks as _, VcErrorKind, VcResult, VmChange,
+            VmObservation,
         },
     },
 };
@@ -19,14 +20,14 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use self::{
-    config::{boot_order, creation, stamped},
+    config::{changed, creation},
     observation::observation,
 };
 use super::rpc::{
     call::Call,
     client::Client,
     session::Asked,
-    wire::{NoArguments, Ref},
+    wire::{NoArguments, Ref, vm::ReconfigVm},
 };
 
 #[derive(Serialize)]
@@ -70,25 +71,22 @@ impl Machines for Client {
             .await
     }
 
-    async fn set_boot_order(
-        &self,
+    async fn configure<'a>(
+        &'a self,
         effect: &Effect,
         vm: &MoRef,
-        disk_keys: &[i32],
-    ) -> VcResult<TaskRef> {
-        let call = Call::new(vm, "ReconfigVM_Task", &boot_order(disk_keys));
-        self.start(effect, call).await
-    }
-
-    async fn stamp_marker(&self, effect: &Effect, vm: &MoRef, stamp: &Stamp) -> VcResult<TaskRef> {
-        let call = Call::new(vm, "ReconfigVM_Task", &stamped(stamp));
-        self.start(effect, call).await
-    }
-
-    async fn renew(&self, effect: &Effect, vm: &MoRef, renewal: &Renewal) -> VcResult<TaskRef> {
-        let arguments = self.renewal(vm, renewal).await?;
-        self.start(effect, Call::new(vm, "ReconfigVM_Task", &arguments))
-            .await
+        change: &VmChange,
+    ) -> VcResult<Ended<'a>> {
+        if !change.eject.is_empty() {
+            return self.empty_drives(effect, vm, change).await;
+        }
+        let mut spec = changed(change);
+        if let Some(life) = &change.life {
+            self.prepare(vm, life, &mut spec).await?;
+        }
+        let call = Call::new(vm, "ReconfigVM_Task", &ReconfigVm { spec });
+        let task = self.start(effect, call).await?;
+        Ok(Box::pin(async move { self.wait(&task).await.flatten() }))
     }
 
     async fn power_on(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
@@ -109,10 +107,6 @@ impl Machines for Client {
     async fn destroy(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
         let call = Call::new(vm, "Destroy_Task", &NoArguments {});
         self.start(effect, call).await
-    }
-
-    async fn eject_isos(&self, effect: &Effect, vm: &MoRef, isos: &[String]) -> VcResult<()> {
-        self.empty_drives(effect, vm, isos).await
     }
 
     async fn attach_tags(&self, effect: &Effect, vm: &MoRef, tag_ids: &[String]) -> VcResult<()> {

@@ -8,7 +8,7 @@ use agent_forge_actors::{
         marker::{DISK_KEY, MAY_SERVE_KEY, MayServe},
         names::{DatastorePath, MoRef},
     },
-    ports::vcenter::{Fault, GENERATION_KEY, Renewal, RenewedDisk, VcError, VcErrorKind, VcResult},
+    ports::vcenter::{Fault, GENERATION_KEY, NewLife, RenewedDisk, VcError, VcErrorKind, VcResult},
 };
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ use crate::vsphere::rpc::{
     wire::{
         OptionValue,
         device::{CdromBacking, CdromDrive, Connectable, Device, DeviceChange, Disk},
-        vm::{Bootable, ReconfigVm, VirtualMachineBootOptions, VirtualMachineConfigSpec},
+        vm::{Bootable, VirtualMachineBootOptions, VirtualMachineConfigSpec},
     },
 };
 
@@ -33,12 +33,17 @@ const OFF: &str = "poweredOff";
 const METHOD: &str = "ReconfigVM_Task";
 
 impl Client {
-    /// The arguments of the reconfiguration, for the devices that the VM has now.
+    /// Adds to the reconfiguration what prepares that life, for the devices that the VM has now.
     ///
     /// # Errors
     /// The VM is not switched off, vCenter does not show the devices, or one that is needed is missing. Then nothing was
     /// changed.
-    pub(super) async fn renewal(&self, vm: &MoRef, renewal: &Renewal) -> VcResult<ReconfigVm> {
+    pub(super) async fn prepare(
+        &self,
+        vm: &MoRef,
+        life: &NewLife,
+        spec: &mut VirtualMachineConfigSpec,
+    ) -> VcResult<()> {
         let question = Question::about(vm.to_string())
             .read("VirtualMachine", &[DEVICES, POWER, BOOT])
             .from(vm, Vec::new());
@@ -68,18 +73,18 @@ impl Client {
         let order = boot_order(&shown);
         let mut order = order.into_iter().flatten();
         let system = order.find_map(|d| number_of(d, "deviceKey"));
-        let spec = spec(shown.list(DEVICES), system, renewal)
-            .map_err(|missing| refused(Fault::InvalidArgument { property }, missing))?;
-        Ok(ReconfigVm { spec })
+        add(spec, shown.list(DEVICES), system, life)
+            .map_err(|missing| refused(Fault::InvalidArgument { property }, missing))
     }
 }
 
-/// Everything that changes. `system`: the key of the disk that the VM boots first. The error says which device is missing.
-fn spec(
+/// Adds everything that changes. `system`: the key of the disk that the VM boots first. The error says which device is missing.
+fn add(
+    spec: &mut VirtualMachineConfigSpec,
     devices: &[Value],
     system: Option<i32>,
-    renewal: &Renewal,
-) -> Result<VirtualMachineConfigSpec, &'static str> {
+    life: &NewLife,
+) -> Result<(), &'static str> {
     let of = |kind: &str| -> Vec<&Value> {
         let mut all: Vec<&Value> = devices.iter().filter(|d| type_name(d) == kind).collect();
         all.sort_by_key(|d| key(d));
@@ -88,7 +93,7 @@ fn spec(
     let drive = of("VirtualCdrom");
     let drive = drive
         .first()
-        .and_then(|drive| loaded(drive, &renewal.iso))
+        .and_then(|drive| loaded(drive, &life.iso))
         .ok_or(
             "the VM has no CD-ROM drive for the discovery ISO: delete its VsphereAgent object",
         )?;
@@ -97,7 +102,7 @@ fn spec(
     let mut disks = of("VirtualDisk");
     // The order of keys says nothing about disks at another controller.
     disks.sort_by_key(|d| key(d) != system);
-    match renewal.disk {
+    match life.disk {
         RenewedDisk::Replaced { gib, eagerly_scrub } => {
             let first = disks
                 .first()
@@ -117,17 +122,14 @@ fn spec(
             boot_options = Some(VirtualMachineBootOptions { boot_order });
         }
     }
-    Ok(VirtualMachineConfigSpec {
-        change_version: renewal.change_version.clone(),
-        device_change,
-        extra_config: vec![
-            OptionValue::text(GENERATION_KEY, renewal.generation.to_string()),
-            OptionValue::text(MAY_SERVE_KEY, MayServe::no(renewal.generation).to_string()),
-            OptionValue::text(DISK_KEY, renewal.disk_mark().to_string()),
-        ],
-        boot_options,
-        ..VirtualMachineConfigSpec::default()
-    })
+    spec.device_change = device_change;
+    spec.boot_options = boot_options;
+    spec.extra_config.extend([
+        OptionValue::text(GENERATION_KEY, life.generation.to_string()),
+        OptionValue::text(MAY_SERVE_KEY, MayServe::no(life.generation).to_string()),
+        OptionValue::text(DISK_KEY, life.disk_mark().to_string()),
+    ]);
+    Ok(())
 }
 
 /// This CD-ROM drive with that ISO, as in a new VM.
@@ -160,9 +162,8 @@ mod tests {
 
     use super::*;
 
-    fn renewal(disk: RenewedDisk) -> Renewal {
-        Renewal {
-            change_version: Some("v7".to_owned()),
+    fn life(disk: RenewedDisk) -> NewLife {
+        NewLife {
             generation: 3,
             iso: DatastorePath::new("isos", "new.iso").expect("a path"),
             disk,
@@ -185,8 +186,17 @@ mod tests {
         })
     }
 
+    fn spec(
+        devices: &[Value],
+        system: Option<i32>,
+        disk: RenewedDisk,
+    ) -> Result<VirtualMachineConfigSpec, &'static str> {
+        let mut spec = VirtualMachineConfigSpec::default();
+        add(&mut spec, devices, system, &life(disk)).map(|()| spec)
+    }
+
     fn sent(devices: &[Value], disk: RenewedDisk) -> Value {
-        let spec = spec(devices, None, &renewal(disk)).expect("a spec");
+        let spec = spec(devices, None, disk).expect("a spec");
         serde_json::to_value(spec).expect("serialises")
     }
 
@@ -194,7 +204,6 @@ mod tests {
     fn an_empty_disk_takes_the_place_of_the_first_and_others_keep_their_files() {
         let devices = [cdrom(16001), disk(2001, 4), cdrom(16000), disk(2000, 3)];
         let sent = sent(&devices, REPLACED);
-        assert_eq!(sent["changeVersion"], "v7");
         assert_eq!(
             sent["extraConfig"],
             json!([
@@ -248,7 +257,7 @@ mod tests {
     #[test]
     fn the_disk_that_is_replaced_is_the_one_that_the_vm_boots() {
         let devices = [cdrom(16001), disk(2000, 1), disk(16000, 0)];
-        let spec = spec(&devices, Some(16000), &renewal(REPLACED)).expect("a spec");
+        let spec = spec(&devices, Some(16000), REPLACED).expect("a spec");
         let sent = serde_json::to_value(spec).expect("serialises");
         let change = |n: usize| {
             let change = &sent["deviceChange"][n];
@@ -273,14 +282,13 @@ mod tests {
                 {"_typeName": "VirtualMachineBootOptionsBootableDiskDevice", "deviceKey": 2000},
             ])
         );
-        let without = spec(&[cdrom(16000)], None, &renewal(RenewedDisk::Kept));
+        let without = spec(&[cdrom(16000)], None, RenewedDisk::Kept);
         assert!(without.is_ok(), "a VM without a disk keeps none");
     }
 
     #[test]
     fn the_device_that_is_missing_is_named() {
-        let missing =
-            |devices: &[Value]| spec(devices, None, &renewal(REPLACED)).expect_err("missing");
+        let missing = |devices: &[Value]| spec(devices, None, REPLACED).expect_err("missing");
         assert!(missing(&[disk(2000, 0)]).contains("no CD-ROM drive"));
         assert!(missing(&[cdrom(16000)]).contains("no disk"));
     }

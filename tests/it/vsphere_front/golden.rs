@@ -13,14 +13,14 @@ use agent_forge::vsphere::{Options, VsphereConnector};
 use agent_forge_actors::{
     domain::{
         hardware::{DiskController, Firmware, NetworkAdapter},
-        marker::{Mark, MayServe},
+        marker::MayServe,
     },
     migration::notes::Notes,
     ports::{
         effect::EffectKind,
         vcenter::{
-            Connector as _, Credentials, FolderSight, Renewal, RenewedDisk, Stamp, TaskEnd, Trust,
-            VCenter,
+            Connector as _, Credentials, FolderSight, NewLife, RenewedDisk, TaskEnd, Trust,
+            VCenter, VmChange,
         },
     },
 };
@@ -369,31 +369,27 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
     paged.sort();
     assert_eq!(paged, whole, "page by page it is the same");
     tap.step("bootOrder");
-    let change = effect(EffectKind::Reconfigure);
-    let task = vc
-        .set_boot_order(&change, &vm, &seen.disk_keys)
-        .await
-        .unwrap();
-    vc.wait(&task).await.flatten().unwrap();
+    let order = VmChange {
+        boot_order: Some(seen.disk_keys.clone()),
+        ..VmChange::of(&seen)
+    };
+    let reconfigure = EffectKind::Reconfigure;
+    configure(&*vc, reconfigure, &vm, &order).await.unwrap();
     tap.step("stamp");
-    let task = vc
-        .stamp_marker(
-            &change,
-            &vm,
-            &Stamp {
-                annotation: Some(Notes::text(&marker("standard").uid)),
-                ..Stamp::of(Mark::Owned(marker("standard")))
-            },
-        )
-        .await
-        .unwrap();
-    vc.wait(&task).await.flatten().unwrap();
-    let stamp = Stamp::serving(MayServe {
-        life: 1,
-        machine: Some("0b6c".to_owned()),
-    });
-    let task = vc.stamp_marker(&change, &vm, &stamp).await.unwrap();
-    vc.wait(&task).await.flatten().unwrap();
+    let stamp = VmChange {
+        mark: owned("standard").mark,
+        annotation: Some(Notes::text(&marker("standard").uid)),
+        ..VmChange::of(&now(&*vc, &vm).await)
+    };
+    configure(&*vc, reconfigure, &vm, &stamp).await.unwrap();
+    let serves = VmChange {
+        may_serve: Some(MayServe {
+            life: 1,
+            machine: Some("0b6c".to_owned()),
+        }),
+        ..VmChange::of(&now(&*vc, &vm).await)
+    };
+    configure(&*vc, reconfigure, &vm, &serves).await.unwrap();
     tap.step("power");
     let task = vc
         .power_on(&effect(EffectKind::PowerOn), &vm)
@@ -403,9 +399,7 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
     tap.step("eject");
     let lock = format!("vms/{}/lock-tray", vm.id);
     world.post(&lock, serde_json::json!({})).await;
-    vc.eject_isos(&effect(EffectKind::EjectIso), &vm, &[iso().to_string()])
-        .await
-        .unwrap();
+    eject(&*vc, &vm, &[iso().to_string()]).await.unwrap();
     tap.step("power");
     let task = vc.reset(&effect(EffectKind::Reset), &vm).await.unwrap();
     vc.wait(&task).await.flatten().unwrap();
@@ -422,18 +416,18 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
         },
         RenewedDisk::Kept,
     ] {
-        let seen = vc.observe(&vm).await.unwrap().unwrap();
-        let renewal = Renewal {
-            change_version: seen.change_version,
+        let seen = now(&*vc, &vm).await;
+        let life = NewLife {
             generation: seen.generation.unwrap_or(1) + 1,
             iso: iso(),
             disk,
         };
-        let task = vc
-            .renew(&effect(EffectKind::Renew), &vm, &renewal)
-            .await
-            .unwrap();
-        vc.wait(&task).await.flatten().unwrap();
+        let change = VmChange {
+            life: Some(life),
+            ..VmChange::of(&seen)
+        };
+        let renewed = configure(&*vc, EffectKind::Renew, &vm, &change);
+        renewed.await.unwrap();
     }
     tap.step("tags");
     let ids = ["one", "two"].map(|t| format!("urn:vmomi:InventoryServiceTag:{t}:GLOBAL"));

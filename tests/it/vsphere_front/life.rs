@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use agent_forge_actors::{
-    domain::{marker::Mark, names::MoRef},
+    domain::names::MoRef,
     ports::{
         effect::{EffectKind, Settled},
-        vcenter::{BootDevice, Fault, FolderSight, MountedIso, PowerState, Stamp, TaskEnd},
+        vcenter::{BootDevice, Fault, FolderSight, MountedIso, PowerState, TaskEnd, VmChange},
     },
 };
 use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
@@ -358,18 +358,13 @@ async fn a_vm_of_the_predecessor_gets_its_marker_later() {
         (&None, "")
     );
     let vm = found[0].moref.clone();
-    let task = vc
-        .stamp_marker(
-            &effect(EffectKind::Reconfigure),
-            &vm,
-            &Stamp {
-                annotation: Some("its notes".to_owned()),
-                ..Stamp::of(Mark::Owned(marker("old-1")))
-            },
-        )
+    let change = VmChange {
+        annotation: Some("its notes".to_owned()),
+        ..owned("old-1")
+    };
+    configure(&*vc, EffectKind::Reconfigure, &vm, &change)
         .await
         .unwrap();
-    vc.wait(&task).await.flatten().unwrap();
     let seen = vc.observe(&vm).await.unwrap().unwrap();
     assert_eq!(seen.annotation, "its notes");
     assert_eq!(seen.marker, Some(marker("old-1")));
@@ -382,8 +377,7 @@ async fn a_question_that_a_dead_process_left_open_is_answered() {
     upload_iso(&*vc).await;
     let vm = life(&*vc, "node-1").await.unwrap();
     let rescue = ["[iso-datastore] rescue.iso".to_owned()];
-    let eject = effect(EffectKind::EjectIso);
-    vc.eject_isos(&eject, &vm, &rescue).await.unwrap();
+    eject(&*vc, &vm, &rescue).await.unwrap();
     let ours = [iso().to_string()];
     let holds = async || find(&world.vms().await, "node-1")["cdroms"][0]["path"].clone();
     assert_eq!(
@@ -396,10 +390,7 @@ async fn a_question_that_a_dead_process_left_open_is_answered() {
     world.forget_calls().await;
     let dying = {
         let (vc, vm, ours) = (vc.clone(), vm.clone(), ours.clone());
-        tokio::spawn(async move {
-            vc.eject_isos(&effect(EffectKind::EjectIso), &vm, &ours)
-                .await
-        })
+        tokio::spawn(async move { eject(&*vc, &vm, &ours).await })
     };
     // The task has begun and asks its question. Its client ends before it could answer.
     while !world.calls().await.contains_key("ReconfigVM_Task") {
@@ -409,7 +400,7 @@ async fn a_question_that_a_dead_process_left_open_is_answered() {
     let _ = dying.await;
     // The question may come a moment after the start of the task.
     let until = Instant::now() + HANG;
-    while let Err(e) = vc.eject_isos(&eject, &vm, &ours).await {
+    while let Err(e) = eject(&*vc, &vm, &ours).await {
         assert!(Instant::now() < until, "{e}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

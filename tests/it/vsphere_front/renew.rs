@@ -3,14 +3,12 @@
 use std::time::{Duration, Instant};
 
 use agent_forge_actors::{
-    domain::{
-        marker::Mark,
-        names::{DatastorePath, MoRef},
-    },
+    domain::names::{DatastorePath, MoRef},
     ports::{
         effect::{EffectKind, Settled},
         vcenter::{
-            BootDevice, Fault, Renewal, RenewedDisk, Stamp, TaskEnd, VCenter, VcErrorKind, VcResult,
+            BootDevice, Fault, NewLife, RenewedDisk, TaskEnd, VCenter, VcErrorKind, VcResult,
+            VmChange,
         },
     },
 };
@@ -45,21 +43,21 @@ async fn spent(world: &World, vc: &dyn VCenter) -> MoRef {
 }
 
 /// The renewal of the VM as it is now.
-async fn wanted(vc: &dyn VCenter, vm: &MoRef, disk: RenewedDisk) -> Renewal {
+async fn wanted(vc: &dyn VCenter, vm: &MoRef, disk: RenewedDisk) -> VmChange {
     let seen = vc.observe(vm).await.unwrap().unwrap();
     assert!(seen.change_version.is_some());
-    Renewal {
-        change_version: seen.change_version,
-        generation: seen.generation.unwrap_or(1) + 1,
-        iso: other_iso(),
-        disk,
+    VmChange {
+        life: Some(NewLife {
+            generation: seen.generation.unwrap_or(1) + 1,
+            iso: other_iso(),
+            disk,
+        }),
+        ..VmChange::of(&seen)
     }
 }
 
-async fn renew(vc: &dyn VCenter, vm: &MoRef, renewal: &Renewal) -> VcResult<TaskEnd> {
-    let renew = effect(EffectKind::Renew);
-    let task = vc.renew(&renew, vm, renewal).await?;
-    vc.wait(&task).await.flatten()
+async fn renew(vc: &dyn VCenter, vm: &MoRef, renewal: &VmChange) -> VcResult<TaskEnd> {
+    configure(vc, EffectKind::Renew, vm, renewal).await
 }
 
 async fn disks(world: &World) -> Value {
@@ -132,13 +130,9 @@ async fn a_vm_that_somebody_changed_in_between_is_left_alone() {
     let vc = world.connect().await;
     let vm = spent(&world, &*vc).await;
     let renewal = wanted(&*vc, &vm, REPLACED).await;
-    let stamp = effect(EffectKind::Reconfigure);
-    let mark = Mark::Owned(marker("another"));
-    let task = vc
-        .stamp_marker(&stamp, &vm, &Stamp::of(mark))
+    configure(&*vc, EffectKind::Reconfigure, &vm, &owned("another"))
         .await
         .unwrap();
-    vc.wait(&task).await.flatten().unwrap();
     let (before, old) = (vc.observe(&vm).await.unwrap(), disks(&world).await);
     let e = renew(&*vc, &vm, &renewal).await.unwrap_err();
     assert_eq!(e.fault(), Some(&Fault::ConcurrentAccess), "{e}");
@@ -158,17 +152,12 @@ async fn of_fifty_who_mark_a_vm_at_once_one_wins() {
     assert!(change_version.is_some());
     let mark = async |taker: String| {
         let vc = world.connect().await;
-        let stamp = Stamp {
+        let stamp = VmChange {
             change_version: change_version.clone(),
-            ..Stamp::of(Mark::Owned(marker(&taker)))
+            ..owned(&taker)
         };
-        let stamped = effect(EffectKind::Reconfigure);
         loop {
-            let ended = match vc.stamp_marker(&stamped, &vm, &stamp).await {
-                Ok(task) => vc.wait(&task).await.flatten(),
-                Err(e) => Err(e),
-            };
-            match ended {
+            match configure(&*vc, EffectKind::Reconfigure, &vm, &stamp).await {
                 Err(e) if e.fault().map(Fault::name) == Some("TaskInProgress") => {}
                 ended => return ended.map(|_| taker),
             }

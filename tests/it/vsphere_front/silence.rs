@@ -145,10 +145,7 @@ async fn play(world: &World, vc: &Arc<dyn VCenter>, call: &str) {
             hang(world, call).await;
             let ejecting = {
                 let vc = vc.clone();
-                tokio::spawn(async move {
-                    let eject = effect(EffectKind::EjectIso);
-                    vc.eject_isos(&eject, &vm, &[iso().to_string()]).await
-                })
+                tokio::spawn(async move { eject(&*vc, &vm, &[iso().to_string()]).await })
             };
             // The first call ended in time: there is another.
             while called(world, call).await < 2 {

@@ -11,7 +11,7 @@ use agent_forge_actors::{
     domain::{
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
         identity::BiosUuid,
-        marker::{Marker, MayServe},
+        marker::{Mark, Marker, MayServe},
         names::{DatastorePath, MoRef, ObjectKey},
         network::nics,
     },
@@ -20,7 +20,7 @@ use agent_forge_actors::{
         effect::{Effect, EffectKind, Gate, Hold, Settled, Subject},
         vcenter::{
             Connector as _, CreateVm, Credentials, Place, PlaceRequest, TaskEnd, Trust, VCenter,
-            VcResult,
+            VcResult, VmChange, VmObservation,
         },
     },
 };
@@ -287,6 +287,39 @@ pub async fn put(
     .await
 }
 
+/// Changes the VM, and waits for the end.
+pub async fn configure(
+    vc: &dyn VCenter,
+    kind: EffectKind,
+    vm: &MoRef,
+    change: &VmChange,
+) -> VcResult<TaskEnd> {
+    vc.configure(&effect(kind), vm, change).await?.await
+}
+
+/// The VM as it is.
+pub async fn now(vc: &dyn VCenter, vm: &MoRef) -> VmObservation {
+    let shown = vc.observe(vm).await;
+    shown.expect("an answer").expect("the VM is there")
+}
+
+/// Takes these ISOs out of the VM's drives.
+pub async fn eject(vc: &dyn VCenter, vm: &MoRef, isos: &[String]) -> VcResult<TaskEnd> {
+    let change = VmChange {
+        eject: isos.to_vec(),
+        ..VmChange::of(&now(vc, vm).await)
+    };
+    configure(vc, EffectKind::EjectIso, vm, &change).await
+}
+
+/// Writes the marker of that name.
+pub fn owned(name: &str) -> VmChange {
+    VmChange {
+        mark: Some(Mark::Owned(marker(name))),
+        ..VmChange::default()
+    }
+}
+
 /// Creates a VM and powers it on, with the calls of the VM actor.
 pub async fn life(vc: &dyn VCenter, name: &str) -> VcResult<MoRef> {
     let place = place(vc).await?;
@@ -298,10 +331,11 @@ pub async fn life(vc: &dyn VCenter, name: &str) -> VcResult<MoRef> {
     };
     let seen = vc.observe(&vm).await?.expect("the VM is there");
     assert_eq!(seen.marker, Some(marker(name)));
-    let task = vc
-        .set_boot_order(&effect(EffectKind::Reconfigure), &vm, &seen.disk_keys)
-        .await?;
-    vc.wait(&task).await.flatten()?;
+    let order = VmChange {
+        boot_order: Some(seen.disk_keys.clone()),
+        ..VmChange::default()
+    };
+    configure(vc, EffectKind::Reconfigure, &vm, &order).await?;
     let task = vc.power_on(&effect(EffectKind::PowerOn), &vm).await?;
     vc.wait(&task).await.flatten()?;
     Ok(vm)

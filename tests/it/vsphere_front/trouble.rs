@@ -8,7 +8,7 @@ use std::{
 use agent_forge::vsphere::{Options, Transport, TransportFailure, VsphereConnector};
 use agent_forge_actors::ports::{
     effect::{EffectKind, Settled},
-    vcenter::{Connector as _, Fault, TaskEnd, TaskRef, VcErrorKind},
+    vcenter::{Connector as _, Fault, TaskEnd, TaskRef, VcErrorKind, VmChange},
 };
 use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
 use async_trait::async_trait;
@@ -297,7 +297,7 @@ async fn a_call_that_never_answers_ends_in_time_for_every_method() {
             "PowerOffVM_Task" => vc.power_off(&effect(EffectKind::PowerOff), &vm).await.err(),
             "ResetVM_Task" => vc.reset(&effect(EffectKind::Reset), &vm).await.err(),
             "ReconfigVM_Task" => vc
-                .set_boot_order(&effect(EffectKind::Reconfigure), &vm, &[])
+                .configure(&effect(EffectKind::Reconfigure), &vm, &VmChange::default())
                 .await
                 .err(),
             "Destroy_Task" => vc.destroy(&effect(EffectKind::Destroy), &vm).await.err(),

@@ -30,10 +30,10 @@ use agent_forge_actors::{
         sessions::Sessions,
         slots::{Slots, turns::Limits},
         vcenter::{
-            ByteStream, CreateVm, Datastores, Drives, FileInfo, FolderSight, Inventory, Listener,
-            Machines, MarkedVm, News, Place, PlaceCandidates, PlaceRequest, Recommendation,
-            Renewal, Stamp, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcErrorKind, VcResult,
-            VmObservation,
+            ByteStream, CreateVm, Datastores, Drives, Ended, FileInfo, FolderSight, Inventory,
+            Listener, Machines, MarkedVm, News, Place, PlaceCandidates, PlaceRequest,
+            Recommendation, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcErrorKind, VcResult,
+            VmChange, VmObservation,
         },
     },
 };
@@ -646,18 +646,18 @@ impl Machines for Ports {
         self.order(effect, Order::Create(Box::new(vm.clone())))
             .await
     }
-    async fn renew(&self, e: &Effect, vm: &MoRef, renewal: &Renewal) -> VcResult<TaskRef> {
-        self.order(e, Order::Renew(vm.clone(), renewal.clone()))
-            .await
+    async fn configure<'a>(
+        &'a self,
+        e: &Effect,
+        vm: &MoRef,
+        change: &VmChange,
+    ) -> VcResult<Ended<'a>> {
+        let task = self.order(e, Order::Configure(vm.clone(), change.clone()));
+        let task = task.await?;
+        Ok(Box::pin(async move { self.wait(&task).await.flatten() }))
     }
     async fn reset(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
         unreachable!("no VM boots its ISO again here")
-    }
-    async fn set_boot_order(&self, e: &Effect, vm: &MoRef, keys: &[i32]) -> VcResult<TaskRef> {
-        self.order(e, Order::Boot(vm.clone(), keys.to_vec())).await
-    }
-    async fn stamp_marker(&self, e: &Effect, vm: &MoRef, stamp: &Stamp) -> VcResult<TaskRef> {
-        self.order(e, Order::Stamp(vm.clone(), stamp.clone())).await
     }
     async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
         self.order(e, Order::On(vm.clone())).await
@@ -667,9 +667,6 @@ impl Machines for Ports {
     }
     async fn destroy(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
         self.order(e, Order::Destroy(vm.clone())).await
-    }
-    async fn eject_isos(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
-        unreachable!("no drives here")
     }
     async fn attach_tags(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
         unreachable!("no tags here")

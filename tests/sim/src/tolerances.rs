@@ -314,7 +314,11 @@ const LONGER: &[Longer] = &[
         ..longer(660, SCANS)
     },
     Longer {
-        with: &[Fault::SecretMissing2m],
+        with: &[
+            Fault::SecretMissing2m,
+            Fault::VcenterDown5m,
+            Fault::ApiServerDown5m,
+        ],
         within: &[
             "hub_restored_without_status",
             "hub_restored_new_uids_no_status",

@@ -204,7 +204,9 @@ fn uploads(world: &World) -> bool {
         let conditions = pool.pointer("/status/conditions");
         let conditions = conditions.and_then(serde_json::Value::as_array);
         let mut conditions = conditions.into_iter().flatten();
-        let uploads = |reason: &str| reason == "ISOUploading" || Reason::from(reason).is_of_none();
+        let uploads = |reason: &str| {
+            reason == "ISOUploading" || Reason::from(reason).says_nothing_of_its_object()
+        };
         conditions.any(|c| c["type"] == "ISOReady" && c["reason"].as_str().is_some_and(uploads))
     };
     world.api.read(|s| s.list(&pools, "").iter().any(says))

@@ -23,10 +23,10 @@ use crate::{
         effect::{Effect, EffectKind},
         slots::{Slots, turns::Limits},
         vcenter::{
-            ByteStream, CreateVm, Datastores, Drives, Fault, FileInfo, FolderSight, Inventory,
-            Listener, Machines, MountedIso, News, PlaceCandidates, PlaceRequest, Recommendation,
-            Renewal, Stamp, Survey, TaskEnd, TaskRef, Tasks, Unread, VCenter, VcError, VcErrorKind,
-            VcResult, VmObservation,
+            ByteStream, CreateVm, Datastores, Drives, Ended, Fault, FileInfo, FolderSight,
+            Inventory, Listener, Machines, MountedIso, News, PlaceCandidates, PlaceRequest,
+            Recommendation, Survey, TaskEnd, TaskRef, Tasks, Unread, VCenter, VcError, VcErrorKind,
+            VcResult, VmChange, VmObservation,
         },
     },
 };
@@ -205,10 +205,6 @@ impl VCenter for Store {
 
 #[async_trait]
 impl Machines for Store {
-    async fn eject_isos(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
-        self.not_for_isos("eject_isos")
-    }
-
     async fn find_by_uuid(&self, _: BiosUuid) -> VcResult<Vec<VmObservation>> {
         self.not_for_isos("find_by_uuid")
     }
@@ -221,20 +217,12 @@ impl Machines for Store {
         self.not_for_isos("create_vm")
     }
 
-    async fn renew(&self, _: &Effect, _: &MoRef, _: &Renewal) -> VcResult<TaskRef> {
-        self.not_for_isos("renew")
+    async fn configure<'a>(&'a self, _: &Effect, _: &MoRef, _: &VmChange) -> VcResult<Ended<'a>> {
+        self.not_for_isos("configure")
     }
 
     async fn reset(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
         self.not_for_isos("reset")
-    }
-
-    async fn set_boot_order(&self, _: &Effect, _: &MoRef, _: &[i32]) -> VcResult<TaskRef> {
-        self.not_for_isos("set_boot_order")
-    }
-
-    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Stamp) -> VcResult<TaskRef> {
-        self.not_for_isos("stamp_marker")
     }
 
     async fn power_on(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {

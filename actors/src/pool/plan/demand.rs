@@ -192,8 +192,8 @@ fn belongs_to(
     // The provider may have bound it to an AgentMachine of another NodePool. It then belongs to that one's Machine, and
     // its own AgentMachine asks again.
     let foreign = agent.and_then(|a| {
-        let mut all = s.agent_machines.iter();
-        all.find(|am| upstream::claims(a, am) && !is_for(child, am))
+        let mut named = s.agent_machines_named(a.claimed_by().unwrap_or_default());
+        named.find(|am| upstream::claims(a, am) && !is_for(child, am))
     });
     if let Some(am) = foreign.filter(|_| !child.adopted) {
         let owner = am.owner_machine();
@@ -241,8 +241,7 @@ fn pins_early(s: &Observed, demand: &Demand) -> bool {
 pub(super) fn pin_if_needed(s: &Observed, am: &Arc<AgentMachine>, plan: &mut Plan) {
     let uid = am.metadata.uid.as_ref();
     let done = prepare::pinned(am).is_some() || uid.is_some_and(|uid| s.pinned.contains(uid));
-    let planned = |a: &Action| matches!(a, Action::Pin { agent_machine, .. } if agent_machine.metadata.uid.as_ref() == uid);
-    if !done && !plan.actions.iter().any(planned) {
+    if !done && plan.pins.insert(uid.cloned().unwrap_or_default()) {
         let pin = prepare::pin_value(am, s.ambiguous_names.contains(&am.name_any()));
         plan.actions.push(Action::Pin {
             agent_machine: am.clone(),

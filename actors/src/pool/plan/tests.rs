@@ -9,3 +9,4 @@ mod moves;
 mod promises;
 mod properties;
 mod recycle;
+mod size;

@@ -3,11 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    agent::VmStatus,
-    conditions::Reason,
-    duration,
-    external::{agent::Agent, agent_machine::AgentMachine},
-    pool::ReleaseSpec,
+    agent::VmStatus, conditions::Reason, duration, external::agent::Agent, pool::ReleaseSpec,
 };
 use kube::ResourceExt;
 
@@ -53,7 +49,7 @@ const HAS_DATA: &str = "in a day of tries the VM could not be made ready for its
      is tried further. If its data may go, delete this VsphereAgent: that removes the VM";
 
 /// How long a surplus VM is still kept for this AgentMachine. `None`: it is not kept for it.
-fn keeps(s: &Observed, demand: &Demand) -> Option<Duration> {
+pub(super) fn keeps(s: &Observed, demand: &Demand) -> Option<Duration> {
     match &demand.state {
         DemandState::Host | DemandState::HostUnconfirmed | DemandState::InFlight => {
             Some(Duration::MAX)
@@ -251,10 +247,6 @@ impl Host<'_> {
                 "its AgentMachine belongs to a NodePool that this pool does not serve any more; the VM goes when no Machine has it",
             );
         }
-        // An AgentMachine that a limit holds back waits for exactly this VM to go.
-        let others = plan.demands.iter();
-        let others = others.filter(|c| !plan.capped.contains(&c.uid()));
-        let wait_left = others.filter_map(|c| keeps(s, c)).max();
         let vm = FreeVm {
             why,
             pool_deleting: self.pool_deleting,
@@ -276,7 +268,7 @@ impl Host<'_> {
             // A Machine that only waits for an Agent loses nothing except a VM in the making.
             machine_remains: self.machine_state == MachineState::Leaving || self.serves_its_own(),
             offer_left: offer_left(s, self.child, plan),
-            wait_left: wait_left.filter(|_| !moved),
+            wait_left: plan.wait_left.filter(|_| !moved),
         };
         match vm.fate(s.policy_of(self.child)) {
             Fate::Stay(stay) => self.stay(stay, plan),
@@ -476,16 +468,16 @@ fn has_vanished(
 
 /// The AgentMachine that it was made for exists, and belongs to another NodePool than the pool's.
 fn is_of_another_node_pool(s: &Observed, child: &ManagedVm) -> bool {
-    let record = child.agent_machine.as_ref();
-    let own = |am: &&Arc<AgentMachine>| record.is_some_and(|r| r.is_object(&am.metadata));
-    let am = s.agent_machines.iter().find(own);
+    let am = child.agent_machine.as_ref();
+    let am = am.and_then(|record| s.recorded_agent_machine(record));
     am.is_some_and(|am| !classify::belongs(&s.pool, am))
 }
 
 /// Another VsphereAgent that has not served is for the same AgentMachine.
 fn has_other(s: &Observed, child: &ManagedVm) -> bool {
-    let mut others = s.children.iter().filter(|c| c.uid != child.uid);
-    others.any(|c| c.agent_machine == child.agent_machine && !c.has_served(&[]))
+    let mut others = s.children_of(child.agent_machine.as_ref());
+    others
+        .any(|c| c.uid != child.uid && c.agent_machine == child.agent_machine && !c.has_served(&[]))
 }
 
 /// That Agent matches the VM only in part.
@@ -557,10 +549,7 @@ fn prepare_agent(
         am.name_any()
     };
     // Two Nodes cannot have one name: if another Agent has this one, the name gets a suffix.
-    let taken = s.agents.iter().any(|a| {
-        a.spec.hostname.as_ref() == Some(&name) && a.uid() != agent.uid() && !a.is_deleting()
-    });
-    let hostname = if taken {
+    let hostname = if s.is_hostname_taken(&name, agent) {
         prepare::pin_value(am, true)
     } else {
         name

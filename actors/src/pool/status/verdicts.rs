@@ -233,7 +233,7 @@ fn met_at_vcenter(s: &Observed, outcome: &Outcome) -> Option<(Reason, String)> {
         let w = rows.iter().find(|w| w.subject == "vSphere")?;
         Some((w.reason.clone(), format!("{}: {}", c.key.name, w.message)))
     });
-    let of_one = |(reason, _): &(Reason, String)| !reason.is_of_all();
+    let of_one = |(reason, _): &(Reason, String)| !reason.concerns_whole_vcenter();
     iso.into_iter().chain(of_children).min_by_key(of_one)
 }
 

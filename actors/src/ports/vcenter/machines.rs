@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{Place, TaskRef, VcResult};
+use super::{Ended, Place, TaskRef, VcResult};
 use crate::{
     domain::{
         hardware::{Hardware, ShownHardware},
@@ -43,14 +43,44 @@ pub struct CreateVm {
 /// `extraConfig` key of a VM with the number of the life that it was last made ready for.
 pub const GENERATION_KEY: &str = "agent-forge.generation";
 
-/// One `ReconfigVM_Task` that makes a switched-off VM ready for another life: discovery ISO in its drive, and a new disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Renewal {
+/// What one `ReconfigVM_Task` changes of a VM. What is `None` or empty stays.
+///
+/// An ejection goes with nothing else, and neither does a mark of release. vCenter carries all of it out, or nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VmChange {
     /// [`VmObservation::change_version`] as it was last seen. If the VM was changed since, vCenter refuses with
-    /// `ConcurrentAccess`.
+    /// `ConcurrentAccess`. `None`: vCenter shows none.
     pub change_version: Option<String>,
-    /// Number of the life that begins, at least 2. It is written to [`GENERATION_KEY`]. In it the host is offered to nobody
-    /// yet ([`MayServe::no`]).
+    /// The ownership marker, or that people have the VM from now on.
+    pub mark: Option<Mark>,
+    /// Whether its guest may serve a Machine.
+    pub may_serve: Option<MayServe>,
+    /// Its notes.
+    pub annotation: Option<String>,
+    /// Device keys of the disks that it boots, in order. CD-ROM follows.
+    pub boot_order: Option<Vec<i32>>,
+    /// Makes it ready for another life. It must be switched off.
+    pub life: Option<NewLife>,
+    /// ISOs (as in [`Cdrom::iso`]) that are taken out of its drives, connected or not. It overrules a guest that has locked its
+    /// tray, also after an earlier call that left vCenter's question open. If no drive holds any of them, nothing is written.
+    pub eject: Vec<String>,
+}
+
+impl VmChange {
+    /// No change yet, of a VM that is as `shown`.
+    #[must_use]
+    pub fn of(shown: &VmObservation) -> Self {
+        Self {
+            change_version: shown.change_version.clone(),
+            ..Self::default()
+        }
+    }
+}
+
+/// The life that a VM begins: discovery ISO in its drive, and a new disk or the kept ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewLife {
+    /// Its number, at least 2. It is written to [`GENERATION_KEY`]. In it the host is offered to nobody yet ([`MayServe::no`]).
     pub generation: u32,
     /// Discovery ISO for its CD-ROM drive, connected now and at power-on.
     pub iso: DatastorePath,
@@ -58,50 +88,13 @@ pub struct Renewal {
     pub disk: RenewedDisk,
 }
 
-impl Renewal {
+impl NewLife {
     /// What the VM says of its disks from then on.
     #[must_use]
     pub fn disk_mark(&self) -> DiskMark {
         DiskMark {
             life: self.generation,
             kept: self.disk == RenewedDisk::Kept,
-        }
-    }
-}
-
-/// One `ReconfigVM_Task` that writes the ownership marker of a VM, or whether its guest may serve, or both.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    /// The marker. `None`: it stays.
-    pub mark: Option<Mark>,
-    /// Whether its guest may serve a Machine. `None`: what is there stays.
-    pub may_serve: Option<MayServe>,
-    /// Notes that are written as well.
-    pub annotation: Option<String>,
-    /// As [`Renewal::change_version`]. `None`: whatever was changed since.
-    pub change_version: Option<String>,
-}
-
-impl Stamp {
-    /// The marker alone, whatever was changed.
-    #[must_use]
-    pub fn of(mark: Mark) -> Self {
-        Self {
-            mark: Some(mark),
-            may_serve: None,
-            annotation: None,
-            change_version: None,
-        }
-    }
-
-    /// Whether its guest may serve, alone, whatever was changed.
-    #[must_use]
-    pub const fn serving(may_serve: MayServe) -> Self {
-        Self {
-            mark: None,
-            may_serve: Some(may_serve),
-            annotation: None,
-            change_version: None,
         }
     }
 }
@@ -267,20 +260,13 @@ pub trait Machines: Send + Sync {
     /// Starts the creation.
     async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef>;
 
-    /// Sets the boot order to the given disks, then CD-ROM.
-    async fn set_boot_order(
-        &self,
+    /// Begins the change. The inner future is its end.
+    async fn configure<'a>(
+        &'a self,
         effect: &Effect,
         vm: &MoRef,
-        disk_keys: &[i32],
-    ) -> VcResult<TaskRef>;
-
-    /// Writes the ownership marker to a VM that is taken over (after proof), releases one of our VMs, or writes that one of
-    /// them may serve.
-    async fn stamp_marker(&self, effect: &Effect, vm: &MoRef, stamp: &Stamp) -> VcResult<TaskRef>;
-
-    /// Makes a VM ready for another life. It must be switched off.
-    async fn renew(&self, effect: &Effect, vm: &MoRef, renewal: &Renewal) -> VcResult<TaskRef>;
+        change: &VmChange,
+    ) -> VcResult<Ended<'a>>;
 
     /// Restarts the VM, hard.
     async fn reset(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef>;
@@ -293,11 +279,6 @@ pub trait Machines: Send + Sync {
 
     /// Destroys the VM and its files.
     async fn destroy(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef>;
-
-    /// Takes these ISOs (as in [`Cdrom::iso`]) out of the VM's CD-ROM drives, connected or not, and waits. It overrules a
-    /// guest that has locked its tray, also after an earlier call that left vCenter's question open. If no drive holds any
-    /// of them, the call succeeds and writes nothing.
-    async fn eject_isos(&self, effect: &Effect, vm: &MoRef, isos: &[String]) -> VcResult<()>;
 
     /// Attaches tags (ids as in `spec.vsphere.vmTags`); already attached is success.
     async fn attach_tags(&self, effect: &Effect, vm: &MoRef, tag_ids: &[String]) -> VcResult<()>;

@@ -26,11 +26,11 @@ pub use self::{
         PlaceCandidates, PlaceRequest, Recommendation, Survey,
     },
     machines::{
-        BootDevice, Cdrom, CreateVm, GENERATION_KEY, Machines, PowerState, Renewal, RenewedDisk,
-        Stamp, VmObservation,
+        BootDevice, Cdrom, CreateVm, GENERATION_KEY, Machines, NewLife, PowerState, RenewedDisk,
+        VmChange, VmObservation,
     },
     news::{Listener, News, VmNews, VmSight},
-    tasks::{TASK_PATIENCE, TaskEnd, TaskRef, Tasks},
+    tasks::{Ended, TASK_PATIENCE, TaskEnd, TaskRef, Tasks},
 };
 use super::effect::Effect;
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 
 use super::VcResult;
 use crate::{domain::names::MoRef, ports::slots::Slots};
@@ -23,6 +24,9 @@ pub enum TaskEnd {
     /// vCenter does not know the task any more: look at the object itself.
     Vanished,
 }
+
+/// The end of a change that has begun.
+pub type Ended<'a> = BoxFuture<'a, VcResult<TaskEnd>>;
 
 /// Bounds and awaits tasks.
 #[async_trait]

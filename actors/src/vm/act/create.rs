@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agent_forge_crds::{agent::VmStatus, conditions::Reason};
+use agent_forge_crds::{
+    agent::VmStatus,
+    conditions::{Policy, Reason},
+};
 
 use super::{Done, Executor, StepOutcome, defect};
 use crate::{
@@ -295,8 +298,6 @@ impl Executor<'_> {
 /// Whether the refusal may be about the place: what was asked for, or what exists there. Failures of the session and of
 /// the gate are not.
 fn refuses_the_place(trouble: &ReconcileError) -> bool {
-    let reason = &trouble.reason;
-    let passes =
-        reason.is_progress() || reason.is_held() || reason.is_of_all() || reason.is_of_none();
-    trouble.class == Class::Blocked || trouble.class == Class::Transient && !passes
+    matches!(trouble.class, Class::Blocked | Class::Transient)
+        && !trouble.reason.has(Policy::NoMatterWhere)
 }

@@ -7,7 +7,7 @@ use agent_forge_crds::{
 };
 use jiff::Timestamp;
 
-use super::{Done, Executor, StepOutcome, defect};
+use super::{Done, Executor, StepOutcome, defect, look::SOON};
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
@@ -16,7 +16,7 @@ use crate::{
     migration::ejection,
     ports::{
         effect::EffectKind,
-        vcenter::{Fault, TASK_PATIENCE, VCenter, VmObservation},
+        vcenter::{Fault, TASK_PATIENCE, VCenter, VmChange, VmObservation},
     },
     vm::{
         boot_repair, drive,
@@ -46,12 +46,14 @@ impl Executor<'_> {
                 message,
             ));
         }
-        if !self.is_still_ours(session.as_ref(), &shown.moref).await? {
+        let Some(shown) = self.still_ours(session.as_ref(), &shown.moref).await? else {
             memory.seen = Ownership::NotAsked;
             return Ok(StepOutcome::Same);
-        }
+        };
         let isos = drive::isos_of(self.pool()?, &shown.cdroms);
-        self.empty(memory, &shown, session.as_ref(), &isos).await?;
+        if !self.empty(memory, &shown, session.as_ref(), &isos).await? {
+            return Ok(StepOutcome::Pause(SOON));
+        }
         let mut vm = self.vm();
         vm.iso_ejected = Some(true);
         Ok(StepOutcome::Object(
@@ -67,12 +69,14 @@ impl Executor<'_> {
         let begun = record.iso_ejection.take();
         let begun = begun.ok_or_else(|| defect("no ejection is on record"))?;
         let session = self.session().await?;
-        if !self.is_still_ours(session.as_ref(), &shown.moref).await? {
+        let Some(shown) = self.still_ours(session.as_ref(), &shown.moref).await? else {
             memory.seen = Ownership::NotAsked;
             return Ok(StepOutcome::Same);
-        }
+        };
         let isos = ejection::begun(&begun, self.uuid()?, &shown.cdroms);
-        self.empty(memory, &shown, session.as_ref(), &isos).await?;
+        if !self.empty(memory, &shown, session.as_ref(), &isos).await? {
+            return Ok(StepOutcome::Pause(SOON));
+        }
         let now = self.context.clock.wall();
         let time = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
         let update = ConditionUpdate {
@@ -93,23 +97,43 @@ impl Executor<'_> {
         ))
     }
 
-    /// Takes these ISOs out of the VM's drives.
+    /// Takes these ISOs out of the VM's drives. `false`: somebody has changed the VM since `shown`, and it is looked at again.
     async fn empty(
         &self,
         memory: &mut Memory,
         shown: &VmObservation,
         session: &dyn VCenter,
         isos: &[String],
-    ) -> Result<(), ReconcileError> {
+    ) -> Result<bool, ReconcileError> {
+        // Somebody was faster, or an earlier task of ours.
+        if isos.is_empty() {
+            return Ok(true);
+        }
         let effect = self.effect(EffectKind::EjectIso);
-        let work = session.eject_isos(&effect, &shown.moref, isos);
+        let change = VmChange {
+            eject: isos.to_vec(),
+            ..VmChange::of(shown)
+        };
+        let work = async {
+            let ended = session.configure(&effect, &shown.moref, &change).await?;
+            ended.await
+        };
         // The ejection holds one of vCenter's task slots. If the task takes too long, the next try finds it again.
         let (ended, busy) = match tokio::time::timeout(TASK_PATIENCE, work).await {
+            Ok(Err(e)) if memory.is_outrun(&e) => return Ok(false),
             Ok(Err(e)) => {
                 let busy = matches!(e.fault(), Some(Fault::TaskInProgress));
-                (Err((e.to_string(), e.class())), busy)
+                let class = match e.class() {
+                    // Too often by now: people learn of it.
+                    Class::Conflict => Class::Transient,
+                    class => class,
+                };
+                (Err((e.to_string(), class)), busy)
             }
-            Ok(Ok(())) => (Ok(()), false),
+            Ok(Ok(_)) => {
+                memory.outrun = 0;
+                (Ok(()), false)
+            }
             Err(_) => {
                 let why = format!(
                     "the CD-ROM drive was not empty within {} s; it is looked at again",
@@ -140,6 +164,6 @@ impl Executor<'_> {
             drive.iso.take_if(|iso| isos.contains(iso));
         }
         memory.seen = Ownership::Ours(Box::new(shown));
-        Ok(())
+        Ok(true)
     }
 }

@@ -8,7 +8,10 @@ use agent_forge_crds::{
     pool::{CredentialsSecretRef, SOURCE_VSPHERE_AGENT},
 };
 
-use super::{Done, Executor, StepOutcome, look::Live};
+use super::{
+    Done, Executor, StepOutcome,
+    look::{Live, SOON},
+};
 use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},
@@ -22,7 +25,7 @@ use crate::{
     placement::request,
     ports::{
         effect::EffectKind,
-        vcenter::{FolderSight, Place, Stamp, Survey, TaskEnd, VCenter, VmObservation},
+        vcenter::{FolderSight, Place, Survey, TaskEnd, VCenter, VmChange, VmObservation},
     },
     sessions::{of_vm::Reached, secret_ref},
     vm::{
@@ -170,17 +173,19 @@ impl Executor<'_> {
         let shown = self.shown(memory)?;
         let session = self.session().await?;
         let kind = EffectKind::Reconfigure;
-        if !self.is_still_ours(session.as_ref(), &shown.moref).await? {
+        let Some(shown) = self.still_ours(session.as_ref(), &shown.moref).await? else {
             memory.seen = Ownership::NotAsked;
             return Ok(StepOutcome::Same);
-        }
+        };
         Box::pin(self.held_live(kind, Live::default())).await?;
-        let (effect, stamp) = (self.effect(kind), Stamp::of(Mark::Released(self.marker())));
-        let started = session.stamp_marker(&effect, &shown.moref, &stamp);
-        let ended = self.change(memory, session.as_ref(), kind, started).await;
+        let change = VmChange {
+            mark: Some(Mark::Released(self.marker())),
+            ..VmChange::of(&shown)
+        };
+        let what = (&shown.moref, &change);
+        let ended = self.configure(memory, session.as_ref(), kind, what).await;
         memory.seen = Ownership::NotAsked;
-        ended??;
-        Ok(StepOutcome::Same)
+        Ok(ended?.map_or(StepOutcome::Pause(SOON), |_| StepOutcome::Same))
     }
 
     /// Proves the VM of a predecessor's record ([`proof::prove`]), then writes mark and notes.
@@ -233,26 +238,24 @@ impl Executor<'_> {
         };
         if proven.marker.as_ref() != Some(&marker) {
             let kind = EffectKind::Reconfigure;
-            let effect = self.effect(kind);
             // Notes that people wrote stay. The predecessor then uses the uuid alone, as its earlier releases did.
             let notes = proven
                 .annotation
                 .is_empty()
                 .then(|| Notes::text(&marker.uid));
-            let stamp = Stamp {
+            let change = VmChange {
+                mark: Some(Mark::Owned(marker.clone())),
                 annotation: notes.clone(),
-                ..Stamp::of(Mark::Owned(marker.clone()))
+                ..VmChange::of(&proven)
             };
-            let started = session.stamp_marker(&effect, &proven.moref, &stamp);
-            match self
-                .change(memory, session.as_ref(), kind, started)
-                .await??
-            {
-                TaskEnd::Success(_) => {
+            let what = (&proven.moref, &change);
+            match self.configure(memory, session.as_ref(), kind, what).await? {
+                Some(TaskEnd::Success(_)) => {
                     proven.annotation = notes.unwrap_or(proven.annotation);
                 }
                 // The outcome is unknown: the VM is proven again, with or without the mark.
-                TaskEnd::Vanished => return Ok(StepOutcome::Same),
+                Some(TaskEnd::Vanished) => return Ok(StepOutcome::Same),
+                None => return Ok(StepOutcome::Pause(SOON)),
             }
         }
         let mut record = self.observed.record();

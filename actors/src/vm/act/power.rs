@@ -9,7 +9,11 @@ use agent_forge_crds::{
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Done, Executor, StepOutcome, defect, look::Looked};
+use super::{
+    Done, Executor, StepOutcome, defect,
+    look::{Looked, SOON},
+    task::ended,
+};
 use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},
@@ -19,7 +23,7 @@ use crate::{
     ports::{
         cluster::Notice,
         effect::EffectKind,
-        vcenter::{BootDevice, Fault, PowerState, TaskEnd, VCenter, VmObservation},
+        vcenter::{BootDevice, Fault, PowerState, TaskEnd, VCenter, VmChange, VmObservation},
     },
     vm::{
         memory::{Memory, Tagged},
@@ -54,17 +58,19 @@ impl Executor<'_> {
         })
     }
 
-    /// Whether that VM, as it is now, is ours. After a vCenter was restored from a backup, a reference may lead to
-    /// another VM.
-    pub(super) async fn is_still_ours(
+    /// That VM as it is now, if it is ours. After a vCenter was restored from a backup, a reference may lead to another VM.
+    pub(super) async fn still_ours(
         &self,
         session: &dyn VCenter,
         vm: &MoRef,
-    ) -> Result<bool, ReconcileError> {
+    ) -> Result<Option<VmObservation>, ReconcileError> {
         let found = session.observe(vm).await?.into_iter().collect();
         let now = self.context.clock.monotonic();
         let seen = ownership::judge(found, &self.expected(), &Ownership::NotAsked, now);
-        Ok(matches!(seen, Ownership::Ours(_)))
+        Ok(match seen {
+            Ownership::Ours(shown) => Some(*shown),
+            _ => None,
+        })
     }
 
     pub(super) async fn set_boot_order(
@@ -77,15 +83,16 @@ impl Executor<'_> {
             session, mut shown, ..
         } = looked;
         let kind = EffectKind::Reconfigure;
-        let effect = self.effect(kind);
-        let started = session.set_boot_order(&effect, &shown.moref, keys);
-        match self
-            .change(memory, session.as_ref(), kind, started)
-            .await??
-        {
-            TaskEnd::Success(_) => {}
+        let change = VmChange {
+            boot_order: Some(keys.to_vec()),
+            ..VmChange::of(&shown)
+        };
+        let what = (&shown.moref, &change);
+        match self.configure(memory, session.as_ref(), kind, what).await? {
+            Some(TaskEnd::Success(_)) => {}
             // The outcome is unknown: a look at the VM shows it.
-            TaskEnd::Vanished => return Ok(StepOutcome::Same),
+            Some(TaskEnd::Vanished) => return Ok(StepOutcome::Same),
+            None => return Ok(StepOutcome::Pause(SOON)),
         }
         shown.boot_order = keys
             .iter()
@@ -115,6 +122,7 @@ impl Executor<'_> {
             EffectKind::PowerOff => session.power_off(&effect, &shown.moref),
             _ => session.destroy(&effect, &shown.moref),
         };
+        let started = ended(session.as_ref(), started);
         // Also if no reply comes. A look shows whether it is off.
         memory.switched_off |= kind == EffectKind::PowerOff;
         let ended = self.change(memory, session.as_ref(), kind, started).await;
@@ -375,11 +383,11 @@ impl Executor<'_> {
             Err(t) if !runs => return Err(t),
             Err(t) => return Err(failed(t)),
         };
-        match self.is_still_ours(session.as_ref(), &vm).await {
-            Ok(true) => {}
+        match self.still_ours(session.as_ref(), &vm).await {
+            Ok(Some(_)) => {}
             // After a vCenter was restored from a backup, the VM may be missing or have another reference: the next
             // step looks for it.
-            Ok(false) => {
+            Ok(None) => {
                 memory.missed = true;
                 memory.seen = Ownership::NotAsked;
                 if !missed {

@@ -33,7 +33,7 @@ use crate::{
     ports::{
         cluster::{AgentPatch, MetadataPatch},
         effect::EffectKind,
-        vcenter::{Fault, Stamp, TaskEnd, VCenter, VmObservation},
+        vcenter::{VCenter, VmChange, VmObservation},
     },
     runtime::holds::{self, Pausing},
     vm::{
@@ -92,12 +92,12 @@ impl Executor<'_> {
             memory.seen = Ownership::Lenders(shown);
             return Ok(StepOutcome::Same);
         }
-        let stamp = Stamp {
-            change_version: shown.change_version.clone(),
+        let change = VmChange {
+            mark: Some(Mark::Owned(self.marker())),
             may_serve: self.may_serve(&shown),
-            ..Stamp::of(Mark::Owned(self.marker()))
+            ..VmChange::of(&shown)
         };
-        self.write_mark(memory, session.as_ref(), &moref, &stamp)
+        self.write_mark(memory, session.as_ref(), &moref, &change)
             .await
     }
 
@@ -115,11 +115,11 @@ impl Executor<'_> {
         let Some(may_serve) = self.may_serve(&shown) else {
             return Ok(StepOutcome::Same);
         };
-        let stamp = Stamp {
-            change_version: shown.change_version.clone(),
-            ..Stamp::serving(may_serve)
+        let change = VmChange {
+            may_serve: Some(may_serve),
+            ..VmChange::of(&shown)
         };
-        self.write_mark(memory, session.as_ref(), &shown.moref, &stamp)
+        self.write_mark(memory, session.as_ref(), &shown.moref, &change)
             .await
     }
 
@@ -138,20 +138,13 @@ impl Executor<'_> {
         memory: &mut Memory,
         session: &dyn VCenter,
         vm: &MoRef,
-        stamp: &Stamp,
+        change: &VmChange,
     ) -> Done {
         let kind = EffectKind::Reconfigure;
-        let effect = self.effect(kind);
-        let started = session.stamp_marker(&effect, vm, stamp);
-        let ended = self.change(memory, session, kind, started).await;
+        let ended = self.configure(memory, session, kind, (vm, change)).await;
         memory.seen = Ownership::NotAsked;
-        match ended? {
-            // A look shows what it did.
-            Ok(TaskEnd::Success(_) | TaskEnd::Vanished) => Ok(StepOutcome::Same),
-            // Somebody was faster: the VM is looked at again.
-            Err(e) if e.fault() == Some(&Fault::ConcurrentAccess) => Ok(StepOutcome::Pause(SOON)),
-            Err(e) => Err(e.into()),
-        }
+        // A look shows what it did.
+        Ok(ended?.map_or(StepOutcome::Pause(SOON), |_| StepOutcome::Same))
     }
 
     /// Records that it begins to change the mark. From then on it does not let go of a VM with the lender's mark.

@@ -25,7 +25,7 @@ use crate::{
     ports::{
         cluster::{AgentPatch, Notice},
         effect::EffectKind,
-        vcenter::{Fault, PowerState, Renewal, RenewedDisk, TaskEnd},
+        vcenter::{NewLife, PowerState, RenewedDisk, VmChange},
     },
     runtime::holds::home_of_hosted_cluster,
     vm::{memory::Memory, ownership::Ownership},
@@ -94,38 +94,30 @@ impl Executor<'_> {
             None => request::place_request(pool)?.hardware,
         };
         let keeps = pool.spec.release.as_ref().and_then(|r| r.disk) == Some(ReleasedDisk::Keep);
-        let renewal = Renewal {
-            change_version: shown.change_version.clone(),
-            generation: life,
-            iso,
-            disk: if keeps {
-                RenewedDisk::Kept
-            } else {
-                RenewedDisk::Replaced {
-                    gib: hardware.disk_gib,
-                    eagerly_scrub: hardware.eagerly_scrub,
-                }
-            },
+        let disk = if keeps {
+            RenewedDisk::Kept
+        } else {
+            RenewedDisk::Replaced {
+                gib: hardware.disk_gib,
+                eagerly_scrub: hardware.eagerly_scrub,
+            }
+        };
+        let change = VmChange {
+            life: Some(NewLife {
+                generation: life,
+                iso,
+                disk,
+            }),
+            ..VmChange::of(&shown)
         };
         let kind = EffectKind::Renew;
-        let effect = self.effect(kind);
-        let started = session.renew(&effect, &shown.moref, &renewal);
-        let ended = self.change(memory, session.as_ref(), kind, started).await;
+        let what = (&shown.moref, &change);
+        let ended = self.configure(memory, session.as_ref(), kind, what).await;
         self.context
             .instruments
-            .vm_operation(kind.name(), matches!(ended, Ok(Ok(_))));
-        match ended? {
-            // A look shows what it did.
-            Ok(TaskEnd::Success(_) | TaskEnd::Vanished) => Ok(StepOutcome::Same),
-            Err(e) => match e.fault() {
-                // Somebody was faster: the VM is looked at again.
-                Some(Fault::ConcurrentAccess | Fault::InvalidPowerState { .. }) => {
-                    memory.seen = Ownership::NotAsked;
-                    Ok(StepOutcome::Pause(super::look::SOON))
-                }
-                _ => Err(e.into()),
-            },
-        }
+            .vm_operation(kind.name(), matches!(ended, Ok(Some(_))));
+        // A look shows what it did.
+        Ok(ended?.map_or(StepOutcome::Pause(super::look::SOON), |_| StepOutcome::Same))
     }
 
     /// The VM is ready: from now on nothing that was before says anything about its guest.

@@ -4,7 +4,7 @@
 use agent_forge_crds::{Time, agent::BootRepair, conditions::event};
 use jiff::Timestamp;
 
-use super::{Done, Executor, StepOutcome, defect, look::Looked};
+use super::{Done, Executor, StepOutcome, defect, look::Looked, task::ended};
 use crate::{
     ports::{
         cluster::Notice,
@@ -52,6 +52,7 @@ impl Executor<'_> {
             refused = started.as_ref().is_err_and(is_refused);
             started
         };
+        let started = ended(session.as_ref(), started);
         note_sent(memory, true);
         let ended = self.change(memory, session.as_ref(), kind, started).await;
         let off = matches!(&ended, Ok(Err(e)) if is_off(e));

@@ -4,10 +4,15 @@ use agent_forge_crds::conditions::Reason;
 
 use super::Executor;
 use crate::{
-    domain::failure::ReconcileError,
+    domain::{
+        failure::{Class, ReconcileError},
+        names::MoRef,
+    },
     ports::{
         effect::EffectKind,
-        vcenter::{Fault, TASK_PATIENCE, TaskEnd, TaskRef, VCenter, VcError, VcResult},
+        vcenter::{
+            Ended, Fault, TASK_PATIENCE, TaskEnd, TaskRef, VCenter, VcError, VcResult, VmChange,
+        },
     },
     vm::{
         memory::{Busy, Memory},
@@ -27,15 +32,14 @@ impl Executor<'_> {
         memory: &mut Memory,
         session: &dyn VCenter,
         kind: EffectKind,
-        started: impl Future<Output = VcResult<TaskRef>> + Send,
+        started: impl Future<Output = VcResult<Ended<'_>>> + Send,
     ) -> Result<VcResult<TaskEnd>, ReconcileError> {
         let _running = self.context.in_flight(session.server(), kind);
         memory.seen = Ownership::NotAsked;
         memory.call_refused = false;
         let ended = match started.await {
-            Ok(task) => match tokio::time::timeout(TASK_PATIENCE, session.wait(&task)).await {
+            Ok(ended) => match tokio::time::timeout(TASK_PATIENCE, ended).await {
                 Ok(ended) => {
-                    let ended = ended.flatten();
                     memory.call_refused = ended.as_ref().is_err_and(has_failed);
                     ended
                 }
@@ -58,6 +62,35 @@ impl Executor<'_> {
             _ => memory.busy = None,
         }
         Ok(ended)
+    }
+
+    /// Changes the configuration of the VM, if that is as it was seen. `None`: it is not, and is looked at again.
+    pub(super) async fn configure(
+        &self,
+        memory: &mut Memory,
+        session: &dyn VCenter,
+        kind: EffectKind,
+        (vm, change): (&MoRef, &VmChange),
+    ) -> Result<Option<TaskEnd>, ReconcileError> {
+        let effect = self.effect(kind);
+        let started = session.configure(&effect, vm, change);
+        match self.change(memory, session, kind, started).await? {
+            Ok(end) => {
+                memory.outrun = 0;
+                Ok(Some(end))
+            }
+            Err(e) if memory.is_outrun(&e) => Ok(None),
+            Err(e) => match e.fault() {
+                // Only one that is switched off begins another life, and somebody was faster.
+                Some(Fault::InvalidPowerState { .. }) if change.life.is_some() => Ok(None),
+                // Too often by now: people learn of it.
+                Some(Fault::ConcurrentAccess) => Err(ReconcileError {
+                    class: Class::Transient,
+                    ..e.into()
+                }),
+                _ => Err(e.into()),
+            },
+        }
     }
 
     /// The task runs for longer than the operator waits.
@@ -85,6 +118,15 @@ impl Executor<'_> {
         let busy = memory.busy.insert(busy);
         busy.is_for_long().then(|| busy.trouble())
     }
+}
+
+/// The end of the task that such a call begins.
+pub(super) async fn ended<'a>(
+    session: &'a dyn VCenter,
+    started: impl Future<Output = VcResult<TaskRef>> + Send,
+) -> VcResult<Ended<'a>> {
+    let task = started.await?;
+    Ok(Box::pin(async move { session.wait(&task).await.flatten() }))
 }
 
 /// The task itself failed. Without the right to see its end, nobody knows that.

@@ -337,7 +337,7 @@ impl Observed {
         let object = self.child.object.as_ref();
         let untouched = || {
             let nothing = VsphereAgentStatus::default();
-            upstream::age(object, context.clock.wall()) > FIRST_PASS
+            upstream::age(object, context.clock.steady()) > FIRST_PASS
                 && object.status.as_ref().is_none_or(|s| *s == nothing)
         };
         match &memory.seen {

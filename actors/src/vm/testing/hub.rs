@@ -458,6 +458,13 @@ impl Cluster for Hub {
     }
     async fn delete_agent(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()> {
         self.write(effect, |o| {
+            let mut there = o.live_instead.iter().chain(&o.agents);
+            let there = there.find(|a| a.name_any() == at.key.name);
+            if there
+                .is_some_and(|a| a.resource_version().unwrap_or_default() != at.resource_version)
+            {
+                return Err(error(ClusterErrorKind::Conflict));
+            }
             o.agents.retain(|a| a.name_any() != at.key.name);
             o.unseen_agents.retain(|a| a.name_any() != at.key.name);
             Ok(())

@@ -29,10 +29,10 @@ use crate::{
         slots::{Slots, turns::Limits},
         vcenter::{
             self, BareVm, BootDevice, ByteStream, Cdrom, ComputeTopology, CreateVm, Datastore,
-            Datastores, Drives, Fault, FileInfo, FolderSight, Host, Listener, Machines, MarkedVm,
-            News, Place, PlaceCandidates, PlaceRequest, PowerState, Recommendation, Renewal,
-            RenewedDisk, Stamp, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcError, VcErrorKind,
-            VcResult, VmObservation,
+            Datastores, Drives, Ended, Fault, FileInfo, FolderSight, Host, Listener, Machines,
+            MarkedVm, NewLife, News, Place, PlaceCandidates, PlaceRequest, PowerState,
+            Recommendation, RenewedDisk, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcError,
+            VcErrorKind, VcResult, VmChange, VmObservation,
         },
     },
 };
@@ -71,7 +71,11 @@ pub struct Inventory {
     /// Every mark that was written to an existing VM.
     pub marks: Vec<String>,
     /// What VMs were made ready for another life with.
-    pub renewals: Vec<Renewal>,
+    pub renewals: Vec<NewLife>,
+    /// Somebody changes each VM right before the operator does.
+    pub always_changed: bool,
+    /// Changes that came too late.
+    pub refused_changes: u32,
     /// Somebody changes the VM right before it is made ready for another life.
     pub changed_before_renewal: bool,
     /// Another VsphereAgent writes this mark right before one is written.
@@ -222,6 +226,22 @@ pub fn fault(kind: VcErrorKind) -> VcError {
 impl Site {
     pub fn with<T>(&self, f: impl FnOnce(&mut Inventory) -> T) -> T {
         f(&mut self.0.lock().expect("lock"))
+    }
+
+    async fn eject(&self, e: &Effect, vm: &MoRef, isos: &[String]) -> VcResult<Ended<'_>> {
+        if self.with(|i| i.eject_hangs) {
+            return std::future::pending().await;
+        }
+        self.with(|i| {
+            i.effects.push(e.kind);
+            let drives = i.vms.iter_mut().filter(|v| v.moref == *vm);
+            let ours = |iso: &Option<String>| iso.as_ref().is_some_and(|iso| isos.contains(iso));
+            drives.for_each(|v| {
+                v.cdroms.retain(|c| !ours(&c.iso));
+                v.change_version = v.change_version.take().map(|version| version + "+");
+            });
+        });
+        Ok(Box::pin(async { Ok(TaskEnd::Success(None)) }))
     }
 
     /// Begins a task on the VM. `work` is carried out when the task ends: at once, unless the test set it otherwise.
@@ -424,6 +444,44 @@ impl VCenter for Site {
     }
 }
 
+/// Changes the VM as vCenter does.
+fn configured(v: &mut VmObservation, change: VmChange) {
+    if let Some(mark) = &change.mark {
+        v.marker = mark.read().cloned();
+    }
+    v.may_serve = change.may_serve.or(v.may_serve.take());
+    v.annotation = change
+        .annotation
+        .unwrap_or(std::mem::take(&mut v.annotation));
+    v.change_version = v.change_version.take().map(|version| version + "+");
+    if let Some(keys) = change.boot_order {
+        let order = keys.into_iter().map(BootDevice::Disk);
+        v.boot_order = order.chain([BootDevice::Cdrom]).collect();
+    }
+    let Some(life) = change.life else {
+        return;
+    };
+    v.generation = Some(life.generation);
+    v.may_serve = Some(MayServe::no(life.generation));
+    v.disk = Some(life.disk_mark());
+    v.cdroms = vec![Cdrom {
+        key: 16000,
+        iso: Some(life.iso.to_string()),
+        connected: true,
+        start_connected: true,
+    }];
+    let disks = v.disk_keys.iter().map(|k| BootDevice::Disk(*k));
+    match life.disk {
+        RenewedDisk::Replaced { .. } => {
+            v.disk_keys = vec![2001];
+            v.hardware.disk_uuid = Some(SECOND_DISK.to_owned());
+        }
+        RenewedDisk::Kept => {
+            v.boot_order = std::iter::once(BootDevice::Cdrom).chain(disks).collect();
+        }
+    }
+}
+
 #[async_trait]
 impl Machines for Site {
     async fn find_by_uuid(&self, uuid: BiosUuid) -> VcResult<Vec<VmObservation>> {
@@ -481,7 +539,7 @@ impl Machines for Site {
                 may_serve: Some(vm.may_serve.clone()),
                 generation: None,
                 disk: None,
-                change_version: None,
+                change_version: Some("1".to_owned()),
                 marks: crate::domain::holds::VmMarks::default(),
                 annotation: vm.annotation.clone(),
                 power: PowerState::Off,
@@ -504,41 +562,38 @@ impl Machines for Site {
             }
         })
     }
-    async fn renew(&self, e: &Effect, vm: &MoRef, renewal: &Renewal) -> VcResult<TaskRef> {
-        let seen = self.with(|i| {
-            let changed = std::mem::take(&mut i.changed_before_renewal);
+    async fn configure<'a>(
+        &'a self,
+        e: &Effect,
+        vm: &MoRef,
+        change: &VmChange,
+    ) -> VcResult<Ended<'a>> {
+        let now = self.with(|i| {
+            let rival = change.mark.as_ref().and_then(|_| i.marked_before.take());
+            let changed = change.life.is_some() && std::mem::take(&mut i.changed_before_renewal);
+            let changed = changed || i.always_changed;
             let vm = i.vms.iter_mut().find(|v| v.moref == *vm)?;
-            if changed {
-                vm.change_version = Some("theirs".to_owned());
+            if changed || rival.is_some() {
+                vm.change_version = vm.change_version.take().map(|version| version + "theirs");
+                vm.marker = rival.or(vm.marker.take());
             }
             vm.change_version.clone()
         });
-        if seen != renewal.change_version {
+        if change.change_version != now {
+            self.with(|i| i.refused_changes += 1);
             return Err(fault(VcErrorKind::Fault(Fault::ConcurrentAccess)));
         }
-        self.with(|i| i.renewals.push(renewal.clone()));
-        let renewal = renewal.clone();
-        self.change(e, vm, move |v| {
-            v.generation = Some(renewal.generation);
-            v.may_serve = Some(MayServe::no(renewal.generation));
-            v.disk = Some(renewal.disk_mark());
-            v.cdroms = vec![Cdrom {
-                key: 16000,
-                iso: Some(renewal.iso.to_string()),
-                connected: true,
-                start_connected: true,
-            }];
-            let disks = v.disk_keys.iter().map(|k| BootDevice::Disk(*k));
-            match renewal.disk {
-                RenewedDisk::Replaced { .. } => {
-                    v.disk_keys = vec![2001];
-                    v.hardware.disk_uuid = Some(SECOND_DISK.to_owned());
-                }
-                RenewedDisk::Kept => {
-                    v.boot_order = std::iter::once(BootDevice::Cdrom).chain(disks).collect();
-                }
-            }
-        })
+        if !change.eject.is_empty() {
+            return self.eject(e, vm, &change.eject).await;
+        }
+        self.with(|i| {
+            i.marks
+                .extend(change.mark.as_ref().map(ToString::to_string));
+            i.renewals.extend(change.life.clone());
+        });
+        let change = change.clone();
+        let task = self.change(e, vm, move |v| configured(v, change))?;
+        Ok(Box::pin(async move { self.wait(&task).await.flatten() }))
     }
     async fn reset(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
         let fails = self.with(|i| {
@@ -549,37 +604,6 @@ impl Machines for Site {
             Some(kind) => Err(fault(kind)),
             None => self.change(e, vm, |_| {}),
         }
-    }
-    async fn set_boot_order(&self, e: &Effect, vm: &MoRef, keys: &[i32]) -> VcResult<TaskRef> {
-        let order = keys.iter().map(|k| BootDevice::Disk(*k));
-        let order = order.chain([BootDevice::Cdrom]).collect();
-        self.change(e, vm, move |v| v.boot_order = order)
-    }
-    async fn stamp_marker(&self, e: &Effect, vm: &MoRef, stamp: &Stamp) -> VcResult<TaskRef> {
-        let stamp = stamp.clone();
-        let now = self.with(|i| {
-            let rival = i.marked_before.take();
-            let vm = i.vms.iter_mut().find(|v| v.moref == *vm)?;
-            if rival.is_some() {
-                vm.marker = rival;
-                vm.change_version = Some("theirs".to_owned());
-            }
-            vm.change_version.clone()
-        });
-        if stamp.change_version.is_some() && stamp.change_version != now {
-            return Err(fault(VcErrorKind::Fault(Fault::ConcurrentAccess)));
-        }
-        self.with(|i| i.marks.extend(stamp.mark.as_ref().map(ToString::to_string)));
-        self.change(e, vm, move |v| {
-            if let Some(mark) = &stamp.mark {
-                v.marker = mark.read().cloned();
-            }
-            v.may_serve = stamp.may_serve.or(v.may_serve.take());
-            v.change_version = v.change_version.take().map(|version| version + "+");
-            if let Some(annotation) = stamp.annotation {
-                v.annotation = annotation;
-            }
-        })
     }
     async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
         if let Some(why) = self.with(|i| i.power_on_refused.clone()) {
@@ -617,18 +641,6 @@ impl Machines for Site {
         }
         let gone = vm.clone();
         self.task(e, vm, move |i| i.vms.retain(|v| v.moref != gone))
-    }
-    async fn eject_isos(&self, e: &Effect, vm: &MoRef, isos: &[String]) -> VcResult<()> {
-        if self.with(|i| i.eject_hangs) {
-            return std::future::pending().await;
-        }
-        self.with(|i| {
-            i.effects.push(e.kind);
-            let drives = i.vms.iter_mut().filter(|v| v.moref == *vm);
-            let ours = |iso: &Option<String>| iso.as_ref().is_some_and(|iso| isos.contains(iso));
-            drives.for_each(|v| v.cdroms.retain(|c| !ours(&c.iso)));
-            Ok(())
-        })
     }
     async fn attach_tags(&self, e: &Effect, vm: &MoRef, tags: &[String]) -> VcResult<()> {
         self.with(|i| {

@@ -8,8 +8,8 @@ use agent_forge_crds::{
 
 use super::*;
 use crate::{
-    ports::vcenter::{BootDevice, Cdrom},
-    testing::{POOL, at},
+    ports::vcenter::BootDevice,
+    testing::at,
     vm::boot_repair::{GRACE, MOST},
 };
 
@@ -26,19 +26,6 @@ fn say(agent: &mut Agent, state: &str, info: &str, stage: &str, minute: i64) {
         current_stage: Some(stage.to_owned()),
         stage_update_time: Some(agent_forge_crds::Time(at(minute * 60))),
     });
-}
-
-/// A drive with the pool's ISO.
-fn disc() -> Cdrom {
-    let digest = "a".repeat(64);
-    Cdrom {
-        key: 16000,
-        iso: Some(format!(
-            "[isos] agent-forge/{NAMESPACE}/{POOL}/{digest}.iso"
-        )),
-        connected: true,
-        start_connected: true,
-    }
 }
 
 /// The ISO is in the drive, and comes first.

@@ -433,8 +433,7 @@ async fn a_guest_that_dies_after_binding_is_named_and_left_to_its_machine() {
     }
 }
 
-/// Its Agent has the labels by which AgentMachines choose it, and the pool keeps giving it those. No claim is lost: the deletion
-/// names the version of the Agent.
+/// The Agent has the labels by which AgentMachines choose it, and its pool keeps giving it those.
 #[tokio::test]
 async fn the_agent_of_a_vm_that_somebody_destroyed_goes_and_another_vm_is_made() {
     let mut bench = registered().await;

@@ -39,6 +39,17 @@ async fn no_vm_is_made_of_an_infra_env_that_is_gone() {
     bench.until(Bench::is_on).await;
 }
 
+/// The operator would take its record for one that somebody removed, and would record an identity with the InfraEnv of that time.
+#[tokio::test]
+async fn a_new_vsphere_agent_does_not_look_old_to_a_clock_that_is_set_ahead() {
+    let mut bench = Bench::new();
+    bench.hub.with(|o| o.infra_env_is_gone = true);
+    bench.clock.jump(10 * MINUTE);
+    bench.pass().await;
+    assert_eq!(bench.waits_on(), Some(Reason::InfraEnvNotFound));
+    assert_eq!(bench.vm().bios_uuid, None, "no identity is recorded");
+}
+
 /// Its record names the InfraEnv of the ISO at that time. The VM is not made from the next ISO under that record.
 #[tokio::test]
 async fn a_vm_that_does_not_exist_yet_begins_anew_with_another_infra_env() {

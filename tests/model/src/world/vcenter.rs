@@ -3,8 +3,8 @@
 use agent_forge_actors::{
     domain::{identity::BiosUuid, marker::MayServe, names::MoRef},
     ports::vcenter::{
-        BootDevice, CreateVm, Fault as VcFault, PowerState, Renewal, RenewedDisk, Stamp, TaskRef,
-        VcError, VcErrorKind, VcResult, VmObservation,
+        BootDevice, CreateVm, Fault as VcFault, PowerState, RenewedDisk, TaskRef, VcError,
+        VcErrorKind, VcResult, VmChange, VmObservation,
     },
 };
 
@@ -16,18 +16,14 @@ use crate::{objects, shared::Shared};
 pub enum Order {
     /// Create a VM.
     Create(Box<CreateVm>),
-    /// Set the boot order.
-    Boot(MoRef, Vec<i32>),
+    /// Change its configuration.
+    Configure(MoRef, VmChange),
     /// Switch it on.
     On(MoRef),
     /// Switch it off.
     Off(MoRef),
     /// Destroy it.
     Destroy(MoRef),
-    /// Make it ready for another life.
-    Renew(MoRef, Renewal),
-    /// Write its mark.
-    Stamp(MoRef, Stamp),
 }
 
 impl Order {
@@ -35,22 +31,42 @@ impl Order {
     pub const fn vm(&self) -> Option<&MoRef> {
         match self {
             Self::Create(_) => None,
-            Self::Boot(vm, _)
-            | Self::On(vm)
-            | Self::Off(vm)
-            | Self::Destroy(vm)
-            | Self::Renew(vm, _)
-            | Self::Stamp(vm, _) => Some(vm),
+            Self::Configure(vm, _) | Self::On(vm) | Self::Off(vm) | Self::Destroy(vm) => Some(vm),
         }
     }
 
     /// The version of the VM that it was decided from.
     pub(super) const fn version(&mut self) -> Option<&mut String> {
         match self {
-            Self::Renew(_, Renewal { change_version, .. })
-            | Self::Stamp(_, Stamp { change_version, .. }) => change_version.as_mut(),
+            Self::Configure(_, change) => change.change_version.as_mut(),
             _ => None,
         }
+    }
+}
+
+/// Changes the VM as vCenter does. There are no drives and no notes here.
+fn configure(vm: &mut VmObservation, change: &VmChange) {
+    if let Some(mark) = &change.mark {
+        vm.marker = mark.read().cloned();
+    }
+    if change.may_serve.is_some() {
+        vm.may_serve.clone_from(&change.may_serve);
+    }
+    if let Some(keys) = &change.boot_order {
+        let disks = keys.iter().map(|k| BootDevice::Disk(*k));
+        vm.boot_order = disks.chain([BootDevice::Cdrom]).collect();
+    }
+    let Some(life) = &change.life else {
+        return;
+    };
+    vm.generation = Some(life.generation);
+    vm.may_serve = Some(MayServe::no(life.generation));
+    vm.disk = Some(life.disk_mark());
+    if life.disk == RenewedDisk::Kept {
+        vm.boot_order.rotate_right(1);
+    } else {
+        // A new disk has another key.
+        vm.disk_keys = vm.disk_keys.iter().map(|key| key + 1).collect();
     }
 }
 
@@ -126,12 +142,18 @@ impl World {
         };
         match order {
             Order::Create(spec) => self.create(spec),
-            Order::Boot(vm, keys) => self.change_vm(vm, (false, by), |vm| {
-                let disks = keys.iter().map(|k| BootDevice::Disk(*k));
-                vm.boot_order = disks.chain([BootDevice::Cdrom]).collect();
-                change_version(vm);
-                Ok(())
-            }),
+            Order::Configure(vm, change) => {
+                let lenient = self.lenient;
+                self.change_vm(vm, (change.life.is_some(), by), |vm| {
+                    if change.life.is_some() {
+                        power(vm, PowerState::On)?;
+                    }
+                    is_as_seen(vm, change.change_version.as_ref(), lenient)?;
+                    configure(vm, change);
+                    change_version(vm);
+                    Ok(())
+                })
+            }
             Order::On(vm) => self.change_vm(vm, (false, by), |vm| {
                 power(vm, PowerState::On)?;
                 vm.power = PowerState::On;
@@ -146,38 +168,6 @@ impl World {
                 let done = self.change_vm(vm, (true, by), |vm| power(vm, PowerState::On))?;
                 self.vms.retain(|v| v.moref != *vm);
                 Ok(done)
-            }
-            Order::Renew(vm, renewal) => {
-                let lenient = self.lenient;
-                self.change_vm(vm, (true, by), |vm| {
-                    power(vm, PowerState::On)?;
-                    is_as_seen(vm, renewal.change_version.as_ref(), lenient)?;
-                    vm.generation = Some(renewal.generation);
-                    vm.may_serve = Some(MayServe::no(renewal.generation));
-                    vm.disk = Some(renewal.disk_mark());
-                    if renewal.disk == RenewedDisk::Kept {
-                        vm.boot_order.rotate_right(1);
-                    } else {
-                        // A new disk has another key.
-                        vm.disk_keys = vm.disk_keys.iter().map(|key| key + 1).collect();
-                    }
-                    change_version(vm);
-                    Ok(())
-                })
-            }
-            Order::Stamp(vm, stamp) => {
-                let lenient = self.lenient;
-                self.change_vm(vm, (false, by), |vm| {
-                    is_as_seen(vm, stamp.change_version.as_ref(), lenient)?;
-                    if let Some(mark) = &stamp.mark {
-                        vm.marker = mark.read().cloned();
-                    }
-                    if stamp.may_serve.is_some() {
-                        vm.may_serve.clone_from(&stamp.may_serve);
-                    }
-                    change_version(vm);
-                    Ok(())
-                })
             }
         }
     }

@@ -92,7 +92,7 @@ impl Work {
         }
         let mut keys = spec.as_object().into_iter().flatten();
         let order = spec["bootOptions"]["bootOrder"].as_array();
-        keys.all(|(key, _)| key == "_typeName" || key == "bootOptions")
+        keys.all(|(key, _)| ALWAYS.contains(&key.as_str()) || key == "bootOptions")
             && shown.is_some_and(|vm| order == Some(&vm.boot_order))
     }
 
@@ -110,6 +110,9 @@ impl Work {
     }
 }
 
+/// What each spec may have, whatever it changes.
+const ALWAYS: [&str; 2] = ["_typeName", "changeVersion"];
+
 /// The mark that a spec sets, if it sets nothing else except the matching notes, on whatever condition.
 fn mark(spec: &Value) -> Option<&str> {
     only_option(spec, MARKER_KEY)
@@ -119,7 +122,7 @@ fn mark(spec: &Value) -> Option<&str> {
 fn only_option<'a>(spec: &'a Value, key: &str) -> Option<&'a str> {
     let parts = spec.as_object()?.keys();
     let alone = parts
-        .filter(|key| !["_typeName", "annotation", "changeVersion"].contains(&key.as_str()))
+        .filter(|key| !ALWAYS.contains(&key.as_str()) && *key != "annotation")
         .eq(["extraConfig"]);
     let [option] = spec["extraConfig"].as_array()?.as_slice() else {
         return None;
@@ -143,7 +146,8 @@ pub(super) fn empties(spec: &Value) -> bool {
             && c["device"]["backing"]["_typeName"] == EMPTY
     };
     let parts = spec.as_object().into_iter().flatten();
-    let mut parts = parts.filter(|(key, _)| *key != "_typeName" && *key != "deviceChange");
+    let mut parts =
+        parts.filter(|(key, _)| !ALWAYS.contains(&key.as_str()) && *key != "deviceChange");
     let changes = spec["deviceChange"].as_array();
     parts.next().is_none() && changes.is_some_and(|c| !c.is_empty() && c.iter().all(edits))
 }

@@ -20,9 +20,9 @@ use agent_forge_actors::{
     ports::{
         effect::{Effect, EffectKind, Gate, Hold, Settled, Subject},
         vcenter::{
-            BootDevice, Connector as _, CreateVm, Credentials, Fault, Place, PlaceRequest, Renewal,
-            RenewedDisk, Stamp, TaskEnd, TaskRef, Trust, VCenter, VcError, VcErrorKind, VcResult,
-            VmObservation,
+            BootDevice, Connector as _, CreateVm, Credentials, Fault, NewLife, Place, PlaceRequest,
+            RenewedDisk, TaskEnd, TaskRef, Trust, VCenter, VcError, VcErrorKind, VcResult,
+            VmChange, VmObservation,
         },
     },
 };
@@ -410,8 +410,11 @@ impl Side {
             _ => vec![2999],
         };
         let reconfigure = effect(EffectKind::Reconfigure);
-        let started = self.vc.set_boot_order(&reconfigure, &vm, &disks).await;
-        self.run(started).await.0
+        let change = VmChange {
+            boot_order: Some(disks),
+            ..VmChange::default()
+        };
+        self.configure(&reconfigure, &vm, &change).await
     }
 
     async fn renew(&mut self, name: &str, iso: &str, keeps: bool, stale: bool) -> Value {
@@ -421,8 +424,7 @@ impl Side {
         let shown = shown.ok().flatten();
         let life = shown.as_ref().and_then(|vm| vm.generation).unwrap_or(1);
         let version = shown.and_then(|vm| vm.change_version);
-        let renewal = Renewal {
-            change_version: version.map(|seen| if stale { "0".to_owned() } else { seen }),
+        let life = NewLife {
             generation: life + 1,
             iso: file(iso),
             disk: if keeps {
@@ -434,9 +436,20 @@ impl Side {
                 }
             },
         };
-        let renew = effect(EffectKind::Renew);
-        let started = self.vc.renew(&renew, &vm, &renewal).await;
-        self.run(started).await.0
+        let change = VmChange {
+            change_version: version.map(|seen| if stale { "0".to_owned() } else { seen }),
+            life: Some(life),
+            ..VmChange::default()
+        };
+        self.configure(&effect(EffectKind::Renew), &vm, &change)
+            .await
+    }
+
+    async fn configure(&self, effect: &Effect, vm: &MoRef, change: &VmChange) -> Value {
+        match self.vc.configure(effect, vm, change).await {
+            Ok(ended) => json!({"task": self.told(ended.await, |_| json!("configured"))}),
+            Err(e) => json!({"call": self.refusal(&e)}),
+        }
     }
 
     async fn perform(&mut self, number: usize, operation: &Operation) -> Value {
@@ -451,14 +464,14 @@ impl Side {
             O::Create { name, file_of, iso } => self.create(number, name, (*file_of, *iso)).await,
             O::BootOrder { name, known_disk } => self.boot_order(name, *known_disk).await,
             O::Stamp(name) => {
-                let stamp = Stamp {
+                let change = VmChange {
                     annotation: Some("notes of a VM".to_owned()),
-                    ..Stamp::of(Mark::Owned(marker(name, 2)))
+                    mark: Some(Mark::Owned(marker(name, 2))),
+                    ..VmChange::default()
                 };
-                let reconfigure = effect(EffectKind::Reconfigure);
                 let vm = self.vm(name);
-                let started = vc.stamp_marker(&reconfigure, &vm, &stamp).await;
-                self.run(started).await.0
+                self.configure(&effect(EffectKind::Reconfigure), &vm, &change)
+                    .await
             }
             O::PowerOn(name) => {
                 let power_on = effect(EffectKind::PowerOn);
@@ -476,10 +489,12 @@ impl Side {
                 self.run(started).await.0
             }
             O::Eject(name, iso) => {
-                let isos = [file(iso).to_string()];
-                let eject = effect(EffectKind::EjectIso);
-                let done = vc.eject_isos(&eject, &self.vm(name), &isos).await;
-                self.told(done, |()| json!("ejected"))
+                let change = VmChange {
+                    eject: vec![file(iso).to_string()],
+                    ..VmChange::default()
+                };
+                self.configure(&effect(EffectKind::EjectIso), &self.vm(name), &change)
+                    .await
             }
             O::Renew {
                 name,
