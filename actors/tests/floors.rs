@@ -4,7 +4,7 @@
 //! Tests and test helpers are left out: they may look at everything.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -154,4 +154,136 @@ fn a_room_imports_only_from_floors_below_it() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The largest circle of imports that a room may have, in files. A room without a row has none. These numbers only fall: a
+/// reader can learn a room from the bottom up once it has no circle.
+const CIRCLES: &[(&str, usize)] = &[
+    ("demand", 3),
+    ("domain", 2),
+    ("iso", 9),
+    ("news", 2),
+    ("pool", 24),
+    ("ports", 6),
+    ("runtime", 3),
+    ("sessions", 2),
+    ("supervisor", 2),
+    ("vm", 9),
+];
+
+/// A module: the segments of its path after `crate`.
+type Module = Vec<String>;
+
+/// What one file names: paths from `crate`, `self` or `super` on.
+#[derive(Default)]
+struct Names(Vec<Vec<String>>);
+
+impl Names {
+    fn add(&mut self, tree: &UseTree, so_far: &[String]) {
+        let with = |ident: &syn::Ident| [so_far, &[ident.to_string()]].concat();
+        match tree {
+            UseTree::Path(path) => self.add(&path.tree, &with(&path.ident)),
+            UseTree::Name(name) => self.0.push(with(&name.ident)),
+            UseTree::Rename(rename) => self.0.push(with(&rename.ident)),
+            UseTree::Group(group) => group.items.iter().for_each(|t| self.add(t, so_far)),
+            UseTree::Glob(_) => self.0.push(so_far.to_vec()),
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Names {
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        if !is_test(&module.attrs) {
+            visit::visit_item_mod(self, module);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        if !is_test(&item.attrs) {
+            self.add(&item.tree, &[]);
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let segments = path.segments.iter().map(|s| s.ident.to_string());
+        self.0.push(segments.collect());
+        visit::visit_path(self, path);
+    }
+}
+
+/// The module of that file. `inside`: its path below `src`.
+fn module(inside: &Path) -> Module {
+    let segments = inside.iter().filter_map(|p| p.to_str());
+    let segments = segments.map(|s| s.trim_end_matches(".rs").to_owned());
+    segments.filter(|s| s != "mod").collect()
+}
+
+/// The module that a path leads to, from inside `own`. `None`: to another crate, or to nothing that has a file.
+fn target(path: &[String], own: &Module, all: &BTreeSet<Module>) -> Option<Module> {
+    let mut at = match path.first()?.as_str() {
+        "crate" => Module::new(),
+        "self" => own.clone(),
+        "super" => own[..own.len() - 1].to_vec(),
+        _ => return None,
+    };
+    for segment in &path[1..] {
+        if segment == "super" {
+            at.pop();
+            continue;
+        }
+        let next = [at.as_slice(), std::slice::from_ref(segment)].concat();
+        if !all.contains(&next) {
+            break;
+        }
+        at = next;
+    }
+    all.contains(&at).then_some(at)
+}
+
+/// All modules to which that one leads.
+fn reached(from: &Module, edges: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<Module> {
+    let (mut seen, mut left) = (BTreeSet::new(), vec![from]);
+    while let Some(module) = left.pop() {
+        for next in edges.get(module).into_iter().flatten() {
+            if seen.insert(next.clone()) {
+                left.push(next);
+            }
+        }
+    }
+    seen
+}
+
+/// Why: in a circle of files no file can be read, or changed, without all others.
+#[test]
+fn no_room_has_a_larger_circle_of_imports_than_is_known() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let inside = |file: &PathBuf| module(file.strip_prefix(&root).expect("inside"));
+    let all: BTreeSet<Module> = files.iter().map(inside).collect();
+    let mut edges: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
+    for file in &files {
+        let own = inside(file);
+        let text = fs::read_to_string(file).expect("a source");
+        let mut names = Names::default();
+        names.visit_file(&syn::parse_file(&text).expect("Rust"));
+        let targets = names.0.iter().filter_map(|path| target(path, &own, &all));
+        let targets = targets.filter(|to| *to != own && to.first() == own.first());
+        edges.insert(own.clone(), targets.collect());
+    }
+    let reach: BTreeMap<&Module, BTreeSet<Module>> =
+        edges.keys().map(|m| (m, reached(m, &edges))).collect();
+    let mut circles: BTreeMap<&str, BTreeSet<&Module>> = BTreeMap::new();
+    for (module, there) in &reach {
+        let back = |other: &&&Module| there.contains(**other) && reach[**other].contains(*module);
+        let circle: BTreeSet<&Module> = reach.keys().filter(back).copied().collect();
+        let largest = circles.entry(module[0].as_str()).or_default();
+        if circle.len() > largest.len() {
+            *largest = circle;
+        }
+    }
+    let known: BTreeMap<&str, usize> = CIRCLES.iter().copied().collect();
+    let found = circles.iter().filter(|(_, circle)| !circle.is_empty());
+    let found: BTreeMap<&str, usize> = found.map(|(room, c)| (*room, c.len())).collect();
+    assert_eq!(found, known, "files in the largest circle of each room");
 }
