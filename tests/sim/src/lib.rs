@@ -13,6 +13,7 @@ pub mod around;
 pub mod between;
 pub mod branches;
 pub mod call;
+pub mod cost;
 pub mod director;
 pub mod edits;
 pub mod iso;

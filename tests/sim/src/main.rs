@@ -12,7 +12,7 @@ use agent_forge_actors::ports::effect::EffectKind;
 use agent_forge_sim::{
     branches::{self, Planned},
     call::{Call, Read},
-    known, matrix,
+    cost, known, matrix,
     plan::{Fault, Plan},
     promise::{Failure, Oracle},
     recovery,
@@ -125,6 +125,12 @@ enum Command {
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
     },
+    /// Play all workloads without faults, and print what each costs: writes, vCenter calls that change something, live reads.
+    Cost {
+        /// Write the numbers to costs.txt, with which a test compares.
+        #[arg(long)]
+        record: bool,
+    },
     /// Run the plans that come in as lines `SECONDS PLAN`, all of one workload, and write a verdict for each.
     #[command(hide = true)]
     Work,
@@ -200,6 +206,11 @@ fn main() -> Result<()> {
             workloads,
         } => recover((most, every), seed, (&wanted(&workloads)?, world)),
         Command::Worlds { seeds, workloads } => worlds(seeds, &wanted(&workloads)?),
+        Command::Cost { record } => {
+            let costs = cost::all();
+            print!("{}", cost::table(&costs));
+            if record { cost::record(&costs) } else { Ok(()) }
+        }
         Command::Work => branches::work(std::io::stdin().lock().lines()),
         Command::Waits => waits::ALL.iter().try_for_each(|case| {
             println!("{}", waits::play(case)?);

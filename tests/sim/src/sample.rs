@@ -19,8 +19,6 @@ pub const VARIABLE: &str = "AGENT_FORGE_SIM_SEED";
 /// not stopped by a failure that it did not cause. `cargo lab soak --only singles` plays all; a workload that passes goes from this
 /// list.
 pub const NOT_PASSED: &[&str] = &[
-    "template_changed",
-    "host_lent",
     "host_wanted_by_two",
     "guest_falls_silent",
     "agent_deleted_before_serving",
@@ -36,13 +34,6 @@ pub const NOT_PASSED: &[&str] = &[
     "machine_deleted_during_create",
     "takeover_from_predecessor",
     "two_instances_one_lease",
-    "hub_restored_without_status",
-    "hub_restored_new_uids_no_status",
-    "hub_restored_new_uids",
-    "etcd_rollback_before_scale_down",
-    "two_hubs_one_vcenter",
-    "machines_restored_new_uids",
-    "iso_ejected_after_install",
 ];
 
 /// The seed of this run: the variable, else the commit. Outside a repository there is one sample only.

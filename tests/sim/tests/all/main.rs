@@ -1,6 +1,7 @@
 //! The tests of the simulation, in one program: linking it is what they cost most.
 
 mod conformance;
+mod cost;
 mod edits;
 mod garbage;
 mod names;
