@@ -107,6 +107,7 @@ impl Executor<'_> {
     ) -> Result<bool, ReconcileError> {
         // Somebody was faster, or an earlier task of ours.
         if isos.is_empty() {
+            note_empty(memory, shown, isos);
             return Ok(true);
         }
         let effect = self.effect(EffectKind::EjectIso);
@@ -130,10 +131,7 @@ impl Executor<'_> {
                 };
                 (Err((e.to_string(), class)), busy)
             }
-            Ok(Ok(_)) => {
-                memory.outrun = 0;
-                (Ok(()), false)
-            }
+            Ok(Ok(_)) => (Ok(()), false),
             Err(_) => {
                 let why = format!(
                     "the CD-ROM drive was not empty within {} s; it is looked at again",
@@ -159,11 +157,19 @@ impl Executor<'_> {
             Busy::for_long(effect.kind, Reason::EjectFailed, t.message.clone(), now)
         });
         ended?;
-        let mut shown = shown.clone();
-        for drive in &mut shown.cdroms {
-            drive.iso.take_if(|iso| isos.contains(iso));
-        }
-        memory.seen = Ownership::Ours(Box::new(shown));
+        note_empty(memory, shown, isos);
         Ok(true)
     }
+}
+
+/// The drives of the VM, which was `shown` before, have none of these ISOs any more.
+fn note_empty(memory: &mut Memory, shown: &VmObservation, isos: &[String]) {
+    let mut shown = shown.clone();
+    for drive in &mut shown.cdroms {
+        drive.iso.take_if(|iso| isos.contains(iso));
+    }
+    (memory.busy, memory.outrun) = (None, 0);
+    memory.seen = Ownership::Ours(Box::new(shown));
+    // Its changeVersion is another one by now: the next change is preceded by a look.
+    memory.looked_at = None;
 }

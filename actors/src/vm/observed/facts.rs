@@ -38,7 +38,8 @@ use crate::{
     },
 };
 
-/// Longer than a first pass needs to write something to a new VsphereAgent.
+/// Longer than a first pass needs to write something to a new VsphereAgent. Its age is told by the steady clock. If the wall clock
+/// was behind when the process began, a lost status of a young object looks new for longer.
 const FIRST_PASS: Duration = Duration::from_secs(60);
 
 /// The last scan or the last news show that it does not run as recorded.
