@@ -374,22 +374,22 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
         ..VmChange::of(&seen)
     };
     let reconfigure = EffectKind::Reconfigure;
-    configure(&*vc, reconfigure, &vm, &order).await.unwrap();
+    configure(vc, reconfigure, &vm, &order).await.unwrap();
     tap.step("stamp");
     let stamp = VmChange {
         mark: owned("standard").mark,
         annotation: Some(Notes::text(&marker("standard").uid)),
-        ..VmChange::of(&now(&*vc, &vm).await)
+        ..VmChange::of(&now(vc, &vm).await)
     };
-    configure(&*vc, reconfigure, &vm, &stamp).await.unwrap();
+    configure(vc, reconfigure, &vm, &stamp).await.unwrap();
     let serves = VmChange {
         may_serve: Some(MayServe {
             life: 1,
             machine: Some("0b6c".to_owned()),
         }),
-        ..VmChange::of(&now(&*vc, &vm).await)
+        ..VmChange::of(&now(vc, &vm).await)
     };
-    configure(&*vc, reconfigure, &vm, &serves).await.unwrap();
+    configure(vc, reconfigure, &vm, &serves).await.unwrap();
     tap.step("power");
     let task = vc
         .power_on(&effect(EffectKind::PowerOn), &vm)
@@ -399,7 +399,7 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
     tap.step("eject");
     let lock = format!("vms/{}/lock-tray", vm.id);
     world.post(&lock, serde_json::json!({})).await;
-    eject(&*vc, &vm, &[iso().to_string()]).await.unwrap();
+    eject(vc, &vm, &[iso().to_string()]).await.unwrap();
     tap.step("power");
     let task = vc.reset(&effect(EffectKind::Reset), &vm).await.unwrap();
     vc.wait(&task).await.flatten().unwrap();
@@ -416,7 +416,7 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
         },
         RenewedDisk::Kept,
     ] {
-        let seen = now(&*vc, &vm).await;
+        let seen = now(vc, &vm).await;
         let life = NewLife {
             generation: seen.generation.unwrap_or(1) + 1,
             iso: iso(),
@@ -426,7 +426,7 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
             life: Some(life),
             ..VmChange::of(&seen)
         };
-        let renewed = configure(&*vc, EffectKind::Renew, &vm, &change);
+        let renewed = configure(vc, EffectKind::Renew, &vm, &change);
         renewed.await.unwrap();
     }
     tap.step("tags");

@@ -652,7 +652,7 @@ impl Machines for Ports {
         vm: &MoRef,
         change: &VmChange,
     ) -> VcResult<Ended<'a>> {
-        let task = self.order(e, Order::Configure(vm.clone(), change.clone()));
+        let task = self.order(e, Order::Configure(vm.clone(), Box::new(change.clone())));
         let task = task.await?;
         Ok(Box::pin(async move { self.wait(&task).await.flatten() }))
     }

@@ -17,7 +17,7 @@ pub enum Order {
     /// Create a VM.
     Create(Box<CreateVm>),
     /// Change its configuration.
-    Configure(MoRef, VmChange),
+    Configure(MoRef, Box<VmChange>),
     /// Switch it on.
     On(MoRef),
     /// Switch it off.
