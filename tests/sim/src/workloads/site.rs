@@ -285,7 +285,9 @@ pub(super) fn spec_edited(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         let seed = usize::try_from(run.world.seed.saturating_sub(1))?;
         let edit = &edits[seed / 2 % edits.len()];
         run.patience += Duration::from_secs(1200);
-        run.world.pool("w", &json!({})).await?;
+        // An edit may ask for a buffer of a thousand hosts.
+        let few = json!({"scaling": {"maxVMs": 8}});
+        run.world.pool("w", &few).await?;
         run.world.play("w")?.scale(1);
         run.rest_with("one up", &[("w", 1)]).await?;
         let spec = run.world.of_pool("w", "/spec");
