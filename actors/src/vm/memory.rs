@@ -301,9 +301,9 @@ impl Busy {
 const OUTRUN: u8 = 3;
 
 impl Memory {
-    /// Somebody has changed the VM since it was seen, so vCenter refused ours: it is looked at again. If that happens again and
-    /// again, it is a failure, so that people learn of it.
-    pub fn is_outrun(&mut self, refusal: &VcError) -> bool {
+    /// Notes that vCenter refused our change because somebody has changed the VM since it was seen. `true`: the VM is looked at
+    /// again, and the change repeated. `false`: it is another refusal, or the third of this kind in a row, which people learn of.
+    pub fn note_outrun(&mut self, refusal: &VcError) -> bool {
         if refusal.fault() != Some(&Fault::ConcurrentAccess) {
             return false;
         }

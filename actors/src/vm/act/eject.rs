@@ -121,7 +121,7 @@ impl Executor<'_> {
         };
         // The ejection holds one of vCenter's task slots. If the task takes too long, the next try finds it again.
         let (ended, busy) = match tokio::time::timeout(TASK_PATIENCE, work).await {
-            Ok(Err(e)) if memory.is_outrun(&e) => return Ok(false),
+            Ok(Err(e)) if memory.note_outrun(&e) => return Ok(false),
             Ok(Err(e)) => {
                 let busy = matches!(e.fault(), Some(Fault::TaskInProgress));
                 let class = match e.class() {

@@ -79,7 +79,7 @@ impl Executor<'_> {
                 memory.outrun = 0;
                 Ok(Some(end))
             }
-            Err(e) if memory.is_outrun(&e) => Ok(None),
+            Err(e) if memory.note_outrun(&e) => Ok(None),
             Err(e) => match e.fault() {
                 // Only one that is switched off begins another life, and somebody was faster.
                 Some(Fault::InvalidPowerState { .. }) if change.life.is_some() => Ok(None),
