@@ -7,6 +7,7 @@
 //! Reading order:
 //! - [`domain`]: what things are.
 //! - [`demand`] and [`lifecycle`]: who needs a host, and what happens to a VM that no Machine needs.
+//! - [`guard`]: what is proven live before a call that may harm a host.
 //! - [`pool`] and [`vm`]: the pure decisions, and the actors that carry them out.
 //! - [`news`]: what vCenters report of running VMs.
 //! - [`iso`], [`sessions`], [`supervisor`]: the ISO caches, the vCenter sessions, and the tree of actors.
@@ -14,6 +15,7 @@
 pub mod context;
 pub mod demand;
 pub mod domain;
+pub mod guard;
 pub mod iso;
 pub mod lifecycle;
 pub mod migration;

@@ -24,6 +24,7 @@ use agent_forge_actors::{
             SecretVersion,
         },
         effect::{Effect, Gate, Settled},
+        permit::{Ask, Permit},
     },
 };
 use agent_forge_crds::{
@@ -224,16 +225,22 @@ impl Writer {
         })
     }
 
-    async fn effect<T>(
+    async fn effect<'a, T>(
         &self,
-        effect: &Effect,
+        asks: impl Into<Ask<'a>>,
         operation: &'static str,
         subject: String,
         call: impl Future<Output = kube::Result<T>>,
     ) -> ClusterResult<T> {
         // The time limit counts from before the gate is asked. So an admitted call ends before the Lease runs out.
         let end = Instant::now() + self.write_within;
-        if let Err(hold) = self.gate.admit(effect).await {
+        let asks = asks.into();
+        let effect = asks.effect;
+        let admitted = match asks.check() {
+            Ok(()) => self.gate.admit(effect).await,
+            outdated => outdated,
+        };
+        if let Err(hold) = admitted {
             let message = effect.held_back(&hold);
             return Err(ClusterError {
                 kind: ClusterErrorKind::Held(Box::new(hold)),
@@ -256,9 +263,9 @@ impl Writer {
 
     /// Like [`Self::effect`], for a write that is valid only for the version in `at`. If the server has refused a write
     /// for that version, the write is not sent again.
-    async fn effect_at<T>(
+    async fn effect_at<'a, T>(
         &self,
-        effect: &Effect,
+        asks: impl Into<Ask<'a>>,
         at: &Precondition,
         operation: &'static str,
         subject: String,
@@ -274,7 +281,7 @@ impl Writer {
                 message,
             });
         }
-        let result = self.effect(effect, operation, subject, call).await;
+        let result = self.effect(asks, operation, subject, call).await;
         if let Err(e) = &result
             && !at.resource_version.is_empty()
         {
@@ -287,9 +294,9 @@ impl Writer {
         clippy::disallowed_methods,
         reason = "the one place that patches, behind the gate"
     )]
-    async fn merge<K>(
+    async fn merge<'a, K>(
         &self,
-        effect: &Effect,
+        asks: impl Into<Ask<'a>>,
         at: &Precondition,
         mut patch: Value,
     ) -> ClusterResult<()>
@@ -306,7 +313,7 @@ impl Writer {
         let api: Api<K> = self.api(&at.key.namespace);
         let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
         let call = api.patch_metadata(&at.key.name, &params, &patch);
-        self.effect_at(effect, at, "patch", subject::<K>(&at.key), call)
+        self.effect_at(asks, at, "patch", subject::<K>(&at.key), call)
             .await
             .map(|_| ())
     }
@@ -315,13 +322,14 @@ impl Writer {
         clippy::disallowed_methods,
         reason = "the one place that deletes, behind the gate"
     )]
-    async fn delete<K>(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()>
+    async fn delete<K>(&self, permit: &Permit<Precondition>) -> ClusterResult<()>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
             + DeserializeOwned
             + std::fmt::Debug,
     {
+        let at = permit.of();
         let params = DeleteParams::default().preconditions(Preconditions {
             uid: Some(at.uid.clone()),
             resource_version: Some(at.resource_version.clone()),
@@ -329,7 +337,7 @@ impl Writer {
         let api: Api<K> = self.api(&at.key.namespace);
         let result = self
             .effect_at(
-                effect,
+                permit,
                 at,
                 "delete",
                 subject::<K>(&at.key),
@@ -757,16 +765,15 @@ impl Cluster for Writer {
 
     async fn patch_child(
         &self,
-        effect: &Effect,
-        at: &Precondition,
+        permit: &Permit<Precondition>,
         patch: &MetadataPatch,
     ) -> ClusterResult<()> {
-        self.merge::<VsphereAgent>(effect, at, metadata(patch))
+        self.merge::<VsphereAgent>(permit, permit.of(), metadata(patch))
             .await
     }
 
-    async fn delete_child(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()> {
-        self.delete::<VsphereAgent>(effect, at).await
+    async fn delete_child(&self, permit: &Permit<Precondition>) -> ClusterResult<()> {
+        self.delete::<VsphereAgent>(permit).await
     }
 
     async fn child_status(
@@ -829,7 +836,8 @@ impl Cluster for Writer {
         self.merge::<AgentMachine>(effect, &at, patch).await
     }
 
-    async fn patch_agent(&self, effect: &Effect, patch: &AgentPatch) -> ClusterResult<()> {
+    async fn patch_agent(&self, permit: &Permit<AgentPatch>) -> ClusterResult<()> {
+        let patch = permit.of();
         let mut body = json!({ "metadata": {} });
         if !patch.labels.is_empty() {
             body["metadata"]["labels"] = json!(patch.labels);
@@ -852,11 +860,11 @@ impl Cluster for Writer {
             uid: patch.uid.clone(),
             resource_version: patch.resource_version.clone(),
         };
-        self.merge::<Agent>(effect, &at, body).await
+        self.merge::<Agent>(permit, &at, body).await
     }
 
-    async fn delete_agent(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()> {
-        self.delete::<Agent>(effect, at).await
+    async fn delete_agent(&self, permit: &Permit<Precondition>) -> ClusterResult<()> {
+        self.delete::<Agent>(permit).await
     }
 
     fn notify(&self, notice: Notice) {

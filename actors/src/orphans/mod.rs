@@ -48,16 +48,16 @@ use crate::{
         failure::{ErrorSource, ReconcileError},
         names::{MoRef, ObjectKey},
     },
+    guard::{Found, Stray},
     ports::{
-        cluster::{Notice, Regarding, View},
-        effect::{Effect, EffectKind, Subject},
+        cluster::{Notice, Regarding},
         instruments::Instruments,
+        permit::Permit,
         slots::turns::Errand,
-        vcenter::{Fault, MarkedVm, TASK_PATIENCE, TaskEnd, VCenter},
+        vcenter::{Fault, MarkedVm, TASK_PATIENCE, TaskEnd, VCenter, VmAt},
     },
     runtime::{
         announcer::{Announcer, Due, Pace},
-        holds::{self, Pausing},
         shell::{Verdict, Worker},
     },
     sessions::users,
@@ -435,31 +435,25 @@ async fn remove_as(
     place: &Place<'_>,
 ) -> Result<bool, ReconcileError> {
     let marker = &orphan.vm.marker;
-    let key = ObjectKey::new(&marker.namespace, &marker.name);
     // The wait for a slot comes before the looks, because the looks would be out of date after it. The VM's pool is not
     // known, so all these VMs share one line.
     let ticket = session
         .slots()
         .ask(Errand::Remove, &ObjectKey::new("", "orphans"));
     let _slot = ticket.granted().await;
-    let live = context.cluster.live_child(&key).await?;
-    if !judge::is_nobodys(orphan, live.as_ref()) {
-        return Ok(false);
-    }
-    let view = pausing(context, &marker.namespace).await?;
-    let (pools, now) = (view.pools(), context.clock.wall());
-    let effect = Effect::new(EffectKind::Destroy, Subject::Vm { key, pool: None });
-    let may_go = judge::may_go(orphan, known, pools.iter().map(AsRef::as_ref));
-    if !may_go || holds::ask(view.as_ref(), &effect, now).is_some() {
-        return Ok(false);
-    }
-    let Some(shown) = session.observe(&orphan.vm.moref).await? else {
-        return Ok(true);
+    let stray = Stray {
+        owner: ObjectKey::new(&marker.namespace, &marker.name),
+        moref: &orphan.vm.moref,
+        is_nobodys: &|live| judge::is_nobodys(orphan, live),
+        may_go: &|pools| judge::may_go(orphan, known, pools.iter().map(AsRef::as_ref)),
+        is_unchanged: &|shown| judge::is_unchanged_and_ours(orphan, shown),
     };
-    if !judge::is_unchanged_and_ours(orphan, &shown) {
-        return Ok(false);
-    }
-    let gone = destroy(context, session.as_ref(), &effect, orphan).await;
+    let permit = match stray.permit(context, session.as_ref()).await? {
+        Found::Stays => return Ok(false),
+        Found::Gone => return Ok(true),
+        Found::MayGo(permit) => permit,
+    };
+    let gone = destroy(context, session.as_ref(), &permit, orphan).await;
     let done = matches!(gone, Ok(true));
     context.instruments.vm_operation("destroy_orphan", done);
     if !gone? {
@@ -482,31 +476,18 @@ async fn remove_as(
     Ok(true)
 }
 
-/// What the caches show, with what can hold the pools of that namespace as the API server has it.
-async fn pausing(context: &Context, namespace: &str) -> Result<Arc<dyn View>, ReconcileError> {
-    let (cached, cluster) = (&context.view, context.cluster.as_ref());
-    let mut view = cached.clone();
-    let pools = cached.pools().into_iter();
-    for pool in pools.filter(|p| p.metadata.namespace.as_deref() == Some(namespace)) {
-        let key = ObjectKey::of(pool.as_ref());
-        let live = Pausing::read(cached.as_ref(), cluster, &key, None).await?;
-        view = live.over(view);
-    }
-    Ok(view)
-}
-
 /// Runs one task, with the same time limit as other tasks. `true`: the VM is gone. If the end of the task is unknown, a look
 /// at the VM decides.
 async fn destroy(
     context: &Context,
     session: &dyn VCenter,
-    effect: &Effect,
+    permit: &Permit<VmAt>,
     orphan: &Orphan,
 ) -> Result<bool, ReconcileError> {
     let moref = &orphan.vm.moref;
     let ended = {
-        let _running = context.in_flight(session.server(), effect.kind);
-        match session.destroy(effect, moref).await {
+        let _running = context.in_flight(session.server(), permit.effect().kind);
+        match session.destroy(permit).await {
             Ok(task) => {
                 let end = async { session.wait(&task).await.flatten() };
                 tokio::time::timeout(TASK_PATIENCE, end).await

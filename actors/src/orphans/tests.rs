@@ -19,6 +19,7 @@ use crate::{
         upstream::{Pausable, PausableKind},
     },
     ports::{
+        effect::EffectKind,
         sessions::Sessions,
         vcenter::{PowerState, TASK_PATIENCE, VmObservation},
     },

@@ -3,12 +3,33 @@
 //! Before it releases a VsphereAgent, and before it approves or fences an Agent, live reads prove what the plan saw in
 //! the cache. What ends the use of a VM also asks live whether people hold it back.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
+use super::{
+    Memory,
+    observed::Observed,
+    plan::{self, Action, Plan, Waiting, iso::IsoPlan},
+    provision, publish, secret_finalizers, traced,
+};
+use crate::{
+    context::Context,
+    domain::{
+        failure::{Class, ReconcileError},
+        machine_state::MachineState,
+        managed_vm::ManagedVm,
+        names::ObjectKey,
+        reassign::Source,
+        upstream::MachineFacts,
+    },
+    guard::{self, Leaves, LiveReads, PoolCase, Refusal},
+    iso::{msg::IsoState, of_pool::IsoCaches},
+    lifecycle::ReleaseReason,
+    ports::{
+        cluster::{MetadataPatch, Precondition},
+        effect::Hold,
+    },
+    runtime::holds,
+};
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentSpec},
     conditions::Reason,
@@ -23,35 +44,6 @@ use agent_forge_crds::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt;
-use tokio::sync::OnceCell;
-
-use super::{
-    Memory, approve,
-    observed::Observed,
-    plan::{self, Action, Plan, Waiting, iso::IsoPlan},
-    provision, publish, secret_finalizers, traced,
-    vcenter::SESSION_PATIENCE,
-};
-use crate::{
-    context::Context,
-    domain::{
-        failure::{Class, ReconcileError},
-        machine_state::{MachineState, machine_state},
-        managed_vm::ManagedVm,
-        names::{MoRef, ObjectKey},
-        reassign::Source,
-        upstream::{self, MachineFacts},
-    },
-    iso::{msg::IsoState, of_pool::IsoCaches},
-    lifecycle::ReleaseReason,
-    ports::{
-        cluster::{MetadataPatch, Precondition},
-        effect::{Effect, Hold},
-        vcenter::VmObservation,
-    },
-    runtime::holds::{self, Pausing},
-    sessions::of_vm,
-};
 
 /// How long until the pass looks again at what a live read held back.
 const HELD: Duration = Duration::from_secs(5);
@@ -257,70 +249,29 @@ pub enum ActionOutcome {
     HeldBack(Waiting),
 }
 
-/// The Machines of the control plane namespace, and what can pause the pool. Both are read live when the first action of a
-/// pass needs them, so after its plan was made.
-///
-/// The other actions of the pass use the same reads. So a hundred machines that are deleted together cost one list. If a
-/// VsphereAgent has its Machine in another namespace on record, that Machine is read for each action.
-#[derive(Default)]
-pub struct LiveReads {
-    machines: OnceCell<Vec<MachineFacts>>,
-    pausing: OnceCell<Pausing>,
-    /// The recorded vCenters that did not answer in time.
-    silent: Mutex<BTreeSet<Option<String>>>,
-}
-
-impl LiveReads {
-    /// What people hold `effect` on `child` back with, by what the API server has of the pool and above it. The write itself
-    /// names the version of the VsphereAgent, so that a hold on that is not missed either.
-    async fn held(
-        &self,
-        context: &Context,
-        s: &Observed,
-        effect: &Effect,
-        child: &ManagedVm,
-    ) -> Result<Option<Hold>, ReconcileError> {
-        let (view, cluster) = (context.view.as_ref(), context.cluster.as_ref());
-        let read = || Pausing::read(view, cluster, &s.key, None);
-        let pausing = self.pausing.get_or_try_init(read).await?.clone();
-        let view = pausing.over(context.view.clone());
-        let holds = holds::of_vm(view.as_ref(), child);
-        Ok(holds::who_holds(effect.kind, &holds, context.clock.wall()))
-    }
-
-    /// The state of the Machine of `child`, and its AgentMachine: live.
-    async fn machine_state(
-        &self,
-        context: &Context,
-        s: &Observed,
-        child: &ManagedVm,
-    ) -> Result<(MachineState, Option<AgentMachine>), ReconcileError> {
-        let cluster = context.cluster.as_ref();
-        let home = child.home(&s.pool);
-        let agent_machine = live_agent_machine(context, s, child).await?;
-        let all: Vec<_> = agent_machine.iter().cloned().map(Arc::new).collect();
-        if home != s.pool.spec.control_plane_namespace {
-            let machines = cluster.live_machines(home).await?;
-            return Ok((machine_state(child, home, &machines, &all), agent_machine));
-        }
-        let machines = self
-            .machines
-            .get_or_try_init(|| cluster.live_machines(home));
-        let machine_state = machine_state(child, home, machines.await?, &all);
-        Ok((machine_state, agent_machine))
+/// What the guard needs to know before `child` leaves the pool, or its AgentMachine.
+fn leaving<'a>(
+    context: &'a Context,
+    s: &'a Observed,
+    child: &'a ManagedVm,
+    was_unfenced: &'a (dyn Fn(&Agent) -> bool + Send + Sync),
+) -> PoolCase<'a> {
+    PoolCase {
+        context,
+        pool: &s.pool,
+        child,
+        agents: plan::agents_to_ask(s, child),
+        was_unfenced,
     }
 }
 
-async fn live_agent_machine(
-    context: &Context,
-    s: &Observed,
-    child: &ManagedVm,
-) -> Result<Option<AgentMachine>, ReconcileError> {
-    let Some(recorded) = &child.agent_machine else {
-        return Ok(None);
-    };
-    let key = ObjectKey::new(child.home(&s.pool), &recorded.name);
-    Ok(context.cluster.live_agent_machine(&key).await?)
+/// What is waited for, by what the guard read of `child`.
+fn waits(child: &ManagedVm, (reason, message): (Reason, String)) -> Waiting {
+    Waiting {
+        subject: child.key.name.clone(),
+        reason,
+        message,
+    }
 }
 
 /// Carries one action out.
@@ -345,13 +296,19 @@ pub async fn perform(
     if let Some(hold) = holds::ask(context.view.as_ref(), &effect, s.wall) {
         return Ok(held_back(hold));
     }
-    if let Action::MoveToBuffer { child, .. }
-    | Action::Recycle { child, .. }
-    | Action::Release { child, .. } = action
-        && let Some(hold) = live.held(context, s, &effect, child).await?
-    {
-        return Ok(held_back(hold));
-    }
+    // The plan takes it for fenced, and it can be chosen by what was read.
+    let was_unfenced = |live: &Agent| {
+        let mut shown = s.agents.iter();
+        let shown = shown.find(|a| a.uid() == live.uid());
+        shown.is_some_and(|a| plan::fence(s, a).is_none()) && plan::fence(s, live).is_some()
+    };
+    let asks = |child| leaving(context, s, child, &was_unfenced);
+    let refused = |child: &ManagedVm, refusal: Refusal| match refusal {
+        Refusal::HeldBack(hold) => held_back(hold),
+        Refusal::Shown(reason, message) => {
+            ActionOutcome::Held(Some(waits(child, (reason, message))))
+        }
+    };
     // The pool's finalizers change only if no Secret is on record: so this pass has written no status before.
     let at = || Precondition::of(s.pool.as_ref());
     match action {
@@ -392,7 +349,8 @@ pub async fn perform(
             Ok(ActionOutcome::It)
         }
         Action::Unreserve { patch, .. } => {
-            cluster.patch_agent(&effect, patch).await?;
+            let permit = guard::harmless(effect.clone(), patch.clone())?;
+            cluster.patch_agent(&permit).await?;
             Ok(ActionOutcome::It)
         }
         Action::CreateForBuffer { .. } => {
@@ -400,24 +358,23 @@ pub async fn perform(
             Ok(ActionOutcome::It)
         }
         Action::MoveToBuffer { child, why } => {
-            if let Some(held) = prove_released(context, s, child, *why, live).await? {
-                return Ok(ActionOutcome::Held(Some(held)));
+            let leaves = Leaves::ToBuffer(*why);
+            match asks(child).permit(live, &effect, leaves).await? {
+                Ok(permit) => cluster.patch_child(&permit, &into_buffer(child)).await?,
+                Err(refusal) => return Ok(refused(child, refusal)),
             }
-            let at = Precondition::of(child.object.as_ref());
-            let patch = into_buffer(child);
-            cluster.patch_child(&effect, &at, &patch).await?;
             Ok(ActionOutcome::It)
         }
         Action::Recycle { child, request } => {
-            let why = ReleaseReason::MachineGone;
-            if let Some(held) = prove_released(context, s, child, why, live).await? {
-                return Ok(ActionOutcome::Held(Some(held)));
-            }
+            let leaves = Leaves::ToBuffer(ReleaseReason::MachineGone);
+            let permit = match asks(child).permit(live, &effect, leaves).await? {
+                Ok(permit) => permit,
+                Err(refusal) => return Ok(refused(child, refusal)),
+            };
             let mut patch = into_buffer(child);
             let key = RECYCLE_ANNOTATION.to_owned();
             patch.annotations.insert(key, request.clone());
-            let at = Precondition::of(child.object.as_ref());
-            cluster.patch_child(&effect, &at, &patch).await?;
+            cluster.patch_child(&permit, &patch).await?;
             Ok(ActionOutcome::It)
         }
         Action::Reassign {
@@ -425,16 +382,25 @@ pub async fn perform(
             agent_machine,
             machine,
         } => {
-            if let Some(held) = prove_unclaimed(context, s, child, agent_machine).await? {
-                return Ok(ActionOutcome::Held(Some(held)));
-            }
+            let leaving = s.machine_state(child) == MachineState::Leaving;
+            let leaves = Leaves::To(agent_machine, leaving);
+            let permit = match asks(child).permit(live, &effect, leaves).await? {
+                Ok(permit) => permit,
+                Err(refusal) => return Ok(refused(child, refusal)),
+            };
             let patch = reassignment(child, agent_machine, machine.as_ref());
-            let at = Precondition::of(child.object.as_ref());
-            cluster.patch_child(&effect, &at, &patch).await?;
+            cluster.patch_child(&permit, &patch).await?;
             Ok(ActionOutcome::It)
         }
         Action::Prepare { patch, child } => {
-            approve::approve(context, s, &effect, patch, child).await
+            let shown = s.agents_naming(child);
+            let case = asks(child);
+            match case.permit_promise(live, &effect, patch, shown).await? {
+                Ok(permit) => cluster.patch_agent(&permit).await?,
+                Err(Some(refusal)) => return Ok(refused(child, refusal)),
+                Err(None) => return Ok(ActionOutcome::Held(None)),
+            }
+            Ok(ActionOutcome::It)
         }
         Action::Fence { patch, child } => {
             let agent = cluster.live_agent(&patch.key).await?;
@@ -442,37 +408,25 @@ pub async fn perform(
                 return Ok(ActionOutcome::Held(None));
             };
             // The cache may be late: the labels must stay on a host that serves.
-            if agent.is_claimed_or_bound() {
-                let (machine_state, _) = live.machine_state(context, s, child).await?;
-                if !matches!(machine_state, MachineState::Leaving | MachineState::Gone) {
-                    return Ok(ActionOutcome::Held(Some(shown_otherwise(
-                        child,
-                        &machine_state,
-                    ))));
-                }
+            if let Some(shown) = asks(child).keeps_labels(live, &agent).await? {
+                return Ok(ActionOutcome::Held(Some(waits(child, shown))));
             }
-            cluster.patch_agent(&effect, patch).await?;
+            let permit = guard::harmless(effect.clone(), patch.clone())?;
+            cluster.patch_agent(&permit).await?;
             Ok(ActionOutcome::It)
         }
         Action::Release { child, why } => {
-            let held = match prove_released(context, s, child, *why, live).await? {
-                // The record of a pool that goes cannot stay.
-                None if *why != ReleaseReason::PoolDeleting => {
-                    prove_known(context, s, child, live).await
-                }
-                held => held,
-            };
-            match held {
-                None => {
-                    let at = Precondition::of(child.object.as_ref());
-                    cluster.delete_child(&effect, &at).await?;
-                    Ok(ActionOutcome::It)
-                }
-                Some(held) => {
-                    tracing::info!(child = %child.key, reason = held.reason.as_str(), "not released: {}", held.message);
-                    Ok(ActionOutcome::Held(Some(held)))
+            let leaves = Leaves::Deleted(*why);
+            match asks(child).permit(live, &effect, leaves).await? {
+                Ok(permit) => cluster.delete_child(&permit).await?,
+                Err(refusal) => {
+                    if let Refusal::Shown(reason, message) = &refusal {
+                        tracing::info!(child = %child.key, reason = reason.as_str(), "not released: {message}");
+                    }
+                    return Ok(refused(child, refusal));
                 }
             }
+            Ok(ActionOutcome::It)
         }
         Action::RemoveFinalizer => {
             let left = cluster.live_children(&s.key).await?;
@@ -638,154 +592,6 @@ fn new_child(
         ..ObjectMeta::default()
     };
     child
-}
-
-/// Proves by live reads that a VsphereAgent may be deleted. `Some` says what holds it back.
-///
-/// A Machine counts as gone only by proof. An Agent that is bound or reserved keeps its VM, and so does one that the plan would
-/// have fenced first.
-async fn prove_released(
-    context: &Context,
-    s: &Observed,
-    child: &ManagedVm,
-    why: ReleaseReason,
-    live: &LiveReads,
-) -> Result<Option<Waiting>, ReconcileError> {
-    let cluster = context.cluster.as_ref();
-    let agent_machine = if why == ReleaseReason::MachineGone {
-        let (machine_state, agent_machine) = live.machine_state(context, s, child).await?;
-        if machine_state != MachineState::Gone {
-            return Ok(Some(shown_otherwise(child, &machine_state)));
-        }
-        agent_machine
-    } else {
-        live_agent_machine(context, s, child).await?
-    };
-    for key in plan::agents_to_ask(s, child) {
-        let Some(agent) = cluster.live_agent(&key).await? else {
-            continue;
-        };
-        let reserved = agent_machine.as_ref().is_some_and(|am| {
-            let named = am.agent_ref().is_some_and(|r| r.name == key.name);
-            named && !am.is_deleting() && why != ReleaseReason::MachineGone
-        });
-        if agent.is_claimed_or_bound() || reserved {
-            return Ok(Some(bound(child, &key)));
-        }
-        let shown = s.agents.iter().find(|a| a.uid() == agent.uid());
-        let was_fenced = shown.is_some_and(|a| plan::fence(s, a).is_none());
-        if was_fenced && !agent.is_deleting() && plan::fence(s, &agent).is_some() {
-            return Ok(Some(Waiting {
-                subject: child.key.name.clone(),
-                reason: Reason::AgentNotFenced,
-                message: format!(
-                    "Agent {key} can be chosen, as it has changed since; looking again"
-                ),
-            }));
-        }
-    }
-    Ok(None)
-}
-
-/// Proves by a look in vCenter that the record knows of all that the VM may serve. `Some` says what holds it back.
-///
-/// The deletion of a VsphereAgent cannot be taken back. A record that is older than its VM, as after a restore of the hub, is
-/// kept for a person. A vCenter that does not answer in time is waited for once in a pass.
-async fn prove_known(
-    context: &Context,
-    s: &Observed,
-    child: &ManagedVm,
-    live: &LiveReads,
-) -> Option<Waiting> {
-    let server = child.vm().and_then(|vm| vm.server.clone());
-    let silent = || live.silent.lock().unwrap_or_else(PoisonError::into_inner);
-    let answer = if silent().contains(&server) {
-        None
-    } else {
-        let asked = is_forgotten(context, s, child);
-        tokio::time::timeout(SESSION_PATIENCE, asked).await.ok()
-    };
-    let (reason, message) = match answer {
-        Some(Ok(false)) => return None,
-        Some(Ok(true)) => (Reason::RecordOutdated, plan::OUTDATED.to_owned()),
-        Some(Err(trouble)) => (
-            trouble.reason,
-            format!("its VM is looked at before it goes: {}", trouble.message),
-        ),
-        None => {
-            silent().insert(server);
-            let message = "its VM is looked at before it goes, and vCenter has not answered yet";
-            (Reason::VcenterNoAnswer, message.to_owned())
-        }
-    };
-    Some(Waiting {
-        subject: child.key.name.clone(),
-        reason,
-        message,
-    })
-}
-
-/// Looks whether the VM of `child` says in vCenter that it may serve an AgentMachine that the record does not know of.
-async fn is_forgotten(
-    context: &Context,
-    s: &Observed,
-    child: &ManagedVm,
-) -> Result<bool, ReconcileError> {
-    let vm = child.vm().filter(|_| !child.adopted);
-    let Some(moref) = vm.and_then(|vm| vm.moref.as_deref()) else {
-        return Ok(false);
-    };
-    let (sessions, settings) = (context.sessions.as_ref(), &context.settings);
-    let (session, _) =
-        of_vm::session(sessions, &settings.secret_namespaces, child, Some(&s.pool)).await?;
-    let shown = session
-        .observe(&MoRef::new("VirtualMachine", moref))
-        .await?;
-    let marker = child.marker(context.view.cluster_id());
-    let ours = shown.filter(|vm| vm.marker.as_ref() == Some(&marker));
-    let says = ours.as_ref().and_then(VmObservation::may_serve_now);
-    Ok(says.is_some_and(|mark| child.forgets(mark)))
-}
-
-/// Proves by live reads that the Agent of a VM whose Machine is leaving serves nobody but that AgentMachine. `Some` says what
-/// holds it back. An Agent that is bound is freed only for the Machine on record.
-async fn prove_unclaimed(
-    context: &Context,
-    s: &Observed,
-    child: &ManagedVm,
-    agent_machine: &AgentMachine,
-) -> Result<Option<Waiting>, ReconcileError> {
-    if s.machine_state(child) != MachineState::Leaving {
-        return Ok(None);
-    }
-    for key in plan::agents_to_ask(s, child) {
-        let agent = context.cluster.live_agent(&key).await?;
-        let serves = |a: &Agent| a.is_claimed_or_bound() && !upstream::claims(a, agent_machine);
-        if agent.is_some_and(|a| serves(&a)) {
-            return Ok(Some(bound(child, &key)));
-        }
-    }
-    Ok(None)
-}
-
-fn bound(child: &ManagedVm, agent: &ObjectKey) -> Waiting {
-    Waiting {
-        subject: child.key.name.clone(),
-        reason: Reason::AgentBound,
-        message: format!("Agent {agent} is bound"),
-    }
-}
-
-/// The message for an action that waits because its Machine is not in the state that the plan saw.
-fn shown_otherwise(child: &ManagedVm, machine_state: &MachineState) -> Waiting {
-    Waiting {
-        subject: child.key.name.clone(),
-        reason: Reason::MachineStateUnknown,
-        message: match machine_state {
-            MachineState::Unknown(why) => why.clone(),
-            other => format!("the API server shows its Machine ({other:?}); looking again"),
-        },
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ pub mod act;
 pub mod agent_debounce;
 mod announce;
 pub mod applied;
-mod approve;
 mod dry_run;
 pub mod index;
 pub mod lending;

@@ -29,10 +29,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-pub(super) use self::{
-    buffer::BUFFER,
-    vm::{OUTDATED, fence},
-};
+pub(super) use self::{buffer::BUFFER, vm::fence};
 use super::{
     observed::Observed,
     secret_finalizers::{self, SecretPlan},

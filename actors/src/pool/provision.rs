@@ -16,7 +16,7 @@ use futures::{StreamExt as _, stream};
 use kube::ResourceExt;
 
 use super::{
-    act::{ActionOutcome, LiveReads, borrower_object, buffer_object, child_object},
+    act::{ActionOutcome, borrower_object, buffer_object, child_object},
     observed::Observed,
     plan::Action,
     traced::{self, Failures},
@@ -31,6 +31,7 @@ use crate::{
         reassign::Reservation,
         upstream::MachineFacts,
     },
+    guard::{self, LiveReads},
     ports::{
         cluster::{AgentPatch, ClusterErrorKind},
         effect::{Effect, EffectKind},
@@ -267,7 +268,8 @@ pub async fn borrow(
             ..AgentPatch::of(agent)
         };
         let reserve = Effect::new(EffectKind::ReserveAgent, effect.subject.clone());
-        context.cluster.patch_agent(&reserve, &patch).await?;
+        let permit = guard::harmless(reserve, patch)?;
+        context.cluster.patch_agent(&permit).await?;
     }
     let child = borrower_object(&s.pool, am, machine, name, &source);
     create_once(context, s, effect, &child, |there| is_for(there, am)).await

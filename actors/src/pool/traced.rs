@@ -18,6 +18,7 @@ use super::{
 use crate::{
     context::Context,
     domain::{failure::ReconcileError, managed_vm::ManagedVm, names::ObjectKey, trace::TraceId},
+    guard::LiveReads,
     ports::tracer::{self, Under},
     runtime::timeline::{self, About},
 };
@@ -198,7 +199,7 @@ pub async fn perform(
     s: &Observed,
     action: &Action,
     failures: &Failures,
-    live: &act::LiveReads,
+    live: &LiveReads,
 ) -> Result<ActionOutcome, ReconcileError> {
     let work = act::perform(context, s, action, live);
     let (Some(key), Some(machine)) = (key(action), whose(s, action)) else {

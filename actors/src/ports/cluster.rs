@@ -27,7 +27,10 @@ use crate::{
         tally::Tally,
         upstream::{MachineFacts, Pausable, PausableKind},
     },
-    ports::effect::{Effect, Hold},
+    ports::{
+        effect::{Effect, Hold},
+        permit::Permit,
+    },
 };
 
 /// Cached reads. Cheap, synchronous, stale.
@@ -420,12 +423,11 @@ pub trait Cluster: Send + Sync {
     /// Patches the metadata of a VsphereAgent.
     async fn patch_child(
         &self,
-        effect: &Effect,
-        at: &Precondition,
+        permit: &Permit<Precondition>,
         patch: &MetadataPatch,
     ) -> ClusterResult<()>;
     /// Deletes a VsphereAgent.
-    async fn delete_child(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()>;
+    async fn delete_child(&self, permit: &Permit<Precondition>) -> ClusterResult<()>;
     /// Replaces the status of a VsphereAgent; returns the new resourceVersion.
     async fn child_status(
         &self,
@@ -456,9 +458,9 @@ pub trait Cluster: Send + Sync {
         value: &str,
     ) -> ClusterResult<()>;
     /// Patches an Agent.
-    async fn patch_agent(&self, effect: &Effect, patch: &AgentPatch) -> ClusterResult<()>;
+    async fn patch_agent(&self, permit: &Permit<AgentPatch>) -> ClusterResult<()>;
     /// Deletes an Agent.
-    async fn delete_agent(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()>;
+    async fn delete_agent(&self, permit: &Permit<Precondition>) -> ClusterResult<()>;
     /// Records an Event in the background, with retries for some minutes. It logs failures and never returns them: no other
     /// work waits for an Event.
     fn notify(&self, notice: Notice);

@@ -225,6 +225,15 @@ impl Hold {
             until: None,
         }
     }
+
+    /// What was read for the call is too old: it is read again, and the call decided again.
+    #[must_use]
+    pub fn outdated() -> Self {
+        Self {
+            holder: "its permit".to_owned(),
+            ..Self::lease("what was read for it is too old by now; it is read again")
+        }
+    }
 }
 
 /// The one interface that all mutating calls pass.

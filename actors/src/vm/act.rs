@@ -42,6 +42,7 @@ use crate::{
         identity::BiosUuid,
         marker::Marker,
     },
+    guard::Case,
     ports::{
         cluster::{Notice, Precondition},
         effect::{Effect, EffectKind, Subject},
@@ -150,10 +151,13 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
         | Step::PowerOff
         | Step::ResetVm
         | Step::Renew(_)
-        | Step::Destroy => match Box::pin(executor.last_look(memory, &step)).await? {
-            Err(otherwise) => Ok(otherwise),
-            Ok(looked) => change_vm(executor, memory, step, looked).await,
-        },
+        | Step::Destroy => {
+            let kind = step.call().unwrap_or(EffectKind::Destroy);
+            match Box::pin(executor.last_look(memory, &step, kind)).await? {
+                Err(otherwise) => Ok(otherwise),
+                Ok(looked) => change_vm(executor, memory, step, looked).await,
+            }
+        }
         Step::DeleteAgent => executor.delete_agent("its VM is proven absent").await,
         Step::ReleaseHook => {
             executor
@@ -176,10 +180,7 @@ async fn change_vm(
         Step::PowerOnAgain => executor.power_on_again(memory, looked).await,
         Step::ResetVm => executor.reset(memory, looked).await,
         Step::Renew(life) => executor.renew(memory, life, looked).await,
-        _ => {
-            let kind = step.call().unwrap_or(EffectKind::Destroy);
-            executor.power(memory, kind, looked).await
-        }
+        _ => executor.power(memory, looked).await,
     }
 }
 
@@ -197,6 +198,20 @@ impl Executor<'_> {
 
     fn at(&self) -> Precondition {
         Precondition::of(self.observed.child.object.as_ref())
+    }
+
+    /// What the guard needs to know of the VM.
+    fn case(&self) -> Case<'_> {
+        let (context, observed) = (self.context, self.observed);
+        Case {
+            context,
+            child: &observed.child,
+            pool: observed.pool.as_deref(),
+            control_plane: observed.control_plane(),
+            possible: &observed.possible,
+            own: observed.agent.as_deref(),
+            can_be_chosen: Box::new(|agent| observed.fencing(context, agent).is_some()),
+        }
     }
 
     fn vm(&self) -> VmStatus {

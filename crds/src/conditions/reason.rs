@@ -704,7 +704,7 @@ reasons! {
             "The namespace that the message names has more objects than the operator keeps in memory, so a part of it is unknown. Nothing that depends on it is made or ended.",
             "Remove what nobody needs there. The log names what is left out. Or raise --max-namespace-cache-mib or --max-namespace-objects, and the memory limit of the Pod.";
         EffectHeld = "EffectHeld" => Progress [Inside, NoMatterWhere], Nobody,
-            "The Lease has too little time left for this call.",
+            "The Lease has too little time left for this call, or what was read for it is too old by now.",
             "None.";
         Stopping = "Stopping" => Progress, Nobody,
             "The process stops.",

@@ -66,7 +66,7 @@ impl Client {
         let judge = |r: &Reply| judge_file(r, path, "Datastore.FileManagement");
         let sending = self.http.send(request, judge);
         let mut sent = self
-            .gated(Some(effect), "PutFile", &path.to_string(), sending)
+            .gated(Some(effect.into()), "PutFile", &path.to_string(), sending)
             .await;
         if authorisation.by_password {
             sent = sent.map_err(|e| self.ledger().judged(&self.login, Door::Folder, e));

@@ -170,7 +170,6 @@ pub(super) fn changed(change: &VmChange) -> VirtualMachineConfigSpec {
     });
     VirtualMachineConfigSpec {
         annotation: change.annotation.clone(),
-        change_version: change.change_version.clone(),
         extra_config: mark.into_iter().chain(may_serve).collect(),
         boot_options,
         ..VirtualMachineConfigSpec::default()

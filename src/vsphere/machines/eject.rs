@@ -13,7 +13,8 @@ use agent_forge_actors::{
     domain::{failure::Class, names::MoRef},
     ports::{
         effect::Effect,
-        vcenter::{Ended, Fault, TaskEnd, Tasks as _, VcError, VcErrorKind, VcResult, VmChange},
+        permit::Permit,
+        vcenter::{Ended, Fault, TaskEnd, Tasks as _, VcError, VcErrorKind, VcResult, VmAt},
     },
 };
 use serde_json::Value;
@@ -36,18 +37,22 @@ const DEVICES: &str = "config.hardware.device";
 const QUESTION: &str = "runtime.question";
 
 impl Client {
-    /// Takes the ISOs of the change out of the VM's drives. It overrules a locked tray until the task ends.
+    /// Takes these ISOs out of the VM's drives. It overrules a locked tray until the task ends.
     pub(super) async fn empty_drives<'a>(
         &'a self,
-        effect: &Effect,
-        vm: &MoRef,
-        change: &VmChange,
+        permit: &Permit<VmAt>,
+        isos: &[String],
     ) -> VcResult<Ended<'a>> {
-        let isos = change.eject.clone();
+        let (effect, vm) = (permit.effect(), &permit.of().moref);
+        let isos = isos.to_vec();
         let (mut device_change, asked) = self.drives_with(vm, &isos).await?;
         // The task of an earlier process still waits for this answer. It changes the VM.
         let question = asked.filter(|q| is_of_locked_tray(q) && !device_change.is_empty());
-        let change_version = change.change_version.clone().filter(|_| question.is_none());
+        let change_version = permit
+            .of()
+            .change_version
+            .clone()
+            .filter(|_| question.is_none());
         if let Some(question) = question {
             self.answer(effect, vm, &question).await?;
             tokio::time::sleep(ASK).await;
@@ -63,7 +68,7 @@ impl Client {
         };
         let call = Call::new(vm, "ReconfigVM_Task", &ReconfigVm { spec });
         let awaited = self.awaits(effect.kind.name());
-        let task = self.start(effect, call).await?;
+        let task = self.start(permit, call).await?;
         let (effect, vm) = (effect.clone(), vm.clone());
         Ok(Box::pin(async move {
             let _awaited = awaited;

@@ -10,8 +10,9 @@ use agent_forge_actors::{
     domain::{identity::BiosUuid, names::MoRef},
     ports::{
         effect::Effect,
+        permit::{self, Permit},
         vcenter::{
-            CreateVm, Ended, Machines, TaskRef, Tasks as _, VcErrorKind, VcResult, VmChange,
+            CreateVm, Ended, Machines, TaskRef, Tasks as _, VcErrorKind, VcResult, VmAt, VmChange,
             VmObservation,
         },
     },
@@ -73,40 +74,37 @@ impl Machines for Client {
 
     async fn configure<'a>(
         &'a self,
-        effect: &Effect,
-        vm: &MoRef,
+        permit: &Permit<VmAt>,
         change: &VmChange,
     ) -> VcResult<Ended<'a>> {
         if !change.eject.is_empty() {
-            return self.empty_drives(effect, vm, change).await;
+            return self.empty_drives(permit, &change.eject).await;
         }
+        let vm = &permit.of().moref;
         let mut spec = changed(change);
+        spec.change_version.clone_from(&permit.of().change_version);
         if let Some(life) = &change.life {
             self.prepare(vm, life, &mut spec).await?;
         }
         let call = Call::new(vm, "ReconfigVM_Task", &ReconfigVm { spec });
-        let task = self.start(effect, call).await?;
+        let task = self.start(permit, call).await?;
         Ok(Box::pin(async move { self.wait(&task).await.flatten() }))
     }
 
-    async fn power_on(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
-        let call = Call::new(vm, "PowerOnVM_Task", &NoArguments {});
-        self.start(effect, call).await
+    async fn power_on(&self, permit: &Permit<VmAt>) -> VcResult<TaskRef> {
+        self.start_on("PowerOnVM_Task", permit).await
     }
 
-    async fn power_off(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
-        let call = Call::new(vm, "PowerOffVM_Task", &NoArguments {});
-        self.start(effect, call).await
+    async fn power_off(&self, permit: &Permit<VmAt>) -> VcResult<TaskRef> {
+        self.start_on("PowerOffVM_Task", permit).await
     }
 
-    async fn reset(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
-        let call = Call::new(vm, "ResetVM_Task", &NoArguments {});
-        self.start(effect, call).await
+    async fn reset(&self, permit: &Permit<VmAt>) -> VcResult<TaskRef> {
+        self.start_on("ResetVM_Task", permit).await
     }
 
-    async fn destroy(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
-        let call = Call::new(vm, "Destroy_Task", &NoArguments {});
-        self.start(effect, call).await
+    async fn destroy(&self, permit: &Permit<VmAt>) -> VcResult<TaskRef> {
+        self.start_on("Destroy_Task", permit).await
     }
 
     async fn attach_tags(&self, effect: &Effect, vm: &MoRef, tag_ids: &[String]) -> VcResult<()> {
@@ -115,11 +113,17 @@ impl Machines for Client {
 }
 
 impl Client {
+    /// Calls a task method without arguments.
+    async fn start_on(&self, method: &'static str, permit: &Permit<VmAt>) -> VcResult<TaskRef> {
+        let call = Call::new(&permit.of().moref, method, &NoArguments {});
+        self.start(permit, call).await
+    }
+
     /// Calls a task method. The labels of the task name the method and its subject.
-    async fn start(&self, effect: &Effect, call: Call) -> VcResult<TaskRef> {
+    async fn start(&self, asked: impl Into<permit::Ask<'_>>, call: Call) -> VcResult<TaskRef> {
         let missing = call.failure(VcErrorKind::Undecodable, "the reply names no task");
         let (method, subject) = (call.method, call.subject.clone());
-        let task = self.mutate::<Ref>(effect, call).await?;
+        let task = self.mutate::<Ref>(asked, call).await?;
         let Some(task) = task.filter(|task| !task.value.is_empty()) else {
             return Err(missing);
         };

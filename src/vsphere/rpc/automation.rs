@@ -85,7 +85,7 @@ impl Client {
             request.headers.insert(SESSION_HEADER, token.clone());
             match self
                 .gated(
-                    Some(effect),
+                    Some(effect.into()),
                     "AttachTag",
                     &vm.to_string(),
                     self.http.send(request, judge_automation),
@@ -137,7 +137,12 @@ impl Client {
         let request = self.automation_session(Method::POST, "CreateSession")?;
         let sending = self.http.send(request, judge_automation);
         let reply = self
-            .gated(Some(&effect), "CreateSession", self.server(), sending)
+            .gated(
+                Some((&effect).into()),
+                "CreateSession",
+                self.server(),
+                sending,
+            )
             .await
             .map_err(|e| self.as_user(e))?;
         let failure = |message: String| {
@@ -189,7 +194,7 @@ impl Client {
         request.headers.insert(SESSION_HEADER, own);
         let sending = self.http.send(request, judge_automation);
         if let Err(e) = self
-            .gated(Some(effect), "DeleteSession", self.server(), sending)
+            .gated(Some(effect.into()), "DeleteSession", self.server(), sending)
             .await
         {
             tracing::info!(server = self.server(), error = %e, "logout failed; vCenter ends the session when it idles out");

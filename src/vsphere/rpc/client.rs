@@ -7,6 +7,7 @@ use agent_forge_actors::{
     ports::{
         cluster::SecretVersion,
         effect::{Effect, EffectKind, Gate, Settled, Subject},
+        permit::Ask,
         slots::Slots,
         vcenter::{Credentials, Fault, Stage, VcError, VcErrorKind, VcResult},
     },
@@ -143,27 +144,27 @@ impl Client {
     }
 
     /// Calls a method that changes something.
-    pub(crate) async fn mutate<T: DeserializeOwned>(
+    pub(crate) async fn mutate<'a, T: DeserializeOwned>(
         &self,
-        effect: &Effect,
+        asks: impl Into<Ask<'a>>,
         call: Call,
     ) -> VcResult<Option<T>> {
-        self.invoke(Some(effect), call).await
+        self.invoke(Some(asks.into()), call).await
     }
 
     async fn invoke<T: DeserializeOwned>(
         &self,
-        effect: Option<&Effect>,
+        asks: Option<Ask<'_>>,
         call: Call,
     ) -> VcResult<Option<T>> {
         let session = self.session(Asked::ByCall).await?;
-        let mut replied = self.invoke_in(effect, &session, &call).await;
+        let mut replied = self.invoke_in(asks, &session, &call).await;
         if let Err(e) = &replied
             && self.begins_anew(&session, e).await
         {
             // vCenter refuses such a call before it does anything, so a repeat cannot do it twice.
             let session = self.session(Asked::ByCall).await?;
-            replied = self.invoke_in(effect, &session, &call).await;
+            replied = self.invoke_in(asks, &session, &call).await;
         }
         let reply = match replied {
             Ok(reply) => reply,
@@ -208,22 +209,20 @@ impl Client {
         session: &Session,
         call: Call,
     ) -> VcResult<Option<T>> {
-        let reply = self.invoke_in(effect, session, &call).await?;
+        let asks = effect.map(Ask::from);
+        let reply = self.invoke_in(asks, session, &call).await?;
         decode(&reply.body).map_err(|message| call.failure(VcErrorKind::Undecodable, message))
     }
 
     async fn invoke_in(
         &self,
-        effect: Option<&Effect>,
+        asks: Option<Ask<'_>>,
         session: &Session,
         call: &Call,
     ) -> VcResult<Reply> {
         let release = &session.endpoint.release;
         let sending = self.post(release, Some(session), call);
-        match self
-            .gated(effect, call.method, &call.subject, sending)
-            .await
-        {
+        match self.gated(asks, call.method, &call.subject, sending).await {
             Ok(reply) => {
                 if let Some(token) = reply.headers.get(SESSION_HEADER) {
                     session.renew(token);
@@ -339,19 +338,25 @@ impl Client {
     /// Sends a request through the effect gate. The gate learns the outcome even when the caller stops.
     pub(crate) async fn gated<T>(
         &self,
-        effect: Option<&Effect>,
+        asks: Option<Ask<'_>>,
         operation: &'static str,
         subject: &str,
         sending: impl Future<Output = VcResult<T>>,
     ) -> VcResult<T> {
-        let Some(effect) = effect else {
+        let Some(asks) = asks else {
             return sending.await;
         };
+        let effect = asks.effect;
         // A request that would not leave is no effect.
         self.http.worth_a_try(operation, subject)?;
         // The limit starts before the gate is asked, so an admitted effect ends within the lease.
         let end = Instant::now() + self.http.call_timeout();
-        self.gate.admit(effect).await.map_err(|hold| VcError {
+        // A permit may have become too old, by a new login.
+        let admitted = match asks.check() {
+            Ok(()) => self.gate.admit(effect).await,
+            outdated => outdated,
+        };
+        admitted.map_err(|hold| VcError {
             operation,
             subject: subject.to_owned(),
             message: effect.held_back(&hold),

@@ -75,7 +75,7 @@ impl Client {
         )
         .about(self.server());
         let sending = self.gated(
-            Some(&effect),
+            Some((&effect).into()),
             call.method,
             &call.subject,
             self.post(&endpoint.release, None, &call),

@@ -1,6 +1,9 @@
 //! Replies of vCenter to a call that changes something.
 
-use agent_forge_actors::{domain::names::MoRef, ports::effect::EffectKind};
+use agent_forge_actors::{
+    domain::names::MoRef,
+    ports::{effect::EffectKind, permit::Permit, vcenter::VmAt},
+};
 
 use crate::vcenter;
 
@@ -17,10 +20,12 @@ pub(crate) fn check(data: &[u8]) {
     let called = crate::in_virtual_time(async {
         let answers = Box::new(move |_| reply.clone());
         let vcenter = vcenter::session("PowerOnVM_Task", answers).await?;
-        let effect = vcenter::effect(EffectKind::PowerOn);
-        vcenter
-            .power_on(&effect, &MoRef::new("VirtualMachine", "vm-1"))
-            .await
+        let at = VmAt {
+            moref: MoRef::new("VirtualMachine", "vm-1"),
+            change_version: None,
+        };
+        let permit = Permit::issue(vcenter::effect(EffectKind::PowerOn), at);
+        vcenter.power_on(&permit).await
     });
     match called {
         Ok(task) => assert!(!task.0.is_empty(), "a task without an id"),

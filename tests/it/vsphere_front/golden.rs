@@ -371,28 +371,32 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
     tap.step("bootOrder");
     let order = VmChange {
         boot_order: Some(seen.disk_keys.clone()),
-        ..VmChange::of(&seen)
+        ..VmChange::default()
     };
-    let reconfigure = EffectKind::Reconfigure;
-    configure(vc, reconfigure, &vm, &order).await.unwrap();
+    let reconfigure = async |change: VmChange| {
+        let seen = now(vc, &vm).await;
+        let done = configure_as(vc, EffectKind::Reconfigure, &seen, &change);
+        done.await.unwrap();
+    };
+    reconfigure(order).await;
     tap.step("stamp");
     let stamp = VmChange {
         mark: owned("standard").mark,
         annotation: Some(Notes::text(&marker("standard").uid)),
-        ..VmChange::of(&now(vc, &vm).await)
+        ..VmChange::default()
     };
-    configure(vc, reconfigure, &vm, &stamp).await.unwrap();
+    reconfigure(stamp).await;
     let serves = VmChange {
         may_serve: Some(MayServe {
             life: 1,
             machine: Some("0b6c".to_owned()),
         }),
-        ..VmChange::of(&now(vc, &vm).await)
+        ..VmChange::default()
     };
-    configure(vc, reconfigure, &vm, &serves).await.unwrap();
+    reconfigure(serves).await;
     tap.step("power");
     let task = vc
-        .power_on(&effect(EffectKind::PowerOn), &vm)
+        .power_on(&permit(EffectKind::PowerOn, &vm))
         .await
         .unwrap();
     vc.wait(&task).await.flatten().unwrap();
@@ -401,10 +405,10 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
     world.post(&lock, serde_json::json!({})).await;
     eject(vc, &vm, &[iso().to_string()]).await.unwrap();
     tap.step("power");
-    let task = vc.reset(&effect(EffectKind::Reset), &vm).await.unwrap();
+    let task = vc.reset(&permit(EffectKind::Reset, &vm)).await.unwrap();
     vc.wait(&task).await.flatten().unwrap();
     let task = vc
-        .power_off(&effect(EffectKind::PowerOff), &vm)
+        .power_off(&permit(EffectKind::PowerOff, &vm))
         .await
         .unwrap();
     vc.wait(&task).await.flatten().unwrap();
@@ -424,9 +428,9 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
         };
         let change = VmChange {
             life: Some(life),
-            ..VmChange::of(&seen)
+            ..VmChange::default()
         };
-        let renewed = configure(vc, EffectKind::Renew, &vm, &change);
+        let renewed = configure_as(vc, EffectKind::Renew, &seen, &change);
         renewed.await.unwrap();
     }
     tap.step("tags");
@@ -435,7 +439,7 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
         .await
         .unwrap_err();
     tap.step("destroy");
-    let task = vc.destroy(&effect(EffectKind::Destroy), &vm).await.unwrap();
+    let task = vc.destroy(&permit(EffectKind::Destroy, &vm)).await.unwrap();
     vc.wait(&task).await.flatten().unwrap();
     vc.logout(&effect(EffectKind::Logout)).await;
 }

@@ -81,7 +81,7 @@ async fn a_vm_lives_and_is_gone_without_a_trace() {
     assert_eq!(sight, FolderSight::Hidden, "the datacenter proves nothing");
 
     // A running VM is not destroyed. The task or the call fails.
-    let task = vc.destroy(&effect(EffectKind::Destroy), &vm).await;
+    let task = vc.destroy(&permit(EffectKind::Destroy, &vm)).await;
     let refused = match task {
         Ok(task) => vc.wait(&task).await.flatten().unwrap_err(),
         Err(e) => e,
@@ -91,11 +91,11 @@ async fn a_vm_lives_and_is_gone_without_a_trace() {
         "{refused}"
     );
     let task = vc
-        .power_off(&effect(EffectKind::PowerOff), &vm)
+        .power_off(&permit(EffectKind::PowerOff, &vm))
         .await
         .unwrap();
     vc.wait(&task).await.flatten().unwrap();
-    let task = vc.destroy(&effect(EffectKind::Destroy), &vm).await.unwrap();
+    let task = vc.destroy(&permit(EffectKind::Destroy, &vm)).await.unwrap();
     assert_eq!(
         vc.wait(&task).await.flatten().unwrap(),
         TaskEnd::Success(None)

@@ -8,7 +8,7 @@ use agent_forge_actors::{
         effect::{EffectKind, Settled},
         vcenter::{
             BootDevice, Fault, NewLife, RenewedDisk, TaskEnd, VCenter, VcErrorKind, VcResult,
-            VmChange,
+            VmChange, VmObservation,
         },
     },
 };
@@ -35,29 +35,30 @@ async fn spent(world: &World, vc: &dyn VCenter) -> MoRef {
         .await
         .unwrap();
     let vm = life(vc, "node-1").await.unwrap();
-    let off = effect(EffectKind::PowerOff);
-    let task = vc.power_off(&off, &vm).await.unwrap();
+    let off = permit(EffectKind::PowerOff, &vm);
+    let task = vc.power_off(&off).await.unwrap();
     vc.wait(&task).await.flatten().unwrap();
     world.forget_calls().await;
     vm
 }
 
-/// The renewal of the VM as it is now.
-async fn wanted(vc: &dyn VCenter, vm: &MoRef, disk: RenewedDisk) -> VmChange {
-    let seen = vc.observe(vm).await.unwrap().unwrap();
+/// The VM as it is now, and its renewal.
+async fn wanted(vc: &dyn VCenter, vm: &MoRef, disk: RenewedDisk) -> (VmObservation, VmChange) {
+    let seen = now(vc, vm).await;
     assert!(seen.change_version.is_some());
-    VmChange {
+    let change = VmChange {
         life: Some(NewLife {
             generation: seen.generation.unwrap_or(1) + 1,
             iso: other_iso(),
             disk,
         }),
-        ..VmChange::of(&seen)
-    }
+        ..VmChange::default()
+    };
+    (seen, change)
 }
 
-async fn renew(vc: &dyn VCenter, vm: &MoRef, renewal: &VmChange) -> VcResult<TaskEnd> {
-    configure(vc, EffectKind::Renew, vm, renewal).await
+async fn renew(vc: &dyn VCenter, (seen, renewal): &(VmObservation, VmChange)) -> VcResult<TaskEnd> {
+    configure_as(vc, EffectKind::Renew, seen, renewal).await
 }
 
 async fn disks(world: &World) -> Value {
@@ -77,7 +78,7 @@ async fn a_vm_gets_a_new_disk_and_the_iso_and_runs_again() {
     let (before, old) = (vc.observe(&vm).await.unwrap().unwrap(), disks(&world).await);
     assert_eq!(before.generation, None);
     let renewal = wanted(&*vc, &vm, REPLACED).await;
-    let end = renew(&*vc, &vm, &renewal).await.unwrap();
+    let end = renew(&*vc, &renewal).await.unwrap();
     assert_eq!(end, TaskEnd::Success(None));
 
     let seen = vc.observe(&vm).await.unwrap().unwrap();
@@ -101,8 +102,8 @@ async fn a_vm_gets_a_new_disk_and_the_iso_and_runs_again() {
     let path = file.split_once("] ").unwrap().1;
     assert!(!files.contains(&format!("{path:?}")), "{path}: {files}");
 
-    let on = effect(EffectKind::PowerOn);
-    let task = vc.power_on(&on, &vm).await.unwrap();
+    let on = permit(EffectKind::PowerOn, &vm);
+    let task = vc.power_on(&on).await.unwrap();
     vc.wait(&task).await.flatten().unwrap();
     let seen = vc.observe(&vm).await.unwrap().unwrap();
     assert!(seen.cdroms[0].connected);
@@ -116,7 +117,7 @@ async fn a_vm_that_keeps_its_disk_boots_the_iso_first() {
     let vm = spent(&world, &*vc).await;
     let old = disks(&world).await;
     let renewal = wanted(&*vc, &vm, RenewedDisk::Kept).await;
-    renew(&*vc, &vm, &renewal).await.unwrap();
+    renew(&*vc, &renewal).await.unwrap();
     let seen = vc.observe(&vm).await.unwrap().unwrap();
     let disk = BootDevice::Disk(seen.disk_keys[0]);
     assert_eq!(seen.boot_order, [BootDevice::Cdrom, disk]);
@@ -134,7 +135,7 @@ async fn a_vm_that_somebody_changed_in_between_is_left_alone() {
         .await
         .unwrap();
     let (before, old) = (vc.observe(&vm).await.unwrap(), disks(&world).await);
-    let e = renew(&*vc, &vm, &renewal).await.unwrap_err();
+    let e = renew(&*vc, &renewal).await.unwrap_err();
     assert_eq!(e.fault(), Some(&Fault::ConcurrentAccess), "{e}");
     assert!(!e.outcome_unknown());
     assert_eq!(vc.observe(&vm).await.unwrap(), before);
@@ -148,16 +149,13 @@ async fn of_fifty_who_mark_a_vm_at_once_one_wins() {
     let world = world(quick()).await;
     let vc = world.connect().await;
     let vm = spent(&world, &*vc).await;
-    let change_version = vc.observe(&vm).await.unwrap().unwrap().change_version;
-    assert!(change_version.is_some());
+    let seen = now(&*vc, &vm).await;
+    assert!(seen.change_version.is_some());
     let mark = async |taker: String| {
         let vc = world.connect().await;
-        let stamp = VmChange {
-            change_version: change_version.clone(),
-            ..owned(&taker)
-        };
+        let stamp = owned(&taker);
         loop {
-            match configure(&*vc, EffectKind::Reconfigure, &vm, &stamp).await {
+            match configure_as(&*vc, EffectKind::Reconfigure, &seen, &stamp).await {
                 Err(e) if e.fault().map(Fault::name) == Some("TaskInProgress") => {}
                 ended => return ended.map(|_| taker),
             }
@@ -190,7 +188,7 @@ async fn a_vm_that_runs_or_shows_nothing_is_refused_before_anything_is_sent() {
     ] {
         let act = format!("vms/{}/{action}", vm.id);
         world.post(&act, json!({})).await;
-        let e = renew(&*vc, &vm, &renewal).await.unwrap_err();
+        let e = renew(&*vc, &renewal).await.unwrap_err();
         assert_eq!(e.fault().map(Fault::name), Some(refused), "{action}: {e}");
         assert!(e.to_string().contains(says), "{action}: {e}");
         assert!(!e.outcome_unknown(), "{action}: {e}");
@@ -209,11 +207,12 @@ async fn a_vm_without_a_drive_is_refused_with_what_it_lacks() {
     let id = find(&world.vms().await, "node-1")["moref"].clone();
     let vm = MoRef::new("VirtualMachine", id.as_str().unwrap());
     let renewal = wanted(&*vc, &vm, REPLACED).await;
-    let e = renew(&*vc, &vm, &renewal).await.unwrap_err();
+    let e = renew(&*vc, &renewal).await.unwrap_err();
     assert!(e.to_string().contains("no CD-ROM drive"), "{e}");
     assert_eq!(e.fault().map(Fault::name), Some("InvalidArgument"));
-    let gone = MoRef::new("VirtualMachine", "vm-987654");
-    let e = renew(&*vc, &gone, &renewal).await.unwrap_err();
+    let mut gone = renewal;
+    gone.0.moref = MoRef::new("VirtualMachine", "vm-987654");
+    let e = renew(&*vc, &gone).await.unwrap_err();
     let named = e.fault().map(Fault::name);
     assert_eq!(named, Some("ManagedObjectNotFound"), "{e}");
     assert_eq!(reconfigurations(&world).await, 0);
@@ -231,7 +230,7 @@ async fn a_lost_reply_leaves_a_renewal_that_can_be_seen() {
     let renewal = wanted(&*vc, &vm, REPLACED).await;
     let lost = json!({"method": "ReconfigVM_Task", "at": "lostReply", "count": 1});
     world.fault(lost).await;
-    let e = renew(&*vc, &vm, &renewal).await.unwrap_err();
+    let e = renew(&*vc, &renewal).await.unwrap_err();
     assert_eq!(e.kind, VcErrorKind::NoAnswer, "{e}");
     assert!(e.outcome_unknown());
     assert_eq!(world.gate.outcomes(EffectKind::Renew), [Settled::Unknown]);
@@ -242,7 +241,7 @@ async fn a_lost_reply_leaves_a_renewal_that_can_be_seen() {
     }
     // The same request a second time would take the new disk.
     let new = disks(&world).await;
-    let e = renew(&*vc, &vm, &renewal).await.unwrap_err();
+    let e = renew(&*vc, &renewal).await.unwrap_err();
     assert_eq!(e.fault(), Some(&Fault::ConcurrentAccess), "{e}");
     assert_eq!(disks(&world).await, new);
 }

@@ -18,9 +18,10 @@ use agent_forge_actors::{
     placement::{choice::EarlierChoices, search},
     ports::{
         effect::{Effect, EffectKind, Gate, Hold, Settled, Subject},
+        permit::Permit,
         vcenter::{
             Connector as _, CreateVm, Credentials, Place, PlaceRequest, TaskEnd, Trust, VCenter,
-            VcResult, VmChange, VmObservation,
+            VcResult, VmAt, VmChange, VmObservation,
         },
     },
 };
@@ -287,14 +288,34 @@ pub async fn put(
     .await
 }
 
-/// Changes the VM, and waits for the end.
+/// A permit for a call on the VM, in whatever version it is.
+pub fn permit(kind: EffectKind, vm: &MoRef) -> Permit<VmAt> {
+    let at = VmAt {
+        moref: vm.clone(),
+        change_version: None,
+    };
+    Permit::issue(effect(kind), at)
+}
+
+/// Changes the VM, in whatever version it is, and waits for the end.
 pub async fn configure(
     vc: &dyn VCenter,
     kind: EffectKind,
     vm: &MoRef,
     change: &VmChange,
 ) -> VcResult<TaskEnd> {
-    vc.configure(&effect(kind), vm, change).await?.await
+    vc.configure(&permit(kind, vm), change).await?.await
+}
+
+/// Changes the VM if it is as `seen`, and waits for the end.
+pub async fn configure_as(
+    vc: &dyn VCenter,
+    kind: EffectKind,
+    seen: &VmObservation,
+    change: &VmChange,
+) -> VcResult<TaskEnd> {
+    let permit = Permit::issue(effect(kind), VmAt::of(seen));
+    vc.configure(&permit, change).await?.await
 }
 
 /// The VM as it is.
@@ -307,9 +328,9 @@ pub async fn now(vc: &dyn VCenter, vm: &MoRef) -> VmObservation {
 pub async fn eject(vc: &dyn VCenter, vm: &MoRef, isos: &[String]) -> VcResult<TaskEnd> {
     let change = VmChange {
         eject: isos.to_vec(),
-        ..VmChange::of(&now(vc, vm).await)
+        ..VmChange::default()
     };
-    configure(vc, EffectKind::EjectIso, vm, &change).await
+    configure_as(vc, EffectKind::EjectIso, &now(vc, vm).await, &change).await
 }
 
 /// Writes the marker of that name.
@@ -336,7 +357,7 @@ pub async fn life(vc: &dyn VCenter, name: &str) -> VcResult<MoRef> {
         ..VmChange::default()
     };
     configure(vc, EffectKind::Reconfigure, &vm, &order).await?;
-    let task = vc.power_on(&effect(EffectKind::PowerOn), &vm).await?;
+    let task = vc.power_on(&permit(EffectKind::PowerOn, &vm)).await?;
     vc.wait(&task).await.flatten()?;
     Ok(vm)
 }

@@ -87,7 +87,7 @@ async fn a_call_into_a_dead_session_is_replayed_once() {
         .moref
         .clone();
     let e = vc
-        .power_on(&effect(EffectKind::PowerOn), &moref)
+        .power_on(&permit(EffectKind::PowerOn, &moref))
         .await
         .unwrap_err();
     assert!(matches!(e.fault(), Some(Fault::NotAuthenticated)), "{e}");
@@ -293,14 +293,14 @@ async fn a_call_that_never_answers_ends_in_time_for_every_method() {
                 .create_vm(&effect(EffectKind::CreateVm), &create_vm("x", &place))
                 .await
                 .err(),
-            "PowerOnVM_Task" => vc.power_on(&effect(EffectKind::PowerOn), &vm).await.err(),
-            "PowerOffVM_Task" => vc.power_off(&effect(EffectKind::PowerOff), &vm).await.err(),
-            "ResetVM_Task" => vc.reset(&effect(EffectKind::Reset), &vm).await.err(),
+            "PowerOnVM_Task" => vc.power_on(&permit(EffectKind::PowerOn, &vm)).await.err(),
+            "PowerOffVM_Task" => vc.power_off(&permit(EffectKind::PowerOff, &vm)).await.err(),
+            "ResetVM_Task" => vc.reset(&permit(EffectKind::Reset, &vm)).await.err(),
             "ReconfigVM_Task" => vc
-                .configure(&effect(EffectKind::Reconfigure), &vm, &VmChange::default())
+                .configure(&permit(EffectKind::Reconfigure, &vm), &VmChange::default())
                 .await
                 .err(),
-            "Destroy_Task" => vc.destroy(&effect(EffectKind::Destroy), &vm).await.err(),
+            "Destroy_Task" => vc.destroy(&permit(EffectKind::Destroy, &vm)).await.err(),
             "MakeDirectory" => vc
                 .make_directory(&effect(EffectKind::MakeDirectory), &dc, &from)
                 .await

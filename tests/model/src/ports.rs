@@ -27,12 +27,13 @@ use agent_forge_actors::{
             ClusterResult, MetadataPatch, NetworkReader, Notice, Precondition, SecretRead, View,
         },
         effect::{Effect, EffectKind},
+        permit::Permit,
         sessions::Sessions,
         slots::{Slots, turns::Limits},
         vcenter::{
             ByteStream, CreateVm, Datastores, Drives, Ended, FileInfo, FolderSight, Inventory,
             Listener, Machines, MarkedVm, News, Place, PlaceCandidates, PlaceRequest,
-            Recommendation, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcErrorKind, VcResult,
+            Recommendation, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcErrorKind, VcResult, VmAt,
             VmChange, VmObservation,
         },
     },
@@ -433,12 +434,11 @@ impl Cluster for Ports {
     }
     async fn patch_child(
         &self,
-        effect: &Effect,
-        at: &Precondition,
+        permit: &Permit<Precondition>,
         patch: &MetadataPatch,
     ) -> ClusterResult<()> {
-        self.act(effect.kind, None, |w| {
-            named(&mut w.children, at, w.lenient)?.change(|child| {
+        self.act(permit.effect().kind, None, |w| {
+            named(&mut w.children, permit.of(), w.lenient)?.change(|child| {
                 merge(child.labels_mut(), &patch.labels);
                 merge(child.annotations_mut(), &patch.annotations);
                 if let Some(finalizers) = &patch.finalizers {
@@ -451,9 +451,9 @@ impl Cluster for Ports {
         })
         .await
     }
-    async fn delete_child(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()> {
-        self.act(effect.kind, None, |w| {
-            named(&mut w.children, at, w.lenient)?.change(|child| {
+    async fn delete_child(&self, permit: &Permit<Precondition>) -> ClusterResult<()> {
+        self.act(permit.effect().kind, None, |w| {
+            named(&mut w.children, permit.of(), w.lenient)?.change(|child| {
                 let now = Time(objects::at(600));
                 child.metadata.deletion_timestamp.get_or_insert(now);
                 bump(child);
@@ -517,13 +517,14 @@ impl Cluster for Ports {
         })
         .await
     }
-    async fn patch_agent(&self, effect: &Effect, patch: &AgentPatch) -> ClusterResult<()> {
+    async fn patch_agent(&self, permit: &Permit<AgentPatch>) -> ClusterResult<()> {
+        let patch = permit.of();
         let at = Precondition {
             key: patch.key.clone(),
             uid: patch.uid.clone(),
             resource_version: patch.resource_version.clone(),
         };
-        self.act(effect.kind, None, |w| {
+        self.act(permit.effect().kind, None, |w| {
             if patch.key.name == STRANGER {
                 w.harmed(Harm::ForeignTouched);
             }
@@ -544,7 +545,7 @@ impl Cluster for Ports {
             let promised = patch.labels.get(AGENT_MACHINE_LABEL);
             if w.lives && promised.is_some_and(Option::is_some) {
                 let owner = w.vm_of(&agent).and_then(|vm| vm.marker.as_ref());
-                if owner.is_none_or(|owner| owner.name != effect.subject.name()) {
+                if owner.is_none_or(|owner| owner.name != permit.effect().subject.name()) {
                     w.harmed(Harm::OthersTouched);
                 }
             }
@@ -555,8 +556,9 @@ impl Cluster for Ports {
         })
         .await
     }
-    async fn delete_agent(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()> {
-        self.act(effect.kind, None, |w| {
+    async fn delete_agent(&self, permit: &Permit<Precondition>) -> ClusterResult<()> {
+        let at = permit.of();
+        self.act(permit.effect().kind, None, |w| {
             let agent = named(&mut w.agents, at, w.lenient)?.arc();
             if at.key.name == STRANGER {
                 w.harmed(Harm::ForeignTouched);
@@ -648,25 +650,28 @@ impl Machines for Ports {
     }
     async fn configure<'a>(
         &'a self,
-        e: &Effect,
-        vm: &MoRef,
+        permit: &Permit<VmAt>,
         change: &VmChange,
     ) -> VcResult<Ended<'a>> {
-        let task = self.order(e, Order::Configure(vm.clone(), Box::new(change.clone())));
+        let order = Order::Configure(permit.of().clone(), Box::new(change.clone()));
+        let task = self.order(permit.effect(), order);
         let task = task.await?;
         Ok(Box::pin(async move { self.wait(&task).await.flatten() }))
     }
-    async fn reset(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
+    async fn reset(&self, _: &Permit<VmAt>) -> VcResult<TaskRef> {
         unreachable!("no VM boots its ISO again here")
     }
-    async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
-        self.order(e, Order::On(vm.clone())).await
+    async fn power_on(&self, permit: &Permit<VmAt>) -> VcResult<TaskRef> {
+        let order = Order::On(permit.of().moref.clone());
+        self.order(permit.effect(), order).await
     }
-    async fn power_off(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
-        self.order(e, Order::Off(vm.clone())).await
+    async fn power_off(&self, permit: &Permit<VmAt>) -> VcResult<TaskRef> {
+        let order = Order::Off(permit.of().moref.clone());
+        self.order(permit.effect(), order).await
     }
-    async fn destroy(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
-        self.order(e, Order::Destroy(vm.clone())).await
+    async fn destroy(&self, permit: &Permit<VmAt>) -> VcResult<TaskRef> {
+        let order = Order::Destroy(permit.of().moref.clone());
+        self.order(permit.effect(), order).await
     }
     async fn attach_tags(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
         unreachable!("no tags here")

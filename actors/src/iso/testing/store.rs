@@ -21,12 +21,13 @@ use crate::{
     },
     ports::{
         effect::{Effect, EffectKind},
+        permit::Permit,
         slots::{Slots, turns::Limits},
         vcenter::{
             ByteStream, CreateVm, Datastores, Drives, Ended, Fault, FileInfo, FolderSight,
             Inventory, Listener, Machines, MountedIso, News, PlaceCandidates, PlaceRequest,
             Recommendation, Survey, TaskEnd, TaskRef, Tasks, Unread, VCenter, VcError, VcErrorKind,
-            VcResult, VmChange, VmObservation,
+            VcResult, VmAt, VmChange, VmObservation,
         },
     },
 };
@@ -217,23 +218,23 @@ impl Machines for Store {
         self.not_for_isos("create_vm")
     }
 
-    async fn configure<'a>(&'a self, _: &Effect, _: &MoRef, _: &VmChange) -> VcResult<Ended<'a>> {
+    async fn configure<'a>(&'a self, _: &Permit<VmAt>, _: &VmChange) -> VcResult<Ended<'a>> {
         self.not_for_isos("configure")
     }
 
-    async fn reset(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
+    async fn reset(&self, _: &Permit<VmAt>) -> VcResult<TaskRef> {
         self.not_for_isos("reset")
     }
 
-    async fn power_on(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
+    async fn power_on(&self, _: &Permit<VmAt>) -> VcResult<TaskRef> {
         self.not_for_isos("power_on")
     }
 
-    async fn power_off(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
+    async fn power_off(&self, _: &Permit<VmAt>) -> VcResult<TaskRef> {
         self.not_for_isos("power_off")
     }
 
-    async fn destroy(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
+    async fn destroy(&self, _: &Permit<VmAt>) -> VcResult<TaskRef> {
         self.not_for_isos("destroy")
     }
 

@@ -1,5 +1,7 @@
 //! What live reads hold back.
 
+use std::sync::Arc;
+
 use agent_forge_crds::{
     agent::Failure,
     conditions::Reason,
@@ -413,5 +415,46 @@ async fn a_vm_whose_agent_was_bound_meanwhile_stays_on_record() {
         assert!(acted.result.is_ok());
         assert_eq!(bench.hub.with(|o| o.effects.len()), done, "{what}");
         assert_eq!(acted.held.len(), 1 - done, "{what}");
+    }
+}
+
+/// The API server accepted a pause of the pool, and the watch hangs: no Agent is approved, and no host gets another AgentMachine.
+#[tokio::test]
+async fn a_pause_that_no_cache_shows_holds_each_promise() {
+    for paused in [true, false] {
+        let bench = Bench::new();
+        let world = World::discovered("a");
+        let child = ManagedVm::read(Arc::new(child_with_vm("a")));
+        let actions = [
+            Action::Prepare {
+                patch: approval(&world.agents[0]),
+                child: child.clone(),
+            },
+            Action::Reassign {
+                child,
+                agent_machine: Arc::new(testing::agent_machine("b")),
+                machine: Some(testing::machine("b")),
+            },
+        ];
+        bench.hub.with(|o| {
+            o.agents.clone_from(&world.agents);
+            o.child = Some(child_with_vm("a"));
+            o.unseen_pool = o.pool.clone();
+            let pool = o.unseen_pool.as_mut().expect("a pool");
+            let pause = (PAUSED_ANNOTATION.to_owned(), paused.to_string());
+            pool.annotations_mut().extend([pause]);
+        });
+        let observed = world.observed();
+        let mut memory = Memory::default();
+        let acted = perform_all(&bench.context, &observed, &actions, &mut memory).await;
+        assert!(acted.result.is_ok());
+        let said: Vec<_> = acted.held.iter().map(|w| w.reason.clone()).collect();
+        let effects = bench.hub.with(|o| o.effects.clone());
+        if paused {
+            assert_eq!((effects, said), (vec![], vec![Reason::Paused; 2]));
+        } else {
+            let done = vec![EffectKind::PrepareAgent, EffectKind::ReassignChild];
+            assert_eq!((effects, said), (done, vec![]));
+        }
     }
 }

@@ -22,6 +22,7 @@ use crate::{
         upstream::{self, WaitingSign},
         vanished::{STAYS, Vanished, vanished},
     },
+    guard,
     iso::infra_env_guards,
     lifecycle::{End, Fate, FreeVm, ReleaseReason, Renewal, Stay},
     pool::observed::Observed,
@@ -39,10 +40,6 @@ pub const HOPE: Duration = Duration::from_secs(1800);
 /// What to do about a bound Agent that matches a VM only in part.
 const UNPROVEN: &str = "it names this VM and matches it in part only: if it is another host, delete that Agent, or delete the \
      VsphereAgent with the annotation agent-forge.containeroo.ch/force-delete=true";
-
-/// What is said of a record that is older than its VM.
-pub(in crate::pool) const OUTDATED: &str = "its VM says in vCenter that it may serve an AgentMachine that this hub does not know of: \
-     nothing is prepared, fenced or released until a person decides";
 
 /// What becomes of a VM that cannot be made ready and has data.
 const HAS_DATA: &str = "in a day of tries the VM could not be made ready for its next life, and spec.release.disk Keep keeps its disk: it \
@@ -423,7 +420,11 @@ fn is_unknown(child: &ManagedVm, machine_state: &MachineState, plan: &mut Plan) 
 fn is_outdated(child: &ManagedVm, plan: &mut Plan) -> bool {
     let outdated = child.is_outdated();
     if outdated {
-        plan.wait(child.key.name.clone(), Reason::RecordOutdated, OUTDATED);
+        plan.wait(
+            child.key.name.clone(),
+            Reason::RecordOutdated,
+            guard::OUTDATED,
+        );
     }
     outdated
 }

@@ -12,7 +12,7 @@ use crate::{
         names::{DatastorePath, MoRef},
         network::NicPlan,
     },
-    ports::effect::Effect,
+    ports::{effect::Effect, permit::Permit},
 };
 
 /// Everything that one `CreateVM_Task` carries.
@@ -48,9 +48,6 @@ pub const GENERATION_KEY: &str = "agent-forge.generation";
 /// An ejection goes with nothing else, and neither does a mark of release. vCenter carries all of it out, or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VmChange {
-    /// [`VmObservation::change_version`] as it was last seen. If the VM was changed since, vCenter refuses with
-    /// `ConcurrentAccess`. `None`: vCenter shows none.
-    pub change_version: Option<String>,
     /// The ownership marker, or that people have the VM from now on.
     pub mark: Option<Mark>,
     /// Whether its guest may serve a Machine.
@@ -66,13 +63,23 @@ pub struct VmChange {
     pub eject: Vec<String>,
 }
 
-impl VmChange {
-    /// No change yet, of a VM that is as `shown`.
+/// A VM as it was when a call on it was permitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VmAt {
+    /// Its reference.
+    pub moref: MoRef,
+    /// [`VmObservation::change_version`] as it was seen. If the VM was changed since, vCenter refuses a change of its
+    /// configuration with `ConcurrentAccess`. `None`: vCenter shows none.
+    pub change_version: Option<String>,
+}
+
+impl VmAt {
+    /// As it is `shown`.
     #[must_use]
     pub fn of(shown: &VmObservation) -> Self {
         Self {
+            moref: shown.moref.clone(),
             change_version: shown.change_version.clone(),
-            ..Self::default()
         }
     }
 }
@@ -263,22 +270,21 @@ pub trait Machines: Send + Sync {
     /// Begins the change. The inner future is its end.
     async fn configure<'a>(
         &'a self,
-        effect: &Effect,
-        vm: &MoRef,
+        permit: &Permit<VmAt>,
         change: &VmChange,
     ) -> VcResult<Ended<'a>>;
 
     /// Restarts the VM, hard.
-    async fn reset(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef>;
+    async fn reset(&self, permit: &Permit<VmAt>) -> VcResult<TaskRef>;
 
     /// Powers on.
-    async fn power_on(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef>;
+    async fn power_on(&self, permit: &Permit<VmAt>) -> VcResult<TaskRef>;
 
     /// Powers off, hard.
-    async fn power_off(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef>;
+    async fn power_off(&self, permit: &Permit<VmAt>) -> VcResult<TaskRef>;
 
     /// Destroys the VM and its files.
-    async fn destroy(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef>;
+    async fn destroy(&self, permit: &Permit<VmAt>) -> VcResult<TaskRef>;
 
     /// Attaches tags (ids as in `spec.vsphere.vmTags`); already attached is success.
     async fn attach_tags(&self, effect: &Effect, vm: &MoRef, tag_ids: &[String]) -> VcResult<()>;

@@ -4,7 +4,8 @@
 //! [`Inventory`], [`Datastores`], [`Tasks`] and [`News`].
 //!
 //! Assumptions: the adapter bounds every call in time. It renews a lost session, and repeats the refused call once. Each
-//! call that changes something passes the effect gate with its [`Effect`]. Nothing here retries: the callers decide.
+//! call that changes something passes the effect gate with its [`Effect`], and one that may harm a host takes a
+//! [`Permit`](super::permit::Permit). Nothing here retries: the callers decide.
 
 mod datastore;
 pub mod error;
@@ -27,7 +28,7 @@ pub use self::{
     },
     machines::{
         BootDevice, Cdrom, CreateVm, GENERATION_KEY, Machines, NewLife, PowerState, RenewedDisk,
-        VmChange, VmObservation,
+        VmAt, VmChange, VmObservation,
     },
     news::{Listener, News, VmNews, VmSight},
     tasks::{Ended, TASK_PATIENCE, TaskEnd, TaskRef, Tasks},

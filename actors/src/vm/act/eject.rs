@@ -13,6 +13,7 @@ use crate::{
         failure::{Class, ErrorSource, ReconcileError},
         names::ObjectKey,
     },
+    guard::Sight,
     migration::ejection,
     ports::{
         effect::EffectKind,
@@ -34,9 +35,10 @@ impl Executor<'_> {
         let key = agent.map(|a| ObjectKey::of(a.as_ref()));
         let key = key.ok_or_else(|| defect("no Agent runs on the VM"))?;
         let session = self.session().await?;
-        let live = self.context.cluster.live_agent(&key).await?;
         let child = &self.observed.child;
         let may_go = |a: &Agent| a.is_installed() || boot_repair::is_needed(child, a);
+        let proof = Box::pin(self.case().read_or_fail(EffectKind::EjectIso)).await?;
+        let live = proof.agent(&key).await?;
         if !live.as_ref().is_some_and(may_go) {
             let message =
                 format!("Agent {key} is not installed any more; its CD-ROM drive is left as it is");
@@ -46,12 +48,12 @@ impl Executor<'_> {
                 message,
             ));
         }
-        let Some(shown) = self.still_ours(session.as_ref(), &shown.moref).await? else {
-            memory.seen = Ownership::NotAsked;
+        let sight = self.look_at(memory, &proof, session.as_ref(), &shown.moref);
+        let Some(sight) = sight.await? else {
             return Ok(StepOutcome::Same);
         };
-        let isos = drive::isos_of(self.pool()?, &shown.cdroms);
-        if !self.empty(memory, &shown, session.as_ref(), &isos).await? {
+        let isos = drive::isos_of(self.pool()?, &sight.shown.cdroms);
+        if !self.empty(memory, &sight, session.as_ref(), &isos).await? {
             return Ok(StepOutcome::Pause(SOON));
         }
         let mut vm = self.vm();
@@ -69,12 +71,13 @@ impl Executor<'_> {
         let begun = record.iso_ejection.take();
         let begun = begun.ok_or_else(|| defect("no ejection is on record"))?;
         let session = self.session().await?;
-        let Some(shown) = self.still_ours(session.as_ref(), &shown.moref).await? else {
-            memory.seen = Ownership::NotAsked;
+        let proof = Box::pin(self.case().read_or_fail(EffectKind::EjectIso)).await?;
+        let sight = self.look_at(memory, &proof, session.as_ref(), &shown.moref);
+        let Some(sight) = sight.await? else {
             return Ok(StepOutcome::Same);
         };
-        let isos = ejection::begun(&begun, self.uuid()?, &shown.cdroms);
-        if !self.empty(memory, &shown, session.as_ref(), &isos).await? {
+        let isos = ejection::begun(&begun, self.uuid()?, &sight.shown.cdroms);
+        if !self.empty(memory, &sight, session.as_ref(), &isos).await? {
             return Ok(StepOutcome::Pause(SOON));
         }
         let now = self.context.clock.wall();
@@ -101,22 +104,23 @@ impl Executor<'_> {
     async fn empty(
         &self,
         memory: &mut Memory,
-        shown: &VmObservation,
+        sight: &Sight<'_>,
         session: &dyn VCenter,
         isos: &[String],
     ) -> Result<bool, ReconcileError> {
+        let shown = &sight.shown;
         // Somebody was faster, or an earlier task of ours.
         if isos.is_empty() {
             note_empty(memory, shown, isos);
             return Ok(true);
         }
-        let effect = self.effect(EffectKind::EjectIso);
+        let permit = sight.permit()?;
         let change = VmChange {
             eject: isos.to_vec(),
-            ..VmChange::of(shown)
+            ..VmChange::default()
         };
         let work = async {
-            let ended = session.configure(&effect, &shown.moref, &change).await?;
+            let ended = session.configure(&permit, &change).await?;
             ended.await
         };
         // The ejection holds one of vCenter's task slots. If the task takes too long, the next try finds it again.
@@ -154,7 +158,12 @@ impl Executor<'_> {
         // No other step waits for the ejection, so it rests after the first refusal.
         memory.busy = ended.as_ref().err().filter(|_| busy).map(|t| {
             let now = self.context.clock.monotonic();
-            Busy::for_long(effect.kind, Reason::EjectFailed, t.message.clone(), now)
+            Busy::for_long(
+                EffectKind::EjectIso,
+                Reason::EjectFailed,
+                t.message.clone(),
+                now,
+            )
         });
         ended?;
         note_empty(memory, shown, isos);

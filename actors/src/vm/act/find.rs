@@ -8,10 +8,7 @@ use agent_forge_crds::{
     pool::{CredentialsSecretRef, SOURCE_VSPHERE_AGENT},
 };
 
-use super::{
-    Done, Executor, StepOutcome,
-    look::{Live, SOON},
-};
+use super::{Done, Executor, StepOutcome, look::SOON};
 use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},
@@ -172,18 +169,18 @@ impl Executor<'_> {
     pub(super) async fn disown(&self, memory: &mut Memory) -> Done {
         let shown = self.shown(memory)?;
         let session = self.session().await?;
-        let kind = EffectKind::Reconfigure;
-        let Some(shown) = self.still_ours(session.as_ref(), &shown.moref).await? else {
-            memory.seen = Ownership::NotAsked;
+        let proof = Box::pin(self.case().read_or_fail(EffectKind::Reconfigure)).await?;
+        let sight = self.look_at(memory, &proof, session.as_ref(), &shown.moref);
+        let Some(sight) = sight.await? else {
             return Ok(StepOutcome::Same);
         };
-        Box::pin(self.held_live(kind, Live::default())).await?;
         let change = VmChange {
             mark: Some(Mark::Released(self.marker())),
-            ..VmChange::of(&shown)
+            ..VmChange::default()
         };
-        let what = (&shown.moref, &change);
-        let ended = self.configure(memory, session.as_ref(), kind, what).await;
+        let permit = sight.permit()?;
+        let ended = self.configure(memory, session.as_ref(), &permit, &change);
+        let ended = ended.await;
         memory.seen = Ownership::NotAsked;
         Ok(ended?.map_or(StepOutcome::Pause(SOON), |_| StepOutcome::Same))
     }
@@ -237,7 +234,6 @@ impl Executor<'_> {
             }
         };
         if proven.marker.as_ref() != Some(&marker) {
-            let kind = EffectKind::Reconfigure;
             // Notes that people wrote stay. The predecessor then uses the uuid alone, as its earlier releases did.
             let notes = proven
                 .annotation
@@ -246,10 +242,17 @@ impl Executor<'_> {
             let change = VmChange {
                 mark: Some(Mark::Owned(marker.clone())),
                 annotation: notes.clone(),
-                ..VmChange::of(&proven)
+                ..VmChange::default()
             };
-            let what = (&proven.moref, &change);
-            match self.configure(memory, session.as_ref(), kind, what).await? {
+            let proof = Box::pin(self.case().read_or_fail(EffectKind::Reconfigure)).await?;
+            let sight = proof.look(session.as_ref(), &proven.moref).await?;
+            // Somebody has changed it meanwhile: it is proven again.
+            let Some(sight) = sight.filter(|sight| sight.shown == proven) else {
+                return Ok(StepOutcome::Pause(SOON));
+            };
+            let permit = sight.permit()?;
+            let done = self.configure(memory, session.as_ref(), &permit, &change);
+            match done.await? {
                 Some(TaskEnd::Success(_)) => {
                     proven.annotation = notes.unwrap_or(proven.annotation);
                 }

@@ -7,10 +7,7 @@ use agent_forge_crds::{
     external::agent::Agent,
 };
 
-use super::{
-    Done, Executor, StepOutcome,
-    release::{held, serves},
-};
+use super::{Done, Executor, StepOutcome, release::held};
 use crate::{
     demand::agents_home,
     domain::{
@@ -19,6 +16,7 @@ use crate::{
         names::ObjectKey,
         recycle::{self, Stage},
     },
+    guard::serves,
     ports::{cluster::Notice, effect::EffectKind},
     vm::{
         arrival::{self, Arrival, Cause},

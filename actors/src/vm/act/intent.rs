@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::{Done, Executor, StepOutcome, defect};
 use crate::{
     domain::{identity::BiosUuid, names::DatastorePath, template},
+    guard,
     iso::content,
     placement::request,
     ports::{cluster::MetadataPatch, effect::EffectKind},
@@ -27,10 +28,8 @@ impl Executor<'_> {
             finalizers: Some(finalizers),
             ..MetadataPatch::default()
         };
-        self.context
-            .cluster
-            .patch_child(&self.effect(EffectKind::AddFinalizer), &self.at(), &patch)
-            .await?;
+        let permit = guard::harmless(self.effect(EffectKind::AddFinalizer), self.at())?;
+        self.context.cluster.patch_child(&permit, &patch).await?;
         // The watch then shows the object with its finalizer.
         Ok(StepOutcome::Pause(Duration::from_secs(2)))
     }

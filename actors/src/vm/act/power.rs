@@ -46,18 +46,6 @@ impl Executor<'_> {
         }
     }
 
-    /// The VM as it was last seen, and its session.
-    pub(super) async fn as_seen(&self, memory: &Memory) -> Result<Looked, ReconcileError> {
-        let shown = self.shown(memory)?;
-        let session = self.session().await?;
-        let pool = self.observed.pool.clone();
-        Ok(Looked {
-            session,
-            shown,
-            pool,
-        })
-    }
-
     /// That VM as it is now, if it is ours. After a vCenter was restored from a backup, a reference may lead to another VM.
     pub(super) async fn still_ours(
         &self,
@@ -80,15 +68,17 @@ impl Executor<'_> {
         looked: Looked,
     ) -> Done {
         let Looked {
-            session, mut shown, ..
+            session,
+            mut shown,
+            permit,
+            ..
         } = looked;
-        let kind = EffectKind::Reconfigure;
         let change = VmChange {
             boot_order: Some(keys.to_vec()),
-            ..VmChange::of(&shown)
+            ..VmChange::default()
         };
-        let what = (&shown.moref, &change);
-        match self.configure(memory, session.as_ref(), kind, what).await? {
+        let done = self.configure(memory, session.as_ref(), &permit, &change);
+        match done.await? {
             Some(TaskEnd::Success(_)) => {}
             // The outcome is unknown: a look at the VM shows it.
             Some(TaskEnd::Vanished) => return Ok(StepOutcome::Same),
@@ -104,23 +94,21 @@ impl Executor<'_> {
     }
 
     /// Power on, power off, destroy: one task each, on the VM that is proven ours.
-    pub(super) async fn power(
-        &self,
-        memory: &mut Memory,
-        kind: EffectKind,
-        looked: Looked,
-    ) -> Done {
+    pub(super) async fn power(&self, memory: &mut Memory, looked: Looked) -> Done {
         let Looked {
-            session, mut shown, ..
+            session,
+            mut shown,
+            permit,
+            ..
         } = looked;
-        let effect = self.effect(kind);
+        let kind = permit.effect().kind;
         if kind == EffectKind::PowerOn {
             memory.switched_on_at = memory.switched_on_at.or_else(|| self.now_at_least(memory));
         }
         let started = match kind {
-            EffectKind::PowerOn => session.power_on(&effect, &shown.moref),
-            EffectKind::PowerOff => session.power_off(&effect, &shown.moref),
-            _ => session.destroy(&effect, &shown.moref),
+            EffectKind::PowerOn => session.power_on(&permit),
+            EffectKind::PowerOff => session.power_off(&permit),
+            _ => session.destroy(&permit),
         };
         let started = ended(session.as_ref(), started);
         // Also if no reply comes. A look shows whether it is off.
@@ -178,7 +166,7 @@ impl Executor<'_> {
         let recorded = self.save(EffectKind::RecordObservation, vm, memory).await?;
         // Its guest is none that this actor started for the first time.
         let before = memory.powered_on;
-        let done = self.power(memory, EffectKind::PowerOn, seen).await;
+        let done = self.power(memory, seen).await;
         memory.powered_on = before;
         if memory.call_refused {
             let recorded = self.take_back(&recorded, second, memory).await?;

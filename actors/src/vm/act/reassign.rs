@@ -10,11 +10,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{
-    Done, Executor, StepOutcome, defect,
-    look::{Live, SOON},
-    release::held,
-};
+use super::{Done, Executor, StepOutcome, defect, look::SOON, release::held};
 use crate::{
     demand::{
         agents_home,
@@ -25,15 +21,17 @@ use crate::{
         failure::ReconcileError,
         managed_vm::ManagedVm,
         marker::{Mark, MayServe},
-        names::{MoRef, ObjectKey},
+        names::ObjectKey,
         reassign::{self, Reservation, Source, Taking},
         recycle::{self, Says},
         upstream,
     },
+    guard,
     ports::{
         cluster::{AgentPatch, MetadataPatch},
         effect::EffectKind,
-        vcenter::{VCenter, VmChange, VmObservation},
+        permit::Permit,
+        vcenter::{VCenter, VmAt, VmChange, VmObservation},
     },
     runtime::holds::{self, Pausing},
     vm::{
@@ -80,10 +78,12 @@ impl Executor<'_> {
         if !reassign::may_have_asked(self.observed.vm()) {
             return self.record_begin(memory).await;
         }
+        let proof = Box::pin(self.case().read_or_fail(EffectKind::Reconfigure)).await?;
+        let sight = proof.look(session.as_ref(), &moref).await?;
         let now = self.context.clock.monotonic();
-        let found = session.observe(&moref).await?.into_iter().collect();
+        let found = sight.iter().map(|sight| sight.shown.clone()).collect();
         let seen = ownership::judge(found, &self.expected(), &Ownership::NotAsked, now);
-        let Ownership::Lenders(shown) = seen else {
+        let (Some(sight), Ownership::Lenders(shown)) = (sight, seen) else {
             memory.seen = Ownership::NotAsked;
             return Ok(StepOutcome::Same);
         };
@@ -95,9 +95,9 @@ impl Executor<'_> {
         let change = VmChange {
             mark: Some(Mark::Owned(self.marker())),
             may_serve: self.may_serve(&shown),
-            ..VmChange::of(&shown)
+            ..VmChange::default()
         };
-        self.write_mark(memory, session.as_ref(), &moref, &change)
+        self.write_mark(memory, session.as_ref(), &sight.permit()?, &change)
             .await
     }
 
@@ -105,21 +105,19 @@ impl Executor<'_> {
     pub(super) async fn mark_may_serve(&self, memory: &mut Memory) -> Done {
         let before = self.shown(memory)?;
         let session = self.session().await?;
-        let now = self.context.clock.monotonic();
-        let found = session.observe(&before.moref).await?.into_iter().collect();
-        let seen = ownership::judge(found, &self.expected(), &Ownership::NotAsked, now);
-        let Ownership::Ours(shown) = seen else {
-            memory.seen = Ownership::NotAsked;
+        let proof = Box::pin(self.case().read_or_fail(EffectKind::Reconfigure)).await?;
+        let sight = self.look_at(memory, &proof, session.as_ref(), &before.moref);
+        let Some(sight) = sight.await? else {
             return Ok(StepOutcome::Same);
         };
-        let Some(may_serve) = self.may_serve(&shown) else {
+        let Some(may_serve) = self.may_serve(&sight.shown) else {
             return Ok(StepOutcome::Same);
         };
         let change = VmChange {
             may_serve: Some(may_serve),
-            ..VmChange::of(&shown)
+            ..VmChange::default()
         };
-        self.write_mark(memory, session.as_ref(), &shown.moref, &change)
+        self.write_mark(memory, session.as_ref(), &sight.permit()?, &change)
             .await
     }
 
@@ -137,11 +135,10 @@ impl Executor<'_> {
         &self,
         memory: &mut Memory,
         session: &dyn VCenter,
-        vm: &MoRef,
+        permit: &Permit<VmAt>,
         change: &VmChange,
     ) -> Done {
-        let kind = EffectKind::Reconfigure;
-        let ended = self.configure(memory, session, kind, (vm, change)).await;
+        let ended = self.configure(memory, session, permit, change).await;
         memory.seen = Ownership::NotAsked;
         // A look shows what it did.
         Ok(ended?.map_or(StepOutcome::Pause(SOON), |_| StepOutcome::Same))
@@ -215,9 +212,9 @@ impl Executor<'_> {
             annotations: [(TAKEN_FROM_ANNOTATION.to_owned(), None)].into(),
             ..MetadataPatch::default()
         };
-        let effect = self.effect(EffectKind::ReassignChild);
-        let cluster = &self.context.cluster;
-        cluster.patch_child(&effect, &self.at(), &patch).await?;
+        let proof = Box::pin(self.case().read_or_fail(EffectKind::ReassignChild)).await?;
+        let permit = proof.permit_at(self.observed.child.object.as_ref())?;
+        self.context.cluster.patch_child(&permit, &patch).await?;
         self.context.instruments.reassigned("lost");
         // The watch shows the object without it.
         Ok(StepOutcome::Pause(SOON))
@@ -238,13 +235,15 @@ impl Executor<'_> {
         if source.is_none_or(|s| s.key != child.key || s.attempt != self.attempt()) {
             return Ok(StepOutcome::Pause(SOON));
         }
-        Box::pin(self.held_live(EffectKind::DeleteChild, Live::default())).await?;
+        let kind = if child.deleting {
+            EffectKind::RemoveChildFinalizer
+        } else {
+            EffectKind::DeleteChild
+        };
+        let proof = Box::pin(self.case().read_or_fail(kind)).await?;
+        let permit = proof.permit_at(child.object.as_ref())?;
         if !child.deleting {
-            let effect = self.effect(EffectKind::DeleteChild);
-            self.context
-                .cluster
-                .delete_child(&effect, &self.at())
-                .await?;
+            self.context.cluster.delete_child(&permit).await?;
             self.context.instruments.reassigned("lent");
             self.tell(
                 event::HOST_LENT,
@@ -260,11 +259,7 @@ impl Executor<'_> {
             finalizers: Some(finalizers.cloned().collect()),
             ..MetadataPatch::default()
         };
-        let effect = self.effect(EffectKind::RemoveChildFinalizer);
-        self.context
-            .cluster
-            .patch_child(&effect, &self.at(), &patch)
-            .await?;
+        self.context.cluster.patch_child(&permit, &patch).await?;
         Ok(StepOutcome::Gone)
     }
 
@@ -383,7 +378,8 @@ impl Executor<'_> {
                     ..AgentPatch::of(&live)
                 };
                 let effect = self.effect(EffectKind::ReserveAgent);
-                cluster.patch_agent(&effect, &patch).await?;
+                let permit = guard::harmless(effect, patch)?;
+                cluster.patch_agent(&permit).await?;
                 Ok(Some(StepOutcome::Pause(SOON)))
             }
             (Verdict::Take, _) => Ok(None),

@@ -20,6 +20,7 @@ use crate::{
         template,
         trace::TraceId,
     },
+    guard,
     iso::{content, of_pool},
     placement::request,
     ports::{
@@ -82,8 +83,9 @@ impl Executor<'_> {
     pub(super) async fn renew(&self, memory: &mut Memory, life: u32, looked: Looked) -> Done {
         let Looked {
             session,
-            shown,
             pool,
+            permit,
+            ..
         } = looked;
         let pool = pool.ok_or_else(|| defect("the pool is gone"))?;
         let pool = pool.as_ref();
@@ -108,14 +110,13 @@ impl Executor<'_> {
                 iso,
                 disk,
             }),
-            ..VmChange::of(&shown)
+            ..VmChange::default()
         };
-        let kind = EffectKind::Renew;
-        let what = (&shown.moref, &change);
-        let ended = self.configure(memory, session.as_ref(), kind, what).await;
+        let ended = self.configure(memory, session.as_ref(), &permit, &change);
+        let ended = ended.await;
         self.context
             .instruments
-            .vm_operation(kind.name(), matches!(ended, Ok(Some(_))));
+            .vm_operation(permit.effect().kind.name(), matches!(ended, Ok(Some(_))));
         // A look shows what it did.
         Ok(ended?.map_or(StepOutcome::Pause(super::look::SOON), |_| StepOutcome::Same))
     }
@@ -255,7 +256,8 @@ impl Executor<'_> {
         let value = Some(recycle::SKIPPED.to_owned());
         patch.annotations.insert(key, value);
         let effect = self.effect(EffectKind::SkipCleanup);
-        Ok(self.context.cluster.patch_agent(&effect, &patch).await?)
+        let permit = guard::harmless(effect, patch)?;
+        Ok(self.context.cluster.patch_agent(&permit).await?)
     }
 
     /// The Agent is back: the host is as any other that waits. Its next Node is taken out of its cluster again. Or somebody has
@@ -311,7 +313,8 @@ impl Executor<'_> {
             return Ok(());
         }
         let effect = self.effect(EffectKind::SkipCleanup);
-        Ok(self.context.cluster.patch_agent(&effect, &patch).await?)
+        let permit = guard::harmless(effect, patch)?;
+        Ok(self.context.cluster.patch_agent(&permit).await?)
     }
 
     /// Counts the end of the VM's way into another life.

@@ -7,12 +7,12 @@ use agent_forge_crds::{
     agent::VsphereAgent,
     conditions::{Reason, event},
     external::{agent::Agent, agent_machine::AgentMachine},
-    names::{AGENT_FINALIZER, FORCE_DELETE_ANNOTATION},
+    names::AGENT_FINALIZER,
 };
 use kube::ResourceExt;
 use tracing::Instrument as _;
 
-use super::{Done, Executor, StepOutcome, defect, look::Live};
+use super::{Done, Executor, StepOutcome, defect};
 use crate::{
     demand::agents_home,
     domain::{
@@ -21,9 +21,10 @@ use crate::{
         machine_state::{MachineState, machine_state},
         names::ObjectKey,
     },
+    guard::{self, Proof},
     lifecycle::{self, End, Unneeded},
     ports::{
-        cluster::{MetadataPatch, Notice, Precondition},
+        cluster::{MetadataPatch, Notice},
         effect::EffectKind,
     },
     vm::{arrival, lost, memory::Memory, ownership::Ownership, traced},
@@ -33,46 +34,7 @@ pub(super) fn held(reason: Reason, message: String) -> ReconcileError {
     ReconcileError::transient(ErrorSource::Upstream, reason, message)
 }
 
-/// That Agent is claimed, or this AgentMachine chose it and is about to claim it.
-pub(super) fn serves(agent: &Agent, agent_machine: Option<&AgentMachine>) -> bool {
-    let chosen = agent_machine.and_then(AgentMachine::agent_ref);
-    agent.is_claimed_or_bound() || chosen.is_some_and(|r| r.name == agent.name_any())
-}
-
 impl Executor<'_> {
-    /// Proves that no Agent of this VM serves a Machine: none that may run there, and not the one that was last seen
-    /// there. That is enough before the Agent alone is deleted: a claim from then on makes the precondition of the deletion fail.
-    pub(super) fn unbound(&self, live: &Live) -> Result<(), ReconcileError> {
-        let agent_machine = live.living_agent_machine(&self.observed.child);
-        let serving = self.agents_there(live).find(|a| serves(a, agent_machine));
-        serving.map_or(Ok(()), |a| Err(self.bound(&ObjectKey::of(a), a)))
-    }
-
-    /// Proves that no AgentMachine that is made from now on can choose an Agent of this VM.
-    pub(super) fn fenced(&self, live: &Live) -> Result<(), ReconcileError> {
-        let (child, ours) = (&self.observed.child, self.observed.agent.as_ref());
-        let ours = ours.map(|a| ObjectKey::of(a.as_ref()));
-        for agent in self.agents_there(live) {
-            let key = ObjectKey::of(agent);
-            // An Agent that matches only in part is not ours to fence, and it serves no Machine.
-            let doubtful = matches!(self.says(agent), AgentMatch::Partly(_));
-            let late = child.given_up && agent.spec.approved && !doubtful;
-            let may_be_claimed = late || ours.as_ref() == Some(&key);
-            if may_be_claimed && self.observed.fencing(self.context, agent).is_some() {
-                let message = format!("Agent {key} can be claimed again; it is fenced first");
-                return Err(held(Reason::AgentNotFenced, message));
-            }
-        }
-        Ok(())
-    }
-
-    /// Those Agents that may run on this VM, and the one that was last seen there.
-    fn agents_there<'a>(&'a self, live: &'a Live) -> impl Iterator<Item = &'a Agent> {
-        let last = self.observed.child.agent.as_ref();
-        let all = live.agents.iter().map(AsRef::as_ref);
-        all.filter(move |a| self.says(a).may_run_there() || last == Some(&ObjectKey::of(*a)))
-    }
-
     fn names_of_agent(&self) -> Vec<ObjectKey> {
         agents_home::names(self.observed.pool.as_deref(), &self.observed.child)
     }
@@ -81,23 +43,6 @@ impl Executor<'_> {
     fn says(&self, agent: &Agent) -> AgentMatch {
         let identity = self.observed.child.identity.as_ref();
         identity.map_or(AgentMatch::Other, |vm| agent_runs_on(agent, vm))
-    }
-
-    /// The reason that the VM stays: that Agent serves.
-    fn bound(&self, key: &ObjectKey, agent: &Agent) -> ReconcileError {
-        match self.says(agent) {
-            AgentMatch::Partly(misfit) if !self.observed.child.was_bound_to(agent) => held(
-                Reason::AgentUnproven,
-                format!(
-                    "Agent {key} names this VM and is bound, and {misfit}: nothing is powered off or destroyed. If it is \
-                     another host, delete that Agent, or set the annotation {FORCE_DELETE_ANNOTATION}=true on the VsphereAgent"
-                ),
-            ),
-            _ => held(
-                Reason::AgentBound,
-                format!("Agent {key} is bound; nothing is powered off or destroyed"),
-            ),
-        }
     }
 
     /// Live: the AgentMachine of the VM, if neither it nor its Machine is being deleted.
@@ -169,10 +114,8 @@ impl Executor<'_> {
             return Ok(StepOutcome::Object(self.save(kind, vm, memory).await?));
         }
         if let Some(patch) = self.observed.fencing(self.context, agent) {
-            self.context
-                .cluster
-                .patch_agent(&self.effect(EffectKind::FenceAgent), &patch)
-                .await?;
+            let permit = guard::harmless(self.effect(EffectKind::FenceAgent), patch)?;
+            self.context.cluster.patch_agent(&permit).await?;
         }
         // The watch brings the fenced Agent back.
         Ok(StepOutcome::Pause(Duration::from_secs(2)))
@@ -182,10 +125,7 @@ impl Executor<'_> {
         let Some(agent) = &self.observed.agent else {
             return Ok(StepOutcome::Same);
         };
-        let read = self.read_live().await?;
-        if !self.observed.child.forced {
-            self.unbound(&read)?;
-        }
+        let proof = Box::pin(self.case().read_or_fail(EffectKind::DeleteAgent)).await?;
         let live = self.live_namesakes().await?;
         let own = self.own_among(&live);
         if own.is_some_and(|own| own.uid() != agent.uid()) || own.is_none() && !live.is_empty() {
@@ -195,18 +135,19 @@ impl Executor<'_> {
             );
             return Err(held(Reason::RivalAgents, message));
         }
-        self.drop_agent(agent, why, read).await?;
+        self.drop_agent(agent, why, &proof).await?;
         // The watch shows its deletionTimestamp, or its absence.
         Ok(StepOutcome::Pause(Duration::from_secs(2)))
     }
 
-    async fn drop_agent(&self, agent: &Agent, why: &str, read: Live) -> Result<(), ReconcileError> {
-        let effect = self.effect(EffectKind::DeleteAgent);
-        Box::pin(self.held_live(effect.kind, read)).await?;
-        self.context
-            .cluster
-            .delete_agent(&effect, &Precondition::of(agent))
-            .await?;
+    async fn drop_agent(
+        &self,
+        agent: &Agent,
+        why: &str,
+        proof: &Proof,
+    ) -> Result<(), ReconcileError> {
+        let permit = proof.permit_at(agent)?;
+        self.context.cluster.delete_agent(&permit).await?;
         self.context.cluster.notify(Notice {
             regarding: self.observed.regarding(),
             warning: false,
@@ -227,13 +168,8 @@ impl Executor<'_> {
         let Some(agent) = self.unseen_agent().await? else {
             return Ok(false);
         };
-        let agent_machine = self.living_agent_machine().await?;
-        if serves(&agent, agent_machine.as_ref()) && !self.observed.child.forced {
-            let message = format!("Agent {} is bound; it stays", agent.name_any());
-            return Err(held(Reason::AgentBound, message));
-        }
-        self.drop_agent(&agent, "its VM is gone", Live::default())
-            .await?;
+        let proof = Box::pin(self.case().read_or_fail(EffectKind::DeleteAgent)).await?;
+        self.drop_agent(&agent, "its VM is gone", &proof).await?;
         Ok(true)
     }
 
@@ -324,8 +260,9 @@ impl Executor<'_> {
         if self.drop_unseen_agent().await? {
             return Ok(StepOutcome::Pause(Duration::from_secs(2)));
         }
-        Box::pin(self.held_live(EffectKind::RemoveChildFinalizer, Live::default())).await?;
         let object = self.record_end(memory).await?;
+        let kind = EffectKind::RemoveChildFinalizer;
+        let proof = Box::pin(self.case().read_or_fail(kind)).await?;
         traced::ending(self.context, &object);
         let finalizers = object
             .finalizers()
@@ -337,13 +274,12 @@ impl Executor<'_> {
             finalizers: Some(finalizers),
             ..MetadataPatch::default()
         };
-        let effect = self.effect(EffectKind::RemoveChildFinalizer);
-        let at = Precondition::of(object.as_ref());
+        let permit = proof.permit_at(object.as_ref())?;
         let context = self.context.clone();
         // What the last passes noted and did not write any more.
         let noted = memory.timeline.as_ref().map(|(_, t)| t.clone());
         let last = async move {
-            context.cluster.patch_child(&effect, &at, &patch).await?;
+            context.cluster.patch_child(&permit, &patch).await?;
             traced::gone(&context, &object, &noted.unwrap_or_default());
             Ok(StepOutcome::Gone)
         };

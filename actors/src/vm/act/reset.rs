@@ -43,12 +43,13 @@ impl Executor<'_> {
 
     /// Resets the VM as recorded. If vCenter certainly did nothing, the same reset is tried again.
     pub(super) async fn reset(&self, memory: &mut Memory, looked: Looked) -> Done {
-        let Looked { session, shown, .. } = looked;
-        let kind = EffectKind::Reset;
-        let effect = self.effect(kind);
+        let Looked {
+            session, permit, ..
+        } = looked;
+        let kind = permit.effect().kind;
         let mut refused = false;
         let started = async {
-            let started = session.reset(&effect, &shown.moref).await;
+            let started = session.reset(&permit).await;
             refused = started.as_ref().is_err_and(is_refused);
             started
         };

@@ -4,14 +4,13 @@ use agent_forge_crds::conditions::Reason;
 
 use super::Executor;
 use crate::{
-    domain::{
-        failure::{Class, ReconcileError},
-        names::MoRef,
-    },
+    domain::failure::{Class, ReconcileError},
     ports::{
         effect::EffectKind,
+        permit::Permit,
         vcenter::{
-            Ended, Fault, TASK_PATIENCE, TaskEnd, TaskRef, VCenter, VcError, VcResult, VmChange,
+            Ended, Fault, TASK_PATIENCE, TaskEnd, TaskRef, VCenter, VcError, VcResult, VmAt,
+            VmChange,
         },
     },
     vm::{
@@ -64,16 +63,16 @@ impl Executor<'_> {
         Ok(ended)
     }
 
-    /// Changes the configuration of the VM, if that is as it was seen. `None`: it is not, and is looked at again.
+    /// Changes the configuration of the VM, if that is as it was when it was permitted. `None`: it is not, and is looked at again.
     pub(super) async fn configure(
         &self,
         memory: &mut Memory,
         session: &dyn VCenter,
-        kind: EffectKind,
-        (vm, change): (&MoRef, &VmChange),
+        permit: &Permit<VmAt>,
+        change: &VmChange,
     ) -> Result<Option<TaskEnd>, ReconcileError> {
-        let effect = self.effect(kind);
-        let started = session.configure(&effect, vm, change);
+        let kind = permit.effect().kind;
+        let started = session.configure(permit, change);
         match self.change(memory, session, kind, started).await? {
             Ok(end) => {
                 memory.outrun = 0;

@@ -29,6 +29,7 @@ use crate::{
             ClusterResult, MetadataPatch, NetworkReader, Notice, Precondition, SecretRead, View,
         },
         effect::{Effect, EffectKind},
+        permit::Permit,
     },
     testing::CLUSTER_ID,
 };
@@ -372,12 +373,11 @@ impl Cluster for Hub {
     }
     async fn patch_child(
         &self,
-        effect: &Effect,
-        at: &Precondition,
+        permit: &Permit<Precondition>,
         patch: &MetadataPatch,
     ) -> ClusterResult<()> {
-        self.write(effect, |o| {
-            let child = child(o, at)?;
+        self.write(permit.effect(), |o| {
+            let child = child(o, permit.of())?;
             for (key, value) in &patch.annotations {
                 match value {
                     Some(value) => child.annotations_mut().insert(key.clone(), value.clone()),
@@ -393,8 +393,10 @@ impl Cluster for Hub {
             Ok(())
         })
     }
-    async fn delete_child(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()> {
-        self.write(effect, |o| child(o, at).map(crate::testing::delete))
+    async fn delete_child(&self, permit: &Permit<Precondition>) -> ClusterResult<()> {
+        self.write(permit.effect(), |o| {
+            child(o, permit.of()).map(crate::testing::delete)
+        })
     }
     async fn child_status(
         &self,
@@ -434,8 +436,9 @@ impl Cluster for Hub {
     async fn pin(&self, effect: &Effect, _: &Precondition, _: &str, _: &str) -> ClusterResult<()> {
         self.write(effect, |_| Ok(()))
     }
-    async fn patch_agent(&self, effect: &Effect, patch: &AgentPatch) -> ClusterResult<()> {
-        self.write(effect, |o| {
+    async fn patch_agent(&self, permit: &Permit<AgentPatch>) -> ClusterResult<()> {
+        let patch = permit.of();
+        self.write(permit.effect(), |o| {
             let mut agents = o.agents.iter_mut();
             let agent = agents
                 .find(|a| a.name_any() == patch.key.name)
@@ -456,8 +459,9 @@ impl Cluster for Hub {
             Ok(())
         })
     }
-    async fn delete_agent(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()> {
-        self.write(effect, |o| {
+    async fn delete_agent(&self, permit: &Permit<Precondition>) -> ClusterResult<()> {
+        let at = permit.of();
+        self.write(permit.effect(), |o| {
             let mut there = o.live_instead.iter().chain(&o.agents);
             let there = there.find(|a| a.name_any() == at.key.name);
             if there

@@ -25,6 +25,7 @@ use crate::{
     placement::Placer,
     ports::{
         effect::{Effect, EffectKind},
+        permit::Permit,
         sessions::Sessions,
         slots::{Slots, turns::Limits},
         vcenter::{
@@ -32,7 +33,7 @@ use crate::{
             Datastores, Drives, Ended, Fault, FileInfo, FolderSight, Host, Listener, Machines,
             MarkedVm, NewLife, News, Place, PlaceCandidates, PlaceRequest, PowerState,
             Recommendation, RenewedDisk, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcError,
-            VcErrorKind, VcResult, VmChange, VmObservation,
+            VcErrorKind, VcResult, VmAt, VmChange, VmObservation,
         },
     },
 };
@@ -564,10 +565,10 @@ impl Machines for Site {
     }
     async fn configure<'a>(
         &'a self,
-        e: &Effect,
-        vm: &MoRef,
+        permit: &Permit<VmAt>,
         change: &VmChange,
     ) -> VcResult<Ended<'a>> {
+        let (e, vm) = (permit.effect(), &permit.of().moref);
         let now = self.with(|i| {
             let rival = change.mark.as_ref().and_then(|_| i.marked_before.take());
             let changed = change.life.is_some() && std::mem::take(&mut i.changed_before_renewal);
@@ -579,7 +580,7 @@ impl Machines for Site {
             }
             vm.change_version.clone()
         });
-        if change.change_version != now {
+        if permit.of().change_version != now {
             self.with(|i| i.refused_changes += 1);
             return Err(fault(VcErrorKind::Fault(Fault::ConcurrentAccess)));
         }
@@ -595,7 +596,8 @@ impl Machines for Site {
         let task = self.change(e, vm, move |v| configured(v, change))?;
         Ok(Box::pin(async move { self.wait(&task).await.flatten() }))
     }
-    async fn reset(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+    async fn reset(&self, permit: &Permit<VmAt>) -> VcResult<TaskRef> {
+        let (e, vm) = (permit.effect(), &permit.of().moref);
         let fails = self.with(|i| {
             i.resets += 1;
             i.reset_fails.take()
@@ -605,14 +607,16 @@ impl Machines for Site {
             None => self.change(e, vm, |_| {}),
         }
     }
-    async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+    async fn power_on(&self, permit: &Permit<VmAt>) -> VcResult<TaskRef> {
+        let (e, vm) = (permit.effect(), &permit.of().moref);
         if let Some(why) = self.with(|i| i.power_on_refused.clone()) {
             self.with(|i| i.effects.push(e.kind));
             return Err(fault(VcErrorKind::Fault(why)));
         }
         self.change(e, vm, |v| v.power = PowerState::On)
     }
-    async fn power_off(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+    async fn power_off(&self, permit: &Permit<VmAt>) -> VcResult<TaskRef> {
+        let (e, vm) = (permit.effect(), &permit.of().moref);
         if self.with(|i| i.power_off_fails) {
             return Err(fault(VcErrorKind::Unreachable));
         }
@@ -632,7 +636,8 @@ impl Machines for Site {
         }
         self.change(e, vm, |v| v.power = PowerState::Off)
     }
-    async fn destroy(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+    async fn destroy(&self, permit: &Permit<VmAt>) -> VcResult<TaskRef> {
+        let (e, vm) = (permit.effect(), &permit.of().moref);
         if self.with(|i| i.destroy_refused == Some(vm.id.as_str())) {
             return Err(fault(VcErrorKind::Fault(Fault::NoPermission {
                 object: Some(vm.clone()),

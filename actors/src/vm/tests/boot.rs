@@ -75,6 +75,23 @@ fn told(bench: &Bench, reason: &str) -> Vec<String> {
 }
 
 #[tokio::test]
+async fn a_pause_that_no_cache_shows_keeps_its_iso() {
+    let mut bench = installing().await;
+    go_astray(&bench);
+    bench.hub.with(|o| {
+        let pause = (PAUSED_ANNOTATION.to_owned(), "true".to_owned());
+        let pool = o.pool.clone().expect("a pool");
+        o.unseen_pool = Some(with(pool, |p| p.annotations_mut().extend([pause])));
+    });
+    minutes(&mut bench, 10).await;
+    assert_eq!(bench.times(E::EjectIso), 0);
+    assert_eq!(bench.waits_on(), Some(Reason::Paused));
+    bench.hub.with(|o| o.unseen_pool = None);
+    minutes(&mut bench, 10).await;
+    assert_eq!(bench.times(E::EjectIso), 1);
+}
+
+#[tokio::test]
 async fn it_loses_the_iso_gets_its_order_back_and_is_reset_once() {
     let mut bench = installing().await;
     let before = bench.site.with(|i| i.effects.len());

@@ -4,7 +4,7 @@ use agent_forge_actors::{
     domain::{identity::BiosUuid, marker::MayServe, names::MoRef},
     ports::vcenter::{
         BootDevice, CreateVm, Fault as VcFault, PowerState, RenewedDisk, TaskRef, VcError,
-        VcErrorKind, VcResult, VmChange, VmObservation,
+        VcErrorKind, VcResult, VmAt, VmChange, VmObservation,
     },
 };
 
@@ -17,7 +17,7 @@ pub enum Order {
     /// Create a VM.
     Create(Box<CreateVm>),
     /// Change its configuration.
-    Configure(MoRef, Box<VmChange>),
+    Configure(VmAt, Box<VmChange>),
     /// Switch it on.
     On(MoRef),
     /// Switch it off.
@@ -31,14 +31,15 @@ impl Order {
     pub const fn vm(&self) -> Option<&MoRef> {
         match self {
             Self::Create(_) => None,
-            Self::Configure(vm, _) | Self::On(vm) | Self::Off(vm) | Self::Destroy(vm) => Some(vm),
+            Self::Configure(at, _) => Some(&at.moref),
+            Self::On(vm) | Self::Off(vm) | Self::Destroy(vm) => Some(vm),
         }
     }
 
     /// The version of the VM that it was decided from.
     pub(super) const fn version(&mut self) -> Option<&mut String> {
         match self {
-            Self::Configure(_, change) => change.change_version.as_mut(),
+            Self::Configure(at, _) => at.change_version.as_mut(),
             _ => None,
         }
     }
@@ -142,13 +143,13 @@ impl World {
         };
         match order {
             Order::Create(spec) => self.create(spec),
-            Order::Configure(vm, change) => {
+            Order::Configure(at, change) => {
                 let lenient = self.lenient;
-                self.change_vm(vm, (change.life.is_some(), by), |vm| {
+                self.change_vm(&at.moref, (change.life.is_some(), by), |vm| {
                     if change.life.is_some() {
                         power(vm, PowerState::On)?;
                     }
-                    is_as_seen(vm, change.change_version.as_ref(), lenient)?;
+                    is_as_seen(vm, at.change_version.as_ref(), lenient)?;
                     configure(vm, change);
                     change_version(vm);
                     Ok(())

@@ -19,9 +19,10 @@ use agent_forge_actors::{
     placement::{choice::EarlierChoices, search},
     ports::{
         effect::{Effect, EffectKind, Gate, Hold, Settled, Subject},
+        permit::Permit,
         vcenter::{
             BootDevice, Connector as _, CreateVm, Credentials, Fault, NewLife, Place, PlaceRequest,
-            RenewedDisk, TaskEnd, TaskRef, Trust, VCenter, VcError, VcErrorKind, VcResult,
+            RenewedDisk, TaskEnd, TaskRef, Trust, VCenter, VcError, VcErrorKind, VcResult, VmAt,
             VmChange, VmObservation,
         },
     },
@@ -201,6 +202,15 @@ struct Side {
     /// The names of objects in answers.
     labels: BTreeMap<MoRef, String>,
     last_task: TaskRef,
+}
+
+/// A permit for a call on the VM, in whatever version it is.
+fn permit(kind: EffectKind, moref: MoRef) -> Permit<VmAt> {
+    let at = VmAt {
+        moref,
+        change_version: None,
+    };
+    Permit::issue(effect(kind), at)
 }
 
 fn effect(kind: EffectKind) -> Effect {
@@ -409,12 +419,12 @@ impl Side {
             Ok(Some(seen)) if known_disk => seen.disk_keys,
             _ => vec![2999],
         };
-        let reconfigure = effect(EffectKind::Reconfigure);
         let change = VmChange {
             boot_order: Some(disks),
             ..VmChange::default()
         };
-        self.configure(&reconfigure, &vm, &change).await
+        self.configure(&permit(EffectKind::Reconfigure, vm), &change)
+            .await
     }
 
     async fn renew(&mut self, name: &str, iso: &str, keeps: bool, stale: bool) -> Value {
@@ -437,16 +447,19 @@ impl Side {
             },
         };
         let change = VmChange {
-            change_version: version.map(|seen| if stale { "0".to_owned() } else { seen }),
             life: Some(life),
             ..VmChange::default()
         };
-        self.configure(&effect(EffectKind::Renew), &vm, &change)
-            .await
+        let at = VmAt {
+            moref: vm,
+            change_version: version.map(|seen| if stale { "0".to_owned() } else { seen }),
+        };
+        let permit = Permit::issue(effect(EffectKind::Renew), at);
+        self.configure(&permit, &change).await
     }
 
-    async fn configure(&self, effect: &Effect, vm: &MoRef, change: &VmChange) -> Value {
-        match self.vc.configure(effect, vm, change).await {
+    async fn configure(&self, permit: &Permit<VmAt>, change: &VmChange) -> Value {
+        match self.vc.configure(permit, change).await {
             Ok(ended) => json!({"task": self.told(ended.await, |_| json!("configured"))}),
             Err(e) => json!({"call": self.refusal(&e)}),
         }
@@ -469,23 +482,22 @@ impl Side {
                     mark: Some(Mark::Owned(marker(name, 2))),
                     ..VmChange::default()
                 };
-                let vm = self.vm(name);
-                self.configure(&effect(EffectKind::Reconfigure), &vm, &change)
-                    .await
+                let permit = permit(EffectKind::Reconfigure, self.vm(name));
+                self.configure(&permit, &change).await
             }
             O::PowerOn(name) => {
-                let power_on = effect(EffectKind::PowerOn);
-                let started = vc.power_on(&power_on, &self.vm(name)).await;
+                let permit = permit(EffectKind::PowerOn, self.vm(name));
+                let started = vc.power_on(&permit).await;
                 self.run(started).await.0
             }
             O::PowerOff(name) => {
-                let power_off = effect(EffectKind::PowerOff);
-                let started = vc.power_off(&power_off, &self.vm(name)).await;
+                let permit = permit(EffectKind::PowerOff, self.vm(name));
+                let started = vc.power_off(&permit).await;
                 self.run(started).await.0
             }
             O::Destroy(name) => {
-                let destroy = effect(EffectKind::Destroy);
-                let started = vc.destroy(&destroy, &self.vm(name)).await;
+                let permit = permit(EffectKind::Destroy, self.vm(name));
+                let started = vc.destroy(&permit).await;
                 self.run(started).await.0
             }
             O::Eject(name, iso) => {
@@ -493,8 +505,8 @@ impl Side {
                     eject: vec![file(iso).to_string()],
                     ..VmChange::default()
                 };
-                self.configure(&effect(EffectKind::EjectIso), &self.vm(name), &change)
-                    .await
+                let permit = permit(EffectKind::EjectIso, self.vm(name));
+                self.configure(&permit, &change).await
             }
             O::Renew {
                 name,
