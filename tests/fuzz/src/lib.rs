@@ -34,57 +34,29 @@ pub struct Target {
     pub examples: fn() -> Vec<Vec<u8>>,
 }
 
-/// All targets.
-pub const TARGETS: [Target; 8] = [
-    Target {
-        name: "specs",
-        property: "An accepted pool or VsphereAgent is written and read again as the same, and a bad value is named by its field.",
-        check: specs::check,
-        examples: specs::examples,
-    },
-    Target {
-        name: "inventories",
-        property: "The index finds each Agent that may run on a VM, and what is trimmed from an Agent changes no decision about it.",
-        check: inventories::check,
-        examples: inventories::examples,
-    },
-    Target {
-        name: "serials",
-        property: "A serial number, uuid, MAC address, marker or duration that is read prints as a text that is read as the same.",
-        check: serials::check,
-        examples: serials::examples,
-    },
-    Target {
-        name: "faults",
-        property: "Any reply of vCenter becomes a result or an error with a valid reason, a short message and no secret.",
-        check: faults::check,
-        examples: faults::examples,
-    },
-    Target {
-        name: "tasks",
-        property: "Whatever vCenter reports about a task, the wait for it ends, and its error is short and without a secret.",
-        check: tasks::check,
-        examples: tasks::examples,
-    },
-    Target {
-        name: "headers",
-        property: "An ISO's length and validators stay in their bounds, the same answer later shows the same ISO, and no error shows the token.",
-        check: headers::check,
-        examples: headers::examples,
-    },
-    Target {
-        name: "urls",
-        property: "A URL, host or datastore path that is accepted prints as one that is accepted, and shows no password and no token.",
-        check: urls::check,
-        examples: urls::examples,
-    },
-    Target {
-        name: "kubeconfigs",
-        property: "A kubeconfig makes clients or an error that shows no secret.",
-        check: kubeconfigs::check,
-        examples: kubeconfigs::examples,
-    },
-];
+macro_rules! targets {
+    ($($name:ident $property:literal;)*) => {
+        /// All targets.
+        pub const TARGETS: &[Target] = &[$(Target {
+            name: stringify!($name),
+            property: $property,
+            check: $name::check,
+            examples: $name::examples,
+        },)*];
+    };
+}
+
+// The module of each, and its property.
+targets! {
+    specs "An accepted pool or VsphereAgent is written and read again as the same, and a bad value is named by its field.";
+    inventories "The index finds each Agent that may run on a VM, and what is trimmed from an Agent changes no decision about it.";
+    serials "A serial number, uuid, MAC address, marker or duration that is read prints as a text that is read as the same.";
+    faults "Any reply of vCenter becomes a result or an error with a valid reason, a short message and no secret.";
+    tasks "Whatever vCenter reports about a task, the wait for it ends, and its error is short and without a secret.";
+    headers "An ISO's length and validators stay in their bounds, the same answer later shows the same ISO, and no error shows the token.";
+    urls "A URL, host or datastore path that is accepted prints as one that is accepted, and shows no password and no token.";
+    kubeconfigs "A kubeconfig makes clients or an error that shows no secret.";
+}
 
 /// Runs a future to its end on this thread, with virtual time.
 pub(crate) fn in_virtual_time<T>(future: impl Future<Output = T>) -> T {
@@ -131,42 +103,42 @@ mod tests {
     }
 
     #[test]
-    fn specs_hold() {
+    fn an_accepted_spec_is_read_again_as_the_same() {
         a_short_run("specs", 2000);
     }
 
     #[test]
-    fn inventories_hold() {
+    fn the_index_finds_each_agent_that_may_run_on_a_vm() {
         a_short_run("inventories", 2000);
     }
 
     #[test]
-    fn serials_hold() {
+    fn what_is_read_prints_as_a_text_that_is_read_as_the_same() {
         a_short_run("serials", 5000);
     }
 
     #[test]
-    fn faults_hold() {
+    fn any_reply_of_vcenter_becomes_a_result_or_an_error_that_can_be_shown() {
         a_short_run("faults", 300);
     }
 
     #[test]
-    fn tasks_hold() {
+    fn the_wait_for_a_task_ends_whatever_vcenter_reports() {
         a_short_run("tasks", 200);
     }
 
     #[test]
-    fn headers_hold() {
+    fn an_iso_stays_in_its_bounds_whatever_its_server_answers() {
         a_short_run("headers", 200);
     }
 
     #[test]
-    fn urls_hold() {
+    fn an_accepted_url_prints_as_one_that_is_accepted_and_shows_no_secret() {
         a_short_run("urls", 5000);
     }
 
     #[test]
-    fn kubeconfigs_hold() {
+    fn a_kubeconfig_makes_clients_or_an_error_that_shows_no_secret() {
         a_short_run("kubeconfigs", 100);
     }
 }

@@ -29,7 +29,8 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let known = |name: &String| TARGETS.iter().any(|t| t.name == *name);
     if let Some(unknown) = args.targets.iter().find(|name| !known(name)) {
-        let names = TARGETS.map(|t| t.name).join(", ");
+        let names: Vec<&str> = TARGETS.iter().map(|t| t.name).collect();
+        let names = names.join(", ");
         println!("there is no target {unknown}; there are {names}");
         return ExitCode::FAILURE;
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent_forge_actors::ports::vcenter::TaskRef;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::vcenter;
@@ -31,30 +31,19 @@ pub(crate) fn check(data: &[u8]) {
         let waited = timeout(patience, vcenter.wait(&task)).await;
         waited.unwrap_or_else(|_| panic!("the wait has no end"))
     });
-    for error in [
-        waited.as_ref().err(),
-        waited.as_ref().ok().and_then(|end| end.as_ref().err()),
-    ]
-    .into_iter()
-    .flatten()
-    {
-        vcenter::presentable(error, data);
+    if let Err(error) = waited.flatten() {
+        vcenter::presentable(&error, data);
     }
 }
 
-fn success(version: usize) -> serde_json::Value {
-    report(
-        "modify",
-        version,
-        &json!([change("info.state", &json!("success"))]),
-    )
+fn success(version: usize) -> Value {
+    report("modify", version, &[("info.state", &json!("success"))])
 }
 
-fn change(name: &str, value: &serde_json::Value) -> serde_json::Value {
-    json!({"name": name, "op": "assign", "val": value})
-}
-
-fn report(kind: &str, version: usize, changes: &serde_json::Value) -> serde_json::Value {
+fn report(kind: &str, version: usize, changes: &[(&str, &Value)]) -> Value {
+    let change =
+        |(name, value): &(&str, &Value)| json!({"name": name, "op": "assign", "val": value});
+    let changes: Vec<Value> = changes.iter().map(change).collect();
     let object =
         json!({"kind": kind, "obj": {"type": "Task", "value": TASK}, "changeSet": changes});
     let filter =
@@ -67,31 +56,23 @@ pub(crate) fn examples() -> Vec<Vec<u8>> {
     let vm =
         json!({"_typeName": "ManagedObjectReference", "type": "VirtualMachine", "value": "vm-7"});
     let fault = json!({"_typeName": "DuplicateName", "name": "w-1", "faultMessage": []});
-    let running = report(
-        "enter",
-        1,
-        &json!([change("info.state", &state("running"))]),
-    );
+    let running = report("enter", 1, &[("info.state", &state("running"))]);
+    let success = state("success");
     let made = report(
         "modify",
         2,
-        &json!([
-            change("info.result", &vm),
-            change("info.state", &state("success"))
-        ]),
+        &[("info.result", &vm), ("info.state", &success)],
     );
+    let error = state("error");
     let failed = report(
         "modify",
         2,
-        &json!([
-            change("info.error", &fault),
-            change("info.state", &state("error"))
-        ]),
+        &[("info.error", &fault), ("info.state", &error)],
     );
     let missing = json!({"_typeName": "UpdateSet", "version": "3", "filterSet": [{"missingSet": [
         {"obj": {"type": "Task", "value": TASK}, "fault": {"_typeName": "ManagedObjectNotFound"}}]}]});
-    let left = report("leave", 4, &json!([]));
-    let lines = |all: &[&serde_json::Value]| {
+    let left = report("leave", 4, &[]);
+    let lines = |all: &[&Value]| {
         let texts: Vec<String> = all.iter().map(ToString::to_string).collect();
         texts.join("\n").into_bytes()
     };

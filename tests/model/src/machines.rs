@@ -58,7 +58,7 @@ const fn age(long: bool) -> Duration {
 }
 
 /// The greatest number of events that a watch may lag behind.
-pub const LAG: u8 = 4;
+const LAG: u8 = 4;
 /// How many missed events are distinguished.
 const MOST_MISSED: u8 = LAG - 1;
 
@@ -151,8 +151,6 @@ pub struct Machines {
     pub people: Vec<Deed>,
     /// How many hours may pass.
     pub hours: u8,
-    /// How many events a watch may lag behind.
-    pub lag: u8,
     /// Other parts also act between what a pass sees and each of its effects.
     pub interleaved: bool,
     /// A planted defect. `None` to check the product.
@@ -193,7 +191,6 @@ impl Machines {
             start: World::new(names, foreign, faults),
             people,
             hours,
-            lag: LAG,
             interleaved: false,
             planted: None,
             draws: false,
@@ -617,7 +614,7 @@ impl Machines {
             });
         }
         for action in &mut all {
-            action.next.lag_at_most(self.lag, w);
+            action.next.lag_at_most(LAG, w);
             if self.draws && w.stale.is_none() && action.next.stale.is_none() {
                 self.note_needs(w, &action.next);
             }
@@ -716,7 +713,7 @@ impl Spare for Machines {
     /// The faults, and the events that a lagging watch may still miss.
     fn spare(&self, w: &World) -> u8 {
         let misses = if w.stale.is_some() {
-            self.lag.saturating_sub(w.missed).min(MOST_MISSED)
+            LAG.saturating_sub(w.missed).min(MOST_MISSED)
         } else {
             MOST_MISSED
         };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use agent_forge_model::{
     binding::GROUP,
     explore,
-    machines::{LAG, Machines},
+    machines::Machines,
     upstream::Deed,
     verdict::{self, Endings},
     world::Fault,
@@ -50,9 +50,6 @@ struct MachinesArgs {
     /// How many hours may pass while the operator waits for a guest. With two, a VM can be given up and made again.
     #[arg(long, default_value_t = 0)]
     hours: u8,
-    /// How many events a lagging watch may be behind.
-    #[arg(long, default_value_t = LAG, value_parser = clap::value_parser!(u8).range(1..=i64::from(LAG)))]
-    lag: u8,
     /// Machines that a person may delete at any moment.
     #[arg(long, value_delimiter = ',', default_value = "b")]
     leaves: Vec<String>,
@@ -182,7 +179,7 @@ fn machines(args: MachinesArgs) -> Result<()> {
     people.extend(args.renames.then_some(Deed::Renames));
     let (foreign, faults) = (args.foreign || args.renames, args.faults.all());
     let mut model = Machines::new(&names, foreign, people, args.hours, &faults);
-    (model.lag, model.interleaved) = (args.lag, args.interleaved);
+    model.interleaved = args.interleaved;
     explore(&model)
 }
 
@@ -216,11 +213,8 @@ fn explore(model: &Machines) -> Result<()> {
         began.elapsed(),
         peak_mib(),
     );
-    let broken: Vec<&str> = verdict::PROMISES
-        .iter()
-        .filter(|name| all.found.contains_key(*name))
-        .copied()
-        .collect();
+    let mut broken = verdict::PROMISES.to_vec();
+    broken.retain(|name| all.found.contains_key(name));
     ensure!(broken.is_empty(), "broken: {broken:?}");
     Ok(())
 }

@@ -260,6 +260,11 @@ fn named<'a, K: ResourceExt + std::fmt::Debug>(
     }
 }
 
+fn found<K: ResourceExt + Clone>(all: &[Shared<K>], key: &ObjectKey) -> Option<K> {
+    let object = all.iter().find(|o| o.name_any() == key.name);
+    object.map(Shared::as_ref_clone)
+}
+
 impl Clock for Ports {
     fn wall(&self) -> Timestamp {
         objects::at(600 + 3600 * i64::from(self.with(|w| w.hours)))
@@ -321,11 +326,7 @@ impl View for Ports {
 #[async_trait]
 impl Cluster for Ports {
     async fn live_child(&self, key: &ObjectKey) -> ClusterResult<Option<VsphereAgent>> {
-        Ok(self.with(|w| {
-            let mut all = w.children.iter();
-            all.find(|c| c.name_any() == key.name)
-                .map(Shared::as_ref_clone)
-        }))
+        Ok(self.with(|w| found(&w.children, key)))
     }
     async fn live_pool(&self, key: &ObjectKey) -> ClusterResult<Option<VsphereAgentPool>> {
         Ok(self.pool(key).map(|pool| pool.as_ref().clone()))
@@ -346,11 +347,7 @@ impl Cluster for Ports {
         }))
     }
     async fn live_agent(&self, key: &ObjectKey) -> ClusterResult<Option<Agent>> {
-        Ok(self.with(|w| {
-            let mut all = w.agents.iter();
-            all.find(|a| a.name_any() == key.name)
-                .map(Shared::as_ref_clone)
-        }))
+        Ok(self.with(|w| found(&w.agents, key)))
     }
     async fn live_agents(&self, _: &str, wanted: AgentFilter) -> ClusterResult<Vec<Agent>> {
         Ok(self.with(|w| {
@@ -359,11 +356,7 @@ impl Cluster for Ports {
         }))
     }
     async fn live_agent_machine(&self, key: &ObjectKey) -> ClusterResult<Option<AgentMachine>> {
-        Ok(self.with(|w| {
-            let mut all = w.agent_machines.iter();
-            all.find(|am| am.name_any() == key.name)
-                .map(Shared::as_ref_clone)
-        }))
+        Ok(self.with(|w| found(&w.agent_machines, key)))
     }
     async fn live_agent_machines(
         &self,

@@ -74,12 +74,7 @@ impl Hunt {
 /// There is no such workload.
 #[must_use]
 pub fn reference(workload: &str) -> Outcome {
-    let plan = Plan {
-        workload: workload.to_owned(),
-        seed: SEED,
-        faults: Vec::new(),
-    };
-    play(&plan, None, None)
+    play(&Plan::without_faults(workload, SEED), None, None)
 }
 
 fn play(plan: &Plan, reference: Option<&Outcome>, mutant: Option<Mutant>) -> Outcome {
@@ -111,9 +106,8 @@ pub fn plan(case: &Case, reference: &Outcome) -> Plan {
         (point, fault)
     });
     Plan {
-        workload: case.workload.to_owned(),
-        seed: SEED,
         faults: fault.into_iter().collect(),
+        ..Plan::without_faults(case.workload, SEED)
     }
 }
 

@@ -5,11 +5,14 @@ use std::time::Duration;
 use agent_forge_actors::ports::effect::EffectKind;
 use agent_forge_lab::played::guests::identity::{serial, swapped};
 use agent_forge_sim::{
-    kube::kind,
-    oracles::{ASSISTED, OURS, marker},
+    kube::{
+        kind,
+        store::{name_of, text},
+    },
+    oracles::{COPY, marker},
     promise::Oracle,
     vcenter::model::{Ref, Vm},
-    world::{NAMESPACE, World},
+    world::World,
 };
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -17,72 +20,36 @@ use serde_json::{Value, json};
 /// Virtual time that is long for a step and short for a rest.
 pub const SOON: Duration = Duration::from_secs(600);
 
-/// The text at a JSON pointer. Empty if there is none.
-#[must_use]
-pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    let found = object.pointer(pointer).and_then(Value::as_str);
-    found.unwrap_or_default()
-}
-
-/// Namespace and name of an object in the namespace of the pools.
-#[must_use]
-pub fn at_home(name: &str) -> (String, String) {
-    (NAMESPACE.to_owned(), name.to_owned())
-}
-
-/// All objects of a kind.
-#[must_use]
-pub fn all(world: &World, group: &str, plural: &str) -> Vec<Value> {
-    let list = world.api.read(|s| s.list(&kind(group, plural), ""));
-    list.iter().map(|o| o.as_ref().clone()).collect()
-}
-
 /// The first VM of ours, once it exists.
 ///
 /// # Errors
 /// None appears in time.
 pub async fn our_vm(world: &World) -> Result<Vm> {
-    let find = || {
-        world
-            .vcenter
-            .read(|i| i.vms.values().find(|v| marker(v).is_some()).cloned())
-    };
-    world
-        .until("a VM of ours", SOON, || find().is_some())
-        .await?;
-    find().context("it went again")
+    let is_there = || world.vm_of_ours().is_ok();
+    world.until("a VM of ours", SOON, is_there).await?;
+    world.vm_of_ours()
 }
 
 /// The name of the first AgentMachine, once it exists.
 ///
 /// # Errors
 /// None appears in time.
-pub async fn wanted_name(world: &World, pool: &str) -> Result<String> {
-    let play = world.play(pool)?;
-    let names = || {
-        play.agent_machines()
-            .first()
-            .map(|o| text_of_name(&o.metadata.name))
-    };
-    world
-        .until("an AgentMachine", SOON, || names().is_some())
-        .await?;
-    names().context("it went again")
+pub async fn wanted_name(world: &World) -> Result<String> {
+    let play = world.play("w")?;
+    let first = || play.agent_machines().into_iter().next();
+    let is_there = || first().is_some();
+    world.until("an AgentMachine", SOON, is_there).await?;
+    let found = first().context("it went again")?;
+    Ok(found.metadata.name.clone().unwrap_or_default())
 }
 
-fn text_of_name(name: &Option<String>) -> String {
-    name.clone().unwrap_or_default()
-}
-
-/// Waits until the operator has asked for that effect so many times.
+/// Waits until the operator has asked for that effect.
 ///
 /// # Errors
 /// It does not ask in time.
-pub async fn until_effect(world: &World, effect: EffectKind, times: usize) -> Result<()> {
-    let seen = || world.director.times(effect) >= times;
-    world
-        .until(&format!("{} {times} times", effect.name()), SOON, seen)
-        .await
+pub async fn until_effect(world: &World, effect: EffectKind) -> Result<()> {
+    let seen = || world.director.times(effect) > 0;
+    world.until(effect.name(), SOON, seen).await
 }
 
 /// Adds a foreign VM. Returns its id.
@@ -112,8 +79,7 @@ pub fn clone_vm(world: &World, vm: &Vm) -> String {
     world.vcenter.write(|i| {
         if let Some(copy) = i.vms.get_mut(&id) {
             copy.extra = vm.extra.clone();
-            copy.extra
-                .insert(agent_forge_sim::oracles::COPY.to_owned(), "true".to_owned());
+            copy.extra.insert(COPY.to_owned(), "true".to_owned());
         }
     });
     id
@@ -128,24 +94,16 @@ pub fn pool_labels(pool: &str) -> Value {
 /// Checks `one_vm_per_agent_machine`: the VM's VsphereAgent, the Agent on the VM and the AgentMachine that claims it
 /// belong together.
 pub fn pairs_agree(world: &World) {
-    let agents = all(world, ASSISTED, "agents");
-    let children = all(world, OURS, "vsphereagents");
-    let vms: Vec<Vm> = world.vcenter.read(|i| i.vms.values().cloned().collect());
-    for vm in &vms {
+    let agents = world.api.list(&kind("agents"), "");
+    let children = world.vsphere_agents();
+    for vm in &world.our_vms() {
         let Some(marker) = marker(vm) else { continue };
-        let child = children
-            .iter()
-            .find(|c| text(c, "/metadata/name") == marker.name);
-        let wanted = child
-            .and_then(|c| {
-                c["metadata"]["labels"]["agent-forge.containeroo.ch/agent-machine"].as_str()
-            })
-            .unwrap_or_default();
+        let mut of_it = children.iter().filter(|c| name_of(c).1 == marker.name);
+        let label = "/metadata/labels/agent-forge.containeroo.ch~1agent-machine";
+        let wanted = of_it.next().map_or("", |c| text(c, label));
         let host = swapped(&vm.uuid);
-        let agent = agents.iter().find(|a| text(a, "/metadata/name") == host);
-        let claimed = agent
-            .and_then(|a| a["metadata"]["labels"]["agentMachineRef"].as_str())
-            .unwrap_or_default();
+        let agent = agents.iter().find(|a| name_of(a).1 == host);
+        let claimed = agent.map_or("", |a| text(a, "/metadata/labels/agentMachineRef"));
         let hostname = agent.map_or("", |a| text(a, "/spec/hostname"));
         if claimed != wanted || hostname != wanted {
             world.director.violated(Oracle::OneVmPerAgentMachine.broken(format!(
@@ -159,33 +117,26 @@ pub fn pairs_agree(world: &World) {
 
 /// Checks `no_secret_in_objects`: no object of ours shows the token of the ISO's URL.
 pub fn no_token(world: &World) {
-    let infra_envs = all(world, ASSISTED, "infraenvs");
-    let url = infra_envs
-        .iter()
-        .map(|i| text(i, "/status/isoDownloadURL"))
-        .find(|u| !u.is_empty())
-        .unwrap_or_default()
-        .to_owned();
+    let infra_envs = world.api.list(&kind("infraenvs"), "");
+    let mut urls = infra_envs.iter().map(|i| text(i, "/status/isoDownloadURL"));
+    let url = urls.find(|url| !url.is_empty()).unwrap_or_default();
     let tokens: Vec<&str> = url
         .split(['/', '?', '&', '='])
         .filter(|part| part.len() >= 32)
         .collect();
     if tokens.is_empty() {
-        world.director.violated(
-            Oracle::PlanFitsTheRun
-                .broken(format!("the ISO's URL has no token to look for: {url:?}")),
-        );
+        let none = format!("the ISO's URL has no token to look for: {url:?}");
+        world.director.violated(Oracle::PlanFitsTheRun.broken(none));
     }
     for plural in ["vsphereagents", "vsphereagentpools"] {
-        for object in all(world, OURS, plural) {
+        for object in world.api.list(&kind(plural), "") {
             let shown = object.to_string();
             if tokens.iter().any(|t| shown.contains(t)) {
+                let (_, name) = name_of(&object);
+                let shows = format!("{plural} {name} shows the token of the ISO's URL");
                 world
                     .director
-                    .violated(Oracle::NoSecretInObjects.broken(format!(
-                        "{plural} {} shows the token of the ISO's URL",
-                        text(&object, "/metadata/name")
-                    )));
+                    .violated(Oracle::NoSecretInObjects.broken(shows));
             }
         }
     }

@@ -9,22 +9,25 @@ use agent_forge_actors::{
 use agent_forge_lab::played::assisted::INFRA_ENV_LABEL;
 use agent_forge_sim::{
     director::Order,
-    kube::kind,
-    oracles::{ASSISTED, OURS, marker, serves},
+    kube::{kind, store::name_of},
+    oracles::{marker, serves},
     plan::Fault,
     promise::Oracle,
     rogue,
-    vcenter::{model::Ref, tasks::Work},
+    vcenter::{
+        Takes,
+        model::{Inventory, Ref, Vm},
+        tasks::Work,
+    },
     workloads::{self, Run, Workload},
-    world::{NAMESPACE, SECRET, World},
+    world::{NAMESPACE, SECRET, World, at_home},
 };
 use anyhow::{Context as _, Result};
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use crate::scenes::{
-    SOON, all, at_home, clone_vm, foreign_vm, no_token, our_vm, pairs_agree, pool_labels, text,
-    until_effect, wanted_name,
+    SOON, clone_vm, foreign_vm, no_token, our_vm, pairs_agree, pool_labels, until_effect,
+    wanted_name,
 };
 
 macro_rules! workloads {
@@ -35,7 +38,7 @@ macro_rules! workloads {
             text: $text,
             exact: true,
             instances: 1,
-            run: $name,
+            run: |run| Box::pin($name(run)),
         },)*];
     };
 }
@@ -73,501 +76,410 @@ pub fn named(text: &str) -> Option<&'static Workload> {
         .or_else(|| workloads::named(text))
 }
 
-fn infra_env_with_cluster_ref(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        let envs = kind(ASSISTED, "infraenvs");
-        let set = |run: &Run, cluster: serde_json::Value| {
-            let patch = json!({"spec": {"clusterRef": cluster}});
-            run.world.api.merge(&envs, &at_home("demo"), &patch)
-        };
-        set(run, json!({"name": "demo", "namespace": NAMESPACE}))?;
-        run.world.pool("w", &json!({})).await?;
-        run.world.play("w")?.scale(1);
-        tokio::time::sleep(SOON).await;
-        let made = run.world.director.created();
-        if made > 0 {
-            let words = Oracle::ForeignAndServingUntouched.broken(format!(
-                "{made} VMs were made for an InfraEnv that binds its hosts itself"
-            ));
-            run.world.director.violated(words);
-        }
-        set(run, json!(null))?;
-        run.rest_with("one up", &[("w", 1)]).await
-    })
-}
-
-async fn one_up(run: &mut Run) -> Result<()> {
+async fn infra_env_with_cluster_ref(run: &mut Run) -> Result<()> {
+    let envs = kind("infraenvs");
+    let set = |run: &Run, cluster: Value| {
+        let patch = json!({"spec": {"clusterRef": cluster}});
+        run.world.api.merge(&envs, &at_home("demo"), &patch)
+    };
+    set(run, json!({"name": "demo", "namespace": NAMESPACE}))?;
     run.world.pool("w", &json!({})).await?;
     run.world.play("w")?.scale(1);
+    tokio::time::sleep(SOON).await;
+    let made = run.world.director.created();
+    if made > 0 {
+        let words = Oracle::ForeignAndServingUntouched.broken(format!(
+            "{made} VMs were made for an InfraEnv that binds its hosts itself"
+        ));
+        run.world.director.violated(words);
+    }
+    set(run, json!(null))?;
     run.rest_with("one up", &[("w", 1)]).await
 }
 
-async fn down(run: &mut Run) -> Result<()> {
+async fn bare_metal_agent_with_pool_labels(run: &mut Run) -> Result<()> {
+    let mut labels = pool_labels("w");
+    labels[INFRA_ENV_LABEL] = json!("demo");
+    let host = rogue::host("Dell Inc.", "7F3K2", "0c:42:a1:00:00:01");
+    // From then on the API server takes each write of the operator for a broken promise.
+    let id = "0a000000-0000-4000-8000-0000000000f3";
+    rogue::put(&run.world.api, id, labels, &host)?;
+    run.one_up(&json!({})).await?;
+    run.down().await
+}
+
+async fn agent_deleted_after_vm(run: &mut Run) -> Result<()> {
+    run.one_up(&json!({})).await?;
     run.world.play("w")?.scale(0);
-    run.rest_with("down", &[("w", 0)]).await
-}
-
-fn bare_metal_agent_with_pool_labels(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        let mut labels = pool_labels("w");
-        labels[INFRA_ENV_LABEL] = json!("demo");
-        let host = rogue::host("Dell Inc.", "7F3K2", "0c:42:a1:00:00:01");
-        // From then on the API server takes each write of the operator for a broken promise.
-        let id = "0a000000-0000-4000-8000-0000000000f3";
-        rogue::put(&run.world.api, id, labels, &host)?;
-        one_up(run).await?;
-        down(run).await
-    })
-}
-
-fn agent_deleted_after_vm(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        one_up(run).await?;
-        run.world.play("w")?.scale(0);
-        until_effect(&run.world, EffectKind::DeleteAgent, 1).await?;
-        if workloads::marked(&run.world) > 0 {
-            let early = Oracle::ForeignAndServingUntouched
-                .broken("the Agent is deleted while its VM is there");
-            run.world.director.violated(early);
-        }
-        down(run).await
-    })
+    until_effect(&run.world, EffectKind::DeleteAgent).await?;
+    if workloads::marked(&run.world) > 0 {
+        let early =
+            Oracle::ForeignAndServingUntouched.broken("the Agent is deleted while its VM is there");
+        run.world.director.violated(early);
+    }
+    run.down().await
 }
 
 /// Whether the VMs of ours run in that life.
 fn run_in_life(world: &World, life: Option<&str>) -> bool {
-    world.vcenter.read(|i| {
-        let mut ours = i.vms.values().filter(|vm| marker(vm).is_some());
-        ours.all(|vm| vm.on && vm.extra.get(GENERATION_KEY).map(String::as_str) == life)
-    })
+    let is_so = |vm: &Vm| vm.on && vm.extra.get(GENERATION_KEY).map(String::as_str) == life;
+    world.our_vms().iter().all(is_so)
 }
 
-fn host_kept_by_people(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        let recycles = json!({"release": {"policy": "Recycle"}});
-        run.world.pool("w", &recycles).await?;
-        run.world.play("w")?.scale(1);
-        run.rest_with("one up", &[("w", 1)]).await?;
-        let children = kind(OURS, "vsphereagents");
-        let child = all(&run.world, OURS, "vsphereagents")
-            .pop()
-            .context("none")?;
-        let name = child["metadata"]["name"].as_str().unwrap_or_default();
-        let key = (NAMESPACE.to_owned(), name.to_owned());
-        let mark = |world: &World, value: Value| {
-            let marked = json!({"metadata": {"annotations": {"agent-forge.containeroo.ch/skip-delete": value}}});
-            world.api.merge(&children, &key, &marked)
-        };
-        mark(&run.world, json!("true"))?;
-        run.world.play("w")?.scale(0);
-        let kept = run
-            .rest("it is kept", |world| {
-                let said = world.of_pool("w", "/status/waitingOn").to_string();
-                said.contains("Retained") && run_in_life(world, None)
-            })
-            .await;
-        if !run_in_life(&run.world, None) {
-            let changed = Oracle::ForeignAndServingUntouched
-                .broken("a VM that people keep is off, or in its next life");
-            run.world.director.violated(changed);
+async fn host_kept_by_people(run: &mut Run) -> Result<()> {
+    let recycles = json!({"release": {"policy": "Recycle"}});
+    run.one_up(&recycles).await?;
+    let children = kind("vsphereagents");
+    let child = run.world.vsphere_agents().pop().context("none")?;
+    let key = name_of(&child);
+    let mark = |world: &World, value: Value| {
+        let marked =
+            json!({"metadata": {"annotations": {"agent-forge.containeroo.ch/skip-delete": value}}});
+        world.api.merge(&children, &key, &marked)
+    };
+    mark(&run.world, json!("true"))?;
+    run.world.play("w")?.scale(0);
+    let kept = run
+        .rest("it is kept", |world| {
+            let said = world.of_pool("w", "/status/waitingOn").to_string();
+            said.contains("Retained") && run_in_life(world, None)
+        })
+        .await;
+    if !run_in_life(&run.world, None) {
+        let changed = Oracle::ForeignAndServingUntouched
+            .broken("a VM that people keep is off, or in its next life");
+        run.world.director.violated(changed);
+    }
+    kept?;
+    mark(&run.world, Value::Null)?;
+    run.rest("it waits", |world| {
+        let ready = world.of_pool("w", "/status/buffer/ready").as_u64();
+        ready == Some(1) && run_in_life(world, Some("2"))
+    })
+    .await?;
+    run.scaled("one up again", 1).await
+}
+
+async fn vm_name_taken(run: &mut Run) -> Result<()> {
+    // The first machine creates the folder.
+    run.one_up(&json!({})).await?;
+    let folder = our_vm(&run.world).await?.folder;
+    run.down().await?;
+    run.world.play("w")?.scale(1);
+    let name = wanted_name(&run.world).await?;
+    let theirs = foreign_vm(
+        &run.world,
+        &name,
+        &folder,
+        "42310000-0000-4000-8000-0000000000f1",
+    );
+    run.world.vcenter.write(|i| {
+        if let Some(vm) = i.vms.get_mut(&theirs) {
+            vm.on = false;
         }
-        kept?;
-        mark(&run.world, Value::Null)?;
-        run.rest("it waits", |world| {
-            let ready = world.of_pool("w", "/status/buffer/ready").as_u64();
-            ready == Some(1) && run_in_life(world, Some("2"))
-        })
-        .await?;
-        run.world.play("w")?.scale(1);
-        run.rest_with("one up again", &[("w", 1)]).await
-    })
-}
-
-fn vm_name_taken(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        // The first machine creates the folder.
-        one_up(run).await?;
-        let folder = our_vm(&run.world).await?.folder;
-        down(run).await?;
-        run.world.play("w")?.scale(1);
-        let name = wanted_name(&run.world, "w").await?;
-        let theirs = foreign_vm(
-            &run.world,
-            &name,
-            &folder,
-            "42310000-0000-4000-8000-0000000000f1",
-        );
-        run.world.vcenter.write(|i| {
-            if let Some(vm) = i.vms.get_mut(&theirs) {
-                vm.on = false;
-            }
-        });
-        let told = || {
-            let children = all(&run.world, OURS, "vsphereagents");
-            children
-                .iter()
-                .any(|c| c.to_string().contains("NameConflict"))
-        };
-        run.world.until("the conflict is told", SOON, told).await?;
-        tokio::time::sleep(Duration::from_secs(120)).await;
-        run.world.play("w")?.scale(0);
-        run.rest("down", |world| workloads::children(world) == 0)
-            .await
-    })
-}
-
-fn pool_removed_by_force(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        one_up(run).await?;
-        let pools = kind(OURS, "vsphereagentpools");
-        run.world
-            .api
-            .write(|s, now| s.evict(&pools, &at_home("w"), now));
-        // Garbage collection deletes the VsphereAgent after its owner. It stays because its Agent serves.
-        tokio::time::sleep(SOON).await;
-        run.world.play("w")?.scale(0);
-        run.rest("down", |world| {
-            workloads::children(world) + workloads::marked(world) == 0
-        })
+    });
+    let told = || {
+        let mut all = run.world.vsphere_agents().into_iter();
+        all.any(|c| c.to_string().contains("NameConflict"))
+    };
+    run.world.until("the conflict is told", SOON, told).await?;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    run.world.play("w")?.scale(0);
+    run.rest("down", |world| workloads::children(world) == 0)
         .await
-    })
 }
 
-fn foreign_vm_named_as_adopted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        one_up(run).await?;
-        let folder = our_vm(&run.world).await?.folder;
-        let uuid = "42310000-0000-4000-8000-0000000000f2";
-        foreign_vm(&run.world, "precious", &folder, uuid);
-        let children = kind(OURS, "vsphereagents");
-        let object = json!({
-            "apiVersion": "agent-forge.containeroo.ch/v1alpha1", "kind": "VsphereAgent",
-            "metadata": {
-                "name": "precious",
-                "labels": {
-                    "agent-forge.containeroo.ch/created-for": "adopted",
-                    "agent-forge.containeroo.ch/vsphere-agent-pool": "w",
-                },
+async fn pool_removed_by_force(run: &mut Run) -> Result<()> {
+    run.one_up(&json!({})).await?;
+    let pools = kind("vsphereagentpools");
+    run.world
+        .api
+        .write(|s, now| s.evict(&pools, &at_home("w"), now));
+    // Garbage collection deletes the VsphereAgent after its owner. It stays because its Agent serves.
+    tokio::time::sleep(SOON).await;
+    run.world.play("w")?.scale(0);
+    run.rest("down", |world| {
+        workloads::children(world) + workloads::marked(world) == 0
+    })
+    .await
+}
+
+async fn foreign_vm_named_as_adopted(run: &mut Run) -> Result<()> {
+    run.one_up(&json!({})).await?;
+    let folder = our_vm(&run.world).await?.folder;
+    let uuid = "42310000-0000-4000-8000-0000000000f2";
+    foreign_vm(&run.world, "precious", &folder, uuid);
+    let children = kind("vsphereagents");
+    let object = json!({
+        "apiVersion": "agent-forge.containeroo.ch/v1alpha1", "kind": "VsphereAgent",
+        "metadata": {
+            "name": "precious",
+            "labels": {
+                "agent-forge.containeroo.ch/created-for": "adopted",
+                "agent-forge.containeroo.ch/vsphere-agent-pool": "w",
             },
-            "spec": {"poolRef": {"name": "w"}},
-            "status": {"vm": {"name": "precious", "biosUUID": uuid}},
-        });
-        run.world.api.create(&children, NAMESPACE, object)?;
-        let status = json!({"status": {"vm": {"name": "precious", "biosUUID": uuid}}});
-        run.world.api.write(|s, now| {
-            let via = (agent_forge_sim::kube::store::Via::Patch, true);
-            s.update(&children, &at_home("precious"), via, now, |mut o| {
-                agent_forge_sim::kube::store::merge(&mut o, &status);
-                o
+        },
+        "spec": {"poolRef": {"name": "w"}},
+    });
+    run.world.api.create(&children, NAMESPACE, object)?;
+    let status = json!({"vm": {"name": "precious", "biosUUID": uuid}});
+    (run.world.api).set_status(&children, &at_home("precious"), &status)?;
+    tokio::time::sleep(SOON).await;
+    run.world.api.delete(&children, &at_home("precious"))?;
+    run.rest_with("one up, as before", &[("w", 1)]).await
+}
+
+async fn vsphere_agent_deleted_while_serving(run: &mut Run) -> Result<()> {
+    run.one_up(&json!({})).await?;
+    let child = run.world.vsphere_agents().into_iter().next();
+    let child = child.context("a VsphereAgent")?;
+    (run.world.api).delete(&kind("vsphereagents"), &name_of(&child))?;
+    tokio::time::sleep(SOON).await;
+    run.down().await
+}
+
+async fn iso_upload_truncated(run: &mut Run) -> Result<()> {
+    run.world.pool("w", &json!({})).await?;
+    run.world.play("w")?.scale(1);
+    let vcenter = run.world.vcenter.clone();
+    let whole = loop {
+        let cut = vcenter.write(|i| {
+            let mut files = i.files.iter_mut();
+            let uploaded = files.find(|((_, path), _)| path.contains(".partial"));
+            uploaded.map(|(_, file)| {
+                let whole = file.bytes.len();
+                file.bytes = file.bytes.slice(..whole / 2);
+                whole
             })
-        })?;
-        tokio::time::sleep(SOON).await;
-        run.world.api.delete(&children, &at_home("precious"))?;
-        run.rest_with("one up, as before", &[("w", 1)]).await
-    })
-}
-
-fn vsphere_agent_deleted_while_serving(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        one_up(run).await?;
-        let name = all(&run.world, OURS, "vsphereagents")
-            .first()
-            .map(|c| text(c, "/metadata/name").to_owned())
-            .unwrap_or_default();
-        let children = kind(OURS, "vsphereagents");
-        run.world.api.delete(&children, &at_home(&name))?;
-        tokio::time::sleep(SOON).await;
-        down(run).await
-    })
-}
-
-fn iso_upload_truncated(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.world.pool("w", &json!({})).await?;
-        run.world.play("w")?.scale(1);
-        let vcenter = run.world.vcenter.clone();
-        let whole = loop {
-            let cut = vcenter.write(|i| {
-                let uploaded = i
-                    .files
-                    .iter_mut()
-                    .find(|((_, p), _)| p.contains(".partial"));
-                uploaded.map(|(_, file)| {
-                    let whole = file.bytes.len();
-                    file.bytes = file.bytes.slice(..whole / 2);
-                    whole
-                })
-            });
-            if let Some(whole) = cut {
-                break whole;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        };
-        run.rest_with("one up", &[("w", 1)]).await?;
-        let short = vcenter.read(|i| {
-            let isos = i.files.iter().filter(|((_, p), _)| p.ends_with(".iso"));
-            isos.filter(|(_, f)| f.bytes.len() != whole).count()
         });
-        if short > 0 {
-            run.world.director.violated(
-                Oracle::SameFinalState.broken(format!("{short} ISOs on the datastore are cut off")),
-            );
+        if let Some(whole) = cut {
+            break whole;
         }
-        Ok(())
-    })
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
+    run.rest_with("one up", &[("w", 1)]).await?;
+    let short = vcenter.read(|i| {
+        let isos = i.files.iter().filter(|((_, p), _)| p.ends_with(".iso"));
+        isos.filter(|(_, f)| f.bytes.len() != whole).count()
+    });
+    if short > 0 {
+        let cut = format!("{short} ISOs on the datastore are cut off");
+        run.world
+            .director
+            .violated(Oracle::SameFinalState.broken(cut));
+    }
+    Ok(())
 }
 
 /// Switching a VM off takes more than a minute, so that others wait for a slot.
-const SLOW_OFF: agent_forge_sim::vcenter::Takes = |work| match work {
+const SLOW_OFF: Takes = |work| match work {
     Work::PowerOff(..) => Some(100_000),
     _ => None,
 };
 
-fn vm_reference_reused_while_queued(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.world.pool("w", &json!({})).await?;
-        run.world.play("w")?.scale(12);
-        run.rest_with("twelve up", &[("w", 12)]).await?;
-        run.world.vcenter.set_tempo(SLOW_OFF);
-        run.world.play("w")?.scale(0);
-        let waits = |i: &agent_forge_sim::vcenter::model::Inventory| {
-            let all = i.vms.values().filter(|v| v.on && marker(v).is_some());
-            let (busy, rest): (Vec<_>, Vec<_>) = all.partition(|v| v.busy);
-            rest.first()
-                .filter(|_| busy.len() > 8)
-                .map(|v| (*v).clone())
+async fn vm_reference_reused_while_queued(run: &mut Run) -> Result<()> {
+    run.world.pool("w", &json!({})).await?;
+    run.scaled("twelve up", 12).await?;
+    run.world.vcenter.set_tempo(SLOW_OFF);
+    run.world.play("w")?.scale(0);
+    let waits = |i: &Inventory| {
+        let all = i.vms.values().filter(|v| v.on && marker(v).is_some());
+        let (busy, rest): (Vec<_>, Vec<_>) = all.partition(|v| v.busy);
+        let first = rest.first().filter(|_| busy.len() > 8);
+        first.map(|vm| Vm::clone(vm))
+    };
+    let world = &run.world;
+    let one_waits = || world.vcenter.read(waits).is_some();
+    world.until("one that waits", SOON, one_waits).await?;
+    // The operator has looked at it by then.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let theirs = world.vcenter.write(|i| {
+        let vm = waits(i)?;
+        let number = i.number();
+        let mut moved = vm.clone();
+        moved.object = Ref::new("VirtualMachine", format!("vm-{number}"));
+        i.vms.insert(moved.object.id.clone(), moved);
+        let id = vm.object.id.clone();
+        let precious = Vm {
+            name: "precious".to_owned(),
+            uuid: format!("4231{number:04x}-0000-4000-8000-000000000000"),
+            instance_uuid: format!("50310000-0000-4000-8000-{number:012x}"),
+            path: "[ds-0] precious/precious.vmx".to_owned(),
+            extra: Default::default(),
+            ..vm
         };
-        let world = &run.world;
-        world
-            .until("one that waits", SOON, || {
-                world.vcenter.read(waits).is_some()
-            })
-            .await?;
-        // The operator has looked at it by then.
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        let theirs = world.vcenter.write(|i| {
-            let vm = waits(i)?;
-            let number = i.number();
-            let mut moved = vm.clone();
-            moved.object = Ref::new("VirtualMachine", format!("vm-{number}"));
-            i.vms.insert(moved.object.id.clone(), moved);
-            let id = vm.object.id.clone();
-            let precious = agent_forge_sim::vcenter::model::Vm {
-                name: "precious".to_owned(),
-                uuid: format!("4231{number:04x}-0000-4000-8000-000000000000"),
-                instance_uuid: format!("50310000-0000-4000-8000-{number:012x}"),
-                path: "[ds-0] precious/precious.vmx".to_owned(),
-                extra: Default::default(),
-                ..vm
-            };
-            i.vms.insert(id.clone(), precious);
-            Some(id)
-        });
-        let theirs = theirs.context("none waits any more")?;
-        run.rest_with("down", &[("w", 0)]).await?;
-        let on = |i: &agent_forge_sim::vcenter::model::Inventory| {
-            i.vms.get(&theirs).is_some_and(|v| v.on)
-        };
-        if !run.world.vcenter.read(on) {
-            let gone = Oracle::ForeignAndServingUntouched.broken("somebody's VM is off, or gone");
-            run.world.director.violated(gone);
-        }
-        Ok(())
-    })
+        i.vms.insert(id.clone(), precious);
+        Some(id)
+    });
+    let theirs = theirs.context("none waits any more")?;
+    run.rest_with("down", &[("w", 0)]).await?;
+    let on = |i: &Inventory| i.vms.get(&theirs).is_some_and(|v| v.on);
+    if !run.world.vcenter.read(on) {
+        let gone = Oracle::ForeignAndServingUntouched.broken("somebody's VM is off, or gone");
+        run.world.director.violated(gone);
+    }
+    Ok(())
 }
 
-fn credentials_of_another_namespace(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.world.api.namespace("other");
-        let secrets = kind("", "secrets");
-        let theirs = run
-            .world
-            .api
-            .read(|s| s.get(&secrets, &at_home(SECRET.1)))
-            .context("no Secret")?;
-        let copy = json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "theirs"}, "data": theirs["data"],
-        });
-        run.world
-            .api
-            .write(|s, now| s.create(&secrets, "other", copy, now))?;
-        let reference =
-            json!({"vsphere": {"credentialsSecretRef": {"name": "theirs", "namespace": "other"}}});
-        run.world.pool("w", &reference).await?;
-        run.world.play("w")?.scale(1);
-        tokio::time::sleep(SOON).await;
-        if run.world.director.times(EffectKind::Login) > 0 {
-            let used = Oracle::ForeignAndServingUntouched
-                .broken("the credentials of another namespace were used");
-            run.world.director.violated(used);
-        }
-        run.world.play("w")?.scale(0);
-        run.rest("down", |world| workloads::children(world) == 0)
-            .await
-    })
-}
-
-fn reserved_agent_labels(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        let labels = json!({"agent": {"labels": {"agent-install.openshift.io/somebodys": "x"}}});
-        run.world.pool("w", &labels).await?;
-        run.world.play("w")?.scale(1);
-        tokio::time::sleep(SOON).await;
-        if run.world.director.created() > 0 {
-            let used = Oracle::ForeignAndServingUntouched
-                .broken("a pool serves although only another service may give its labels");
-            run.world.director.violated(used);
-        }
-        run.world.play("w")?.scale(0);
-        run.rest_with("down", &[("w", 0)]).await
-    })
-}
-
-fn iso_url_token_hidden(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        one_up(run).await?;
-        no_token(&run.world);
-        down(run).await
-    })
-}
-
-fn vm_copied_by_admin(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        one_up(run).await?;
-        let vm = our_vm(&run.world).await?;
-        let copy = clone_vm(&run.world, &vm);
-        run.world.vcenter.write(|i| i.vms.remove(&vm.object.id));
-        run.world.play("w")?.scale(0);
-        run.patience = Duration::from_secs(1800);
-        run.rest("down", |world| {
-            world.play("w").is_ok_and(|p| p.machines().is_empty())
-                && workloads::children(world) == 0
-        })
-        .await?;
-        if !run.world.vcenter.read(|i| i.vms.contains_key(&copy)) {
-            let gone = Oracle::ForeignAndServingUntouched.broken("the admin's copy is gone");
-            run.world.director.violated(gone);
-        }
-        // The orphan scan reports it once.
-        tokio::time::sleep(SOON * 2).await;
-        Ok(())
-    })
-}
-
-fn marker_names_another_namespace(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        one_up(run).await?;
-        run.world.api.namespace("other");
-        let vm = our_vm(&run.world).await?;
-        let copy = clone_vm(&run.world, &vm);
-        let theirs = Marker {
-            namespace: "other".to_owned(),
-            ..marker(&vm).context("no mark")?
-        };
-        run.world.vcenter.write(|i| {
-            if let Some(copy) = i.vms.get_mut(&copy) {
-                copy.extra.insert(MARKER_KEY.to_owned(), theirs.to_string());
-            }
-        });
-        // Two scans.
-        tokio::time::sleep(SOON * 2 + Duration::from_secs(60)).await;
-        let events = all(&run.world, "events.k8s.io", "events");
-        if events
-            .iter()
-            .any(|e| text(e, "/metadata/namespace") == "other")
-        {
-            let believed = Oracle::ForeignAndServingUntouched
-                .broken("an Event was sent in a namespace that only a VM's mark names");
-            run.world.director.violated(believed);
-        }
-        down(run).await
-    })
-}
-
-fn credentials_secret_deleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        one_up(run).await?;
-        let secrets = kind("", "secrets");
-        run.world.api.delete(&secrets, &at_home(SECRET.1))?;
-        tokio::time::sleep(SOON).await;
-        let there = run.world.api.read(|s| s.get(&secrets, &at_home(SECRET.1)));
-        if there.is_none() && workloads::marked(&run.world) > 0 {
-            let gone = Oracle::NothingLeaks
-                .broken("the credentials are gone, and the VM that they remove is there");
-            run.world.director.violated(gone);
-        }
-        down(run).await
-    })
-}
-
-fn hosts_match_their_machines(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.world.pool("w", &json!({})).await?;
-        run.world.pool("x", &json!({})).await?;
-        run.world.play("w")?.scale(2);
-        run.world.play("x")?.scale(1);
-        run.rest_with("three up", &[("w", 2), ("x", 1)]).await?;
-        pairs_agree(&run.world);
-        Ok(())
-    })
-}
-
-fn two_pools_one_node_pool(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.world.pool("w", &json!({})).await?;
-        let rival = json!({"nodePoolRef": {"name": "w"}});
-        run.world.pool("x", &rival).await?;
-        run.world.play("w")?.scale(1);
-        tokio::time::sleep(SOON).await;
-        let made = run.world.director.created();
-        if made > 0 {
-            let double = Oracle::OneVmPerAgentMachine.broken(format!(
-                "{made} VMs were made for an AgentMachine that two pools claim"
-            ));
-            run.world.director.violated(double);
-        }
-        run.world.play("w")?.scale(0);
-        run.rest_with("down", &[("w", 0)]).await
-    })
-}
-
-fn pool_deleted_while_scaling_up(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        one_up(run).await?;
-        run.world.delete_pool("w")?;
-        run.world.play("w")?.scale(2);
-        no_more_than(run, 1, Duration::from_secs(120)).await?;
-        run.world.play("w")?.delete_node_pool().await?;
-        run.rest("all gone", |world| {
-            let pools = all(world, OURS, "vsphereagentpools").len();
-            pools + workloads::children(world) + workloads::marked(world) == 0
-        })
+async fn credentials_of_another_namespace(run: &mut Run) -> Result<()> {
+    run.world.api.namespace("other");
+    let secrets = kind("secrets");
+    let theirs = run.world.api.get(&secrets, &at_home(SECRET.1));
+    let theirs = theirs.context("no Secret")?;
+    let copy = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "theirs"}, "data": theirs["data"],
+    });
+    run.world.api.create(&secrets, "other", copy)?;
+    let reference =
+        json!({"vsphere": {"credentialsSecretRef": {"name": "theirs", "namespace": "other"}}});
+    run.world.pool("w", &reference).await?;
+    run.world.play("w")?.scale(1);
+    tokio::time::sleep(SOON).await;
+    if run.world.director.times(EffectKind::Login) > 0 {
+        let used = Oracle::ForeignAndServingUntouched
+            .broken("the credentials of another namespace were used");
+        run.world.director.violated(used);
+    }
+    run.world.play("w")?.scale(0);
+    run.rest("down", |world| workloads::children(world) == 0)
         .await
-    })
 }
 
-fn second_machine_while_first_serves(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        one_up(run).await?;
-        run.world.play("w")?.scale(2);
-        no_more_than(run, 2, Duration::from_secs(120)).await?;
-        run.rest_with("two up", &[("w", 2)]).await
-    })
+async fn reserved_agent_labels(run: &mut Run) -> Result<()> {
+    let labels = json!({"agent": {"labels": {"agent-install.openshift.io/somebodys": "x"}}});
+    run.world.pool("w", &labels).await?;
+    run.world.play("w")?.scale(1);
+    tokio::time::sleep(SOON).await;
+    if run.world.director.created() > 0 {
+        let used = Oracle::ForeignAndServingUntouched
+            .broken("a pool serves although only another service may give its labels");
+        run.world.director.violated(used);
+    }
+    run.down().await
 }
 
-fn stale_watch_and_killed_actor(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.world.pool("w", &json!({})).await?;
-        let director = run.world.director.clone();
-        director.lag(Duration::from_secs(120));
-        run.world.play("w")?.scale(1);
-        until_effect(&run.world, EffectKind::CreateChild, 1).await?;
-        // The actor that replaces it remembers nothing, and its watch does not show the new VsphereAgent yet.
-        let pool = format!("{NAMESPACE}/w");
-        director.order(Order::Around(Fault::ActorKilled, pool, 1));
-        no_more_than(run, 1, Duration::from_secs(180)).await?;
-        run.rest_with("one up", &[("w", 1)]).await
+async fn iso_url_token_hidden(run: &mut Run) -> Result<()> {
+    run.one_up(&json!({})).await?;
+    no_token(&run.world);
+    run.down().await
+}
+
+async fn vm_copied_by_admin(run: &mut Run) -> Result<()> {
+    run.one_up(&json!({})).await?;
+    let vm = our_vm(&run.world).await?;
+    let copy = clone_vm(&run.world, &vm);
+    run.world.vcenter.write(|i| i.vms.remove(&vm.object.id));
+    run.world.play("w")?.scale(0);
+    run.patience = Duration::from_secs(1800);
+    run.rest("down", |world| {
+        world.machines("w") == 0 && workloads::children(world) == 0
     })
+    .await?;
+    if !run.world.vcenter.read(|i| i.vms.contains_key(&copy)) {
+        let gone = Oracle::ForeignAndServingUntouched.broken("the admin's copy is gone");
+        run.world.director.violated(gone);
+    }
+    // The orphan scan reports it once.
+    tokio::time::sleep(SOON * 2).await;
+    Ok(())
+}
+
+async fn marker_names_another_namespace(run: &mut Run) -> Result<()> {
+    run.one_up(&json!({})).await?;
+    run.world.api.namespace("other");
+    let vm = our_vm(&run.world).await?;
+    let copy = clone_vm(&run.world, &vm);
+    let theirs = Marker {
+        namespace: "other".to_owned(),
+        ..marker(&vm).context("no mark")?
+    };
+    run.world.vcenter.write(|i| {
+        if let Some(copy) = i.vms.get_mut(&copy) {
+            copy.extra.insert(MARKER_KEY.to_owned(), theirs.to_string());
+        }
+    });
+    // Two scans.
+    tokio::time::sleep(SOON * 2 + Duration::from_secs(60)).await;
+    let events = run.world.api.list(&kind("events"), "other");
+    if !events.is_empty() {
+        let believed = Oracle::ForeignAndServingUntouched
+            .broken("an Event was sent in a namespace that only a VM's mark names");
+        run.world.director.violated(believed);
+    }
+    run.down().await
+}
+
+async fn credentials_secret_deleted(run: &mut Run) -> Result<()> {
+    run.one_up(&json!({})).await?;
+    let secrets = kind("secrets");
+    run.world.api.delete(&secrets, &at_home(SECRET.1))?;
+    tokio::time::sleep(SOON).await;
+    let there = run.world.api.get(&secrets, &at_home(SECRET.1));
+    if there.is_none() && workloads::marked(&run.world) > 0 {
+        let gone = Oracle::NothingLeaks
+            .broken("the credentials are gone, and the VM that they remove is there");
+        run.world.director.violated(gone);
+    }
+    run.down().await
+}
+
+async fn hosts_match_their_machines(run: &mut Run) -> Result<()> {
+    run.world.pool("w", &json!({})).await?;
+    run.world.pool("x", &json!({})).await?;
+    run.world.play("w")?.scale(2);
+    run.world.play("x")?.scale(1);
+    run.rest_with("three up", &[("w", 2), ("x", 1)]).await?;
+    pairs_agree(&run.world);
+    Ok(())
+}
+
+async fn two_pools_one_node_pool(run: &mut Run) -> Result<()> {
+    run.world.pool("w", &json!({})).await?;
+    let rival = json!({"nodePoolRef": {"name": "w"}});
+    run.world.pool("x", &rival).await?;
+    run.world.play("w")?.scale(1);
+    tokio::time::sleep(SOON).await;
+    let made = run.world.director.created();
+    if made > 0 {
+        let double = Oracle::OneVmPerAgentMachine.broken(format!(
+            "{made} VMs were made for an AgentMachine that two pools claim"
+        ));
+        run.world.director.violated(double);
+    }
+    run.down().await
+}
+
+async fn pool_deleted_while_scaling_up(run: &mut Run) -> Result<()> {
+    run.one_up(&json!({})).await?;
+    run.world.delete_pool("w")?;
+    run.world.play("w")?.scale(2);
+    no_more_than(run, 1, Duration::from_secs(120)).await?;
+    run.world.play("w")?.delete_node_pool().await?;
+    run.rest("all gone", |world| {
+        let pools = world.api.list(&kind("vsphereagentpools"), "");
+        pools.len() + workloads::children(world) + workloads::marked(world) == 0
+    })
+    .await
+}
+
+async fn second_machine_while_first_serves(run: &mut Run) -> Result<()> {
+    run.one_up(&json!({})).await?;
+    run.world.play("w")?.scale(2);
+    no_more_than(run, 2, Duration::from_secs(120)).await?;
+    run.rest_with("two up", &[("w", 2)]).await
+}
+
+async fn stale_watch_and_killed_actor(run: &mut Run) -> Result<()> {
+    run.world.pool("w", &json!({})).await?;
+    let director = run.world.director.clone();
+    director.lag(Duration::from_secs(120));
+    run.world.play("w")?.scale(1);
+    until_effect(&run.world, EffectKind::CreateChild).await?;
+    // The actor that replaces it remembers nothing, and its watch does not show the new VsphereAgent yet.
+    let pool = format!("{NAMESPACE}/w");
+    director.order(Order::Around(Fault::ActorKilled, pool, 1));
+    no_more_than(run, 1, Duration::from_secs(180)).await?;
+    run.rest_with("one up", &[("w", 1)]).await
 }
 
 /// Checks `same_number_of_vms`: for a while, no more VMs than that are created.
@@ -585,32 +497,26 @@ async fn no_more_than(run: &Run, most: u32, lasting: Duration) -> Result<()> {
     Ok(())
 }
 
-fn freed_agent_matches_foreign_selector(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        one_up(run).await?;
-        let selector = json!({"matchLabels": {"customer": "example"}});
-        let world = &run.world;
-        let theirs = world
-            .upstream
-            .node_pool(&world.cluster, "theirs", Some(selector))
-            .await?;
-        theirs.scale(1);
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        run.world.play("w")?.scale(0);
-        let gone = |world: &agent_forge_sim::world::World| {
-            let machines = world.play("w").map_or(1, |p| p.machines().len());
-            machines + workloads::children(world) + workloads::marked(world) == 0
-        };
-        let down = run.rest("down", gone).await;
-        let agents = run
-            .world
-            .api
-            .read(|s| s.list(&kind(ASSISTED, "agents"), ""));
-        if !theirs.running().is_empty() || agents.iter().any(|a| serves(a)) {
-            let taken = Oracle::ForeignAndServingUntouched
-                .broken("somebody's Machine got a host whose removal had begun");
-            run.world.director.violated(taken);
-        }
-        down
-    })
+async fn freed_agent_matches_foreign_selector(run: &mut Run) -> Result<()> {
+    run.one_up(&json!({})).await?;
+    let selector = json!({"matchLabels": {"customer": "example"}});
+    let world = &run.world;
+    let theirs = world
+        .upstream
+        .node_pool(&world.cluster, "theirs", Some(selector))
+        .await?;
+    theirs.scale(1);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    run.world.play("w")?.scale(0);
+    let gone = |world: &World| {
+        world.machines("w") + workloads::children(world) + workloads::marked(world) == 0
+    };
+    let down = run.rest("down", gone).await;
+    let agents = run.world.api.list(&kind("agents"), "");
+    if !theirs.running().is_empty() || agents.iter().any(|a| serves(a)) {
+        let taken = Oracle::ForeignAndServingUntouched
+            .broken("somebody's Machine got a host whose removal had begun");
+        run.world.director.violated(taken);
+    }
+    down
 }

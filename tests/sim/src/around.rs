@@ -9,8 +9,7 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 
 use crate::{
-    kube::kind,
-    oracles::OURS,
+    kube::{kind, store::name_of},
     plan::Fault,
     process::{LEASE_NAMESPACE, Process, Surroundings},
     world::SECRET,
@@ -49,9 +48,7 @@ pub async fn happen(around: &Surroundings, process: &mut Process, fault: Fault, 
             let name = (LEASE_NAMESPACE.to_owned(), "agent-forge".to_owned());
             let taken = json!({"spec": {"holderIdentity": "somebody-else"}});
             // When the Lease does not exist yet, there is no leader to replace.
-            let _ = around
-                .api
-                .merge(&kind("coordination.k8s.io", "leases"), &name, &taken);
+            let _ = around.api.merge(&kind("leases"), &name, &taken);
         }
         Fault::WatchesLag20s => director.lag(fault.lasts()),
         Fault::WatchesExpire => around.api.compact(),
@@ -96,9 +93,9 @@ fn edit(around: &Surroundings, fault: Fault, key: &str) {
     let (namespace, name) = key.split_once('/').unwrap_or(("", key));
     let name = (namespace.to_owned(), name.to_owned());
     for plural in ["vsphereagents", "vsphereagentpools"] {
-        let kind = kind(OURS, plural);
+        let kind = kind(plural);
         // At most one of the two kinds has an object of that name.
-        let Some(object) = around.api.read(|s| s.get(&kind, &name)) else {
+        let Some(object) = around.api.get(&kind, &name) else {
             continue;
         };
         let patch = match fault {
@@ -123,27 +120,21 @@ fn edit(around: &Surroundings, fault: Fault, key: &str) {
 
 /// Changes for a while whether recycled hosts keep their disk. An edit that came meanwhile stays.
 fn edit_disk(around: &Surroundings, lasting: Duration) {
-    let pools = kind(OURS, "vsphereagentpools");
-    for pool in around.api.read(|s| s.list(&pools, "")) {
+    let pools = kind("vsphereagentpools");
+    for pool in around.api.list(&pools, "") {
         let release = &pool["spec"]["release"];
         if release["policy"] != "Recycle" {
             continue;
         }
         let before = release["disk"].clone();
         let other = if before == "Keep" { "Replace" } else { "Keep" };
-        let text = |field: &str| {
-            pool["metadata"][field]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned()
-        };
-        let name = (text("namespace"), text("name"));
+        let name = name_of(&pool);
         let disk = |value: Value| json!({"spec": {"release": {"disk": value}}});
         let _ = around.api.merge(&pools, &name, &disk(json!(other)));
         let (api, pools) = (around.api.clone(), pools.clone());
         tokio::spawn(async move {
             tokio::time::sleep(lasting).await;
-            let now = api.read(|s| s.get(&pools, &name));
+            let now = api.get(&pools, &name);
             let release = now.map(|pool| pool["spec"]["release"].clone());
             if release.is_some_and(|r| r["disk"] == other && r["policy"] == "Recycle") {
                 let _ = api.merge(&pools, &name, &disk(before));
@@ -154,10 +145,10 @@ fn edit_disk(around: &Surroundings, lasting: Duration) {
 
 /// Changes or removes the credentials for a while.
 fn secret(around: &Surroundings, password: Option<&str>, lasting: Duration) {
-    let secrets = kind("", "secrets");
+    let secrets = kind("secrets");
     let name = (SECRET.0.to_owned(), SECRET.1.to_owned());
     let encoded = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
-    let before = around.api.read(|s| s.get(&secrets, &name));
+    let before = around.api.get(&secrets, &name);
     match password {
         Some(password) => {
             let patch = json!({"data": {"password": encoded(password)}});
@@ -172,7 +163,7 @@ fn secret(around: &Surroundings, password: Option<&str>, lasting: Duration) {
         let mut before = (*before).clone();
         // The person who corrects the Secret writes the password that vCenter accepts now.
         let password = json!(encoded(&vcenter.read(|i| i.login.1.clone())));
-        if api.read(|s| s.get(&secrets, &name)).is_some() {
+        if api.get(&secrets, &name).is_some() {
             let patch = json!({"data": {"password": password}});
             let _ = api.merge(&secrets, &name, &patch);
         } else {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     kube::{
         ApiServer,
-        store::{Kind, Name, Via},
+        store::{Kind, Name},
     },
     plan::Fault,
     vcenter::{VCenter, model::Ref, tasks::Work},
@@ -20,7 +20,7 @@ use crate::{
 
 /// Changes the object that a write is about to hit. Returns whether it changed. Then the write must be refused.
 pub(crate) fn object(api: &ApiServer, fault: Fault, kind: &Kind, name: &Name) -> bool {
-    let Some(found) = api.read(|s| s.get(kind, name)) else {
+    let Some(found) = api.get(kind, name) else {
         return false;
     };
     match fault {
@@ -38,16 +38,9 @@ pub(crate) fn object(api: &ApiServer, fault: Fault, kind: &Kind, name: &Name) ->
 fn replace(api: &ApiServer, kind: &Kind, name: &Name, found: &Value) -> bool {
     api.director.line(|| format!("    {} is replaced", name.1));
     api.write(|s, now| s.evict(kind, name, now));
-    let created = api.write(|s, now| s.create(kind, &name.0, found.clone(), now));
-    let status = |mut object: Value| {
-        object["status"] = found["status"].clone();
-        object
-    };
+    let created = api.create(kind, &name.0, found.clone());
     // A namespace in deletion takes no copy. The object is gone then.
-    created.is_err()
-        || api
-            .write(|s, now| s.update(kind, name, (Via::Put, true), now, status))
-            .is_ok()
+    created.is_err() || api.set_status(kind, name, &found["status"]).is_ok()
 }
 
 /// An AgentMachine of another control plane claims the Agent, and lets it go after a while. One that is claimed already is
@@ -67,7 +60,7 @@ fn claim(api: &ApiServer, kind: &Kind, name: &Name, found: &Value) -> bool {
     let uid = found["metadata"]["uid"].clone();
     tokio::spawn(async move {
         tokio::time::sleep(Fault::AgentClaimed2m.lasts()).await;
-        let now = api.read(|s| s.get(&kind, &name));
+        let now = api.get(&kind, &name);
         if now.is_some_and(|a| a["metadata"]["uid"] == uid) {
             let _ = api.merge(&kind, &name, &mark(Value::Null, Value::Null));
         }

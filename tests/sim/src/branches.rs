@@ -38,6 +38,13 @@ use crate::{
 /// A plan, and how long the run listens after it.
 pub type Planned = (Plan, Duration);
 
+/// A plan with the time that each run of it listens.
+#[must_use]
+pub fn planned(plan: Plan) -> Planned {
+    let silence = silence_after(&plan);
+    (plan, silence)
+}
+
 /// Number of plans that a worker gets at a time. Each share costs two runs without faults, which is little beside 150
 /// plans. The shares are small enough that no core is idle for long at the end.
 const SHARE: usize = 150;
@@ -126,16 +133,11 @@ fn hand_out(
         verdicts.push(verdict);
     }
     for plan in missing {
+        let lost = Oracle::ProblemsAreExplained.broken("its process ended without a verdict");
         let verdict = Verdict {
             plan: plan.clone(),
-            shrunk: None,
-            failures: vec![
-                Oracle::ProblemsAreExplained.broken("its process ended without a verdict"),
-            ],
-            hit: 0,
-            hash: 0,
-            recovery: Vec::new(),
-            trace: Vec::new(),
+            failures: vec![lost],
+            ..Verdict::default()
         };
         each(&verdict);
         verdicts.push(verdict);
@@ -158,10 +160,7 @@ pub fn work(lines: impl Iterator<Item = std::io::Result<String>>) -> Result<()> 
     let Some((first, _)) = plans.first() else {
         return Ok(());
     };
-    let root = Plan {
-        faults: Vec::new(),
-        ..first.clone()
-    };
+    let root = Plan::without_faults(&first.workload, first.seed);
     let same = |p: &Plan| (&p.workload, p.seed) == (&root.workload, root.seed);
     ensure!(
         plans.iter().all(|(p, _)| same(p)),

@@ -155,12 +155,28 @@ impl Forbidden {
 }
 
 /// For what a person holds something back: pools with all their VMs, and single VMs by their VsphereAgents.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Scope {
     /// Pools.
     pub pools: Vec<ObjectKey>,
     /// VsphereAgents.
     pub vms: Vec<ObjectKey>,
+}
+
+impl Scope {
+    /// These pools.
+    #[must_use]
+    pub fn of_pools(pools: Vec<ObjectKey>) -> Self {
+        let vms = Vec::new();
+        Self { pools, vms }
+    }
+
+    /// The VMs of these VsphereAgents.
+    #[must_use]
+    pub fn of_vms(vms: Vec<ObjectKey>) -> Self {
+        let pools = Vec::new();
+        Self { pools, vms }
+    }
 }
 
 /// What a person holds back for a while.

@@ -10,7 +10,7 @@ use std::{
 
 use agent_forge_actors::ports::effect::EffectKind;
 use agent_forge_sim::{
-    branches::{self, Planned},
+    branches::{self, Planned, planned},
     call::{Call, Read},
     cost, known, matrix,
     plan::{Fault, Plan},
@@ -42,9 +42,8 @@ enum Command {
     },
     /// Run all single-fault plans of some workloads.
     Enumerate {
-        /// Workloads, by name; all without one.
-        #[arg(long, value_delimiter = ',')]
-        workloads: Vec<String>,
+        #[command(flatten)]
+        worlds: Worlds,
         /// Faults, by name; all without one.
         #[arg(long, value_delimiter = ',')]
         faults: Vec<String>,
@@ -54,31 +53,14 @@ enum Command {
         /// Show the whole trace of this many failures.
         #[arg(long, default_value_t = 1)]
         traces: usize,
-        /// Virtual minutes of listening after each run, in which the operator has to be silent; without it, as long as
-        /// `replay` listens.
-        #[arg(long)]
-        silence: Option<u64>,
-        /// Only every n-th plan.
-        #[arg(long, default_value_t = 1)]
-        every: usize,
-        /// Seed of the worlds: names, latencies and order.
-        #[arg(long, default_value_t = 1)]
-        world: u64,
     },
     /// Run random schedules of one to five faults.
     Random {
         /// Number of schedules.
         #[arg(default_value_t = 500)]
         schedules: usize,
-        /// Seed of the schedules.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// Seed of the worlds: names, latencies and order.
-        #[arg(long, default_value_t = 1)]
-        world: u64,
-        /// Workloads, by name; all without one.
-        #[arg(long, value_delimiter = ',')]
-        workloads: Vec<String>,
+        #[command(flatten)]
+        drawn: Drawn,
     },
     /// Run plans with two faults, the second at a random point after the first.
     Doubles {
@@ -88,15 +70,8 @@ enum Command {
         /// Only for every n-th plan with a single fault.
         #[arg(long, default_value_t = 1)]
         every: usize,
-        /// Seed of the second faults.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// Seed of the worlds: names, latencies and order.
-        #[arg(long, default_value_t = 1)]
-        world: u64,
-        /// Workloads, by name; all without one.
-        #[arg(long, value_delimiter = ',')]
-        workloads: Vec<String>,
+        #[command(flatten)]
+        drawn: Drawn,
     },
     /// Run all plans with one fault, then a second fault at each effect and read that only the first fault led to.
     Recovery {
@@ -106,15 +81,8 @@ enum Command {
         /// Only every n-th first fault.
         #[arg(long, default_value_t = 1)]
         every: usize,
-        /// Seed that draws the first fault of each point.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// Seed of the worlds: names, latencies and order.
-        #[arg(long, default_value_t = 1)]
-        world: u64,
-        /// Workloads, by name; all without one.
-        #[arg(long, value_delimiter = ',')]
-        workloads: Vec<String>,
+        #[command(flatten)]
+        drawn: Drawn,
     },
     /// Play workloads without faults, in the worlds of many seeds.
     Worlds {
@@ -157,6 +125,27 @@ enum Command {
     },
 }
 
+/// Which workloads are played, and in which worlds.
+#[derive(clap::Args)]
+struct Worlds {
+    /// Workloads, by name; all without one.
+    #[arg(long, value_delimiter = ',')]
+    workloads: Vec<String>,
+    /// Seed of the worlds: names, latencies and order.
+    #[arg(long, default_value_t = 1)]
+    world: u64,
+}
+
+/// The same, with plans that are drawn.
+#[derive(clap::Args)]
+struct Drawn {
+    #[command(flatten)]
+    worlds: Worlds,
+    /// Seed of the plans.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
 fn main() -> Result<()> {
     if let Ok(filter) = std::env::var("RUST_LOG") {
         tracing_subscriber::fmt()
@@ -172,39 +161,22 @@ fn main() -> Result<()> {
         }
         Command::Replay { plan } => replay(&plan.parse()?),
         Command::Enumerate {
-            workloads,
+            worlds,
             faults,
             effects,
             traces,
-            silence,
-            every,
-            world,
         } => enumerate(
-            (&wanted(&workloads)?, world),
+            &worlds,
             &parsed(&faults, Fault::ALL, str::parse)?,
             &parsed(&effects, &Call::all().collect::<Vec<_>>(), Call::named)?,
-            (traces, silence, every),
+            traces,
         ),
-        Command::Random {
-            schedules,
-            seed,
-            world,
-            workloads,
-        } => random(schedules, seed, (&wanted(&workloads)?, world)),
-        Command::Doubles {
-            each,
-            every,
-            seed,
-            world,
-            workloads,
-        } => doubles((each, every), seed, (&wanted(&workloads)?, world)),
-        Command::Recovery {
-            most,
-            every,
-            seed,
-            world,
-            workloads,
-        } => recover((most, every), seed, (&wanted(&workloads)?, world)),
+        Command::Random { schedules, drawn } => random(schedules, &drawn),
+        Command::Doubles { each, every, drawn } => {
+            let plans = |r: &Outcome| Ok(matrix::doubles(r, each, every, drawn.seed));
+            all_of(&drawn.worlds, plans, 0)
+        }
+        Command::Recovery { most, every, drawn } => recover((most, every), &drawn),
         Command::Worlds { seeds, workloads } => worlds(seeds, &wanted(&workloads)?),
         Command::Cost { record } => {
             let costs = cost::all();
@@ -276,32 +248,23 @@ fn replay(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Workloads, and the seed of their worlds.
-type Worlds<'a> = (&'a [&'static Workload], u64);
-
-fn enumerate(
-    worlds: Worlds<'_>,
-    faults: &[Fault],
-    calls: &[Call],
-    (traces, silence, every): (usize, Option<u64>, usize),
-) -> Result<()> {
+fn enumerate(worlds: &Worlds, faults: &[Fault], calls: &[Call], traces: usize) -> Result<()> {
     let plans = |reference: &Outcome| {
-        let all = matrix::plans(reference, faults).into_iter();
-        let wanted = all.filter(|p| calls.contains(&p.faults[0].0.call));
-        Ok(wanted.step_by(every.max(1)).collect())
+        let mut all = matrix::plans(reference, faults);
+        all.retain(|p| calls.contains(&p.faults[0].0.call));
+        Ok(all)
     };
-    let silence = silence.map(|minutes| Duration::from_secs(60 * minutes));
-    all_of(worlds, plans, silence, traces)
+    all_of(worlds, plans, traces)
 }
 
-fn random(schedules: usize, seed: u64, worlds: Worlds<'_>) -> Result<()> {
-    let of = worlds.0;
+fn random(schedules: usize, drawn: &Drawn) -> Result<()> {
+    let of = wanted(&drawn.worlds.workloads)?;
     let share = |name: &str| {
         let at = of.iter().position(|w| w.name == name).unwrap_or_default();
         schedules / of.len() + usize::from(at < schedules % of.len())
     };
-    let plans = |r: &Outcome| Ok(matrix::schedules(r, share(&r.plan.workload), seed));
-    all_of(worlds, plans, None, 0)
+    let plans = |r: &Outcome| Ok(matrix::schedules(r, share(&r.plan.workload), drawn.seed));
+    all_of(&drawn.worlds, plans, 0)
 }
 
 fn worlds(seeds: u64, of: &[&'static Workload]) -> Result<()> {
@@ -319,18 +282,12 @@ fn worlds(seeds: u64, of: &[&'static Workload]) -> Result<()> {
     Ok(())
 }
 
-fn doubles((each, every): (usize, usize), seed: u64, worlds: Worlds<'_>) -> Result<()> {
-    let plans = |r: &Outcome| Ok(matrix::doubles(r, each, every, seed));
-    all_of(worlds, plans, None, 0)
-}
-
-fn recover((most, every): (Option<usize>, usize), seed: u64, worlds: Worlds<'_>) -> Result<()> {
+fn recover((most, every): (Option<usize>, usize), drawn: &Drawn) -> Result<()> {
     let worker = std::env::current_exe()?;
-    let seed = seed.to_string();
+    let seed = drawn.seed.to_string();
     let plans = |reference: &Outcome| {
         let all = matrix::plans(reference, Fault::ALL).into_iter();
-        let listen = |p: Plan| (p.clone(), silence_after(&p));
-        let singles: Vec<Planned> = all.step_by(every.max(1)).map(listen).collect();
+        let singles: Vec<Planned> = all.step_by(every.max(1)).map(planned).collect();
         let verdicts = branches::run_all(&worker, &singles, |_| {})?;
         let plans = recovery::plans(&verdicts, &seed);
         Ok(match most {
@@ -338,7 +295,7 @@ fn recover((most, every): (Option<usize>, usize), seed: u64, worlds: Worlds<'_>)
             None => plans,
         })
     };
-    all_of(worlds, plans, None, 0)
+    all_of(&drawn.worlds, plans, 0)
 }
 
 /// The workload with that name.
@@ -370,28 +327,21 @@ fn parsed<T: Copy>(
 /// Runs the plans that `plans` makes of each workload's reference run. Prints each failed plan at once, in short. At the
 /// end it prints the whole report of the first `traces` failed plans.
 fn all_of(
-    (workloads, seed): Worlds<'_>,
+    worlds: &Worlds,
     plans: impl Fn(&Outcome) -> Result<Vec<Plan>>,
-    silence: Option<Duration>,
     traces: usize,
 ) -> Result<()> {
     let worker = std::env::current_exe()?;
     let began = std::time::Instant::now();
     let (mut ran, mut excused, mut failed) = (0, 0, Vec::new());
     let mut traces_hash = DefaultHasher::new();
-    for workload in workloads {
-        let reference = matrix::reference(workload, seed);
+    for workload in wanted(&worlds.workloads)? {
+        let reference = matrix::reference(workload, worlds.world);
         if !reference.failures.is_empty() {
             print!("{}", matrix::report(&reference.verdict()));
             bail!("{workload} fails without any fault");
         }
-        let plans: Vec<Planned> = plans(&reference)?
-            .into_iter()
-            .map(|p| {
-                let silence = silence.unwrap_or_else(|| silence_after(&p));
-                (p, silence)
-            })
-            .collect();
+        let plans: Vec<Planned> = plans(&reference)?.into_iter().map(planned).collect();
         let (effects, count) = (reference.effects.len(), plans.len());
         println!(
             "{workload}: {}; {effects} effects, {count} plans",

@@ -190,11 +190,9 @@ const fn is_one_of_many(effect: EffectKind) -> bool {
 /// moment at which the workload's own part begins.
 #[must_use]
 pub fn plans(reference: &Outcome, faults: &[Fault]) -> Vec<Plan> {
-    let within = reference
-        .points()
-        .into_iter()
-        .filter(|(at, _)| (reference.begins..reference.ended).contains(at));
-    let mut points: Vec<Point> = within.map(|(_, p)| p).collect();
+    let mut points = reference.points();
+    points.retain(|(at, _)| (reference.begins..reference.ended).contains(at));
+    let mut points: Vec<Point> = points.into_iter().map(|(_, p)| p).collect();
     let mut seen = BTreeSet::new();
     points.retain(|p| seen.insert(p.clone()));
     points.retain(|p| !p.call.effect().is_some_and(is_one_of_many) || p.nth <= ALIKE);
@@ -204,22 +202,20 @@ pub fn plans(reference: &Outcome, faults: &[Fault]) -> Vec<Plan> {
         all.any(|(of, what, _)| *of == workload && *what == fault)
     };
     let leased = points.iter().any(|p| p.is(EffectKind::Lease));
-    let of = |point: &Point, fault: Fault| Plan {
-        workload: reference.plan.workload.clone(),
-        seed: reference.plan.seed,
-        faults: vec![(point.clone(), fault)],
+    let fits = |point: &Point, fault: Fault| {
+        senseless(point.call, fault).is_none()
+            && (leased || fault != Fault::LeaseTaken)
+            && !ruled_out(fault)
     };
-    points
+    let all = points
         .iter()
-        .flat_map(|p| {
-            faults
-                .iter()
-                .filter(|f| senseless(p.call, **f).is_none())
-                .filter(|f| leased || **f != Fault::LeaseTaken)
-                .filter(|f| !ruled_out(**f))
-                .map(move |f| of(p, *f))
-        })
-        .collect()
+        .flat_map(|p| faults.iter().map(move |f| (p, *f)));
+    let all = all.filter(|(point, fault)| fits(point, *fault));
+    let plan = |(point, fault): (&Point, Fault)| Plan {
+        faults: vec![(point.clone(), fault)],
+        ..Plan::without_faults(workload, reference.plan.seed)
+    };
+    all.map(plan).collect()
 }
 
 /// The plans with one fault at an effect, which random plans combine.
@@ -285,11 +281,8 @@ pub struct Matrix(BTreeSet<(Call, Fault)>);
 impl Matrix {
     /// Adds the faults of a plan.
     pub fn count(&mut self, plan: &Plan) {
-        let cells = plan
-            .faults
-            .iter()
-            .map(|(point, fault)| (point.call, *fault));
-        self.0.extend(cells);
+        let cells = plan.faults.iter();
+        self.0.extend(cells.map(|(at, fault)| (at.call, *fault)));
     }
 
     /// The pairs that no plan had although they make sense.
@@ -355,13 +348,8 @@ pub fn summary(verdict: &Verdict) -> String {
         let _ = writeln!(out, "  Broken promise {oracle}, \"{promise}\":");
         let _ = writeln!(out, "    {}", failure.what);
     }
-    let mut last: Vec<&String> = verdict
-        .trace
-        .iter()
-        .rev()
-        .filter(|l| is_effect(l))
-        .collect();
-    last.truncate(LAST_EFFECTS);
+    let effects = verdict.trace.iter().rev().filter(|l| is_effect(l));
+    let last: Vec<&String> = effects.take(LAST_EFFECTS).collect();
     if !verdict.failures.is_empty() && !last.is_empty() {
         let _ = writeln!(out, "  The last {} effects:", last.len());
         for line in last.iter().rev() {
@@ -390,18 +378,13 @@ pub fn report(verdict: &Verdict) -> String {
 /// The reference run of a workload.
 #[must_use]
 pub fn reference(workload: &Workload, seed: u64) -> Outcome {
-    let plan = Plan {
-        workload: workload.name.to_owned(),
-        seed,
-        faults: Vec::new(),
-    };
-    run(&plan, None, SILENCE)
+    run(&Plan::without_faults(workload.name, seed), None, SILENCE)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::promise::{Failure, Oracle};
+    use crate::promise::Oracle;
 
     #[test]
     fn a_summary_ends_with_the_last_effects_and_the_page_that_explains() {
@@ -412,18 +395,11 @@ mod tests {
         let mut trace: Vec<String> = (1..=20).map(effect).collect();
         trace.push("    20.010 [1]   pool_status demo/w Done".to_owned());
         trace.push("    20.020     vcenter Login: ok".to_owned());
-        let failure = Failure {
-            oracle: Oracle::NothingLeaks,
-            what: "a VM is left".to_owned(),
-        };
         let verdict = Verdict {
             plan,
-            shrunk: None,
-            failures: vec![failure],
-            hit: 1,
-            hash: 0,
-            recovery: Vec::new(),
+            failures: vec![Oracle::NothingLeaks.broken("a VM is left")],
             trace,
+            ..Verdict::default()
         };
         let text = summary(&verdict);
         let shown: Vec<&str> = text.lines().filter(|l| is_effect(l)).collect();

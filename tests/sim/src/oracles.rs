@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use crate::{
     kube::{
-        ApiServer, kind,
-        store::{Kind, Name, Store},
+        ApiServer, OURS, kind,
+        store::{Kind, Name, Store, is_deleting, list, name_of, text},
     },
     promise::{Failure, Oracle},
     tolerances::{BEGUN_ANEW, EJECTED, KNOWN_TO_PEOPLE, RESETS, UNKNOWN},
@@ -29,13 +29,6 @@ use crate::{
 
 /// The VM folder of all pools.
 pub const FOLDER: &str = "/dc1/vm/demo";
-/// API group of the operator's own kinds.
-pub const OURS: &str = "agent-forge.containeroo.ch";
-/// Group of AgentMachines.
-pub const PROVIDER: &str = "capi-provider.agent-install.openshift.io";
-/// API group of Agents.
-pub const ASSISTED: &str = "agent-install.openshift.io";
-
 /// Checks every change in vCenter from now on.
 pub fn watch(api: &ApiServer, vcenter: &VCenter) {
     let api = api.clone();
@@ -60,11 +53,18 @@ pub fn marker(vm: &Vm) -> Option<Marker> {
     Marker::parse(vm.extra.get(MARKER_KEY).filter(|_| ours)?)
 }
 
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+/// A broken promise `foreign_and_serving_untouched`.
+fn touched(what: String) -> Failure {
+    Oracle::ForeignAndServingUntouched.broken(what)
+}
+
+/// The Agent on the VM with that uuid.
+fn agent_on<'a>(store: &'a Store, uuid: &str) -> Option<&'a Value> {
+    let host = identity::swapped(uuid);
+    let agents = store.objects.get(&kind("agents"));
+    let mut agents = agents.into_iter().flatten();
+    let agent = agents.find(|((_, name), _)| *name == host);
+    agent.map(|(_, agent)| agent.as_ref())
 }
 
 /// Whether an Agent serves, or will serve soon.
@@ -89,15 +89,12 @@ fn judge(store: &Store, inventory: &Inventory, deed: &Deed) -> Vec<Failure> {
 /// Whether the Agent of that VsphereAgent's VM is claimed by an AgentMachine of another control plane than the recorded
 /// one.
 fn serves_elsewhere(store: &Store, child: &Value) -> bool {
-    let host = identity::swapped(text(child, "/status/vm/biosUUID"));
     let home = text(child, "/status/vm/agentMachineRef/namespace");
-    let agents = store.objects.get(&kind(ASSISTED, "agents"));
-    let mut agents = agents.into_iter().flatten();
-    let agent = agents.find(|((_, name), _)| *name == host);
-    agent.is_some_and(|(_, agent)| {
-        let claimed = text(agent, "/metadata/annotations/agentMachineRefNamespace");
-        !claimed.is_empty() && claimed != home
-    })
+    let agent = agent_on(store, text(child, "/status/vm/biosUUID"));
+    let claimed = agent.map_or("", |agent| {
+        text(agent, "/metadata/annotations/agentMachineRefNamespace")
+    });
+    !claimed.is_empty() && claimed != home
 }
 
 /// Checks `one_vm_per_agent_machine`: each VsphereAgent has one VM, and so has each AgentMachine over all its VsphereAgents.
@@ -107,17 +104,14 @@ fn one_each(store: &Store, inventory: &Inventory, broken: &mut Vec<Failure>) {
         *vms.entry(owner(&marker)).or_default() += 1;
     }
     for ((namespace, name), count) in vms.iter().filter(|(_, count)| **count > 1) {
-        broken.push(
-            Oracle::OneVmPerAgentMachine.broken(format!("{namespace}/{name} has {count} VMs")),
-        );
+        let many = format!("{namespace}/{name} has {count} VMs");
+        broken.push(Oracle::OneVmPerAgentMachine.broken(many));
     }
-    let children = kind(OURS, "vsphereagents");
+    let children = kind("vsphereagents");
     let mut hosts: BTreeMap<String, Vec<&Name>> = BTreeMap::new();
     for owner in vms.keys() {
         let child = store.get(&children, owner);
-        let annotations = child
-            .as_ref()
-            .and_then(|c| c.pointer("/metadata/annotations"));
+        let annotations = child.as_ref().map(|c| &c["metadata"]["annotations"]);
         let wanted_by = annotations.and_then(|a| a[AGENT_MACHINE_UID_ANNOTATION].as_str());
         let elsewhere = child.as_ref().is_some_and(|c| serves_elsewhere(store, c));
         if let Some(uid) = wanted_by.filter(|_| !elsewhere) {
@@ -125,10 +119,8 @@ fn one_each(store: &Store, inventory: &Inventory, broken: &mut Vec<Failure>) {
         }
     }
     for (uid, owners) in hosts.iter().filter(|(_, owners)| owners.len() > 1) {
-        broken.push(
-            Oracle::OneVmPerAgentMachine
-                .broken(format!("{owners:?} have a VM each for AgentMachine {uid}")),
-        );
+        let many = format!("{owners:?} have a VM each for AgentMachine {uid}");
+        broken.push(Oracle::OneVmPerAgentMachine.broken(many));
     }
 }
 
@@ -138,14 +130,14 @@ pub const INTRUDER: &str = "intruder";
 /// Checks `foreign_and_serving_untouched`: the pool of a tenant that is not admitted makes no VsphereAgents, VMs or
 /// files.
 fn trespass(store: &Store, inventory: &Inventory, broken: &mut Vec<Failure>) {
-    let children = store.list(&kind(OURS, "vsphereagents"), INTRUDER);
+    let children = store.list(&kind("vsphereagents"), INTRUDER);
     let vms = inventory.vms.values().filter_map(marker);
     let vms = vms.filter(|m| m.namespace == INTRUDER).count();
     let files = inventory.files.keys();
     let own = |(_, path): &&(String, String)| path.contains(INTRUDER);
     let made = [children.len(), vms, files.filter(own).count()];
     if made != [0; 3] {
-        broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+        broken.push(touched(format!(
             "a pool of a tenant that is not admitted has made {made:?} VsphereAgents, VMs and files"
         )));
     }
@@ -153,13 +145,12 @@ fn trespass(store: &Store, inventory: &Inventory, broken: &mut Vec<Failure>) {
 
 /// Checks that such a pool reports why it does nothing, and shows nothing of the other tenant's objects.
 fn is_silent_on_others(store: &Store, broken: &mut Vec<Failure>) {
-    for pool in store.list(&kind(OURS, "vsphereagentpools"), INTRUDER) {
-        let conditions = pool.pointer("/status/conditions").and_then(Value::as_array);
-        let mut conditions = conditions.into_iter().flatten();
+    for pool in store.list(&kind("vsphereagentpools"), INTRUDER) {
+        let mut conditions = list(&pool, "/status/conditions").iter();
         let says = conditions.any(|c| c["type"] == "Ready" && c["reason"] == "NamespaceNotAllowed");
         let counted = pool.pointer("/status/agentMachines") != Some(&Value::from(0));
         if !says || counted {
-            broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+            broken.push(touched(format!(
                 "a pool of a tenant that is not admitted shows {}",
                 pool["status"]
             )));
@@ -188,7 +179,7 @@ fn leak(id: &str, marker: &Marker) -> Failure {
 
 /// Whether the VsphereAgent in that VM's marker exists and is held by its finalizer until the VM is gone.
 fn is_answered_for(store: &Store, marker: &Marker) -> bool {
-    let (children, name) = (kind(OURS, "vsphereagents"), owner(marker));
+    let (children, name) = (kind("vsphereagents"), owner(marker));
     let child = store.get(&children, &name);
     child.is_some_and(|c| {
         let held = is_held(&c, AGENT_FINALIZER) || store.unheld.contains(&(children, name));
@@ -197,9 +188,8 @@ fn is_answered_for(store: &Store, marker: &Marker) -> bool {
 }
 
 fn is_held(object: &Value, finalizer: &str) -> bool {
-    let all = object.pointer("/metadata/finalizers");
-    let all = all.and_then(Value::as_array);
-    all.is_some_and(|all| all.iter().any(|f| f == finalizer))
+    let mut all = list(object, "/metadata/finalizers").iter();
+    all.any(|f| f == finalizer)
 }
 
 /// Whether a person knows that no VsphereAgent holds this VM: its hub was lost, or a restored vCenter shows it by
@@ -261,25 +251,19 @@ pub fn released(vm: &Vm) -> Option<Marker> {
 
 /// Whether the record of that VM is being deleted and its pool keeps VMs.
 fn may_release(store: &Store, child: Option<&Value>) -> bool {
-    child.is_some_and(|child| {
-        let pool = (
-            text(child, "/metadata/namespace").to_owned(),
-            text(child, "/spec/poolRef/name").to_owned(),
-        );
-        let pool = store.get(&kind(OURS, "vsphereagentpools"), &pool);
-        let retains = |p: &Value| text(p, "/spec/cleanupPolicy") == "Retain";
-        let goes = !text(child, "/metadata/deletionTimestamp").is_empty();
-        goes && pool.is_some_and(|p| retains(&p))
-    })
+    let keeps = |child: &Value| {
+        let pool = pool_of(store, child);
+        pool.is_some_and(|p| text(&p, "/spec/cleanupPolicy") == "Retain")
+    };
+    child.is_some_and(|child| is_deleting(child) && keeps(child))
 }
 
 /// Checks `nothing_leaks` for VMs that were left to people: the VsphereAgent is gone or in deletion, and the marker
 /// names it.
 fn let_go(store: &Store, inventory: &Inventory, broken: &mut Vec<Failure>) {
     let mark = |vm: &&Vm| {
-        vm.extra
-            .get(MARKER_KEY)
-            .is_some_and(|m| m.starts_with(RELEASED))
+        let mark = vm.extra.get(MARKER_KEY);
+        mark.is_some_and(|m| m.starts_with(RELEASED))
     };
     for vm in inventory.vms.values().filter(mark) {
         let Some(marker) = released(vm) else {
@@ -289,11 +273,9 @@ fn let_go(store: &Store, inventory: &Inventory, broken: &mut Vec<Failure>) {
             )));
             continue;
         };
-        let child = store.get(&kind(OURS, "vsphereagents"), &owner(&marker));
-        let lives = child.is_some_and(|c| {
-            text(&c, "/metadata/uid") == marker.uid
-                && text(&c, "/metadata/deletionTimestamp").is_empty()
-        });
+        let child = store.get(&kind("vsphereagents"), &owner(&marker));
+        let lives =
+            child.is_some_and(|c| text(&c, "/metadata/uid") == marker.uid && !is_deleting(&c));
         if lives {
             broken.push(Oracle::NothingLeaks.broken(format!(
                 "VM {} is left to people but has a VsphereAgent",
@@ -315,7 +297,7 @@ fn may_stamp(store: &Store, inventory: &Inventory, vm: &Vm) -> bool {
             && text(child, "/status/vm/name") == vm.name
             && asked(child)
     };
-    let children = store.list(&kind(OURS, "vsphereagents"), "");
+    let children = store.list(&kind("vsphereagents"), "");
     let mut named = children.iter().filter(|c| names(c));
     let (Some(child), None) = (named.next(), named.next()) else {
         return false;
@@ -340,14 +322,14 @@ fn may_take(store: &Store, vm: &Vm) -> bool {
                 && from["attempt"].as_u64() == Some(u64::from(before.attempt))
         })
     };
-    let children = store.list(&kind(OURS, "vsphereagents"), "");
+    let children = store.list(&kind("vsphereagents"), "");
     let mut taking = children.iter().filter(|c| takes(c));
     let (Some(taker), None) = (taking.next(), taking.next()) else {
         return false;
     };
     let host = identity::swapped(&vm.uuid);
     let reserved = "/metadata/annotations/agent-forge.containeroo.ch~1reserved-for";
-    let agents = store.list(&kind(ASSISTED, "agents"), "");
+    let agents = store.list(&kind("agents"), "");
     agents.iter().any(|agent| {
         let own = text(agent, reserved).rsplit_once('/');
         text(agent, "/metadata/name") == host
@@ -358,11 +340,9 @@ fn may_take(store: &Store, vm: &Vm) -> bool {
 
 /// The pool of a VsphereAgent.
 fn pool_of(store: &Store, child: &Value) -> Option<Arc<Value>> {
-    let pool = (
-        text(child, "/metadata/namespace").to_owned(),
-        text(child, "/spec/poolRef/name").to_owned(),
-    );
-    store.get(&kind(OURS, "vsphereagentpools"), &pool)
+    let (namespace, _) = name_of(child);
+    let pool = (namespace, text(child, "/spec/poolRef/name").to_owned());
+    store.get(&kind("vsphereagentpools"), &pool)
 }
 
 /// A VM that serves is switched on only if its pool wants that.
@@ -374,11 +354,8 @@ fn may_switch_on(store: &Store, child: Option<&Value>) -> bool {
 /// Whether the operator may empty the VM's drive: its pool wants that, and the host is installed.
 fn may_eject(store: &Store, agent: Option<&Value>, child: Option<&Value>) -> bool {
     let installed = |agent: &Value| {
-        let conditions = agent
-            .pointer("/status/conditions")
-            .and_then(Value::as_array);
         let is_so = |c: &Value| text(c, "/type") == "Installed" && text(c, "/status") == "True";
-        conditions.into_iter().flatten().any(is_so)
+        list(agent, "/status/conditions").iter().any(is_so)
     };
     let wanted = |child: &Value| {
         let pool = pool_of(store, child);
@@ -402,7 +379,7 @@ fn untouchable(
     };
     if what == STAMPS {
         if !may_stamp(store, inventory, vm) && !may_take(store, vm) {
-            broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+            broken.push(touched(format!(
                 "stamp: somebody {what} {}, which no record names at its place",
                 vm.name
             )));
@@ -410,29 +387,24 @@ fn untouchable(
         return;
     }
     if let Some(node) = &vm.node {
-        broken.push(
-            Oracle::ForeignAndServingUntouched
-                .broken(format!("node: somebody {what} the VM of node {node}")),
-        );
+        broken.push(touched(format!(
+            "node: somebody {what} the VM of node {node}"
+        )));
         return;
     }
     let Some(marker) = marker(vm) else {
-        broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+        broken.push(touched(format!(
             "foreign: somebody {what} {} ({})",
             vm.name, vm.object.id
         )));
         return;
     };
     let host = identity::swapped(&vm.uuid);
-    let agents = store.objects.get(&kind(ASSISTED, "agents"));
-    let mut agents = agents.into_iter().flatten();
-    let agent = agents.find(|((_, name), _)| *name == host);
-    let agent = agent.map(|(_, agent)| agent.as_ref());
-    let children = kind(OURS, "vsphereagents");
-    let child = store.get(&children, &(marker.namespace.clone(), marker.name.clone()));
+    let agent = agent_on(store, &vm.uuid);
+    let child = store.get(&kind("vsphereagents"), &owner(&marker));
     if what == RELEASES {
         if !may_release(store, child.as_deref()) {
-            broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+            broken.push(touched(format!(
                 "released: somebody {what} {}, which no pool keeps",
                 vm.name
             )));
@@ -443,7 +415,7 @@ fn untouchable(
     if what == RESETTING {
         let resets = vm.resets;
         if !astray || resets >= RESETS.allows {
-            broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+            broken.push(touched(format!(
                 "reset: somebody {what} {} after {resets} resets, and its Agent says that it booted the ISO: {astray}",
                 vm.name
             )));
@@ -452,7 +424,7 @@ fn untouchable(
     }
     if EJECTS.contains(&what) {
         if !astray && !may_eject(store, agent, child.as_deref()) {
-            broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+            broken.push(touched(format!(
                 "drive: somebody {what} {} although its pool does not want that, or it is not installed",
                 vm.name
             )));
@@ -464,22 +436,19 @@ fn untouchable(
     let again = what == "switches on" && may_switch_on(store, child.as_deref());
     let ordered = what == "reconfigures" && astray;
     if agent.is_some_and(serves) && !nothing && !again && !ordered {
-        broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+        broken.push(touched(format!(
             "serving: somebody {what} {} whose Agent {host} serves",
             vm.name
         )));
     }
     let leaves = child.is_some_and(|c| {
-        let deleted = !text(&c, "/metadata/deletionTimestamp").is_empty();
-        let given_up = c
-            .pointer("/status/lastFailure/attempt")
-            .and_then(Value::as_u64);
-        deleted || given_up == Some(u64::from(marker.attempt))
+        let given_up = c["status"]["lastFailure"]["attempt"].as_u64();
+        is_deleting(&c) || given_up == Some(u64::from(marker.attempt))
     });
     // The orphan scan may destroy a VM that never ran and that a restored vCenter shows by mistake.
     let ghost = inventory.drift.ghosts.contains(&vm.object.id) && vm.boots == 0;
     if what == "destroys" && !leaves && !ghost {
-        broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+        broken.push(touched(format!(
             "wanted: somebody destroys {} whose VsphereAgent is neither being deleted nor given up",
             vm.name
         )));
@@ -488,9 +457,7 @@ fn untouchable(
 
 /// The last attempt that a VsphereAgent's status gives up.
 fn given_up(child: &Value) -> Option<i64> {
-    child
-        .pointer("/status/lastFailure/attempt")
-        .and_then(Value::as_i64)
+    child["status"]["lastFailure"]["attempt"].as_i64()
 }
 
 /// Checks what must hold when nothing changes any more.
@@ -505,18 +472,16 @@ pub fn at_rest(world: &World) -> Vec<Failure> {
             ("vsphereagents", AGENT_FINALIZER),
             ("vsphereagentpools", POOL_FINALIZER),
         ] {
-            for object in store.list(&kind(OURS, plural), "") {
+            for object in store.list(&kind(plural), "") {
                 unexplained(plural, &object, &mut broken);
                 if !is_held(&object, finalizer) {
-                    let name = text(&object, "/metadata/name");
-                    broken.push(
-                        Oracle::NothingLeaks.broken(format!("{name} of {plural} has no finalizer")),
-                    );
+                    let unheld = format!("{} of {plural} has no finalizer", name_of(&object).1);
+                    broken.push(Oracle::NothingLeaks.broken(unheld));
                 }
             }
         }
         // `no_secret_in_objects`: only the Secret itself contains the password.
-        let secrets = kind("", "secrets");
+        let secrets = kind("secrets");
         for (kind, objects) in &store.objects {
             for (name, object) in objects.iter().filter(|_| *kind != secrets) {
                 if object.to_string().contains(PASSWORD) {
@@ -531,10 +496,8 @@ pub fn at_rest(world: &World) -> Vec<Failure> {
     world.vcenter.read(|i| {
         let foreign = i.vms.get("vm-1").is_some_and(|vm| vm.on && vm.boots == 1);
         if !foreign {
-            broken.push(
-                Oracle::ForeignAndServingUntouched
-                    .broken("foreign: the database VM is not as it was"),
-            );
+            let changed = "foreign: the database VM is not as it was".to_owned();
+            broken.push(touched(changed));
         }
         let strangers = world.strangers.iter();
         broken.extend(strangers.flat_map(|s| s.changed(i)));
@@ -547,13 +510,9 @@ pub fn at_rest(world: &World) -> Vec<Failure> {
 pub fn left_over(world: &World) -> Vec<Failure> {
     world.vcenter.read(|i| {
         let partial = i.files.keys().filter(|(_, p)| p.contains(".partial"));
-        partial
-            .map(|(store, path)| {
-                Oracle::NothingLeaks.broken(format!(
-                    "a half-written file is left over: [{store}] {path}"
-                ))
-            })
-            .collect()
+        let told = partial
+            .map(|(store, path)| format!("a half-written file is left over: [{store}] {path}"));
+        told.map(|what| Oracle::NothingLeaks.broken(what)).collect()
     })
 }
 
@@ -576,7 +535,7 @@ const KEPT: [&str; 12] = [
 /// Whether a record may start again: its VM was never made, and the InfraEnv whose ISO it needed is gone.
 fn begins_anew(store: &Store, before: &Value, now: &Value) -> bool {
     let source = before.pointer("/status/vm/infraEnvRef/uid");
-    let there = store.list(&kind(ASSISTED, "infraenvs"), "");
+    let there = store.list(&kind("infraenvs"), "");
     let is_gone = |uid: &Value| there.iter().all(|env| env["metadata"]["uid"] != *uid);
     let was_never_made = before.pointer("/status/vm/moref").is_none()
         && now.pointer("/status/vm/biosUUID").is_none();
@@ -586,10 +545,9 @@ fn begins_anew(store: &Store, before: &Value, now: &Value) -> bool {
 /// Whether a recorded value is still there. When somebody replaces a network card, the operator adds the new address
 /// and keeps the old one.
 fn keeps(field: &str, was: Option<&Value>, is: Option<&Value>) -> bool {
-    let all = |v: Option<&Value>| v.and_then(Value::as_array).cloned().unwrap_or_default();
     if field == "/status/vm/macAddresses" {
-        let known = all(is);
-        return all(was).iter().all(|mac| known.contains(mac));
+        let [was, is] = [was, is].map(|all| all.map_or(&[][..], |all| list(all, "")));
+        return was.iter().all(|mac| is.contains(mac));
     }
     was == is
 }
@@ -597,7 +555,7 @@ fn keeps(field: &str, was: Option<&Value>, is: Option<&Value>) -> bool {
 /// Checks `records_are_kept`: what a status records of an attempt stays recorded, and attempts only increase.
 #[must_use]
 pub fn lost(world: &World) -> Vec<Failure> {
-    let children = kind(OURS, "vsphereagents");
+    let children = kind("vsphereagents");
     let mut broken = Vec::new();
     world.api.read(|store| {
         let mut last: BTreeMap<&str, &Value> = BTreeMap::new();
@@ -627,9 +585,8 @@ pub fn lost(world: &World) -> Vec<Failure> {
                 // The VM was not made yet and its InfraEnv is gone. The record starts again with the next InfraEnv.
                 _ if begins_anew(store, before, now) => continue,
                 (Some(a), b) if b != Some(a) => {
-                    broken.push(
-                        Oracle::RecordsAreKept.broken(format!("{name}: attempt {a} became {b:?}")),
-                    );
+                    let other = format!("{name}: attempt {a} became {b:?}");
+                    broken.push(Oracle::RecordsAreKept.broken(other));
                     continue;
                 }
                 _ => {}
@@ -639,10 +596,8 @@ pub fn lost(world: &World) -> Vec<Failure> {
                 let was = before.pointer(field).filter(|v| **v != empty);
                 if was.is_some() && !keeps(field, was, now.pointer(field)) {
                     let is = now.pointer(field).unwrap_or(&Value::Null);
-                    broken.push(
-                        Oracle::RecordsAreKept
-                            .broken(format!("{name}: {field} {was:?} became {is}")),
-                    );
+                    let other = format!("{name}: {field} {was:?} became {is}");
+                    broken.push(Oracle::RecordsAreKept.broken(other));
                 }
             }
         }
@@ -663,14 +618,10 @@ pub fn strays(world: &World) -> Vec<Failure> {
     let mut listed = BTreeSet::new();
     let mut directories = Vec::new();
     world.api.read(|store| {
-        for pool in store.list(&kind(OURS, "vsphereagentpools"), "") {
-            let namespace = text(&pool, "/metadata/namespace");
-            let name = text(&pool, "/metadata/name");
+        for pool in store.list(&kind("vsphereagentpools"), "") {
+            let (namespace, name) = name_of(&pool);
             directories.push(format!("agent-forge/{namespace}/{name}/"));
-            let history = pool
-                .pointer("/status/iso/history")
-                .and_then(Value::as_array);
-            let places = history.into_iter().flatten();
+            let places = list(&pool, "/status/iso/history").iter();
             let places = places.map(|h| (text(h, "/datastore"), text(h, "/path")));
             listed.extend(places.map(|(store, path)| (store.to_owned(), path.to_owned())));
         }
@@ -692,14 +643,10 @@ pub fn strays(world: &World) -> Vec<Failure> {
 /// Checks `problems_are_explained`: every condition that is not true has a reason and a message.
 fn unexplained(plural: &str, object: &Value, broken: &mut Vec<Failure>) {
     let name = text(object, "/metadata/name");
-    let none = Vec::new();
-    let conditions = object
-        .pointer("/status/conditions")
-        .and_then(Value::as_array)
-        .unwrap_or(&none);
+    let conditions = list(object, "/status/conditions");
     if conditions.is_empty() {
-        broken
-            .push(Oracle::ProblemsAreExplained.broken(format!("{plural} {name} has no condition")));
+        let bare = format!("{plural} {name} has no condition");
+        broken.push(Oracle::ProblemsAreExplained.broken(bare));
     }
     for condition in conditions {
         let (reason, message) = (text(condition, "/reason"), text(condition, "/message"));
@@ -724,15 +671,14 @@ fn unexplained(plural: &str, object: &Value, broken: &mut Vec<Failure>) {
 pub fn picture(world: &World) -> Vec<String> {
     let mut lines = Vec::new();
     world.api.read(|store| {
-        for (plural, group) in [("vsphereagents", OURS), ("vsphereagentpools", OURS), ("agents", ASSISTED)] {
-            for object in store.list(&kind(group, plural), "") {
-                let mut conditions: Vec<String> = object
-                    .pointer("/status/conditions")
-                    .and_then(Value::as_array)
-                    .into_iter()
-                    .flatten()
-                    .map(|c| format!("{}={}({})", text(c, "/type"), text(c, "/status"), text(c, "/reason")))
-                    .collect();
+        for plural in ["vsphereagents", "vsphereagentpools", "agents"] {
+            for object in store.list(&kind(plural), "") {
+                let told = |c: &Value| {
+                    let [type_, status, reason] = ["/type", "/status", "/reason"].map(|p| text(c, p));
+                    format!("{type_}={status}({reason})")
+                };
+                let conditions = list(&object, "/status/conditions").iter();
+                let mut conditions: Vec<String> = conditions.map(told).collect();
                 conditions.sort();
                 let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
                 let mut labels: Vec<&str> = labels.into_iter().flat_map(|l| l.keys().map(String::as_str)).filter(|k| *k != "somebody").collect();
@@ -746,17 +692,14 @@ pub fn picture(world: &World) -> Vec<String> {
                     object.pointer("/status/vm/attempt").unwrap_or(&Value::Null),
                     object.pointer("/spec/approved").unwrap_or(&Value::Null),
                     text(&object, "/spec/role"),
-                    !text(&object, "/metadata/deletionTimestamp").is_empty(),
+                    is_deleting(&object),
                 ));
             }
         }
     });
     world.vcenter.read(|i| {
         for vm in i.vms.values() {
-            let tags = i
-                .tags
-                .get(&vm.object.id)
-                .map_or(0, std::collections::BTreeSet::len);
+            let tags = i.tags.get(&vm.object.id).map_or(0, BTreeSet::len);
             let folder = i.path(&vm.folder);
             lines.push(format!(
                 "vm marked={} {} boot={} discs={} tags={tags} folder={folder}",
@@ -789,7 +732,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        kube::store::{Moment, Served},
+        kube::store::tests::{now, store},
         vcenter::model::furnished,
     };
 
@@ -797,7 +740,7 @@ mod tests {
     fn of_strangers_only_the_status_of_our_kinds_may_be_written() {
         let mut store = Store::default();
         let name = ("tenant".to_owned(), "w".to_owned());
-        let (pools, agents) = (kind(OURS, "vsphereagentpools"), kind(ASSISTED, "agents"));
+        let (pools, agents) = (kind("vsphereagentpools"), kind("agents"));
         for kind in [&pools, &agents] {
             assert!(!is_foreign(&store, kind, &name, false));
             store.foreign.insert((kind.clone(), name.clone()));
@@ -838,36 +781,14 @@ mod tests {
         }
     }
 
-    fn now() -> Moment {
-        Moment {
-            wall: jiff::Timestamp::UNIX_EPOCH,
-            since: std::time::Duration::ZERO,
-        }
-    }
-
-    fn store() -> Store {
-        let mut store = Store::default();
-        let served = |kind: &str, namespaced| Served {
-            kind: kind.into(),
-            versions: vec!["v1".into()],
-            namespaced,
-            status: namespaced,
-        };
-        store.serve("", "namespaces", served("Namespace", false));
-        store.serve(OURS, "vsphereagents", served("VsphereAgent", true));
-        let namespace = json!({"metadata": {"name": "n"}});
-        let made = store.create(&kind("", "namespaces"), "", namespace, now());
-        assert!(made.is_ok(), "{made:?}");
-        store
-    }
-
     #[test]
     fn two_vsphere_agents_for_one_agent_machine_have_no_two_vms() {
-        let (mut store, mut inventory) = (store(), furnished("u", "p"));
+        let ((mut store, ..), mut inventory) = (store(), furnished("u", "p"));
+        store.serve("vsphereagents");
         for (n, (name, wanted_by)) in [("a", "x"), ("b", "y"), ("c", "x")].into_iter().enumerate() {
             let made = json!({"metadata": {"name": name, "finalizers": [AGENT_FINALIZER],
                 "annotations": {AGENT_MACHINE_UID_ANNOTATION: wanted_by}}});
-            let made = store.create(&kind(OURS, "vsphereagents"), "n", made, now());
+            let made = store.create(&kind("vsphereagents"), "n", made, now());
             let made = made.expect("it is new");
             let marker = Marker {
                 cluster_id: "c".to_owned(),

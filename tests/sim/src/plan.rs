@@ -288,6 +288,16 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The plan of that workload in which nothing goes wrong.
+    #[must_use]
+    pub fn without_faults(workload: &str, seed: u64) -> Self {
+        Self {
+            workload: workload.to_owned(),
+            seed,
+            faults: Vec::new(),
+        }
+    }
+
     /// How long the cause of each fault lasts.
     pub fn lasts(&self) -> impl Iterator<Item = Duration> {
         let faults = self.faults.iter();

@@ -121,12 +121,8 @@ mod tests {
         let point = |text: &&str| text.parse().expect("point");
         Verdict {
             plan: plan.parse().expect("plan"),
-            shrunk: None,
-            failures: Vec::new(),
-            hit: 1,
-            hash: 0,
             recovery: recovery.iter().map(point).collect(),
-            trace: Vec::new(),
+            ..Verdict::default()
         }
     }
 

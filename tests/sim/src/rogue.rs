@@ -8,11 +8,8 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use crate::{
-    kube::{
-        ApiServer, kind,
-        store::{Via, merge},
-    },
-    oracles::{ASSISTED, marker, serves},
+    kube::{ApiServer, kind},
+    oracles::{marker, serves},
     vcenter::model::Vm,
     world::{NAMESPACE, World},
 };
@@ -58,7 +55,7 @@ fn mac(vm: &Vm) -> String {
 /// # Errors
 /// The API server refuses.
 pub fn put(api: &ApiServer, name: &str, labels: Value, status: &Value) -> Result<()> {
-    let agents = kind(ASSISTED, "agents");
+    let agents = kind("agents");
     let object = json!({
         "apiVersion": "agent-install.openshift.io/v1beta1", "kind": "Agent",
         "metadata": {"name": name, "labels": labels},
@@ -68,17 +65,14 @@ pub fn put(api: &ApiServer, name: &str, labels: Value, status: &Value) -> Result
     api.write(|s, now| {
         s.create(&agents, NAMESPACE, object, now)?;
         s.foreign.insert((agents.clone(), key.clone()));
-        s.update(&agents, &key, (Via::Patch, true), now, |mut o| {
-            merge(&mut o, &json!({"status": status}));
-            o
-        })
+        s.set_status(&agents, &key, status, now)
     })?;
     Ok(())
 }
 
 /// Makes the Agent look as if it had existed long before.
 fn age(api: &ApiServer, name: &str) {
-    let agents = kind(ASSISTED, "agents");
+    let agents = kind("agents");
     let key = (NAMESPACE.to_owned(), name.to_owned());
     api.write(|s, now| {
         if let Some(agent) = s.get(&agents, &key) {
@@ -119,12 +113,12 @@ pub fn all_but_one_thing(api: &ApiServer, vm: &Vm) -> Result<()> {
 pub async fn rival(world: &World, patience: std::time::Duration) -> Result<(String, bool)> {
     let vm = running(world, patience).await?;
     let own = (NAMESPACE.to_owned(), identity::swapped(&vm.uuid));
-    let agents = kind(ASSISTED, "agents");
-    let there = || world.api.read(|s| s.get(&agents, &own).is_some());
+    let agents = kind("agents");
+    let there = || world.api.get(&agents, &own).is_some();
     world
         .patiently("its Agent registers", patience, there)
         .await?;
-    let own = world.api.read(|s| s.get(&agents, &own));
+    let own = world.api.get(&agents, &own);
     let late = own.is_some_and(|a| serves(&a));
     let labels = json!({INFRA_ENV_LABEL: "demo"});
     put(&world.api, &vm.uuid, labels, &inventory(&vm, &mac(&vm)))?;
@@ -134,7 +128,7 @@ pub async fn rival(world: &World, patience: std::time::Duration) -> Result<(Stri
 /// A person deletes the foreign Agent.
 pub fn remove(world: &World, name: &str) {
     let key = (NAMESPACE.to_owned(), name.to_owned());
-    let agents = kind(ASSISTED, "agents");
+    let agents = kind("agents");
     world.api.write(|s, now| {
         s.foreign.remove(&(agents.clone(), key.clone()));
         s.evict(&agents, &key, now);

@@ -73,7 +73,7 @@ pub struct Outcome {
 }
 
 /// A short result, for thousands of plans and for the way between processes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Verdict {
     /// The plan.
     pub plan: Plan,
@@ -281,10 +281,8 @@ pub fn play(
                 let faulty = !plan.faults.is_empty();
                 // The fault that removed the Secret removed its finalizer too. The operator checks the finalizer every
                 // five minutes.
-                let unheld = plan
-                    .faults
-                    .iter()
-                    .any(|(_, f)| *f == Fault::SecretMissing2m);
+                let mut faults = plan.faults.iter();
+                let unheld = faults.any(|(_, f)| *f == Fault::SecretMissing2m);
                 // When a fault lasts into the silence, the operator reports its start and its end.
                 let late = director.last_fault();
                 let told = match plan.lasts().max() {
@@ -371,11 +369,9 @@ pub fn play(
         }
     });
     outcome.took = began.elapsed();
-    outcome.failures.extend(
-        panics
-            .into_iter()
-            .map(|p| Oracle::ProblemsAreExplained.broken(format!("panic: {p}"))),
-    );
+    let panics = panics.into_iter().map(|p| format!("panic: {p}"));
+    let panics = panics.map(|p| Oracle::ProblemsAreExplained.broken(p));
+    outcome.failures.extend(panics);
     if let Some(reference) = reference {
         let differs = compare(&outcome, reference, workload.exact);
         outcome.failures.extend(differs);
@@ -524,35 +520,25 @@ fn thrift(outcome: &Outcome, reference: &Outcome, races: bool) -> Vec<Failure> {
         outage.of_vcenter == is_of_vcenter(point)
             && (outage.from..outage.until + AFTER.allows).contains(at)
     };
-    let usual: Vec<_> = outcome
-        .effects
-        .iter()
-        .filter(|e| !outages.iter().any(|o| hits(o, e)))
-        .cloned()
-        .collect();
+    let mut usual = outcome.effects.clone();
+    usual.retain(|e| !outages.iter().any(|o| hits(o, e)));
     let total = |effects: &[(Duration, Point)]| counts(effects).values().sum::<u32>();
     let faults = u32::try_from(outcome.plan.faults.len()).unwrap_or(u32::MAX);
     // A process that died before it recorded an ISO downloads it again and deletes the lost file.
-    let fetched = |effects: &[(Duration, Point)]| counts(effects).get(&EffectKind::Upload).copied();
-    let anew = fetched(&usual).unwrap_or(0);
-    let anew = anew.saturating_sub(fetched(&reference.effects).unwrap_or(0));
+    let count = |effects: &[(Duration, Point)], of| counts(effects).get(&of).copied().unwrap_or(0);
+    let anew = count(&usual, EffectKind::Upload);
+    let anew = anew.saturating_sub(count(&reference.effects, EffectKind::Upload));
     let anew = anew.min(REFETCHES.allows * faults.max(1));
     // Each object with a status reports an outage and its end. The same is true of a pause and of a veto.
     let statuses = reference.effects.iter().map(|(_, p)| p);
     let statuses =
         statuses.filter(|p| p.is(EffectKind::RecordObservation) || p.is(EffectKind::PoolStatus));
     let told: BTreeSet<&str> = statuses.map(|p| p.key.as_str()).collect();
-    let holds = outcome
-        .plan
-        .faults
-        .iter()
-        .filter(|(_, fault)| fault.is_hold());
+    let faults_of_it = outcome.plan.faults.iter();
+    let holds = faults_of_it.filter(|(_, fault)| fault.is_hold());
     let told = told.len() * (outages.len() + holds.count());
     let told = REPORTS.allows * u32::try_from(told).unwrap_or(u32::MAX);
-    let arrivals = counts(&reference.effects)
-        .get(&EffectKind::CreateVm)
-        .copied()
-        .unwrap_or(0);
+    let arrivals = count(&reference.effects, EffectKind::CreateVm);
     let allowed = total(&reference.effects)
         + FOR_EACH_FAULT.allows * faults.max(1)
         + AT_LEAST.allows

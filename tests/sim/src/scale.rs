@@ -14,9 +14,7 @@ use serde_json::json;
 
 use crate::{
     director::is_deed,
-    oracles,
-    plan::Plan,
-    run,
+    oracles, run,
     traffic::Counts,
     vcenter::tasks::Work,
     workloads::{children, marked},
@@ -192,15 +190,7 @@ impl Site {
     /// # Errors
     /// The pool does not become ready.
     pub async fn start() -> Result<Self> {
-        let mut world = World::start(
-            &Plan {
-                workload: "scale".to_owned(),
-                seed: 1,
-                faults: Vec::new(),
-            },
-            1,
-        )
-        .await?;
+        let mut world = World::start("scale").await?;
         world.pool(POOL, &json!({})).await?;
         let site = Self { world, machines: 0 };
         site.quiet().await?;
@@ -285,19 +275,17 @@ impl Site {
 
     async fn until_running(&self) -> Result<()> {
         let nodes = self.world.play(POOL)?;
-        let all = || {
-            nodes.running().len() == self.machines
-                && marked(&self.world) == self.machines
-                && children(&self.world) == self.machines
-        };
+        let all = || nodes.running().len() == self.machines && self.has_vms(self.machines);
         self.world.until("all machines run", PATIENCE, all).await
+    }
+
+    fn has_vms(&self, vms: usize) -> bool {
+        marked(&self.world) == vms && children(&self.world) == vms
     }
 
     /// Whether the pool reports that it reaches its vCenter.
     fn is_reached(&self) -> bool {
-        let conditions = self.world.of_pool(POOL, "/status/conditions");
-        let mut all = conditions.as_array().into_iter().flatten();
-        all.any(|c| c["type"] == "VsphereReady" && c["status"] == "True")
+        self.world.condition(POOL, "VsphereReady")["status"] == "True"
     }
 
     fn kept(&self) -> Result<()> {
@@ -350,15 +338,13 @@ impl Site {
         self.machines = machines;
         self.quiet().await?;
         ensure!(
-            marked(&self.world) == machines && children(&self.world) == machines,
+            self.has_vms(machines),
             "{} VMs, {} VsphereAgents",
             marked(&self.world),
             children(&self.world)
         );
-        ensure!(
-            self.world.director.created() == created,
-            "the operator made VMs"
-        );
+        let made = self.world.director.created() - created;
+        ensure!(made == 0, "the operator made {made} VMs");
         let leaks = oracles::leaks(&self.world);
         ensure!(leaks.is_empty(), "{leaks:?}");
         self.kept()
@@ -380,15 +366,11 @@ impl Site {
             last = now;
         }
         self.kept()?;
+        let effects = director.effects().into_iter();
+        let effects = effects.filter(|(_, p)| is_deed(p)).skip(deeds);
         Ok(Stillness {
             minutes,
-            effects: director
-                .effects()
-                .into_iter()
-                .filter(|(_, p)| is_deed(p))
-                .skip(deeds)
-                .map(|(at, p)| format!("{p} at {at:?}"))
-                .collect(),
+            effects: effects.map(|(at, p)| format!("{p} at {at:?}")).collect(),
             counts: director.traffic.counts().since(before),
             worst_minute,
         })

@@ -57,12 +57,10 @@ mod tests {
         };
         Verdict {
             plan: plan.clone(),
-            shrunk: None,
             failures,
-            hit: plan.faults.len(),
             hash: 7,
-            recovery: Vec::new(),
             trace: vec![plan.to_string()],
+            ..Verdict::default()
         }
     }
 

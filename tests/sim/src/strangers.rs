@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kube::{ApiServer, kind},
-    oracles::{self, ASSISTED, PROVIDER},
+    oracles,
     promise::{Failure, Oracle},
     rogue,
     vcenter::{
@@ -139,7 +139,7 @@ async fn hosts(world: &World) -> Result<()> {
     let metal = (NAMESPACE.to_owned(), facts.id.clone());
     let service = world.upstream.service(NAMESPACE)?;
     service.register("demo", facts).await?;
-    let agents = kind(ASSISTED, "agents");
+    let agents = kind("agents");
     let patch = json!({"metadata": {"labels": labels}, "spec": {"hostname": "metal"}});
     world.api.merge(&agents, &metal, &patch)?;
     world.api.write(|s, _| s.foreign.insert((agents, metal)));
@@ -182,7 +182,7 @@ fn own(world: &World, theirs: &Mutex<Theirs>) {
 /// Adds what looks like the first machine of ours, once there is one.
 async fn impostors(api: ApiServer, vcenter: VCenter, theirs: Arc<Mutex<Theirs>>) {
     let wanted = || {
-        let all = api.read(|s| s.list(&kind(PROVIDER, "agentmachines"), ""));
+        let all = api.list(&kind("agentmachines"), "");
         let mut ours = all.iter().filter(|m| !of_tenant(m));
         ours.next().map(|m| m["metadata"]["name"].clone())
     };
@@ -274,11 +274,7 @@ mod tests {
     fn each_change_of_a_vm_or_file_is_found() {
         let mut inventory = furnished("u", "p");
         let file = ("ds-0".to_owned(), "agent-forge/tenant/w/a.iso".to_owned());
-        let content = File {
-            bytes: Default::default(),
-            modified: String::new(),
-        };
-        inventory.files.insert(file.clone(), content);
+        inventory.files.insert(file.clone(), File::default());
         let mut theirs = Theirs {
             files: vec![file.clone()],
             ..Theirs::default()

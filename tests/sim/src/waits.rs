@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use crate::{
     kube::{
         kind,
-        store::{Kind, Name},
+        store::{list, name_of, text},
     },
-    oracles,
-    plan::{Plan, Point},
+    plan::Point,
     run,
-    world::{NAMESPACE, PASSWORD, SECRET, World},
+    vcenter::model::File,
+    world::{NAMESPACE, PASSWORD, SECRET, World, at_home},
 };
 
 /// How long a case waits for each step.
@@ -72,63 +72,30 @@ const TOLD: Duration = Duration::from_secs(3);
 /// Limit where no event comes and the operator has to poll.
 const LOOKED_FOR: Duration = Duration::from_secs(30);
 
-/// All cases.
-pub const ALL: &[Case] = &[
-    Case {
-        name: "the InfraEnv gets its URL",
-        bound: TOLD,
-        phases: PHASES,
-        play: |world, phase| Box::pin(url_comes(world, phase)),
-    },
-    Case {
-        name: "the transfer ends for 50 machines of two pools",
-        bound: TOLD,
-        phases: PHASES,
-        play: |world, phase| Box::pin(transfer_ends(world, phase)),
-    },
-    Case {
-        name: "the InfraEnv gets another image",
-        bound: TOLD,
-        phases: PHASES,
-        play: |world, phase| Box::pin(image_rotates(world, phase)),
-    },
-    Case {
-        name: "a URL that had expired is renewed",
-        bound: TOLD,
-        phases: PHASES,
-        play: |world, phase| Box::pin(url_is_renewed(world, phase)),
-    },
-    Case {
-        name: "force-iso-refresh is set",
-        bound: TOLD,
-        phases: PHASES,
-        play: |world, phase| Box::pin(is_forced(world, phase)),
-    },
-    Case {
-        name: "a VM is made from an ISO that somebody deleted",
-        bound: TOLD,
-        phases: PHASES,
-        play: |world, phase| Box::pin(iso_is_deleted(world, phase)),
-    },
-    Case {
-        name: "the datastore appears in vCenter",
-        bound: LOOKED_FOR,
-        phases: PHASES,
-        play: |world, phase| Box::pin(datastore_comes(world, phase)),
-    },
-    Case {
-        name: "a wrong password is corrected",
-        bound: LOOKED_FOR,
-        phases: OF_SECRETS,
-        play: |world, phase| Box::pin(password_is_corrected(world, phase)),
-    },
-    Case {
-        name: "a missing Secret is there",
-        bound: LOOKED_FOR,
-        phases: OF_SECRETS,
-        play: |world, phase| Box::pin(secret_comes(world, phase)),
-    },
-];
+macro_rules! cases {
+    ($($name:literal $play:ident $bound:ident $phases:ident;)*) => {
+        /// All cases.
+        pub const ALL: &[Case] = &[$(Case {
+            name: $name,
+            bound: $bound,
+            phases: $phases,
+            play: |world, phase| Box::pin($play(world, phase)),
+        },)*];
+    };
+}
+
+// What happens, the function that plays it, its limit, and the phases.
+cases! {
+    "the InfraEnv gets its URL" url_comes TOLD PHASES;
+    "the transfer ends for 50 machines of two pools" transfer_ends TOLD PHASES;
+    "the InfraEnv gets another image" image_rotates TOLD PHASES;
+    "a URL that had expired is renewed" url_is_renewed TOLD PHASES;
+    "force-iso-refresh is set" is_forced TOLD PHASES;
+    "a VM is made from an ISO that somebody deleted" iso_is_deleted TOLD PHASES;
+    "the datastore appears in vCenter" datastore_comes LOOKED_FOR PHASES;
+    "a wrong password is corrected" password_is_corrected LOOKED_FOR OF_SECRETS;
+    "a missing Secret is there" secret_comes LOOKED_FOR OF_SECRETS;
+}
 
 /// Plays a case at each phase.
 ///
@@ -138,12 +105,7 @@ pub fn play(case: &Case) -> Result<Waited> {
     let mut longest = Duration::ZERO;
     for phase in case.phases {
         let (took, panics) = run::in_virtual_time(async {
-            let plan = Plan {
-                workload: "waits".to_owned(),
-                seed: 1,
-                faults: Vec::new(),
-            };
-            let mut world = World::start(&plan, 1).await?;
+            let mut world = World::start("waits").await?;
             let took = (case.play)(&mut world, Duration::from_secs(*phase)).await?;
             let broken = world.director.violations();
             ensure!(broken.is_empty(), "{broken:?}");
@@ -197,24 +159,15 @@ async fn until_upload(world: &World, since: Duration) -> Result<Duration> {
 }
 
 fn infra_env(world: &World, pointer: &str) -> Value {
-    let name = (NAMESPACE.to_owned(), "demo".to_owned());
-    let object = world
-        .api
-        .read(|s| s.get(&kind(oracles::ASSISTED, "infraenvs"), &name));
-    object
-        .and_then(|o| o.pointer(pointer).cloned())
-        .unwrap_or_default()
+    let object = world.api.get(&kind("infraenvs"), &at_home("demo"));
+    let found = object.and_then(|o| o.pointer(pointer).cloned());
+    found.unwrap_or_default()
 }
 
 /// Reason of the pool's condition.
-fn reason(world: &World, pool: &str, condition: &str) -> String {
-    let all = world.of_pool(pool, "/status/conditions");
-    let mut all = all.as_array().into_iter().flatten();
-    let found = all.find(|c| c["type"] == condition);
-    found
-        .and_then(|c| c["reason"].as_str())
-        .unwrap_or_default()
-        .to_owned()
+fn reason(world: &World, condition: &str) -> String {
+    let found = world.condition("w", condition);
+    text(&found, "/reason").to_owned()
 }
 
 async fn a_ready_pool(world: &mut World, phase: Duration) -> Result<()> {
@@ -233,7 +186,7 @@ async fn url_comes(world: &mut World, phase: Duration) -> Result<Duration> {
     exactly(world, "no URL", || none(world)).await?;
     world.pool("w", &json!({})).await?;
     tokio::time::sleep(SETTLED + phase).await;
-    ensure!(reason(world, "w", "ISOReady") == "ISOURLPending");
+    ensure!(reason(world, "ISOReady") == "ISOURLPending");
     let service = world.upstream.service(NAMESPACE)?;
     service.withhold_image("demo", false);
     let since = exactly(world, "a URL", || !none(world)).await? - GRAIN;
@@ -242,17 +195,14 @@ async fn url_comes(world: &mut World, phase: Duration) -> Result<Duration> {
 
 /// Names of the VsphereAgents that wait for the ISO.
 fn waiting(world: &World) -> Vec<String> {
-    let children = world
-        .api
-        .read(|s| s.list(&kind(oracles::OURS, "vsphereagents"), NAMESPACE));
-    let waits = |c: &&std::sync::Arc<Value>| {
-        let rows = c.pointer("/status/waitingOn").and_then(Value::as_array);
-        let mut rows = rows.into_iter().flatten();
-        rows.any(|row| row["reason"] == "IsoNotReady")
-    };
-    let names = children.iter().filter(waits);
-    let names = names.filter_map(|c| c.pointer("/metadata/name")?.as_str());
-    names.map(str::to_owned).collect()
+    let mut names = Vec::new();
+    for child in world.api.list(&kind("vsphereagents"), NAMESPACE) {
+        let mut rows = list(&child, "/status/waitingOn").iter();
+        if rows.any(|row| row["reason"] == "IsoNotReady") {
+            names.push(name_of(&child).1);
+        }
+    }
+    names
 }
 
 async fn transfer_ends(world: &mut World, phase: Duration) -> Result<Duration> {
@@ -274,10 +224,8 @@ async fn transfer_ends(world: &mut World, phase: Duration) -> Result<Duration> {
         // The machine's next effect: it records the identity of its VM, or creates the VM.
         let key = format!("{NAMESPACE}/{name}");
         let next = |p: &Point| {
-            p.key == key
-                && [EffectKind::RecordIdentity, EffectKind::CreateVm]
-                    .iter()
-                    .any(|e| p.is(*e))
+            let is_next = p.is(EffectKind::RecordIdentity) || p.is(EffectKind::CreateVm);
+            p.key == key && is_next
         };
         longest = longest.max(until_effect(world, since, &key, next).await?);
     }
@@ -289,11 +237,8 @@ async fn image_rotates(world: &mut World, phase: Duration) -> Result<Duration> {
     a_ready_pool(world, phase).await?;
     let url = |w: &World| infra_env(w, "/status/isoDownloadURL");
     let before = url(world);
-    world
-        .upstream
-        .service(NAMESPACE)?
-        .rotate_image("demo")
-        .await?;
+    let service = world.upstream.service(NAMESPACE)?;
+    service.rotate_image("demo").await?;
     let another = |w: &World| {
         let now = url(w);
         now != before && now.as_str().is_some_and(|u| !u.is_empty())
@@ -302,27 +247,24 @@ async fn image_rotates(world: &mut World, phase: Duration) -> Result<Duration> {
     until_upload(world, since).await
 }
 
-fn annotate(world: &World, value: &str) -> Result<()> {
-    let pool = (NAMESPACE.to_owned(), "w".to_owned());
-    let patch = json!({"metadata": {"annotations": {FORCE_ISO_REFRESH_ANNOTATION: value}}});
-    world
-        .api
-        .merge(&kind(oracles::OURS, "vsphereagentpools"), &pool, &patch)?;
-    Ok(())
+/// A person asks for the ISO anew.
+fn force_refresh(world: &World) -> Result<()> {
+    let patch = json!({"metadata": {"annotations": {FORCE_ISO_REFRESH_ANNOTATION: "1"}}});
+    world.merge_pool("w", &patch)
 }
 
 async fn is_forced(world: &mut World, phase: Duration) -> Result<Duration> {
     a_ready_pool(world, phase).await?;
     let since = world.director.now();
-    annotate(world, "1")?;
+    force_refresh(world)?;
     until_upload(world, since).await
 }
 
 async fn url_is_renewed(world: &mut World, phase: Duration) -> Result<Duration> {
     a_ready_pool(world, Duration::ZERO).await?;
     world.upstream.images.revoke(NAMESPACE, "demo");
-    annotate(world, "1")?;
-    let failed = |w: &World| reason(w, "w", "ISOReady") == "ISODownloadFailed";
+    force_refresh(world)?;
+    let failed = |w: &World| reason(w, "ISOReady") == "ISODownloadFailed";
     exactly(world, "that it failed", || failed(world)).await?;
     tokio::time::sleep(SETTLED + phase).await;
     let url = world.upstream.images.publish(NAMESPACE, "demo");
@@ -335,9 +277,8 @@ async fn url_is_renewed(world: &mut World, phase: Duration) -> Result<Duration> 
 /// Time from the create to the upload of the ISO that the VM needs.
 async fn iso_is_deleted(world: &mut World, phase: Duration) -> Result<Duration> {
     a_ready_pool(world, phase).await?;
-    world
-        .vcenter
-        .write(|i| i.files.retain(|(_, path), _| !path.ends_with(".iso")));
+    let keep = |(_, path): &(String, String), _: &mut File| !path.ends_with(".iso");
+    world.vcenter.write(|i| i.files.retain(keep));
     let since = world.director.now();
     world.play("w")?.scale(1);
     let create = |p: &Point| p.is(EffectKind::CreateVm);
@@ -358,16 +299,11 @@ async fn datastore_comes(world: &mut World, phase: Duration) -> Result<Duration>
     rename(world, "iso-datastore", "not-yet");
     world.pool("w", &json!({})).await?;
     tokio::time::sleep(SETTLED + phase).await;
-    let why = reason(world, "w", "ISOReady");
+    let why = reason(world, "ISOReady");
     ensure!(!why.is_empty() && transfers(world) == 0, "{why}");
     let since = world.director.now();
     rename(world, "not-yet", "iso-datastore");
     until_upload(world, since).await
-}
-
-fn secret() -> (Kind, Name) {
-    let name = (SECRET.0.to_owned(), SECRET.1.to_owned());
-    (kind("", "secrets"), name)
 }
 
 /// Waits until the pool says why it does not log in, and that time. Then `mend` corrects it, and a login follows.
@@ -378,24 +314,20 @@ async fn mended(
     mend: impl FnOnce(&World) -> Result<()>,
 ) -> Result<Duration> {
     world.pool("w", &json!({})).await?;
-    let said = |w: &World| reason(w, "w", "VsphereReady") == why;
+    let said = |w: &World| reason(w, "VsphereReady") == why;
     exactly(world, why, || said(world)).await?;
     tokio::time::sleep(phase).await;
     let since = world.director.now();
     mend(world)?;
-    let ready = |w: &World| {
-        let all = w.of_pool("w", "/status/conditions");
-        let mut all = all.as_array().into_iter().flatten();
-        all.any(|c| c["type"] == "VsphereReady" && c["status"] == "True")
-    };
+    let ready = |w: &World| w.condition("w", "VsphereReady")["status"] == "True";
     Ok(exactly(world, "a login", || ready(world)).await? - since)
 }
 
 async fn password_is_corrected(world: &mut World, phase: Duration) -> Result<Duration> {
     let set = |world: &World, password: &str| {
         let encoded = base64::engine::general_purpose::STANDARD.encode(password);
-        let ((secrets, name), patch) = (secret(), json!({"data": {"password": encoded}}));
-        world.api.merge(&secrets, &name, &patch)
+        let patch = json!({"data": {"password": encoded}});
+        (world.api).merge(&kind("secrets"), &at_home(SECRET.1), &patch)
     };
     set(world, "not the password")?;
     let mend = |world: &World| Ok(set(world, PASSWORD).map(drop)?);
@@ -403,8 +335,8 @@ async fn password_is_corrected(world: &mut World, phase: Duration) -> Result<Dur
 }
 
 async fn secret_comes(world: &mut World, phase: Duration) -> Result<Duration> {
-    let (secrets, name) = secret();
-    let good = world.api.read(|s| s.get(&secrets, &name));
+    let (secrets, name) = (kind("secrets"), at_home(SECRET.1));
+    let good = world.api.get(&secrets, &name);
     let good = good.context("the Secret")?;
     world.api.delete(&secrets, &name)?;
     let again = json!({

@@ -6,9 +6,10 @@ use agent_forge_actors::ports::effect::EffectKind;
 use agent_forge_crds::conditions::Reason;
 use anyhow::Result;
 use futures::future::BoxFuture;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
+    kube::{kind, store::list},
     oracles, strangers,
     vcenter::model::Vm,
     world::{NAMESPACE, World},
@@ -92,8 +93,7 @@ impl Run {
         world.patiently(name, self.patience, || done(world)).await?;
         let took = world.director.now().saturating_sub(began);
         self.quiet().await?;
-        let broken = oracles::at_rest(&self.world);
-        for mut failure in broken {
+        for mut failure in oracles::at_rest(&self.world) {
             failure.what = format!("at rest {name:?}: {}", failure.what);
             self.world.director.violated(failure);
         }
@@ -154,28 +154,64 @@ impl Run {
     /// # Errors
     /// It does not happen in time.
     pub async fn rest_with(&mut self, name: &'static str, counts: &[(&str, usize)]) -> Result<()> {
-        let counts: Vec<(String, usize)> =
-            counts.iter().map(|(p, n)| ((*p).to_owned(), *n)).collect();
-        self.rest(name, move |world| {
+        self.rest(name, |world| {
             let total: usize = counts.iter().map(|(_, n)| n).sum();
-            let fits = counts.iter().all(|(pool, count)| {
-                world
-                    .play(pool)
-                    .is_ok_and(|p| p.machines().len() == *count && p.running().len() == *count)
-            });
+            let fits = counts.iter().all(|(pool, count)| world.runs(pool, *count));
             fits && marked(world) == total && children(world) == total
         })
         .await
         .map_err(|e| {
-            let machine_state: Vec<_> = self
-                .world
-                .node_pools
-                .iter()
-                .map(|(_, p)| p.describe())
-                .collect();
+            let pools = self.world.node_pools.iter();
+            let machine_state: Vec<_> = pools.map(|(_, p)| p.describe()).collect();
             let picture = oracles::picture(&self.world);
             e.context(format!("{machine_state:?}\n{picture:#?}"))
         })
+    }
+
+    /// Sets the replicas of the NodePool `w`, and rests with them.
+    ///
+    /// # Errors
+    /// It does not happen in time.
+    pub async fn scaled(&mut self, name: &'static str, replicas: usize) -> Result<()> {
+        self.world.play("w")?.scale(replicas);
+        self.rest_with(name, &[("w", replicas)]).await
+    }
+
+    /// Creates the pool `w` and its NodePool, and rests with one machine. `patch` is merged over the pool's spec.
+    ///
+    /// # Errors
+    /// It does not happen in time.
+    pub async fn one_up(&mut self, patch: &Value) -> Result<()> {
+        self.world.pool("w", patch).await?;
+        self.scaled("one up", 1).await
+    }
+
+    /// Rests without a machine of the NodePool `w`.
+    ///
+    /// # Errors
+    /// It does not happen in time.
+    pub async fn down(&mut self) -> Result<()> {
+        self.scaled("down", 0).await
+    }
+
+    /// The machine of the NodePool `w` that runs. Empty if there is none.
+    fn running(&self) -> String {
+        self.world.running("w").pop().unwrap_or_default()
+    }
+
+    /// A health check replaces that machine.
+    async fn remediate(&mut self, sick: &str) -> Result<()> {
+        self.world.play("w")?.remediate(sick).await?;
+        self.rest_with_another("replaced", sick).await
+    }
+
+    /// Rests with one machine, which is not `old`.
+    async fn rest_with_another(&mut self, name: &'static str, old: &str) -> Result<()> {
+        self.rest(name, |world| {
+            let running = world.running("w");
+            running.len() == 1 && running[0] != old && marked(world) == 1 && children(world) == 1
+        })
+        .await
     }
 }
 
@@ -191,25 +227,21 @@ pub fn marked(world: &World) -> usize {
 /// Number of VsphereAgents, without those of a second tenant.
 #[must_use]
 pub fn children(world: &World) -> usize {
-    let children = crate::kube::kind(oracles::OURS, "vsphereagents");
-    world.api.read(|s| s.list(&children, NAMESPACE).len())
+    world.api.list(&kind("vsphereagents"), NAMESPACE).len()
 }
 
 /// Whether a pool reports that it uploads its ISO, or that its last try failed because vCenter was unreachable. Such a
 /// pool is not at rest: it has to try again when vCenter is back. An upload that hangs has no effects for longer than
 /// [`QUIET`].
 fn uploads(world: &World) -> bool {
-    let pools = crate::kube::kind(oracles::OURS, "vsphereagentpools");
-    let says = |pool: &std::sync::Arc<serde_json::Value>| {
-        let conditions = pool.pointer("/status/conditions");
-        let conditions = conditions.and_then(serde_json::Value::as_array);
-        let mut conditions = conditions.into_iter().flatten();
-        let uploads = |reason: &str| {
-            reason == "ISOUploading" || Reason::from(reason).says_nothing_of_its_object()
-        };
-        conditions.any(|c| c["type"] == "ISOReady" && c["reason"].as_str().is_some_and(uploads))
+    let says = |reason: &str| {
+        reason == "ISOUploading" || Reason::from(reason).says_nothing_of_its_object()
     };
-    world.api.read(|s| s.list(&pools, "").iter().any(says))
+    let pools = world.api.list(&kind("vsphereagentpools"), "");
+    pools.iter().any(|pool| {
+        let mut conditions = list(pool, "/status/conditions").iter();
+        conditions.any(|c| c["type"] == "ISOReady" && c["reason"].as_str().is_some_and(says))
+    })
 }
 
 macro_rules! workloads {
@@ -220,7 +252,7 @@ macro_rules! workloads {
             text: $text,
             exact: is_exact!($kind),
             instances: 1 $(+ $instances - 1)?,
-            run: $run,
+            run: |run| Box::pin($run(run)),
         },)*];
     };
 }
@@ -311,95 +343,58 @@ pub fn named(text: &str) -> Option<&'static Workload> {
     ALL.iter().find(|w| w.name == text)
 }
 
-fn one_machine(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        strangers::enter(run).await?;
-        up_and_down(run).await
-    })
+async fn one_machine(run: &mut Run) -> Result<()> {
+    strangers::enter(run).await?;
+    up_and_down(run).await
 }
 
-fn up_and_down(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.world.pool("w", &json!({})).await?;
-        run.world.play("w")?.scale(1);
-        run.rest_with("one up", &[("w", 1)]).await?;
-        run.world.play("w")?.scale(0);
-        run.rest_with("down", &[("w", 0)]).await
-    })
+async fn up_and_down(run: &mut Run) -> Result<()> {
+    run.one_up(&json!({})).await?;
+    run.down().await
 }
 
-fn two_pools(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.world.pool("w", &json!({})).await?;
-        run.world.pool("x", &json!({})).await?;
-        run.world.play("w")?.scale(2);
-        run.world.play("x")?.scale(1);
-        run.rest_with("three up", &[("w", 2), ("x", 1)]).await
-    })
+async fn two_pools(run: &mut Run) -> Result<()> {
+    run.world.pool("w", &json!({})).await?;
+    run.world.pool("x", &json!({})).await?;
+    run.world.play("w")?.scale(2);
+    run.world.play("x")?.scale(1);
+    run.rest_with("three up", &[("w", 2), ("x", 1)]).await
 }
 
-fn scale_up_and_down(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        strangers::enter(run).await?;
-        run.world.pool("w", &json!({})).await?;
-        for (name, replicas) in [("two up", 2), ("one down", 1), ("up again", 2)] {
-            run.world.play("w")?.scale(replicas);
-            run.rest_with(name, &[("w", replicas)]).await?;
-        }
-        Ok(())
-    })
+async fn scale_up_and_down(run: &mut Run) -> Result<()> {
+    strangers::enter(run).await?;
+    run.world.pool("w", &json!({})).await?;
+    run.scaled("two up", 2).await?;
+    run.scaled("one down", 1).await?;
+    run.scaled("up again", 2).await
 }
 
-fn node_pool_and_pool_deletion(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.world.pool("w", &json!({})).await?;
-        run.world.play("w")?.scale(1);
-        run.rest_with("one up", &[("w", 1)]).await?;
-        run.world.play("w")?.delete_node_pool().await?;
-        run.world.delete_pool("w")?;
-        run.rest("all gone", |world| {
-            let pools = crate::kube::kind(oracles::OURS, "vsphereagentpools");
-            let left = world.api.read(|s| s.list(&pools, "").len());
-            left + children(world) + marked(world) == 0
-        })
-        .await
+async fn node_pool_and_pool_deletion(run: &mut Run) -> Result<()> {
+    run.one_up(&json!({})).await?;
+    run.world.play("w")?.delete_node_pool().await?;
+    run.world.delete_pool("w")?;
+    run.rest("all gone", |world| {
+        let left = world.api.list(&kind("vsphereagentpools"), "").len();
+        left + children(world) + marked(world) == 0
     })
+    .await
 }
 
-fn machine_deleted_during_create(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.world.pool("w", &json!({})).await?;
-        run.world.play("w")?.scale(1);
-        run.waits("a VM is asked for", |world| {
-            world.director.times(EffectKind::CreateVm) > 0
-        })
-        .await?;
-        run.world.play("w")?.scale(0);
-        run.rest_with("down", &[("w", 0)]).await
+async fn machine_deleted_during_create(run: &mut Run) -> Result<()> {
+    run.world.pool("w", &json!({})).await?;
+    run.world.play("w")?.scale(1);
+    run.waits("a VM is asked for", |world| {
+        world.director.times(EffectKind::CreateVm) > 0
     })
+    .await?;
+    run.down().await
 }
 
-fn health_check_and_rolling_upgrade(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        strangers::enter(run).await?;
-        run.world.pool("w", &json!({})).await?;
-        run.world.play("w")?.scale(1);
-        run.rest_with("one up", &[("w", 1)]).await?;
-        let play = run.world.play("w")?;
-        let sick = play.running().pop().unwrap_or_default();
-        play.remediate(&sick).await?;
-        run.rest("replaced", move |world| {
-            let running = world.play("w").map(|p| p.running()).unwrap_or_default();
-            running.len() == 1 && running[0] != sick && marked(world) == 1 && children(world) == 1
-        })
-        .await?;
-        let play = run.world.play("w")?;
-        let old = play.running().pop().unwrap_or_default();
-        play.rolling_upgrade(1)?;
-        run.rest("upgraded", move |world| {
-            let running = world.play("w").map(|p| p.running()).unwrap_or_default();
-            running.len() == 1 && running[0] != old && marked(world) == 1 && children(world) == 1
-        })
-        .await
-    })
+async fn health_check_and_rolling_upgrade(run: &mut Run) -> Result<()> {
+    strangers::enter(run).await?;
+    run.one_up(&json!({})).await?;
+    run.remediate(&run.running()).await?;
+    let old = run.running();
+    run.world.play("w")?.rolling_upgrade(1)?;
+    run.rest_with_another("upgraded", &old).await
 }

@@ -22,7 +22,7 @@ use crate::{
     iso::Hold,
     kube::{
         ApiServer, kind,
-        store::{Kind, Name, Via},
+        store::{Kind, Name, list, merge, name_of},
     },
     oracles,
     plan::Plan,
@@ -53,6 +53,12 @@ pub fn wall(director: &Director) -> Timestamp {
 
 fn epoch() -> Timestamp {
     Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// Namespace and name of an object in the namespace of the pools.
+#[must_use]
+pub fn at_home(name: &str) -> Name {
+    (NAMESPACE.to_owned(), name.to_owned())
 }
 
 /// A world. It ends with its runtime.
@@ -86,15 +92,15 @@ pub struct World {
 }
 
 impl World {
-    /// A world that plays `plan`, with that many instances of the operator and no pools yet.
+    /// A world without faults and pools, with one instance of the operator.
     ///
     /// # Errors
     /// A simulated part cannot start, which is a defect of the simulation.
-    pub async fn start(plan: &Plan, instances: usize) -> Result<Self> {
-        Self::under(Director::new(plan.clone()), instances).await
+    pub async fn start(name: &str) -> Result<Self> {
+        Self::under(Director::new(Plan::without_faults(name, 1)), 1).await
     }
 
-    /// Like [`Self::start`], under that director.
+    /// A world that plays the director's plan, with that many instances of the operator and no pools yet.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -117,13 +123,13 @@ impl World {
             volatile: true,
         });
         let client = api.client();
-        let options = PlayedOptions {
-            clusters: vec![cluster.clone()],
-            delays: delays(),
-            ..PlayedOptions::default()
-        };
-        let upstream =
-            Upstream::start_with(&client, Some(vcenter.clone()), images.clone(), options).await?;
+        let upstream = Upstream::start_with(
+            &client,
+            Some(vcenter.clone()),
+            images.clone(),
+            played(&cluster),
+        )
+        .await?;
         upstream
             .service(&cluster.agent_namespace)?
             .create_infra_env("demo", json!({}))
@@ -182,7 +188,7 @@ impl World {
         capi_cluster(&self.api, &cluster)?;
         self.upstream.join(cluster.clone()).await?;
         let mut spec = json!({"infraEnvRef": {"name": self.cluster.name}});
-        crate::kube::store::merge(&mut spec, patch);
+        merge(&mut spec, patch);
         let play = pool_of(&self.api, (&cluster, &self.upstream), pool, &spec).await?;
         self.node_pools.push((pool.to_owned(), play));
         Ok(())
@@ -202,13 +208,9 @@ impl World {
             self.api.namespace(namespace);
         }
         credentials(&self.api, name)?;
-        let options = PlayedOptions {
-            clusters: vec![cluster.clone()],
-            delays: delays(),
-            ..PlayedOptions::default()
-        };
         let (vcenter, images) = (self.vcenter.clone(), self.around.images.clone());
-        let upstream = Upstream::start_with(&self.client, Some(vcenter), images, options).await?;
+        let upstream =
+            Upstream::start_with(&self.client, Some(vcenter), images, played(&cluster)).await?;
         let service = upstream.service(name)?;
         service.create_infra_env(name, json!({})).await?;
         let play = pool_of(&self.api, (&cluster, &upstream), pool, &json!({})).await?;
@@ -220,9 +222,18 @@ impl World {
     /// # Errors
     /// There is no such pool.
     pub fn delete_pool(&self, name: &str) -> Result<()> {
-        let pools = kind("agent-forge.containeroo.ch", "vsphereagentpools");
-        let name = (NAMESPACE.to_owned(), name.to_owned());
-        self.api.delete(&pools, &name)?;
+        let pools = kind("vsphereagentpools");
+        self.api.delete(&pools, &at_home(name))?;
+        Ok(())
+    }
+
+    /// Merges a patch into a pool, as a person does.
+    ///
+    /// # Errors
+    /// There is no such pool.
+    pub fn merge_pool(&self, name: &str, patch: &Value) -> Result<()> {
+        let pools = kind("vsphereagentpools");
+        self.api.merge(&pools, &at_home(name), patch)?;
         Ok(())
     }
 
@@ -299,11 +310,73 @@ impl World {
     /// The value of a pool at that pointer. Null when there is none.
     #[must_use]
     pub fn of_pool(&self, name: &str, pointer: &str) -> Value {
-        let name = (NAMESPACE.to_owned(), name.to_owned());
-        let pools = kind(oracles::OURS, "vsphereagentpools");
-        let pool = self.api.read(|s| s.get(&pools, &name));
+        let pool = self.api.get(&kind("vsphereagentpools"), &at_home(name));
         pool.and_then(|p| p.pointer(pointer).cloned())
             .unwrap_or_default()
+    }
+
+    /// The condition of that type of a pool. Null when there is none.
+    #[must_use]
+    pub fn condition(&self, pool: &str, type_: &str) -> Value {
+        let conditions = self.of_pool(pool, "/status/conditions");
+        let mut all = list(&conditions, "").iter();
+        all.find(|c| c["type"] == type_)
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// The names of the Machines of that NodePool that run.
+    #[must_use]
+    pub fn running(&self, pool: &str) -> Vec<String> {
+        self.play(pool).map(|p| p.running()).unwrap_or_default()
+    }
+
+    /// The number of Machines of that NodePool.
+    #[must_use]
+    pub fn machines(&self, pool: &str) -> usize {
+        self.play(pool).map_or(0, |p| p.machines().len())
+    }
+
+    /// Whether that NodePool has so many Machines, and all of them run.
+    #[must_use]
+    pub fn runs(&self, pool: &str, machines: usize) -> bool {
+        self.machines(pool) == machines && self.running(pool).len() == machines
+    }
+
+    /// The VsphereAgents of all namespaces.
+    #[must_use]
+    pub fn vsphere_agents(&self) -> Vec<Arc<Value>> {
+        self.api.list(&kind("vsphereagents"), "")
+    }
+
+    /// The VMs with our marker.
+    #[must_use]
+    pub fn our_vms(&self) -> Vec<model::Vm> {
+        let all = |i: &model::Inventory| -> Vec<_> {
+            let ours = i.vms.values().filter(|vm| oracles::marker(vm).is_some());
+            ours.cloned().collect()
+        };
+        self.vcenter.read(all)
+    }
+
+    /// Changes the first VM of ours.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn change_vm<T>(&self, change: impl FnOnce(&mut model::Vm) -> T) -> Result<T> {
+        let changed = self.vcenter.write(|i| {
+            let mut all = i.vms.values_mut();
+            all.find(|vm| oracles::marker(vm).is_some()).map(change)
+        });
+        changed.context("a VM of ours")
+    }
+
+    /// The first VM of ours.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn vm_of_ours(&self) -> Result<model::Vm> {
+        self.our_vms().into_iter().next().context("a VM of ours")
     }
 
     /// Waits until `done`, and checks twice a second.
@@ -358,7 +431,7 @@ fn credentials(api: &ApiServer, namespace: &str) -> Result<()> {
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET.1},
         "data": {"server": encoded("https://vcenter.example"), "username": encoded(USER), "password": encoded(PASSWORD)},
     });
-    api.create(&kind("", "secrets"), namespace, secret)?;
+    api.create(&kind("secrets"), namespace, secret)?;
     Ok(())
 }
 
@@ -368,7 +441,7 @@ fn capi_cluster(api: &ApiServer, cluster: &HostedCluster) -> Result<()> {
     let object = json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": cluster.name}, "spec": {},
     });
-    let clusters = kind("cluster.x-k8s.io", "clusters");
+    let clusters = kind("clusters");
     api.create(&clusters, home, object)?;
     Ok(())
 }
@@ -398,12 +471,12 @@ async fn pool_of(
         "template": {},
         "agent": {"labels": {"customer": "example", "hypershift.openshift.io/nodepool-role": name}},
     });
-    crate::kube::store::merge(&mut spec, patch);
+    merge(&mut spec, patch);
     let object = json!({
         "apiVersion": "agent-forge.containeroo.ch/v1alpha1", "kind": "VsphereAgentPool",
         "metadata": {"name": name}, "spec": spec,
     });
-    let pools = kind(oracles::OURS, "vsphereagentpools");
+    let pools = kind("vsphereagentpools");
     api.create(&pools, &cluster.namespace, object)?;
     let selector = json!({"matchLabels": {"hypershift.openshift.io/nodepool-role": name}});
     upstream.node_pool(cluster, name, Some(selector)).await
@@ -411,31 +484,26 @@ async fn pool_of(
 
 /// Copies an object of another API server into this one, under a uid of its own.
 fn transplant(api: &ApiServer, kind: &Kind, object: Value) -> Result<()> {
-    let text = |key: &str| {
-        object["metadata"][key]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let name = (text("namespace"), text("name"));
+    let name = name_of(&object);
     let status = object.get("status").cloned();
     api.create(kind, &name.0, object)?;
     if let Some(status) = status {
-        let change = |mut o: Value| {
-            o["status"] = status;
-            o
-        };
-        api.write(|s, now| s.update(kind, &name, (Via::Patch, true), now, change))?;
+        api.set_status(kind, &name, &status)?;
     }
     Ok(())
 }
 
-/// Delays that are long enough for a crash between any two steps.
-fn delays() -> Delays {
-    Delays {
+/// The controllers of that hosted cluster, with delays that are long enough for a crash between any two steps.
+fn played(cluster: &HostedCluster) -> PlayedOptions {
+    let delays = Delays {
         agent_poll: Duration::from_secs(5),
         monitor: Duration::from_secs(5),
         hook_poll: Duration::from_secs(10),
         ..Delays::default()
+    };
+    PlayedOptions {
+        clusters: vec![cluster.clone()],
+        delays,
+        ..PlayedOptions::default()
     }
 }

@@ -1,7 +1,9 @@
 //! vCenter: its VMs, and how it carries out an order.
 
 use agent_forge_actors::{
-    domain::{identity::BiosUuid, marker::MayServe, names::MoRef},
+    domain::{
+        hardware::ShownHardware, holds::VmMarks, identity::BiosUuid, marker::MayServe, names::MoRef,
+    },
     ports::vcenter::{
         BootDevice, CreateVm, Fault as VcFault, PowerState, RenewedDisk, TaskRef, VcError,
         VcErrorKind, VcResult, VmAt, VmChange, VmObservation,
@@ -189,29 +191,15 @@ impl World {
         let n = self.count_born(&spec.name, |(_, vms)| vms);
         let id = format!("vm-{}-{n}", spec.name);
         self.vms.push(Shared::new(VmObservation {
-            moref: MoRef::new("VirtualMachine", &id),
-            name: spec.name.clone(),
             bios_uuid: Some(spec.uuid),
-            instance_uuid: Some(format!("instance-{id}")),
             folder: Some(spec.place.folder.clone()),
             marker: Some(spec.marker.clone()),
             may_serve: Some(spec.may_serve.clone()),
-            generation: None,
-            disk: None,
             change_version: self.lives.then(|| FIRST.to_owned()),
-            marks: agent_forge_actors::domain::holds::VmMarks::default(),
             annotation: spec.annotation.clone(),
-            power: PowerState::Off,
-            connection_state: "connected".to_owned(),
             macs: objects::mac(&spec.name, n).into_iter().collect(),
-            disk_keys: vec![2000],
-            cdroms: Vec::new(),
-            boot_order: Vec::new(),
             vm_path: path,
-            tools: None,
-            guest_address: None,
-            hardware: agent_forge_actors::domain::hardware::ShownHardware::default(),
-            guest_host: None,
+            ..bare_vm(&id, &spec.name)
         }));
         self.vms.sort_by(|a, b| a.moref.cmp(&b.moref));
         Ok(TaskRef(id))
@@ -230,12 +218,8 @@ impl World {
     /// Looks for VMs with that uuid.
     pub fn look(&mut self, uuid: BiosUuid) -> Vec<VmObservation> {
         let has_it = |v: &&Shared<VmObservation>| v.bios_uuid == Some(uuid);
-        let found: Vec<_> = self
-            .vms
-            .iter()
-            .filter(has_it)
-            .map(|v| v.as_ref_clone())
-            .collect();
+        let found = self.vms.iter().filter(has_it);
+        let found: Vec<_> = found.map(Shared::as_ref_clone).collect();
         let awaited = |l: &Late| matches!(&l.order, Order::Create(spec) if spec.uuid == uuid);
         if found.is_empty() && self.late.as_ref().is_some_and(|l| awaited(l)) {
             let over = self.late.as_mut().is_some_and(|l| {
@@ -270,28 +254,41 @@ fn is_as_seen(vm: &VmObservation, seen: Option<&String>, lenient: bool) -> Resul
 /// A foreign VM.
 pub fn foreign_vm(name: &str) -> VmObservation {
     VmObservation {
-        moref: MoRef::new("VirtualMachine", "vm-0-foreign"),
-        name: name.to_owned(),
         bios_uuid: Some(BiosUuid::derive("elsewhere", "foreign", 1)),
         instance_uuid: Some("instance-foreign".to_owned()),
         folder: Some(MoRef::new("Folder", "group-v1")),
+        power: PowerState::On,
+        macs: objects::mac("z", 99).into_iter().collect(),
+        vm_path: format!("[ds1] {name}/{name}.vmx"),
+        ..bare_vm("vm-0-foreign", name)
+    }
+}
+
+/// A VM with one disk that is off and that nobody has marked.
+fn bare_vm(id: &str, name: &str) -> VmObservation {
+    VmObservation {
+        moref: MoRef::new("VirtualMachine", id),
+        name: name.to_owned(),
+        bios_uuid: None,
+        instance_uuid: Some(format!("instance-{id}")),
+        folder: None,
         marker: None,
         may_serve: None,
         generation: None,
         disk: None,
         change_version: None,
-        marks: agent_forge_actors::domain::holds::VmMarks::default(),
+        marks: VmMarks::default(),
         annotation: String::new(),
-        power: PowerState::On,
+        power: PowerState::Off,
         connection_state: "connected".to_owned(),
-        macs: objects::mac("z", 99).into_iter().collect(),
+        macs: Vec::new(),
         disk_keys: vec![2000],
         cdroms: Vec::new(),
         boot_order: Vec::new(),
-        vm_path: format!("[ds1] {name}/{name}.vmx"),
+        vm_path: String::new(),
         tools: None,
         guest_address: None,
-        hardware: agent_forge_actors::domain::hardware::ShownHardware::default(),
+        hardware: ShownHardware::default(),
         guest_host: None,
     }
 }

@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 
 use crate::{
     director::{Forbidden, Scope},
-    kube::{ApiServer, kind, store::Kind},
-    oracles::{OURS, PROVIDER},
+    kube::{
+        ApiServer, kind,
+        store::{Kind, Name, name_of, text},
+    },
     plan::Fault,
     process::Surroundings,
     world::NAMESPACE,
 };
 
-/// Group of Clusters and Machines.
-const CAPI: &str = "cluster.x-k8s.io";
 /// The veto against a removal.
 const DELETE_CHECK: &str = "delete.check.agent-forge.containeroo.ch/sim";
 /// The veto against a power-on.
@@ -50,9 +50,8 @@ impl Writing {
 
     fn write(&self, api: &ApiServer, patch: &Value) {
         for object in &self.objects {
-            let name = (object.namespace.clone(), object.name.clone());
             // It may be gone by now.
-            let _ = api.merge(&self.kind, &name, patch);
+            let _ = api.merge(&self.kind, &name(object), patch);
         }
     }
 }
@@ -60,20 +59,14 @@ impl Writing {
 /// Carries the fault out. `key`: the object that the effect at the point is for.
 pub(super) fn hold(around: &Surroundings, fault: Fault, key: &str) {
     let api = &around.api;
-    let ours = |plural| keys(api, &kind(OURS, plural), "");
+    let ours = |plural| keys(api, &kind(plural), "");
     let (children, pools) = (ours("vsphereagents"), ours("vsphereagentpools"));
     let own = children.into_iter().find(|child| child.to_string() == key);
     let on_own = |annotation| match own {
         Some(child) => {
-            let children = kind(OURS, "vsphereagents");
-            let scope = Scope {
-                vms: vec![child.clone()],
-                ..Scope::default()
-            };
-            (
-                Writing::annotation(children, vec![child], annotation),
-                scope,
-            )
+            let writing =
+                Writing::annotation(kind("vsphereagents"), vec![child.clone()], annotation);
+            (writing, Scope::of_vms(vec![child]))
         }
         None => on_pools(&pools, annotation),
     };
@@ -96,13 +89,13 @@ pub(super) fn hold(around: &Surroundings, fault: Fault, key: &str) {
 /// A hold on the pools or on their Cluster that only a read shows, since the watches of those kinds hang as long as it stands.
 /// The plan chooses which. Only what ends a VM, or interrupts it, waits for such a hold.
 fn unseen(around: &Surroundings, pools: &[ObjectKey]) -> ((Writing, Scope), Forbidden) {
-    let kinds = [
-        (OURS, "vsphereagentpools"),
-        (CAPI, "clusters"),
-        ("hypershift.openshift.io", "nodepools"),
-        ("hypershift.openshift.io", "hostedclusters"),
-    ];
-    let hung = kinds.map(|(group, plural)| kind(group, plural));
+    let hung = [
+        "vsphereagentpools",
+        "clusters",
+        "nodepools",
+        "hostedclusters",
+    ]
+    .map(kind);
     around
         .director
         .hang(hung.into(), Fault::HoldUnseen5m.lasts());
@@ -110,7 +103,7 @@ fn unseen(around: &Surroundings, pools: &[ObjectKey]) -> ((Writing, Scope), Forb
         0 => (on_pools(pools, DELETE_CHECK), Forbidden::Removal),
         1 => (on_pools(pools, PAUSED_ANNOTATION), Forbidden::Ends),
         _ => {
-            let clusters = kind(CAPI, "clusters");
+            let clusters = kind("clusters");
             let control_plane = control_plane(&around.api);
             let there = keys(&around.api, &clusters, &control_plane);
             let pools = of_cluster(&around.api, pools, &control_plane);
@@ -141,20 +134,13 @@ fn in_cluster(clusters: Kind, there: Vec<ObjectKey>, pools: Vec<ObjectKey>) -> (
         patch: paused(json!(true)),
         undo: paused(Value::Null),
     };
-    let scope = Scope {
-        pools,
-        ..Scope::default()
-    };
-    (writing, scope)
+    (writing, Scope::of_pools(pools))
 }
 
 fn on_pools(pools: &[ObjectKey], annotation: &str) -> (Writing, Scope) {
-    let all = kind(OURS, "vsphereagentpools");
-    let scope = Scope {
-        pools: pools.to_vec(),
-        ..Scope::default()
-    };
-    (Writing::annotation(all, pools.to_vec(), annotation), scope)
+    let all = kind("vsphereagentpools");
+    let writing = Writing::annotation(all, pools.to_vec(), annotation);
+    (writing, Scope::of_pools(pools.to_vec()))
 }
 
 /// A pause in Cluster API, for the hosted cluster of our pools. The plan chooses where.
@@ -162,67 +148,56 @@ fn in_capi(around: &Surroundings, pools: &[ObjectKey]) -> (Writing, Scope) {
     let api = &around.api;
     let control_plane = control_plane(api);
     let pools = of_cluster(api, pools, &control_plane);
-    let (clusters, annotation) = (kind(CAPI, "clusters"), agent_machine::PAUSED_ANNOTATION);
+    let (clusters, annotation) = (kind("clusters"), agent_machine::PAUSED_ANNOTATION);
     let there = keys(api, &clusters, &control_plane);
     let of_machines = |kind: Kind, recorded: &str| {
         let objects = keys(api, &kind, &control_plane);
         // A VsphereAgent has the name of its AgentMachine, which has that of its Machine.
         let vm = |machine: &ObjectKey| ObjectKey::new(NAMESPACE, &machine.name);
-        let scope = Scope {
-            vms: objects
-                .iter()
-                .filter(|machine| is_for(api, &vm(machine), recorded, &uid(api, &kind, machine)))
-                .map(vm)
-                .collect(),
-            ..Scope::default()
-        };
+        let machines = objects.iter();
+        let paused = machines.filter(|m| is_for(api, &vm(m), recorded, &uid(api, &kind, m)));
+        let scope = Scope::of_vms(paused.map(vm).collect());
         (Writing::annotation(kind, objects, annotation), scope)
     };
     match drawn(around) % 4 {
         0 => in_cluster(clusters, there, pools),
         1 => {
-            let scope = Scope {
-                pools,
-                ..Scope::default()
-            };
-            (Writing::annotation(clusters, there, annotation), scope)
+            let writing = Writing::annotation(clusters, there, annotation);
+            (writing, Scope::of_pools(pools))
         }
-        2 => of_machines(kind(CAPI, "machines"), MACHINE_UID_ANNOTATION),
-        _ => of_machines(
-            kind(PROVIDER, "agentmachines"),
-            AGENT_MACHINE_UID_ANNOTATION,
-        ),
+        2 => of_machines(kind("machines"), MACHINE_UID_ANNOTATION),
+        _ => of_machines(kind("agentmachines"), AGENT_MACHINE_UID_ANNOTATION),
     }
 }
 
+fn name(object: &ObjectKey) -> Name {
+    (object.namespace.clone(), object.name.clone())
+}
+
 fn uid(api: &ApiServer, kind: &Kind, object: &ObjectKey) -> Value {
-    let name = (object.namespace.clone(), object.name.clone());
-    let found = api.read(|s| s.get(kind, &name));
+    let found = api.get(kind, &name(object));
     found.map_or(Value::Null, |o| o["metadata"]["uid"].clone())
 }
 
 /// Whether a VsphereAgent is for the object with that uid. One of a lost hub records another uid.
 fn is_for(api: &ApiServer, vm: &ObjectKey, recorded: &str, uid: &Value) -> bool {
-    let name = (vm.namespace.clone(), vm.name.clone());
-    let child = api.read(|s| s.get(&kind(OURS, "vsphereagents"), &name));
+    let child = api.get(&kind("vsphereagents"), &name(vm));
     child.is_none_or(|c| c["metadata"]["annotations"][recorded] == *uid)
 }
 
 /// The namespace of the hosted cluster of our pools.
 fn control_plane(api: &ApiServer) -> String {
-    let pools = api.read(|s| s.list(&kind(OURS, "vsphereagentpools"), NAMESPACE));
-    let named = pools.first().and_then(|pool| {
-        let name = pool.pointer("/spec/controlPlaneNamespace")?;
-        name.as_str().map(str::to_owned)
-    });
-    named.unwrap_or_default()
+    let pools = api.list(&kind("vsphereagentpools"), NAMESPACE);
+    let first = pools.first();
+    first.map_or_else(String::new, |pool| {
+        text(pool, "/spec/controlPlaneNamespace").to_owned()
+    })
 }
 
 /// Those of our pools that serve the hosted cluster with that control plane.
 fn of_cluster(api: &ApiServer, pools: &[ObjectKey], control_plane: &str) -> Vec<ObjectKey> {
     let serves = |pool: &&ObjectKey| {
-        let name = (pool.namespace.clone(), pool.name.clone());
-        let found = api.read(|s| s.get(&kind(OURS, "vsphereagentpools"), &name));
+        let found = api.get(&kind("vsphereagentpools"), &name(pool));
         found.is_some_and(|p| p["spec"]["controlPlaneNamespace"] == control_plane)
     };
     let ours = pools.iter().filter(|pool| pool.namespace == NAMESPACE);
@@ -232,8 +207,8 @@ fn of_cluster(api: &ApiServer, pools: &[ObjectKey], control_plane: &str) -> Vec<
 /// The objects of a kind, of one namespace or of all.
 fn keys(api: &ApiServer, kind: &Kind, namespace: &str) -> Vec<ObjectKey> {
     let key = |object: &Arc<Value>| {
-        let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
-        ObjectKey::new(text("namespace"), text("name"))
+        let (namespace, name) = name_of(object);
+        ObjectKey::new(namespace, name)
     };
-    api.read(|s| s.list(kind, namespace).iter().map(key).collect())
+    api.list(kind, namespace).iter().map(key).collect()
 }

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use self::{
     service::Door,
-    store::{Kind, Moment, Name, Refusal, Served, Store, Written},
+    store::{Kind, Moment, Name, Refusal, Store, Written},
 };
 use crate::{
     director::{Director, Life},
@@ -43,112 +43,46 @@ pub struct ApiServer {
     epoch: jiff::Timestamp,
 }
 
-/// Group, plural, kind, versions, namespaced, status.
-type Row = (
-    &'static str,
-    &'static str,
-    &'static str,
-    &'static [&'static str],
-    bool,
-    bool,
-);
+/// API group of the operator's own kinds.
+pub const OURS: &str = "agent-forge.containeroo.ch";
+/// API group of Agents.
+const ASSISTED: &str = "agent-install.openshift.io";
+/// API group of AgentMachines.
+const PROVIDER: &str = "capi-provider.agent-install.openshift.io";
+/// API group of Clusters and Machines.
+const CAPI: &str = "cluster.x-k8s.io";
+/// API group of HyperShift. Few workloads need it, so [`ApiServer::hosted_cluster`] serves it.
+const HYPERSHIFT: &str = "hypershift.openshift.io";
 
-/// Group and plural of HostedClusters, which few workloads need.
-pub const HOSTED_CLUSTERS: (&str, &str) = ("hypershift.openshift.io", "hostedclusters");
-
-const KINDS: &[Row] = &[
-    ("", "namespaces", "Namespace", &["v1"], false, true),
-    ("", "secrets", "Secret", &["v1"], true, false),
-    ("events.k8s.io", "events", "Event", &["v1"], true, false),
-    (
-        "coordination.k8s.io",
-        "leases",
-        "Lease",
-        &["v1"],
-        true,
-        false,
-    ),
-    (
-        "agent-forge.containeroo.ch",
-        "vsphereagentpools",
-        "VsphereAgentPool",
-        &["v1alpha1"],
-        true,
-        true,
-    ),
-    (
-        "agent-forge.containeroo.ch",
-        "vsphereagents",
-        "VsphereAgent",
-        &["v1alpha1"],
-        true,
-        true,
-    ),
-    (
-        "agent-install.openshift.io",
-        "agents",
-        "Agent",
-        &["v1beta1"],
-        true,
-        true,
-    ),
-    (
-        "agent-install.openshift.io",
-        "infraenvs",
-        "InfraEnv",
-        &["v1beta1"],
-        true,
-        true,
-    ),
-    (
-        "capi-provider.agent-install.openshift.io",
-        "agentmachines",
-        "AgentMachine",
-        &["v1beta1"],
-        true,
-        true,
-    ),
-    (
-        "capi-provider.agent-install.openshift.io",
-        "agentmachinetemplates",
-        "AgentMachineTemplate",
-        &["v1beta1"],
-        true,
-        true,
-    ),
-    (
-        "cluster.x-k8s.io",
-        "clusters",
-        "Cluster",
-        &["v1beta2", "v1beta1"],
-        true,
-        true,
-    ),
-    (
-        "cluster.x-k8s.io",
-        "machines",
-        "Machine",
-        &["v1beta2", "v1beta1"],
-        true,
-        true,
-    ),
-    (
-        "cluster.x-k8s.io",
-        "machinesets",
-        "MachineSet",
-        &["v1beta2", "v1beta1"],
-        true,
-        true,
-    ),
-    (
-        "cluster.x-k8s.io",
-        "machinedeployments",
-        "MachineDeployment",
-        &["v1beta2", "v1beta1"],
-        true,
-        true,
-    ),
+/// Group, plural and name of each kind.
+const KINDS: &[(&str, &str, &str)] = &[
+    ("", "namespaces", "Namespace"),
+    ("", "secrets", "Secret"),
+    ("events.k8s.io", "events", "Event"),
+    ("coordination.k8s.io", "leases", "Lease"),
+    (OURS, "vsphereagentpools", "VsphereAgentPool"),
+    (OURS, "vsphereagents", "VsphereAgent"),
+    (ASSISTED, "agents", "Agent"),
+    (ASSISTED, "infraenvs", "InfraEnv"),
+    (PROVIDER, "agentmachines", "AgentMachine"),
+    (PROVIDER, "agentmachinetemplates", "AgentMachineTemplate"),
+    (CAPI, "clusters", "Cluster"),
+    (CAPI, "machines", "Machine"),
+    (CAPI, "machinesets", "MachineSet"),
+    (CAPI, "machinedeployments", "MachineDeployment"),
+    (HYPERSHIFT, "nodepools", "NodePool"),
+    (HYPERSHIFT, "hostedclusters", "HostedCluster"),
 ];
+
+/// The versions of a group, the stored one first.
+fn versions(group: &str) -> &'static [&'static str] {
+    match group {
+        OURS => &["v1alpha1"],
+        ASSISTED | PROVIDER | HYPERSHIFT => &["v1beta1"],
+        CAPI => &["v1beta2", "v1beta1"],
+        _ => &["v1"],
+    }
+}
 
 impl ApiServer {
     /// An API server that serves all kinds and holds `kube-system`.
@@ -156,17 +90,8 @@ impl ApiServer {
     pub fn new(director: Director, epoch: jiff::Timestamp, seed: u64) -> Self {
         let mut store = Store::default();
         store.seed = seed;
-        for (group, plural, kind, versions, namespaced, status) in KINDS {
-            store.serve(
-                group,
-                plural,
-                Served {
-                    kind: (*kind).to_owned(),
-                    versions: versions.iter().map(|v| (*v).to_owned()).collect(),
-                    namespaced: *namespaced,
-                    status: *status,
-                },
-            );
+        for (_, plural, _) in KINDS.iter().filter(|(group, ..)| *group != HYPERSHIFT) {
+            store.serve(plural);
         }
         let server = Self {
             store: Arc::new(Mutex::new(store)),
@@ -180,19 +105,12 @@ impl ApiServer {
 
     /// Serves HostedClusters from now on, and holds one of that name, as a hub with HyperShift does.
     pub fn hosted_cluster(&self, namespace: &str, name: &str) {
-        let served = Served {
-            kind: "HostedCluster".to_owned(),
-            versions: vec!["v1beta1".to_owned()],
-            namespaced: true,
-            status: true,
-        };
-        let (group, plural) = HOSTED_CLUSTERS;
         let object = json!({
-            "apiVersion": format!("{group}/v1beta1"), "kind": "HostedCluster", "metadata": {"name": name}, "spec": {},
+            "apiVersion": format!("{HYPERSHIFT}/v1beta1"), "kind": "HostedCluster", "metadata": {"name": name}, "spec": {},
         });
         let created = self.write(|s, now| {
-            s.serve(group, plural, served);
-            s.create(&kind(group, plural), namespace, object, now)
+            s.serve("hostedclusters");
+            s.create(&kind("hostedclusters"), namespace, object, now)
         });
         assert!(created.is_ok(), "{created:?}");
     }
@@ -200,32 +118,25 @@ impl ApiServer {
     /// Creates a namespace.
     pub fn namespace(&self, name: &str) {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        let created = self.write(|s, now| s.create(&kind("", "namespaces"), "", object, now));
+        let created = self.write(|s, now| s.create(&kind("namespaces"), "", object, now));
         assert!(created.is_ok(), "{created:?}");
     }
 
     /// A client whose requests no fault hits.
     #[must_use]
     pub fn client(&self) -> Client {
-        Client::new(
-            Door {
-                server: self.clone(),
-                life: None,
-            },
-            "default",
-        )
+        self.client_through(None)
     }
 
     /// A client of the operator.
     #[must_use]
     pub fn client_of(&self, life: &Arc<Life>) -> Client {
-        Client::new(
-            Door {
-                server: self.clone(),
-                life: Some(life.clone()),
-            },
-            "default",
-        )
+        self.client_through(Some(life.clone()))
+    }
+
+    fn client_through(&self, life: Option<Arc<Life>>) -> Client {
+        let server = self.clone();
+        Client::new(Door { server, life }, "default")
     }
 
     fn lock(&self) -> MutexGuard<'_, Store> {
@@ -246,6 +157,18 @@ impl ApiServer {
     /// Reads the objects.
     pub fn read<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
         look(&self.lock())
+    }
+
+    /// One object.
+    #[must_use]
+    pub fn get(&self, kind: &Kind, name: &Name) -> Option<Arc<Value>> {
+        self.read(|s| s.get(kind, name))
+    }
+
+    /// All objects of a kind, of one namespace if that is not empty.
+    #[must_use]
+    pub fn list(&self, kind: &Kind, namespace: &str) -> Vec<Arc<Value>> {
+        self.read(|s| s.list(kind, namespace))
     }
 
     /// Writes directly, without a request. Watches see the change.
@@ -273,6 +196,14 @@ impl ApiServer {
                 o
             })
         })
+    }
+
+    /// Replaces the status of an object, as somebody else does.
+    ///
+    /// # Errors
+    /// As [`Self::merge`].
+    pub fn set_status(&self, kind: &Kind, name: &Name, status: &Value) -> Written {
+        self.write(|s, now| s.set_status(kind, name, status, now))
     }
 
     /// Creates an object, as somebody else does.
@@ -336,13 +267,11 @@ impl ApiServer {
     ///
     /// Without `chance`, the kinds are in the alphabetical order of their API groups, so Secrets come first.
     async fn empty_namespaces(&self, mut chance: Option<&mut fastrand::Rng>) {
-        let namespaces = kind("", "namespaces");
+        let namespaces = kind("namespaces");
         let going: Vec<String> = self.read(|s| {
-            s.list(&namespaces, "")
-                .iter()
-                .filter(|n| n.pointer("/metadata/deletionTimestamp").is_some())
-                .filter_map(|n| n.pointer("/metadata/name")?.as_str().map(str::to_owned))
-                .collect()
+            let all = s.list(&namespaces, "");
+            let going = all.iter().filter(|n| store::is_deleting(n));
+            going.map(|n| store::name_of(n).1).collect()
         });
         for namespace in going {
             let mut kinds: Vec<Kind> = self.read(|s| {
@@ -379,8 +308,13 @@ impl ApiServer {
     }
 }
 
-/// A kind by group and plural.
+/// The kind with that plural.
+///
+/// # Panics
+/// There is none.
 #[must_use]
-pub fn kind(group: &str, plural: &str) -> Kind {
-    (group.to_owned(), plural.to_owned())
+pub fn kind(plural: &str) -> Kind {
+    let row = KINDS.iter().find(|(_, known, _)| *known == plural);
+    let (group, ..) = row.unwrap_or_else(|| panic!("no kind is called {plural}"));
+    ((*group).to_owned(), plural.to_owned())
 }

@@ -4,34 +4,24 @@ use super::store::{Kind, Name};
 
 /// A request's target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// The resources of a group version, or the versions of a group.
-    Discovery {
-        /// Group.
-        group: String,
-        /// Version. Empty: the versions are asked for.
-        version: String,
-    },
-    /// A kind in one namespace, or in all (empty namespace).
-    Collection {
-        /// Kind.
-        kind: Kind,
-        /// Version.
-        version: String,
-        /// Namespace.
-        namespace: String,
-    },
-    /// An object.
-    Object {
-        /// Kind.
-        kind: Kind,
-        /// Version.
-        version: String,
-        /// Namespace and name.
-        name: Name,
-        /// Whether the path names the status subresource.
-        status: bool,
-    },
+pub struct Target {
+    /// Group and plural.
+    pub kind: Kind,
+    /// Version.
+    pub version: String,
+    /// What of that kind.
+    pub what: What,
+}
+
+/// What of a kind a request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The resources of the group version, or the versions of the group if the version is empty. There is no plural.
+    Discovery,
+    /// All objects of this namespace, or of all (empty namespace).
+    Collection(String),
+    /// The object of that name. `true`: the path names its status subresource.
+    Object(Name, bool),
 }
 
 /// Reads a path. `None` for paths that are not simulated.
@@ -44,29 +34,23 @@ pub fn parse(path: &str) -> Option<Target> {
         ["apis", group, version, rest @ ..] => (*group, *version, rest),
         _ => return None,
     };
-    let version = version.to_owned();
-    let kind = |plural: &str| (group.to_owned(), plural.to_owned());
-    let object = |plural: &str, namespace: &str, name: &str, status| Target::Object {
-        kind: kind(plural),
-        version: version.clone(),
-        name: (namespace.to_owned(), name.to_owned()),
-        status,
+    let object = |namespace: &str, name: &str, status| {
+        What::Object((namespace.to_owned(), name.to_owned()), status)
     };
-    let collection = |plural: &str, namespace: &str| Target::Collection {
-        kind: kind(plural),
-        version: version.clone(),
-        namespace: namespace.to_owned(),
-    };
-    Some(match rest {
-        [] => Target::Discovery {
-            group: group.to_owned(),
-            version,
-        },
-        ["namespaces", namespace, plural, name, "status"] => object(plural, namespace, name, true),
-        ["namespaces", namespace, plural, name] => object(plural, namespace, name, false),
-        ["namespaces", namespace, plural] => collection(plural, namespace),
-        [plural, name] => object(plural, "", name, false),
-        [plural] => collection(plural, ""),
+    let (plural, what) = match rest {
+        [] => ("", What::Discovery),
+        ["namespaces", namespace, plural, name, "status"] => {
+            (*plural, object(namespace, name, true))
+        }
+        ["namespaces", namespace, plural, name] => (*plural, object(namespace, name, false)),
+        ["namespaces", namespace, plural] => (*plural, What::Collection((*namespace).to_owned())),
+        [plural, name] => (*plural, object("", name, false)),
+        [plural] => (*plural, What::Collection(String::new())),
         _ => return None,
+    };
+    Some(Target {
+        kind: (group.to_owned(), plural.to_owned()),
+        version: version.to_owned(),
+        what,
     })
 }

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 
 use super::{
     ApiServer,
-    path::{self, Target},
-    store::{self, Refusal},
+    path::{self, Target, What},
+    store::{self, Refusal, Via},
     watch,
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
     director::{Life, alive},
     oracles,
     plan::{Fault, FaultClass},
-    promise::{self, Oracle},
+    promise::{Failure as Broken, Oracle},
     traffic::Asked as Counted,
 };
 
@@ -73,23 +73,27 @@ impl tower::Service<Request<Body>> for Door {
 
 /// A request that was read.
 #[derive(Clone)]
-struct Asked {
+pub(super) struct Asked {
     method: Method,
-    target: Target,
+    pub(super) target: Target,
     query: Vec<(String, String)>,
     body: Value,
     /// The body as it was sent.
     bytes: Bytes,
-    metadata_only: bool,
+    pub(super) metadata_only: bool,
     path: String,
 }
 
 impl Asked {
-    fn query(&self, key: &str) -> Option<&str> {
-        self.query
-            .iter()
-            .find(|(k, _)| k == key)
-            .map(|(_, v)| v.as_str())
+    /// The object in the form that the request wants.
+    fn shown<'a>(&self, object: &'a Value) -> Shown<'a> {
+        let Target { kind, version, .. } = &self.target;
+        Shown::new(object, version, &kind.0, self.metadata_only)
+    }
+
+    pub(super) fn query(&self, key: &str) -> Option<&str> {
+        let found = self.query.iter().find(|(k, _)| k == key);
+        found.map(|(_, v)| v.as_str())
     }
 
     fn is_watch(&self) -> bool {
@@ -102,14 +106,12 @@ impl Asked {
         if self.method != Method::GET || self.is_watch() {
             return None;
         }
-        let (kind, namespace, name) = match &self.target {
-            Target::Object { kind, name, .. } => (kind, &name.0, Some(&name.1)),
-            Target::Collection {
-                kind, namespace, ..
-            } => (kind, namespace, None),
-            Target::Discovery { .. } => return None,
+        let (namespace, name) = match &self.target.what {
+            What::Object((namespace, name), _) => (namespace, Some(name)),
+            What::Collection(namespace) => (namespace, None),
+            What::Discovery => return None,
         };
-        let read = match (kind.1.as_str(), name) {
+        let read = match (self.target.kind.1.as_str(), name) {
             ("vsphereagents", Some(_)) => Read::ReadVsphereAgent,
             ("agents", Some(_)) => Read::ReadAgent,
             ("agentmachines", Some(_)) => Read::ReadAgentMachine,
@@ -129,16 +131,13 @@ impl Asked {
     }
 
     /// The broken promise if the operator may not send this request because the object is somebody else's.
-    fn trespasses(&self, server: &ApiServer) -> Option<promise::Failure> {
-        let Target::Object {
-            kind, name, status, ..
-        } = &self.target
-        else {
+    fn trespasses(&self, server: &ApiServer) -> Option<Broken> {
+        let What::Object(name, status) = &self.target.what else {
             return None;
         };
-        let reads = self.method == Method::GET;
+        let (kind, reads) = (&self.target.kind, self.method == Method::GET);
         (!reads && server.read(|s| oracles::is_foreign(s, kind, name, *status))).then(|| {
-            promise::Oracle::ForeignAndServingUntouched.broken(format!(
+            Oracle::ForeignAndServingUntouched.broken(format!(
                 "foreign: {} of {} {}/{}",
                 self.method, kind.1, name.0, name.1
             ))
@@ -147,11 +146,7 @@ impl Asked {
 
     /// What the request is counted as. Writes of Leases are not counted.
     fn counts_as(&self) -> Option<Counted> {
-        let kind = match &self.target {
-            Target::Collection { kind, .. } | Target::Object { kind, .. } => Some(kind),
-            Target::Discovery { .. } => None,
-        };
-        if kind.is_some_and(|k| k.1 == "leases") {
+        if self.target.kind.1 == "leases" {
             return None;
         }
         Some(match (&self.method, self.is_watch()) {
@@ -189,12 +184,7 @@ impl Door {
             return Err("upstream stands still".into());
         }
         if asked.is_watch() {
-            return Ok(watch::open(
-                &self,
-                &asked.target,
-                &asked.query,
-                asked.metadata_only,
-            ));
+            return Ok(watch::open(&self, &asked));
         }
         if asked.method == Method::GET {
             let live = life.zip(asked.live_read());
@@ -278,8 +268,8 @@ impl Door {
     /// Changes the object of a write as `fault` says, then carries the write out. It was decided from the object as it was
     /// before, so it breaks a promise when it succeeds.
     fn perform_after(&self, fault: Fault, asked: &Asked) -> Response<ReplyBody> {
-        let changed = match &asked.target {
-            Target::Object { kind, name, .. } => between::object(&self.server, fault, kind, name),
+        let changed = match &asked.target.what {
+            What::Object(name, _) => between::object(&self.server, fault, &asked.target.kind, name),
             _ => false,
         };
         let reply = self.perform(asked);
@@ -332,21 +322,15 @@ impl Door {
     /// The encoded answer.
     fn execute(&self, asked: &Asked) -> Result<Vec<u8>, Refusal> {
         let server = &self.server;
-        let shown = |object: &Value, version: &str, group: &str| {
-            encoded(&Shown::new(object, version, group, asked.metadata_only))
-        };
-        match (&asked.target, &asked.method) {
-            (Target::Discovery { group, version }, &Method::GET) => {
-                discovery(server, group, version)
-            }
-            (
-                Target::Collection {
-                    kind,
-                    version,
-                    namespace,
-                },
-                &Method::GET,
-            ) => {
+        let Target {
+            kind,
+            version,
+            what,
+        } = &asked.target;
+        let group = kind.0.as_str();
+        match (what, &asked.method) {
+            (What::Discovery, &Method::GET) => discovery(server, group, version),
+            (What::Collection(namespace), &Method::GET) => {
                 // Without a version, a list shows everything up to now, also where the server answers from its cache.
                 // With version 0 it may show an old state. The operator does not ask for that, so no fault plays it.
                 let unknown = ["labelSelector", "continue", "resourceVersion"];
@@ -365,10 +349,6 @@ impl Door {
                     .filter(|s| s.versions.contains(version))
                     .ok_or_else(not_served)?;
                 objects.retain(|o| named.as_ref().is_none_or(|n| o["metadata"]["name"] == **n));
-                let items: Vec<Shown> = objects
-                    .iter()
-                    .map(|o| Shown::new(o, version, &kind.0, asked.metadata_only))
-                    .collect();
                 let name = if asked.metadata_only {
                     "PartialObjectMetadataList".to_owned()
                 } else {
@@ -376,108 +356,53 @@ impl Door {
                 };
                 Ok(encoded(&List {
                     kind: name,
-                    api_version: api_version(&kind.0, version),
+                    api_version: api_version(group, version),
                     metadata: json!({"resourceVersion": revision.to_string()}),
-                    items,
+                    items: objects.iter().map(|o| asked.shown(o)).collect(),
                 }))
             }
-            (
-                Target::Collection {
-                    kind,
-                    version,
-                    namespace,
-                },
-                &Method::POST,
-            ) => {
+            (What::Collection(namespace), &Method::POST) => {
                 let mut object = asked.body.clone();
-                object["apiVersion"] = json!(api_version(&kind.0, version));
+                object["apiVersion"] = json!(api_version(group, version));
                 let created = server.write(|s, now| {
-                    if s.served
-                        .get(kind)
-                        .is_none_or(|k| !k.versions.contains(version))
-                    {
+                    let served = s.served.get(kind);
+                    if served.is_none_or(|k| !k.versions.contains(version)) {
                         return Err(not_served());
                     }
                     s.create(kind, namespace, object, now)
                 })?;
-                Ok(shown(&created, version, &kind.0))
+                Ok(encoded(&asked.shown(&created)))
             }
-            (
-                Target::Object {
-                    kind,
-                    version,
-                    name,
-                    ..
-                },
-                &Method::GET,
-            ) => {
+            (What::Object(name, _), &Method::GET) => {
                 let (found, known) =
                     server.read(|s| (s.get(kind, name), s.served.contains_key(kind)));
                 if !known {
                     return Err(not_served());
                 }
-                let found = found.ok_or_else(|| {
-                    Refusal::new(
-                        404,
-                        "NotFound",
-                        format!("{} {:?} not found", kind.1, name.1),
-                    )
-                })?;
-                Ok(shown(&found, version, &kind.0))
+                let missing = || Refusal::not_found(format!("{} {:?} not found", kind.1, name.1));
+                let found = found.ok_or_else(missing)?;
+                Ok(encoded(&asked.shown(&found)))
             }
-            (
-                Target::Object {
-                    kind,
-                    version,
-                    name,
-                    status,
-                },
-                &Method::PUT,
-            ) => {
-                let written = server.write(|s, now| {
-                    s.update(kind, name, (store::Via::Put, *status), now, |_| {
-                        asked.body.clone()
-                    })
-                })?;
-                Ok(shown(&written, version, &kind.0))
+            (What::Object(name, status), method @ (&Method::PUT | &Method::PATCH)) => {
+                let is_patch = *method == Method::PATCH;
+                let via = if is_patch { Via::Patch } else { Via::Put };
+                let change = |mut object: Value| {
+                    if !is_patch {
+                        return asked.body.clone();
+                    }
+                    store::merge(&mut object, &asked.body);
+                    object
+                };
+                let written =
+                    server.write(|s, now| s.update(kind, name, (via, *status), now, change))?;
+                Ok(encoded(&asked.shown(&written)))
             }
-            (
-                Target::Object {
-                    kind,
-                    version,
-                    name,
-                    status,
-                },
-                &Method::PATCH,
-            ) => {
-                let written = server.write(|s, now| {
-                    s.update(
-                        kind,
-                        name,
-                        (store::Via::Patch, *status),
-                        now,
-                        |mut object| {
-                            store::merge(&mut object, &asked.body);
-                            object
-                        },
-                    )
-                })?;
-                Ok(shown(&written, version, &kind.0))
-            }
-            (
-                Target::Object {
-                    kind,
-                    version,
-                    name,
-                    status: false,
-                },
-                &Method::DELETE,
-            ) => {
+            (What::Object(name, false), &Method::DELETE) => {
                 let none = json!({});
                 let preconditions = asked.body.get("preconditions").unwrap_or(&none);
                 let left = server.write(|s, now| s.delete(kind, name, preconditions, now))?;
                 Ok(match left {
-                    Some(object) => shown(&object, version, &kind.0),
+                    Some(object) => encoded(&asked.shown(&object)),
                     None => encoded(&json!({
                         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
                         "details": {"name": name.1, "group": kind.0, "kind": kind.1},
@@ -514,11 +439,7 @@ fn named(asked: &Asked) -> Option<String> {
 }
 
 fn not_served() -> Refusal {
-    Refusal::new(
-        404,
-        "NotFound",
-        "the server could not find the requested resource",
-    )
+    Refusal::not_found("the server could not find the requested resource")
 }
 
 /// The versions of a group.
@@ -639,17 +560,12 @@ async fn read(request: Request<Body>) -> Result<Asked, Failure> {
     let Some(target) = path::parse(&path) else {
         panic!("not played: {} {path}", parts.method);
     };
-    let accept = parts
-        .headers
-        .get(http::header::ACCEPT)
-        .and_then(|v| v.to_str().ok())
-        .unwrap_or_default();
-    let metadata_only = accept.contains("as=PartialObjectMetadata");
-    let content = parts
-        .headers
-        .get(http::header::CONTENT_TYPE)
-        .and_then(|v| v.to_str().ok())
-        .unwrap_or_default();
+    let header = |name: http::HeaderName| {
+        let value = parts.headers.get(name).and_then(|v| v.to_str().ok());
+        value.unwrap_or_default()
+    };
+    let metadata_only = header(http::header::ACCEPT).contains("as=PartialObjectMetadata");
+    let content = header(http::header::CONTENT_TYPE);
     assert!(
         parts.method != Method::PATCH || content == "application/merge-patch+json",
         "only merge patches are played, not {content}: {path}"
@@ -677,19 +593,17 @@ async fn read(request: Request<Body>) -> Result<Asked, Failure> {
 /// Whether this request carries that effect.
 fn carries(effect: &Effect, asked: &Asked) -> bool {
     use EffectKind as E;
-    let (kind, name, status) = match &asked.target {
-        Target::Collection { kind, .. } => (kind, None, false),
-        Target::Object {
-            kind, name, status, ..
-        } => (kind, Some(name), *status),
-        Target::Discovery { .. } => return false,
+    let (name, status) = match &asked.target.what {
+        What::Collection(_) => (None, false),
+        What::Object(name, status) => (Some(name), *status),
+        What::Discovery => return false,
     };
     let keyed = || {
         name.is_some_and(|(namespace, name)| {
             effect.subject.to_string() == format!("{namespace}/{name}")
         })
     };
-    let (plural, method) = (kind.1.as_str(), &asked.method);
+    let (plural, method) = (asked.target.kind.1.as_str(), &asked.method);
     match effect.kind {
         E::CreateChild => plural == "vsphereagents" && method == Method::POST,
         E::PinSelector => plural == "agentmachines" && method == Method::PATCH,

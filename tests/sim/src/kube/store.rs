@@ -18,6 +18,8 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::{KINDS, versions};
+
 pub mod backup;
 
 /// Group and plural, e.g. `("cluster.x-k8s.io", "machines")`.
@@ -36,6 +38,19 @@ pub struct Served {
     pub namespaced: bool,
     /// Whether it has a status subresource.
     pub status: bool,
+}
+
+impl Served {
+    fn of((group, plural): &Kind) -> Self {
+        let mut rows = KINDS.iter();
+        let row = rows.find(|(_, known, _)| known == plural);
+        Self {
+            kind: row.map(|(.., kind)| (*kind).to_owned()).unwrap_or_default(),
+            versions: versions(group).iter().map(|v| (*v).to_owned()).collect(),
+            namespaced: plural != "namespaces",
+            status: !["secrets", "events", "leases"].contains(&plural.as_str()),
+        }
+    }
 }
 
 /// What happened to an object.
@@ -117,6 +132,16 @@ impl Refusal {
         }
     }
 
+    /// What is asked for does not exist.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(404, "NotFound", message)
+    }
+
+    /// The request is not allowed to say that.
+    fn invalid(message: impl Into<String>) -> Self {
+        Self::new(422, "Invalid", message)
+    }
+
     /// The refusal as a `Status` object.
     #[must_use]
     pub fn body(&self) -> Value {
@@ -171,18 +196,42 @@ pub struct Moment {
     pub since: std::time::Duration,
 }
 
-fn at<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+/// The text at a JSON pointer. Empty if there is none.
+#[must_use]
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    let found = object.pointer(pointer).and_then(Value::as_str);
+    found.unwrap_or_default()
 }
 
-fn finalizers(object: &Value) -> usize {
-    object
-        .pointer("/metadata/finalizers")
-        .and_then(Value::as_array)
-        .map_or(0, Vec::len)
+/// The list at a JSON pointer. Empty if there is none.
+#[must_use]
+pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    let found = object.pointer(pointer).and_then(Value::as_array);
+    found.map_or(&[], Vec::as_slice)
+}
+
+/// Namespace and name of an object.
+#[must_use]
+pub fn name_of(object: &Value) -> Name {
+    let part = |pointer| text(object, pointer).to_owned();
+    (part("/metadata/namespace"), part("/metadata/name"))
+}
+
+fn finalizers(object: &Value) -> &[Value] {
+    list(object, "/metadata/finalizers")
+}
+
+/// Whether the object is being deleted.
+#[must_use]
+pub fn is_deleting(object: &Value) -> bool {
+    !text(object, "/metadata/deletionTimestamp").is_empty()
+}
+
+/// Removes a field of an object.
+pub fn remove(object: &mut Value, field: &str) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove(field);
+    }
 }
 
 /// Removes empty fields, as the server does.
@@ -239,10 +288,11 @@ impl Store {
         self.revision += 1;
     }
 
-    /// Offers a kind.
-    pub fn serve(&mut self, group: &str, plural: &str, served: Served) {
-        let kind = (group.to_owned(), plural.to_owned());
+    /// Offers the kind with that plural.
+    pub fn serve(&mut self, plural: &str) {
+        let kind = super::kind(plural);
         self.objects.entry(kind.clone()).or_default();
+        let served = Served::of(&kind);
         self.served.insert(kind, served);
     }
 
@@ -262,11 +312,7 @@ impl Store {
     }
 
     fn missing(kind: &Kind, name: &Name) -> Refusal {
-        Refusal::new(
-            404,
-            "NotFound",
-            format!("{}.{} {:?} not found", kind.1, kind.0, name.1),
-        )
+        Refusal::not_found(format!("{}.{} {:?} not found", kind.1, kind.0, name.1))
     }
 
     fn record(
@@ -317,27 +363,17 @@ impl Store {
         now: Moment,
     ) -> Written {
         let served = self.served[kind].clone();
-        let name = (
-            namespace.to_owned(),
-            at(&object, "/metadata/name").to_owned(),
-        );
+        let name = (namespace.to_owned(), name_of(&object).1);
         if name.1.is_empty() {
-            return Err(Refusal::new(
-                422,
-                "Invalid",
-                "metadata.name: Required value",
-            ));
+            return Err(Refusal::invalid("metadata.name: Required value"));
         }
         if served.namespaced {
-            let namespaces = (String::new(), "namespaces".to_owned());
-            let Some(found) = self.get(&namespaces, &(String::new(), namespace.to_owned())) else {
-                return Err(Refusal::new(
-                    404,
-                    "NotFound",
-                    format!("namespaces {namespace:?} not found"),
-                ));
+            let home = (String::new(), namespace.to_owned());
+            let Some(found) = self.get(&super::kind("namespaces"), &home) else {
+                let missing = format!("namespaces {namespace:?} not found");
+                return Err(Refusal::not_found(missing));
             };
-            if !at(&found, "/metadata/deletionTimestamp").is_empty() {
+            if is_deleting(&found) {
                 return Err(Refusal::new(
                     403,
                     "Forbidden",
@@ -360,14 +396,11 @@ impl Store {
         metadata["uid"] = json!(uid);
         metadata["creationTimestamp"] = json!(seconds(now.wall));
         metadata["generation"] = json!(1);
-        if let Some(fields) = metadata.as_object_mut() {
-            fields.remove("deletionTimestamp");
-            fields.remove("deletionGracePeriodSeconds");
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+            remove(metadata, field);
         }
-        if served.status
-            && let Some(fields) = object.as_object_mut()
-        {
-            fields.remove("status");
+        if served.status {
+            remove(&mut object, "status");
         }
         object["kind"] = json!(served.kind);
         tidy(&mut object);
@@ -394,14 +427,14 @@ impl Store {
         let mut wanted = change(old.as_ref().clone());
         for field in ["resourceVersion", "uid"] {
             let pointer = format!("/metadata/{field}");
-            let (given, have) = (at(&wanted, &pointer), at(&old, &pointer));
+            let (given, have) = (text(&wanted, &pointer), text(&old, &pointer));
             if given.is_empty() || given == have {
                 continue;
             }
             if field == "uid" && via == Via::Patch {
                 // For a patch, the uid is an immutable field like others.
                 let message = format!("metadata.uid: Invalid value: {given:?}: field is immutable");
-                return Err(Refusal::new(422, "Invalid", message));
+                return Err(Refusal::invalid(message));
             }
             return Err(conflict(kind, name, field, given, have));
         }
@@ -409,7 +442,7 @@ impl Store {
             let mut new = old.as_ref().clone();
             match wanted.get_mut("status") {
                 Some(wanted) => new["status"] = wanted.take(),
-                None => drop(new.as_object_mut().and_then(|o| o.remove("status"))),
+                None => remove(&mut new, "status"),
             }
             new
         } else {
@@ -420,13 +453,23 @@ impl Store {
         if new == *old {
             return Ok(old);
         }
-        let deleting = !at(&new, "/metadata/deletionTimestamp").is_empty();
-        if deleting && finalizers(&new) == 0 {
+        if is_deleting(&new) && finalizers(&new).is_empty() {
             // Watches see the revision of the deletion. The answer has the revision of the object as it was.
             self.record(kind, name, Change::Deleted, new.clone(), now);
             return Ok(Arc::new(new));
         }
         Ok(self.record(kind, name, Change::Modified, new, now))
+    }
+
+    /// Replaces the status of an object.
+    ///
+    /// # Errors
+    /// As [`Self::update`].
+    pub fn set_status(&mut self, kind: &Kind, name: &Name, status: &Value, now: Moment) -> Written {
+        self.update(kind, name, (Via::Patch, true), now, |mut object| {
+            object["status"] = status.clone();
+            object
+        })
     }
 
     /// Applies a write to the object itself. Identity and deletion mark stay as they are, and so does a status that has
@@ -444,11 +487,7 @@ impl Store {
         ] {
             match old["metadata"].get(field) {
                 Some(have) => new["metadata"][field] = have.clone(),
-                None => drop(
-                    new["metadata"]
-                        .as_object_mut()
-                        .and_then(|m| m.remove(field)),
-                ),
+                None => remove(&mut new["metadata"], field),
             }
         }
         for field in ["kind", "apiVersion"] {
@@ -457,22 +496,13 @@ impl Store {
         if keeps_status {
             match old.get("status") {
                 Some(have) => new["status"] = have.clone(),
-                None => drop(new.as_object_mut().and_then(|o| o.remove("status"))),
+                None => remove(new, "status"),
             }
         }
         tidy(new);
-        let deleting = !at(old, "/metadata/deletionTimestamp").is_empty();
-        let list = |o: &Value| {
-            o.pointer("/metadata/finalizers")
-                .and_then(Value::as_array)
-                .cloned()
-                .unwrap_or_default()
-        };
-        let before = list(old);
-        if deleting && list(new).iter().any(|f| !before.contains(f)) {
-            return Err(Refusal::new(
-                422,
-                "Invalid",
+        let before = finalizers(old);
+        if is_deleting(old) && finalizers(new).iter().any(|f| !before.contains(f)) {
+            return Err(Refusal::invalid(
                 "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted",
             ));
         }
@@ -498,23 +528,20 @@ impl Store {
             return Err(Self::missing(kind, name));
         };
         for field in ["uid", "resourceVersion"] {
-            let given = preconditions
-                .get(field)
-                .and_then(Value::as_str)
-                .unwrap_or_default();
-            let have = at(&old, &format!("/metadata/{field}"));
+            let given = preconditions[field].as_str().unwrap_or_default();
+            let have = text(&old, &format!("/metadata/{field}"));
             if !given.is_empty() && given != have {
                 return Err(conflict(kind, name, field, given, have));
             }
         }
         let mut new = old.as_ref().clone();
         // The content of a namespace holds it back like a finalizer.
-        let held = finalizers(&new) > 0 || kind.1 == "namespaces" && kind.0.is_empty();
+        let held = !finalizers(&new).is_empty() || kind.1 == "namespaces" && kind.0.is_empty();
         if !held {
             self.record(kind, name, Change::Deleted, new, now);
             return Ok(None);
         }
-        if at(&new, "/metadata/deletionTimestamp").is_empty() {
+        if !is_deleting(&new) {
             new["metadata"]["deletionTimestamp"] = json!(seconds(now.wall));
             new["metadata"]["deletionGracePeriodSeconds"] = json!(0);
             let generation = new["metadata"]["generation"].as_u64().unwrap_or(0);
@@ -531,6 +558,13 @@ impl Store {
         }
     }
 
+    /// Removes all objects of a kind so.
+    pub fn evict_all(&mut self, kind: &Kind, now: Moment) {
+        let all = self.objects.get(kind).into_iter().flatten();
+        let names: Vec<Name> = all.map(|(name, _)| name.clone()).collect();
+        names.iter().for_each(|name| self.evict(kind, name, now));
+    }
+
     /// Replaces an object completely, including fields that no request can change.
     pub fn replace(&mut self, kind: &Kind, name: &Name, object: Value, now: Moment) {
         self.record(kind, name, Change::Modified, object, now);
@@ -540,7 +574,7 @@ impl Store {
     #[must_use]
     pub fn orphans(&self) -> Vec<(Kind, Name, String)> {
         let all = self.with_dead_owners().filter(|(.., left)| left.is_empty());
-        all.map(|(k, n, o, _)| (k.clone(), n.clone(), at(o, "/metadata/uid").to_owned()))
+        all.map(|(k, n, o, _)| (k.clone(), n.clone(), text(o, "/metadata/uid").to_owned()))
             .collect()
     }
 
@@ -555,20 +589,20 @@ impl Store {
     }
 
     fn with_dead_owners(&self) -> impl Iterator<Item = (&Kind, &Name, &Arc<Value>, Vec<Value>)> {
-        let alive: std::collections::BTreeSet<&str> = self
+        let alive: BTreeSet<&str> = self
             .objects
             .values()
             .flatten()
-            .map(|(_, o)| at(o, "/metadata/uid"))
+            .map(|(_, o)| text(o, "/metadata/uid"))
             .collect();
         let all = self
             .objects
             .iter()
             .flat_map(|(k, objects)| objects.iter().map(move |(n, o)| (k, n, o)));
-        all.filter(|(_, _, o)| at(o, "/metadata/deletionTimestamp").is_empty())
+        all.filter(|(_, _, o)| !is_deleting(o))
             .filter_map(move |(k, n, o)| {
                 let owners = o.pointer("/metadata/ownerReferences")?.as_array()?;
-                let lives = |owner: &&Value| alive.contains(at(owner, "/uid"));
+                let lives = |owner: &&Value| alive.contains(text(owner, "/uid"));
                 let left: Vec<Value> = owners.iter().filter(lives).cloned().collect();
                 (left.len() < owners.len()).then_some((k, n, o, left))
             })
@@ -606,33 +640,27 @@ pub fn seconds(at: Timestamp) -> String {
 
 /// tests/sim/tests/all/conformance.rs compares the store with the real API server.
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::kube::kind;
 
-    pub(super) fn now() -> Moment {
+    pub(crate) fn now() -> Moment {
         Moment {
             wall: Timestamp::UNIX_EPOCH,
             since: std::time::Duration::ZERO,
         }
     }
 
-    pub(super) fn store() -> (Store, Kind, Name) {
+    pub(crate) fn store() -> (Store, Kind, Name) {
         let mut store = Store::default();
-        let served = |kind: &str, namespaced| Served {
-            kind: kind.into(),
-            versions: vec!["v1".into()],
-            namespaced,
-            status: namespaced,
-        };
-        store.serve("", "namespaces", served("Namespace", false));
-        store.serve("g", "things", served("Thing", true));
-        let namespaces = (String::new(), "namespaces".to_owned());
-        store
-            .create(&namespaces, "", json!({"metadata": {"name": "n"}}), now())
-            .expect("namespace");
-        let kind = ("g".to_owned(), "things".to_owned());
+        store.serve("namespaces");
+        store.serve("agents");
+        let namespace = json!({"metadata": {"name": "n"}});
+        let made = store.create(&kind("namespaces"), "", namespace, now());
+        made.expect("namespace");
         let thing = json!({"metadata": {"name": "a", "finalizers": ["f"]}, "spec": {"x": 1}, "status": {"lost": true}});
-        store.create(&kind, "n", thing, now()).expect("thing");
-        (store, kind, ("n".to_owned(), "a".to_owned()))
+        let made = store.create(&kind("agents"), "n", thing, now());
+        made.expect("thing");
+        (store, kind("agents"), ("n".to_owned(), "a".to_owned()))
     }
 }

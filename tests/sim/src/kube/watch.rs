@@ -16,8 +16,8 @@ use tokio::time::Instant;
 
 use super::{
     ApiServer,
-    path::Target,
-    service::{Door, ReplyBody, Shown, encoded},
+    path::What,
+    service::{Asked, Door, ReplyBody, Shown, encoded},
     store::{Change, Entry, Kind, Refusal},
 };
 use crate::{
@@ -52,26 +52,12 @@ struct Open {
 }
 
 /// Opens a watch.
-pub fn open(
-    door: &Door,
-    target: &Target,
-    query: &[(String, String)],
-    metadata_only: bool,
-) -> Response<ReplyBody> {
-    let Target::Collection {
-        kind,
-        version,
-        namespace,
-    } = target
-    else {
+pub(super) fn open(door: &Door, asked: &Asked) -> Response<ReplyBody> {
+    let target = &asked.target;
+    let What::Collection(namespace) = &target.what else {
         panic!("a watch of {target:?} is not played");
     };
-    let get = |key: &str| {
-        query
-            .iter()
-            .find(|(k, _)| k == key)
-            .map(|(_, v)| v.as_str())
-    };
+    let get = |key: &str| asked.query(key);
     for unknown in ["labelSelector", "fieldSelector", "sendInitialEvents"] {
         assert!(get(unknown).is_none(), "{unknown} of watches is not played");
     }
@@ -85,14 +71,14 @@ pub fn open(
         changed: door.server.changed.listener(),
         server: door.server.clone(),
         life: door.life.clone(),
-        kind: kind.clone(),
+        kind: target.kind.clone(),
         late: door.life.as_ref().map_or(Duration::ZERO, |_| {
             let director = &door.server.director;
             director.paced(LATE).saturating_sub(LATE)
         }),
-        version: version.clone(),
+        version: target.version.clone(),
         namespace: namespace.clone(),
-        metadata_only,
+        metadata_only: asked.metadata_only,
         seen,
         read: door
             .server

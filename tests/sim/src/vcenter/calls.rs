@@ -10,6 +10,7 @@ use super::{
     model::{Collector, Fault, Inventory, Ref, Session},
     tasks::Work,
 };
+use crate::kube::store::{list, text};
 
 /// A reply: HTTP status, session header, body.
 #[derive(Clone, Debug, Default)]
@@ -86,8 +87,7 @@ pub fn content() -> Value {
 }
 
 fn argument(invocation: &Invocation, name: &str) -> Result<Ref, Fault> {
-    Ref::read(&invocation.arguments[name])
-        .ok_or_else(|| Fault::new("InvalidArgument", json!({"invalidProperty": name})))
+    Ref::read(&invocation.arguments[name]).ok_or_else(|| Fault::argument(name))
 }
 
 impl VCenter {
@@ -96,12 +96,8 @@ impl VCenter {
         if invocation.method == "Login" {
             return self.login(invocation);
         }
-        let known = self.read(|i| {
-            i.sessions
-                .get(&invocation.token)
-                .is_some_and(|s| !s.automation)
-        });
-        if !known {
+        let session = |i: &Inventory| i.sessions.get(&invocation.token).map(|s| s.automation);
+        if self.read(session) != Some(false) {
             return Fault::new("NotAuthenticated", json!({"privilegeId": "System.View"})).into();
         }
         let result = if invocation.method == "WaitForUpdatesEx" {
@@ -116,13 +112,8 @@ impl VCenter {
     }
 
     fn login(&self, invocation: &Invocation) -> Reply {
-        let text = |key: &str| {
-            invocation.arguments[key]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned()
-        };
-        let given = (text("userName"), text("password"));
+        let text = |pointer| text(&invocation.arguments, pointer).to_owned();
+        let given = (text("/userName"), text("/password"));
         self.write_quietly(|i| {
             if given != i.login {
                 return Fault::new("InvalidLogin", json!({})).into();
@@ -173,10 +164,7 @@ impl VCenter {
             "CreateFolder" => self.write(|i| {
                 let name = text("name");
                 if let Some(holder) = i.child(target, &name) {
-                    return Err(Fault::new(
-                        "DuplicateName",
-                        json!({"name": name, "object": holder.json()}),
-                    ));
+                    return Err(Fault::duplicate(&name, &holder));
                 }
                 let id = format!("group-v{}", i.number());
                 Ok(i.add("Folder", &id, &name, Some(target)).json())
@@ -184,10 +172,7 @@ impl VCenter {
             "CreateVM_Task" => {
                 let pool = argument(invocation, "pool")?;
                 if pool.kind != "ResourcePool" {
-                    return Err(Fault::new(
-                        "InvalidArgument",
-                        json!({"invalidProperty": "pool"}),
-                    ));
+                    return Err(Fault::argument("pool"));
                 }
                 if !self.read(|i| i.nodes.contains_key(target)) {
                     return Err(Fault::not_found(target));
@@ -205,11 +190,8 @@ impl VCenter {
             "ResetVM_Task" => task(Work::Reset(target.clone())),
             "Destroy_Task" => task(Work::Destroy(target.clone())),
             "SearchDatastore_Task" => {
-                let patterns = arguments["searchSpec"]["matchPattern"]
-                    .as_array()
-                    .cloned()
-                    .unwrap_or_default();
-                task(Work::Search(text("datastorePath"), patterns))
+                let patterns = list(arguments, "/searchSpec/matchPattern");
+                task(Work::Search(text("datastorePath"), patterns.to_vec()))
             }
             "MoveDatastoreFile_Task" => {
                 task(Work::Move(text("sourceName"), text("destinationName")))
@@ -223,9 +205,8 @@ impl VCenter {
     }
 
     async fn wait_for_updates(&self, invocation: &Invocation) -> Result<Value, Fault> {
-        let limit = invocation.arguments["options"]["maxWaitSeconds"]
-            .as_u64()
-            .unwrap_or(0);
+        let limit = invocation.arguments["options"]["maxWaitSeconds"].as_u64();
+        let limit = limit.unwrap_or(0);
         let until = Instant::now() + Duration::from_secs(limit);
         let asked = invocation.arguments["version"].as_str().unwrap_or_default();
         let mut changed = self.changed.listener();
@@ -264,9 +245,8 @@ impl Inventory {
     }
 
     fn session(&self, token: &str) -> Result<&Session, Fault> {
-        self.sessions
-            .get(token)
-            .ok_or_else(|| Fault::new("NotAuthenticated", json!({})))
+        let session = self.sessions.get(token);
+        session.ok_or_else(|| Fault::new("NotAuthenticated", json!({})))
     }
 
     /// The object at an inventory path.
@@ -281,8 +261,8 @@ impl Inventory {
     }
 
     fn retrieve(&mut self, token: &str, arguments: &Value) -> Result<Value, Fault> {
-        let specs = arguments["specSet"].as_array().cloned().unwrap_or_default();
-        let found = collector::retrieve(self, self.session(token)?, &specs)?;
+        let specs = list(arguments, "/specSet");
+        let found = collector::retrieve(self, self.session(token)?, specs)?;
         let page = arguments["options"]["maxObjects"].as_u64().unwrap_or(100);
         self.page(found, usize::try_from(page).unwrap_or(100))
     }
@@ -303,8 +283,7 @@ impl Inventory {
 
     fn next_page(&mut self, token: &str) -> Result<Value, Fault> {
         let rest = self.pages.remove(token);
-        let rest =
-            rest.ok_or_else(|| Fault::new("InvalidArgument", json!({"invalidProperty": "token"})))?;
+        let rest = rest.ok_or_else(|| Fault::argument("token"))?;
         self.page(rest, 100)
     }
 
@@ -320,8 +299,8 @@ impl Inventory {
         let number = self.number();
         let id = |kind: &str| format!("session[{token}]{kind}-{number}");
         let refs = |key: &str| -> Vec<Ref> {
-            let all = arguments[key].as_array();
-            all.into_iter().flatten().filter_map(Ref::read).collect()
+            let all = list(&arguments[key], "").iter();
+            all.filter_map(Ref::read).collect()
         };
         let known: Vec<Ref> = refs("add")
             .into_iter()
@@ -334,9 +313,8 @@ impl Inventory {
             .ok_or_else(|| Fault::new("NotAuthenticated", json!({})))?;
         match method.as_str() {
             "CreateListView" => {
-                session
-                    .views
-                    .insert(id("view"), refs("obj").into_iter().collect());
+                let seen = refs("obj").into_iter().collect();
+                session.views.insert(id("view"), seen);
                 Ok(Ref::new("ListView", id("view")).json())
             }
             "ModifyListView" => {
@@ -362,9 +340,8 @@ impl Inventory {
                 if was { Ok(Value::Null) } else { Err(gone()) }
             }
             "CreatePropertyCollector" => {
-                session
-                    .collectors
-                    .insert(id("collector"), Collector::default());
+                let collector = Collector::default();
+                session.collectors.insert(id("collector"), collector);
                 Ok(Ref::new("PropertyCollector", id("collector")).json())
             }
             "DestroyPropertyCollector" => session
@@ -374,9 +351,8 @@ impl Inventory {
                 .ok_or_else(gone),
             "CreateFilter" => {
                 let collector = session.collectors.get_mut(&target.id).ok_or_else(gone)?;
-                collector
-                    .filters
-                    .push((arguments["spec"].clone(), Default::default()));
+                let filter = (arguments["spec"].clone(), Default::default());
+                collector.filters.push(filter);
                 Ok(Ref::new("PropertyFilter", id("filter")).json())
             }
             other => panic!("not played: {other} of {target:?}"),

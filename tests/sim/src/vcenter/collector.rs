@@ -69,12 +69,7 @@ impl<'a> Walk<'a> {
         for step in set {
             let step = if text(step, "_typeName") == "SelectionSpec" {
                 let found = self.named.get(text(step, "name")).copied();
-                found.ok_or_else(|| {
-                    Fault::new(
-                        "InvalidArgument",
-                        json!({"invalidProperty": "selectSet.name"}),
-                    )
-                })?
+                found.ok_or_else(|| Fault::argument("selectSet.name"))?
             } else {
                 step
             };
@@ -109,9 +104,7 @@ fn select(inventory: &Inventory, session: &Session, spec: &Value) -> Result<Sele
     };
     for entry in list(spec, "objectSet") {
         let object = entry.get("obj").and_then(Ref::read);
-        let object = object.ok_or_else(|| {
-            Fault::new("InvalidArgument", json!({"invalidProperty": "objectSet"}))
-        })?;
+        let object = object.ok_or_else(|| Fault::argument("objectSet"))?;
         if !inventory.exists(session, &object) {
             if flag(spec, "reportMissingObjectsInResults") {
                 walk.out.push((object, None));

@@ -11,14 +11,10 @@ use super::model::{Fault, File, Inventory, boxed};
 /// `InvalidDatastorePath`.
 pub fn split(path: &str) -> Result<(String, String), Fault> {
     let parts = path.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-    parts
-        .map(|(store, file)| {
-            (
-                store.to_owned(),
-                file.trim().trim_end_matches('/').to_owned(),
-            )
-        })
-        .ok_or_else(|| Fault::new("InvalidDatastorePath", json!({"datastorePath": path})))
+    let invalid = || Fault::new("InvalidDatastorePath", json!({"datastorePath": path}));
+    let (store, file) = parts.ok_or_else(invalid)?;
+    let file = file.trim().trim_end_matches('/');
+    Ok((store.to_owned(), file.to_owned()))
 }
 
 fn file_fault(kind: &str, path: &str) -> Fault {
@@ -32,18 +28,15 @@ fn is_below(path: &str, directory: &str) -> bool {
 
 impl Inventory {
     fn has_store(&self, name: &str) -> bool {
-        self.nodes
-            .iter()
-            .any(|(r, n)| r.kind == "Datastore" && n.name == name)
+        let mut nodes = self.nodes.iter();
+        nodes.any(|(r, n)| r.kind == "Datastore" && n.name == name)
     }
 
     /// Whether a directory exists. The root of a datastore always does.
     #[must_use]
     pub fn is_directory(&self, store: &str, path: &str) -> bool {
-        path.is_empty() && self.has_store(store)
-            || self
-                .directories
-                .contains(&(store.to_owned(), path.to_owned()))
+        let key = (store.to_owned(), path.to_owned());
+        path.is_empty() && self.has_store(store) || self.directories.contains(&key)
     }
 
     /// `HostDatastoreBrowserSearchResults` of a directory.
@@ -55,13 +48,8 @@ impl Inventory {
         if !self.is_directory(&store, &path) {
             return Err(file_fault("FileNotFound", directory));
         }
-        let fits = |name: &str| {
-            patterns.is_empty()
-                || patterns
-                    .iter()
-                    .filter_map(Value::as_str)
-                    .any(|p| p == "*" || p == name)
-        };
+        let fits =
+            |name: &str| patterns.is_empty() || patterns.iter().any(|p| p == "*" || p == name);
         let direct = |full: &str| {
             let rest = if path.is_empty() {
                 Some(full)
@@ -119,16 +107,12 @@ impl Inventory {
     /// The name of a connected drive of a running VM that uses this file, or a file below this path.
     fn opened(&self, store: &str, path: &str) -> bool {
         let name = format!("[{store}] {path}");
-        self.vms.values().filter(|vm| vm.on).any(|vm| {
-            let drives = vm
-                .devices
-                .iter()
-                .filter(|d| d["_typeName"] == "VirtualCdrom");
-            drives
-                .filter(|d| d["connectable"]["connected"] == true)
-                .filter_map(|d| d["backing"]["fileName"].as_str())
-                .any(|open| open == name || is_below(open, &name))
-        })
+        let running = self.vms.values().filter(|vm| vm.on);
+        running
+            .flat_map(|vm| &vm.devices)
+            .filter(|d| d["_typeName"] == "VirtualCdrom" && d["connectable"]["connected"] == true)
+            .filter_map(|d| d["backing"]["fileName"].as_str())
+            .any(|open| open == name || is_below(open, &name))
     }
 
     /// Moves a file into a directory that exists. The option `force` is not simulated.
@@ -173,10 +157,9 @@ impl Inventory {
         if self.opened(&store, &path) {
             return Err(file_fault("FileLocked", name));
         }
-        self.files
-            .retain(|(s, p), _| *s != store || (*p != path && !is_below(p, &path)));
-        self.directories
-            .retain(|(s, p)| *s != store || (*p != path && !is_below(p, &path)));
+        let stays = |s: &str, p: &str| s != store || (p != path && !is_below(p, &path));
+        self.files.retain(|(s, p), _| stays(s, p));
+        self.directories.retain(|(s, p)| stays(s, p));
         Ok(())
     }
 
@@ -198,10 +181,8 @@ impl Inventory {
         if self.opened(store, path) {
             return Err(500);
         }
-        let old = self.files.insert(
-            (store.to_owned(), path.to_owned()),
-            File { bytes, modified },
-        );
+        let key = (store.to_owned(), path.to_owned());
+        let old = self.files.insert(key, File { bytes, modified });
         Ok(if old.is_some() { 200 } else { 201 })
     }
 

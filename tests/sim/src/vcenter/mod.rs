@@ -28,7 +28,7 @@ use self::{
     model::{Fault, Inventory, Ref, Task},
     tasks::Work,
 };
-use crate::{director::Director, news::News};
+use crate::{director::Director, kube::store::text, news::News};
 
 /// A change to a VM, for the oracles.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,10 +176,8 @@ impl VCenter {
                 (Err(fault), _) => Err(fault),
                 (Ok(()), Course::Fails) => {
                     me.free(&work);
-                    Err(Fault::new(
-                        "SystemError",
-                        json!({"reason": "failed on request"}),
-                    ))
+                    let reason = json!({"reason": "failed on request"});
+                    Err(Fault::new("SystemError", reason))
                 }
                 (Ok(()), _) => {
                     me.wait_for_answer(&work).await;
@@ -189,10 +187,8 @@ impl VCenter {
             me.director.line(|| {
                 let kind = format!("{work:?}");
                 let kind = kind.split(['(', '{']).next().unwrap_or_default();
-                format!(
-                    "    {id} {kind}: {}",
-                    end.as_ref().err().map_or("ok", |f| f.name())
-                )
+                let end = end.as_ref().err().map_or("ok", |f| f.name());
+                format!("    {id} {kind}: {end}")
             });
             me.write(|i| {
                 if let Some(task) = i.tasks.get_mut(&id) {
@@ -351,23 +347,16 @@ fn seen_by_guests(inventory: &Inventory, vm: &model::Vm) -> guests::Vm {
         Some(key) => format!("disk:{key}"),
         None => "cdrom".to_owned(),
     });
+    let former = inventory.drift.former.get(&vm.object.id);
     guests::Vm {
-        moref: (inventory
-            .drift
-            .former
-            .get(&vm.object.id)
-            .unwrap_or(&vm.object.id))
-        .clone(),
+        moref: former.unwrap_or(&vm.object.id).clone(),
         name: vm.name.clone(),
         path: inventory.path(&vm.object),
         uuid: vm.uuid.clone(),
         power: vm.power().to_owned(),
         cdroms: of("VirtualCdrom")
             .map(|d| guests::Cdrom {
-                path: d["backing"]["fileName"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned(),
+                path: text(d, "/backing/fileName").to_owned(),
                 connected: d["connectable"]["connected"] == true,
                 start_connected: d["connectable"]["startConnected"] == true,
             })
@@ -381,12 +370,9 @@ fn seen_by_guests(inventory: &Inventory, vm: &model::Vm) -> guests::Vm {
             .collect(),
         disks: of("VirtualDisk")
             .map(|d| guests::Disk {
-                key: d["key"]
-                    .as_i64()
-                    .and_then(|k| i32::try_from(k).ok())
-                    .unwrap_or_default(),
+                key: serde_json::from_value(d["key"].clone()).unwrap_or_default(),
                 gb: d["capacityInKB"].as_u64().unwrap_or_default() >> 20,
-                uuid: d["backing"]["uuid"].as_str().unwrap_or_default().to_owned(),
+                uuid: text(d, "/backing/uuid").to_owned(),
             })
             .collect(),
         extra_config: vm.extra.clone(),

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::restored::Drift;
+use crate::kube::store::text;
 
 /// Type and id of a managed object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ref {
     /// For example `VirtualMachine`.
     pub kind: String,
@@ -67,6 +68,26 @@ impl Fault {
         Self::new("ManagedObjectNotFound", json!({"obj": object.json()}))
     }
 
+    /// The fault for an argument that is not valid.
+    #[must_use]
+    pub fn argument(name: &str) -> Self {
+        Self::new("InvalidArgument", json!({"invalidProperty": name}))
+    }
+
+    /// The fault for a task that needs the VM in another power state.
+    #[must_use]
+    pub fn power(vm: &Vm, requested: &str) -> Self {
+        let states = json!({"requestedState": requested, "existingState": vm.power()});
+        Self::new("InvalidPowerState", states)
+    }
+
+    /// The fault for a name that another object of the folder has.
+    #[must_use]
+    pub fn duplicate(name: &str, holder: &Ref) -> Self {
+        let taken = json!({"name": name, "object": holder.json()});
+        Self::new("DuplicateName", taken)
+    }
+
     /// Its type.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -86,7 +107,7 @@ pub struct Node {
 }
 
 /// A VM.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Vm {
     /// Its reference.
     pub object: Ref,
@@ -167,26 +188,15 @@ impl Vm {
             folder: Ref::new("Folder", "group-v3"),
             uuid: "42310000-0000-4000-8000-000000000001".to_owned(),
             instance_uuid: "50310000-0000-4000-8000-000000000001".to_owned(),
-            extra: BTreeMap::new(),
             // A VM without any device would count as one whose configuration is unknown.
             devices: vec![json!({"_typeName": "VirtualDisk", "key": 2000})],
-            boot_order: Vec::new(),
             path: "[ds-0] somebody-elses-database/somebody-elses-database.vmx".to_owned(),
-            hidden: false,
             on: true,
-            suspended: false,
-            stiff: false,
             boots: 1,
-            resets: 0,
-            busy: false,
-            annotation: String::new(),
-            tray_locked: false,
-            question: None,
             cpus: 8,
             memory: 65536,
             firmware: "bios".to_owned(),
-            node: None,
-            formerly: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -232,12 +242,8 @@ impl Vm {
     /// Number of drives that contain an ISO.
     #[must_use]
     pub fn discs(&self) -> usize {
-        let name = |d: &&Value| {
-            d["backing"]["fileName"]
-                .as_str()
-                .is_some_and(|n| n.ends_with(".iso"))
-        };
-        self.devices.iter().filter(name).count()
+        let is_full = |d: &&Value| text(d, "/backing/fileName").ends_with(".iso");
+        self.devices.iter().filter(is_full).count()
     }
 }
 
@@ -308,7 +314,7 @@ pub struct Task {
 }
 
 /// A file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct File {
     /// Content.
     pub bytes: Bytes,
@@ -388,6 +394,12 @@ impl Inventory {
     pub fn number(&mut self) -> u64 {
         self.serial += 1;
         self.serial
+    }
+
+    /// Removes a VM with its tags. Its files stay.
+    pub fn remove_vm(&mut self, id: &str) {
+        self.vms.remove(id);
+        self.tags.remove(id);
     }
 
     /// Adds a node.
@@ -487,19 +499,17 @@ impl Inventory {
                 _ => return Err(invalid()),
             });
         }
-        if let Some(vm) = (object.kind == "VirtualMachine")
-            .then(|| self.vms.get(&object.id))
-            .flatten()
-        {
+        let is_vm = object.kind == "VirtualMachine";
+        if let Some(vm) = self.vms.get(&object.id).filter(|_| is_vm) {
             return Ok(match path {
                 "name" => text(&vm.name),
                 "parent" => Some(vm.folder.json()),
                 "datastore" => {
                     let names = self.stores_of(vm);
-                    let stores = self
-                        .nodes
-                        .iter()
-                        .filter(|(r, n)| r.kind == "Datastore" && names.contains(n.name.as_str()));
+                    let is_one = |(r, n): &(&Ref, &Node)| {
+                        r.kind == "Datastore" && names.contains(n.name.as_str())
+                    };
+                    let stores = self.nodes.iter().filter(is_one);
                     let all: Vec<Value> = stores.map(|(r, _)| r.json()).collect();
                     Some(boxed("ArrayOfManagedObjectReference", all))
                 }
@@ -509,11 +519,8 @@ impl Inventory {
                 "config.instanceUuid" => text(&vm.instance_uuid),
                 "config.annotation" => text(&vm.annotation),
                 "config.extraConfig" => {
-                    let all: Vec<Value> = vm
-                        .extra
-                        .iter()
-                        .map(|(k, v)| json!({"_typeName": "OptionValue", "key": k, "value": boxed("string", v.as_str())}))
-                        .collect();
+                    let option = |(k, v): (&String, &String)| json!({"_typeName": "OptionValue", "key": k, "value": boxed("string", v.as_str())});
+                    let all: Vec<Value> = vm.extra.iter().map(option).collect();
                     Some(boxed("ArrayOfOptionValue", all))
                 }
                 "config.hardware.numCPU" => Some(boxed("int", vm.cpus)),
@@ -571,16 +578,9 @@ impl Inventory {
 
     /// Names of the datastores of the VM's files and of the media in its drives.
     fn stores_of<'a>(&self, vm: &'a Vm) -> BTreeSet<&'a str> {
-        let files = vm
-            .devices
-            .iter()
-            .filter_map(|d| d["backing"]["fileName"].as_str());
+        let files = vm.devices.iter().map(|d| text(d, "/backing/fileName"));
         let stores = files.chain([vm.path.as_str()]);
-        let name = |path: &'a str| {
-            path.strip_prefix('[')?
-                .split_once(']')
-                .map(|(name, _)| name)
-        };
+        let name = |path: &'a str| Some(path.strip_prefix('[')?.split_once(']')?.0);
         stores.filter_map(name).collect()
     }
 
@@ -643,29 +643,13 @@ pub fn furnished(user: &str, password: &str) -> Inventory {
     let host_folder = i.add("Folder", "group-h4", "host", Some(&dc));
     let stores = i.add("Folder", "group-s5", "datastore", Some(&dc));
     let networks = i.add("Folder", "group-n6", "network", Some(&dc));
-    let cluster = i.add(
-        "ClusterComputeResource",
-        "domain-c7",
-        "cluster",
-        Some(&host_folder),
-    );
+    let kind = "ClusterComputeResource";
+    let cluster = i.add(kind, "domain-c7", "cluster", Some(&host_folder));
     let pool = i.add("ResourcePool", "resgroup-8", "Resources", Some(&cluster));
-    let hosts: Vec<Ref> = (0..2)
-        .map(|n| {
-            i.add(
-                "HostSystem",
-                &format!("host-{n}"),
-                &format!("esx{n}"),
-                Some(&cluster),
-            )
-        })
-        .collect();
-    let pod = i.add(
-        "StoragePod",
-        "group-p9",
-        "workload-datastore-cluster",
-        Some(&stores),
-    );
+    let hosts = [("host-0", "esx0"), ("host-1", "esx1")]
+        .map(|(id, name)| i.add("HostSystem", id, name, Some(&cluster)));
+    let name = "workload-datastore-cluster";
+    let pod = i.add("StoragePod", "group-p9", name, Some(&stores));
     let all_stores = [
         i.add("Datastore", "datastore-10", "ds-0", Some(&pod)),
         i.add("Datastore", "datastore-11", "ds-1", Some(&pod)),
@@ -673,10 +657,8 @@ pub fn furnished(user: &str, password: &str) -> Inventory {
     ];
     let network = i.add("Network", "network-13", "VM Network", Some(&networks));
     let refs = |all: &[Ref]| {
-        boxed(
-            "ArrayOfManagedObjectReference",
-            all.iter().map(Ref::json).collect::<Vec<_>>(),
-        )
+        let all: Vec<Value> = all.iter().map(Ref::json).collect();
+        boxed("ArrayOfManagedObjectReference", all)
     };
     i.set(&dc, "datastore", refs(&all_stores));
     i.set(&dc, "network", refs(std::slice::from_ref(&network)));
@@ -687,11 +669,8 @@ pub fn furnished(user: &str, password: &str) -> Inventory {
     i.set(&pod, "podStorageDrsEntry", json!({"_typeName": "PodStorageDrsEntry", "storageDrsConfig": {"podConfig": {"enabled": false}}}));
     for host in &hosts {
         i.set(host, "network", refs(std::slice::from_ref(&network)));
-        i.set(
-            host,
-            "runtime.connectionState",
-            boxed("HostSystemConnectionState", "connected"),
-        );
+        let connected = boxed("HostSystemConnectionState", "connected");
+        i.set(host, "runtime.connectionState", connected);
         i.set(host, "runtime.inMaintenanceMode", boxed("boolean", false));
     }
     let mounts: Vec<Value> = hosts
@@ -702,16 +681,10 @@ pub fn furnished(user: &str, password: &str) -> Inventory {
         let name = i.nodes[store].name.clone();
         let free = (1_u64 << 46) + if name == "ds-0" { 1 << 30 } else { 0 };
         i.set(store, "summary", json!({"_typeName": "DatastoreSummary", "name": name, "accessible": true, "freeSpace": free, "maintenanceMode": "normal"}));
-        i.set(
-            store,
-            "host",
-            boxed("ArrayOfDatastoreHostMount", mounts.clone()),
-        );
-        i.set(
-            store,
-            "browser",
-            Ref::new("HostDatastoreBrowser", format!("browser-{}", store.id)).json(),
-        );
+        let mounted = boxed("ArrayOfDatastoreHostMount", mounts.clone());
+        i.set(store, "host", mounted);
+        let browser = Ref::new("HostDatastoreBrowser", format!("browser-{}", store.id));
+        i.set(store, "browser", browser.json());
     }
     i.vms.insert("vm-1".to_owned(), Vm::somebodys());
     i.serial = 100;

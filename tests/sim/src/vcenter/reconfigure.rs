@@ -19,10 +19,8 @@ impl Inventory {
             return Err(Fault::new("ConcurrentAccess", json!({})));
         }
         if vm.tray_locked && empties(spec) {
-            return Err(Fault::new(
-                "GenericVmConfigFault",
-                json!({"reason": "the tray is locked"}),
-            ));
+            let reason = json!({"reason": "the tray is locked"});
+            return Err(Fault::new("GenericVmConfigFault", reason));
         }
         let changes = spec["deviceChange"].as_array().into_iter().flatten();
         let mut removed = Vec::new();
@@ -34,10 +32,7 @@ impl Inventory {
         if let Some(order) = order.and_then(Value::as_array) {
             let mut keys = order.iter().filter_map(|d| d.get("deviceKey"));
             if keys.any(|key| !vm.devices.iter().any(|d| d["key"] == *key)) {
-                return Err(Fault::new(
-                    "InvalidArgument",
-                    json!({"invalidProperty": "bootOptions.bootOrder"}),
-                ));
+                return Err(Fault::argument("bootOptions.bootOrder"));
             }
             vm.boot_order.clone_from(order);
         }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     kube::{ApiServer, kind, store::Store},
-    oracles::{self, OURS},
+    oracles,
 };
 
 /// How old the backup is.
@@ -110,8 +110,7 @@ impl Inventory {
     /// A person registers the VMs that are adrift and still recorded. The person removes the others, and the ghosts.
     fn mend(&mut self, store: &Store) -> (usize, usize) {
         for id in std::mem::take(&mut self.drift.ghosts) {
-            self.vms.remove(&id);
-            self.tags.remove(&id);
+            self.remove_vm(&id);
         }
         let adrift = std::mem::take(&mut self.drift.adrift);
         let (wanted, others): (Vec<Vm>, Vec<Vm>) =
@@ -129,8 +128,7 @@ impl Inventory {
         }
         for vm in others {
             // The VM does not exist. Its guest notices that.
-            self.vms.remove(&vm.object.id);
-            self.tags.remove(&vm.object.id);
+            self.remove_vm(&vm.object.id);
             if let Ok(file) = files::split(&vm.path) {
                 self.files.remove(&file);
             }
@@ -147,7 +145,7 @@ fn is_recorded(store: &Store, vm: &Vm) -> bool {
     let Some(marker) = oracles::marker(vm) else {
         return true;
     };
-    let children = kind(OURS, "vsphereagents");
+    let children = kind("vsphereagents");
     let child = store.get(&children, &(marker.namespace.clone(), marker.name.clone()));
     child.is_some_and(|c| {
         let attempt = c.pointer("/status/vm/attempt").and_then(Value::as_u64);

@@ -23,7 +23,10 @@ use crate::{
     between,
     call::Read,
     director::{Life, alive},
-    kube::service::SLOW,
+    kube::{
+        service::SLOW,
+        store::{list, text},
+    },
     oracles::marker,
     plan::{Fault, FaultClass},
     traffic::Asked as Counted,
@@ -55,6 +58,14 @@ struct Key {
     basic: String,
 }
 
+/// A file, and the key to it.
+#[derive(Clone, Debug)]
+struct Place {
+    key: Key,
+    store: String,
+    path: String,
+}
+
 /// A request that was read.
 #[derive(Clone, Debug)]
 enum Asked {
@@ -69,17 +80,9 @@ enum Asked {
         vm: String,
         tags: Vec<String>,
     },
-    Head {
-        key: Key,
-        store: String,
-        path: String,
-    },
-    Put {
-        key: Key,
-        store: String,
-        path: String,
-        bytes: Option<Bytes>,
-    },
+    Head(Place),
+    /// The bytes come later.
+    Put(Place, Bytes),
 }
 
 impl Asked {
@@ -87,8 +90,8 @@ impl Asked {
         match self {
             Self::Call(call) => call.method.clone(),
             Self::Property(_, object, property) => format!("GET {}.{property}", object.kind),
-            Self::Head { store, path, .. } => format!("HEAD [{store}] {path}"),
-            Self::Put { store, path, .. } => format!("PUT [{store}] {path}"),
+            Self::Head(file) => format!("HEAD [{}] {}", file.store, file.path),
+            Self::Put(file, _) => format!("PUT [{}] {}", file.store, file.path),
             Self::Attach { vm, tags, .. } => format!("attach {tags:?} to {vm}"),
             Self::AutomationLogin(_) => "POST /api/session".to_owned(),
             Self::AutomationLogout(_) => "DELETE /api/session".to_owned(),
@@ -110,11 +113,13 @@ impl Asked {
             return Vec::new();
         };
         match call.method.as_str() {
-            "FindAllByUuid" => one(Read::FindVm, text(call, "uuid")),
-            "SearchDatastore_Task" => one(Read::SearchFiles, plain(&text(call, "datastorePath"))),
+            "FindAllByUuid" => one(Read::FindVm, text(&call.arguments, "/uuid").to_owned()),
+            "SearchDatastore_Task" => {
+                let path = text(&call.arguments, "/datastorePath");
+                one(Read::SearchFiles, plain(path))
+            }
             "RetrievePropertiesEx" => vcenter.read(|i| {
-                let objects = call.arguments["specSet"][0]["objectSet"].as_array();
-                let objects = objects.into_iter().flatten();
+                let objects = list(&call.arguments, "/specSet/0/objectSet").iter();
                 let objects = objects.filter_map(|o| Ref::read(&o["obj"]));
                 let read = objects.filter_map(|o| match o.kind.as_str() {
                     "VirtualMachine" => Some((Read::ReadVm, whose(i, &o))),
@@ -130,7 +135,7 @@ impl Asked {
     /// How late a late request is carried out.
     fn lateness(&self) -> Duration {
         match self {
-            Self::Put { .. } => LATE_UPLOAD,
+            Self::Put(..) => LATE_UPLOAD,
             _ => LATE,
         }
     }
@@ -165,15 +170,10 @@ impl Asked {
             Self::AutomationLogin(_) => &[E::Login],
             Self::AutomationLogout(_) => &[E::Logout],
             Self::Attach { .. } => &[E::AttachTags],
-            Self::Put { .. } => &[E::Upload],
+            Self::Put(..) => &[E::Upload],
             _ => &[],
         }
     }
-}
-
-fn text(call: &Invocation, argument: &str) -> String {
-    let text = call.arguments[argument].as_str();
-    text.unwrap_or_default().to_owned()
 }
 
 /// The VsphereAgent in the mark of that VM, which has the same name in each run. Else its reference.
@@ -234,9 +234,9 @@ impl Transport for Wire {
             director.crash(life);
             alive(Some(life)).await;
         }
-        if let (Asked::Put { bytes, .. }, Some(body)) = (&mut asked, body) {
+        if let (Asked::Put(_, bytes), Some(body)) = (&mut asked, body) {
             let (came, broken) = received(body).await;
-            *bytes = Some(came);
+            *bytes = came;
             if let Some(why) = broken {
                 // Bytes that arrived are stored, as on a real datastore.
                 if fault.is_none() {
@@ -310,31 +310,34 @@ impl Transport for Wire {
 
 /// A temporary refusal, in the form of this call.
 fn refused(asked: &Asked) -> Reply {
-    match asked {
-        Asked::Attach { .. } | Asked::AutomationLogin(_) | Asked::AutomationLogout(_) => Reply {
-            status: 500,
-            session: None,
-            body: json!({"error_type": "INTERNAL_SERVER_ERROR", "messages": [{"default_message": "refused on request"}]}),
-        },
-        Asked::Put { .. } => Reply::status(500),
-        _ => VcFault::new("SystemError", json!({"reason": "refused on request"})).into(),
-    }
+    let reason = json!({"reason": "refused on request"});
+    let fault = VcFault::new("SystemError", reason);
+    refusal(
+        asked,
+        500,
+        "INTERNAL_SERVER_ERROR",
+        "refused on request",
+        fault,
+    )
 }
 
 /// A refusal for lack of a right. Nothing was done, and the client knows that.
 fn not_allowed(asked: &Asked) -> Reply {
+    let object =
+        json!({"_typeName": "ManagedObjectReference", "type": "Folder", "value": "group-v1"});
+    let privilege = json!({"object": object, "privilegeId": "System.View"});
+    let fault = VcFault::new("NoPermission", privilege);
+    refusal(asked, 403, "UNAUTHORIZED", "not allowed on request", fault)
+}
+
+/// A refusal by the interface that serves this call.
+fn refusal(asked: &Asked, status: u16, kind: &str, message: &str, fault: VcFault) -> Reply {
     match asked {
-        Asked::Attach { .. } | Asked::AutomationLogin(_) | Asked::AutomationLogout(_) => Reply {
-            status: 403,
-            session: None,
-            body: json!({"error_type": "UNAUTHORIZED", "messages": [{"default_message": "not allowed on request"}]}),
-        },
-        Asked::Put { .. } => Reply::status(403),
-        _ => {
-            let object = json!({"_typeName": "ManagedObjectReference", "type": "Folder", "value": "group-v1"});
-            let privilege = json!({"object": object, "privilegeId": "System.View"});
-            VcFault::new("NoPermission", privilege).into()
+        Asked::Attach { .. } | Asked::AutomationLogin(_) | Asked::AutomationLogout(_) => {
+            automation_error(status, kind, &[json!({"default_message": message})])
         }
+        Asked::Put(..) => Reply::status(status),
+        _ => fault.into(),
     }
 }
 
@@ -344,7 +347,7 @@ fn response(asked: &Asked, reply: &Reply) -> reqwest::Response {
         response = response.header(SESSION_HEADER, token);
     }
     let body = match (asked, &reply.body) {
-        (Asked::Head { .. }, _) | (_, Value::Null) => String::new(),
+        (Asked::Head(_), _) | (_, Value::Null) => String::new(),
         (_, body) => body.to_string(),
     };
     let response = response.body(body).unwrap_or_else(|_| unreachable!());
@@ -393,17 +396,12 @@ impl Wire {
                 let body = arguments();
                 let tags = match rest {
                     [tag] => vec![(*tag).to_owned()],
-                    _ => body["tag_ids"]
-                        .as_array()
-                        .into_iter()
-                        .flatten()
+                    _ => list(&body, "/tag_ids")
+                        .iter()
                         .filter_map(|t| t.as_str().map(str::to_owned))
                         .collect(),
                 };
-                let vm = body["object_id"]["id"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned();
+                let vm = text(&body, "/object_id/id").to_owned();
                 Asked::Attach { token, vm, tags }
             }
             (
@@ -432,20 +430,16 @@ impl Wire {
                 let session = header("cookie").replace("vmware_soap_session=", "");
                 let basic = authorization;
                 let key = Key { session, basic };
+                let file = Place { key, store, path };
                 if *method == Method::HEAD {
-                    Asked::Head { key, store, path }
+                    Asked::Head(file)
                 } else {
-                    Asked::Put {
-                        key,
-                        store,
-                        path,
-                        bytes: None,
-                    }
+                    Asked::Put(file, Bytes::new())
                 }
             }
             other => panic!("not played: {other:?}"),
         };
-        let body = matches!(asked, Asked::Put { .. })
+        let body = matches!(asked, Asked::Put(..))
             .then(|| request.body_mut().take())
             .flatten();
         (asked, body)
@@ -468,10 +462,7 @@ impl Wire {
             vcenter.director.line(|| {
                 let how = match reply.status {
                     200..=299 => reply.body["value"].as_str().unwrap_or("ok").to_owned(),
-                    status => format!(
-                        "{status} {}",
-                        reply.body["_typeName"].as_str().unwrap_or_default()
-                    ),
+                    status => format!("{status} {}", text(&reply.body, "/_typeName")),
                 };
                 format!("    vcenter {}: {how}", asked.name())
             });
@@ -491,29 +482,22 @@ impl Wire {
             Asked::Content => Reply::ok(content()),
             Asked::Property(token, object, property) => vcenter.read(|i| {
                 if property == "currentSession" {
-                    return Reply::ok(
-                        i.sessions
-                            .get(token)
-                            .map_or(Value::Null, |s| json!({"userName": s.user})),
-                    );
+                    let session = i.sessions.get(token);
+                    return Reply::ok(session.map_or(Value::Null, |s| json!({"userName": s.user})));
                 }
                 if !i.sessions.contains_key(token) {
                     return VcFault::new("NotAuthenticated", json!({})).into();
                 }
-                let value = i
-                    .nodes
-                    .get(object)
-                    .and_then(|n| n.properties.get(property.as_str()));
-                match value {
+                let node = i.nodes.get(object);
+                match node.and_then(|n| n.properties.get(property.as_str())) {
                     Some(value) => Reply::ok(value.clone()),
                     None => VcFault::new("InvalidProperty", json!({"name": property})).into(),
                 }
             }),
             Asked::Call(invocation) => vcenter.invoke(invocation, course).await,
             Asked::AutomationLogin(authorization) => vcenter.write(|i| {
-                let wanted = basic(i);
-                if *authorization != wanted {
-                    return automation_error(401, "UNAUTHENTICATED");
+                if *authorization != basic(i) {
+                    return automation_error(401, "UNAUTHENTICATED", &[]);
                 }
                 let user = i.login.0.clone();
                 let token = i.open_session(&user, self.life.number, true);
@@ -530,42 +514,35 @@ impl Wire {
             Asked::Attach { token, vm, tags } => vcenter.write(|i| {
                 // This release keeps the sessions of its two APIs apart.
                 if !i.sessions.get(token).is_some_and(|s| s.automation) {
-                    return automation_error(401, "UNAUTHENTICATED");
+                    return automation_error(401, "UNAUTHENTICATED", &[]);
                 }
                 if !i.vms.contains_key(vm) {
-                    return automation_error(404, "NOT_FOUND");
+                    return automation_error(404, "NOT_FOUND", &[]);
                 }
-                i.tags
-                    .entry(vm.clone())
-                    .or_default()
-                    .extend(tags.iter().cloned());
+                let of_vm = i.tags.entry(vm.clone()).or_default();
+                of_vm.extend(tags.iter().cloned());
                 if tags.len() == 1 {
                     return Reply::status(204);
                 }
                 Reply::ok(json!({"success": true, "error_messages": []}))
             }),
-            Asked::Head { key, store, path } => vcenter.read(|i| {
-                if !lets_in(i, key) {
+            Asked::Head(file) => vcenter.read(|i| {
+                if !lets_in(i, &file.key) {
                     return Reply::status(401);
                 }
-                let key = (store.clone(), path.clone());
+                let key = (file.store.clone(), file.path.clone());
                 Reply::status(if i.files.contains_key(&key) { 200 } else { 404 })
             }),
-            Asked::Put {
-                key,
-                store,
-                path,
-                bytes,
-            } => {
-                if !vcenter.read(|i| lets_in(i, key)) {
+            Asked::Put(file, bytes) => {
+                if !vcenter.read(|i| lets_in(i, &file.key)) {
                     return Reply::status(401);
                 }
                 if vcenter.director.disks_are_full() {
                     return Reply::status(507);
                 }
                 let modified = crate::world::wall(&vcenter.director).to_string();
-                let bytes = bytes.clone().unwrap_or_default();
-                let stored = vcenter.write(|i| i.upload(store, path, bytes, modified));
+                let (store, path) = (&file.store, &file.path);
+                let stored = vcenter.write(|i| i.upload(store, path, bytes.clone(), modified));
                 Reply::status(stored.unwrap_or_else(|status| status))
             }
         }
@@ -585,11 +562,11 @@ fn lets_in(inventory: &Inventory, key: &Key) -> bool {
     session.is_some_and(|s| !s.automation) || key.basic == basic(inventory)
 }
 
-fn automation_error(status: u16, kind: &str) -> Reply {
+fn automation_error(status: u16, kind: &str, messages: &[Value]) -> Reply {
     Reply {
         status,
         session: None,
-        body: json!({"error_type": kind, "messages": []}),
+        body: json!({"error_type": kind, "messages": messages}),
     }
 }
 

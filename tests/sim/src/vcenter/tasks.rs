@@ -10,10 +10,13 @@ use serde_json::{Value, json};
 
 use super::{
     files,
-    model::{Fault, Inventory, Ref, Vm},
+    model::{Fault, File, Inventory, Ref, Vm},
     reconfigure,
 };
-use crate::oracles::{RELEASED, RELEASES, RESETTING, STAMPS};
+use crate::{
+    kube::store::{list, text},
+    oracles::{RELEASED, RELEASES, RESETTING, STAMPS},
+};
 
 /// The work of a task.
 #[derive(Clone, Debug)]
@@ -191,14 +194,10 @@ impl Inventory {
     pub fn answer(&mut self, vm: &Ref, arguments: &Value) -> Result<(), Fault> {
         let found = self.vms.get_mut(&vm.id);
         let found = found.ok_or_else(|| Fault::not_found(vm))?;
-        let asked = found
-            .question
-            .take_if(|q| q["id"] == arguments["questionId"]);
+        let is_it = |q: &mut Value| q["id"] == arguments["questionId"];
+        let asked = found.question.take_if(is_it);
         if asked.is_none() {
-            return Err(Fault::new(
-                "InvalidArgument",
-                json!({"invalidProperty": "questionId"}),
-            ));
+            return Err(Fault::argument("questionId"));
         }
         found.tray_locked = arguments["answerChoice"] != "0";
         Ok(())
@@ -230,70 +229,41 @@ impl Inventory {
 
     fn create_vm(&mut self, folder: &Ref, arguments: &Value) -> Result<Ref, Fault> {
         let config = &arguments["config"];
-        let text = |pointer: &str| {
-            config
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
+        let text = |pointer: &str| text(config, pointer);
         if !self.nodes.contains_key(folder) {
             return Err(Fault::not_found(folder));
         }
         let name = text("/name");
         if let Some(holder) = self.child(folder, name) {
-            return Err(Fault::new(
-                "DuplicateName",
-                json!({"name": name, "object": holder.json()}),
-            ));
+            return Err(Fault::duplicate(name, &holder));
         }
         let path = text("/files/vmPathName");
         let file = files::split(path)?;
         if !path.ends_with(".vmx") {
-            return Err(Fault::new(
-                "InvalidVmConfig",
-                json!({"property": "configSpec.files.vmPathName"}),
-            ));
+            let property = json!({"property": "configSpec.files.vmPathName"});
+            return Err(Fault::new("InvalidVmConfig", property));
         }
         if self.files.contains_key(&file) {
             return Err(Fault::new("FileAlreadyExists", json!({"file": path})));
         }
         let number = self.number();
         let object = Ref::new("VirtualMachine", format!("vm-{number}"));
-        let changes = config["deviceChange"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
-        let devices = self.devices(&changes)?;
+        let devices = self.devices(list(config, "/deviceChange"))?;
         self.parents(&file.0, &file.1);
-        let modified = String::new();
-        let bytes = bytes::Bytes::new();
-        self.files
-            .insert(file, super::model::File { bytes, modified });
+        self.files.insert(file, File::default());
         let mut vm = Vm {
             object: object.clone(),
             name: name.to_owned(),
             folder: folder.clone(),
             uuid: text("/uuid").to_owned(),
             instance_uuid: format!("50{number:06x}-0000-4000-8000-000000000000"),
-            extra: BTreeMap::new(),
             devices,
-            boot_order: Vec::new(),
             path: path.to_owned(),
-            hidden: false,
-            on: false,
-            suspended: false,
-            stiff: false,
-            boots: 0,
-            resets: 0,
-            busy: false,
             annotation: text("/annotation").to_owned(),
-            tray_locked: false,
-            question: None,
             cpus: config["numCPUs"].as_u64().unwrap_or(1),
             memory: config["memoryMB"].as_u64().unwrap_or(1),
             firmware: config["firmware"].as_str().unwrap_or("bios").to_owned(),
-            node: None,
-            formerly: Vec::new(),
+            ..Vm::default()
         };
         reconfigure::identify_disks(&mut vm);
         reconfigure::set_options(&mut vm, config);
@@ -327,11 +297,8 @@ impl Inventory {
                 device["controllerKey"] = json!(real);
             }
             if kind == "VirtualCdrom" {
-                let name = device["backing"]["fileName"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned();
-                if !self.files.contains_key(&files::split(&name)?) {
+                let name = text(&device, "/backing/fileName");
+                if !self.files.contains_key(&files::split(name)?) {
                     return Err(Fault::new("FileNotFound", json!({"file": name})));
                 }
                 device["connectable"]["connected"] = json!(false);
@@ -352,16 +319,11 @@ impl Inventory {
 
     fn power(&mut self, object: &Ref, on: bool) -> Result<(), Fault> {
         let files = &self.files;
-        let vm = self
-            .vms
-            .get_mut(&object.id)
-            .ok_or_else(|| Fault::not_found(object))?;
+        let vm = self.vms.get_mut(&object.id);
+        let vm = vm.ok_or_else(|| Fault::not_found(object))?;
         let state = if on { "poweredOn" } else { "poweredOff" };
         if vm.power() == state || vm.suspended && vm.stiff && !on {
-            return Err(Fault::new(
-                "InvalidPowerState",
-                json!({"requestedState": state, "existingState": vm.power()}),
-            ));
+            return Err(Fault::power(vm, state));
         }
         vm.remember_power();
         vm.on = on;
@@ -384,10 +346,7 @@ impl Inventory {
         let vm = self.vms.get_mut(&object.id);
         let vm = vm.ok_or_else(|| Fault::not_found(object))?;
         if !vm.on {
-            return Err(Fault::new(
-                "InvalidPowerState",
-                json!({"requestedState": "poweredOn", "existingState": vm.power()}),
-            ));
+            return Err(Fault::power(vm, "poweredOn"));
         }
         vm.boots += 1;
         vm.resets += 1;
@@ -395,19 +354,13 @@ impl Inventory {
     }
 
     fn destroy(&mut self, object: &Ref) -> Result<(), Fault> {
-        let vm = self
-            .vms
-            .get(&object.id)
-            .ok_or_else(|| Fault::not_found(object))?;
+        let vm = self.vms.get(&object.id);
+        let vm = vm.ok_or_else(|| Fault::not_found(object))?;
         if vm.on || vm.suspended {
-            return Err(Fault::new(
-                "InvalidPowerState",
-                json!({"requestedState": "poweredOff", "existingState": vm.power()}),
-            ));
+            return Err(Fault::power(vm, "poweredOff"));
         }
         let (store, path) = files::split(&vm.path)?;
-        self.vms.remove(&object.id);
-        self.tags.remove(&object.id);
+        self.remove_vm(&object.id);
         self.files.remove(&(store.clone(), path.clone()));
         if let Some((directory, _)) = path.rsplit_once('/') {
             self.directories.remove(&(store, directory.to_owned()));

@@ -4,29 +4,29 @@
 //! ([`crate::vcenter::model::Vm::node`]). From then on no VM may be touched until a person decides, no matter what a
 //! hub knows of it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use agent_forge_actors::{domain::names::ObjectKey, orphans, ports::effect::EffectKind};
 use agent_forge_crds::{
     external::agent_machine::PAUSED_ANNOTATION,
     names::{FORCE_DELETE_ANNOTATION, MACHINE_NAME_ANNOTATION},
 };
+use agent_forge_lab::played::guests::identity;
 use anyhow::{Context as _, Result};
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Run, children, controls, marked};
+use super::{Run, children, controls, marked, site::has_iso};
 use crate::{
     director::Order,
     kube::{
-        ApiServer, kind,
-        store::{Kind, backup::Backup},
+        ApiServer, OURS, kind,
+        store::{Store, backup::Backup, list, name_of, remove},
     },
-    oracles::{self, ASSISTED, OURS, PROVIDER},
+    oracles,
     plan::Fault,
     promise::Oracle,
     vcenter::model::Vm,
-    world::{NAMESPACE, World},
+    world::{NAMESPACE, World, at_home},
 };
 
 /// Time between the end of a process and the start of the next one.
@@ -45,17 +45,26 @@ const SILENT: Duration = Duration::from_secs(900);
 /// The name of a rest that only a person ends.
 const ASKED: &str = "a person is asked";
 
-/// The kinds whose status the operator writes.
-fn ours() -> [Kind; 2] {
-    ["vsphereagents", "vsphereagentpools"].map(|plural| kind(OURS, plural))
+/// A backup does not have the status that the operator writes.
+fn forget_status(store: &mut Store) {
+    let ours = ["vsphereagents", "vsphereagentpools"].map(kind);
+    store.rewrite(|kind, object| {
+        if ours.contains(kind) {
+            remove(object, "status");
+        }
+    });
+}
+
+/// A person allows the deletion of a VM.
+fn forced() -> Value {
+    json!({"metadata": {"annotations": {FORCE_DELETE_ANNOTATION: "true"}}})
 }
 
 impl Run {
     /// One pool with that many serving machines.
     pub(super) async fn serving(&mut self, machines: usize) -> Result<()> {
         self.world.pool("w", &json!({})).await?;
-        self.world.play("w")?.scale(machines);
-        self.rest_with("they serve", &[("w", machines)]).await
+        self.scaled("they serve", machines).await
     }
 
     /// The workload's own part begins: upstream's controllers stop, and our running VMs count as nodes.
@@ -74,9 +83,8 @@ impl Run {
             let isos = i.files.keys().filter(|(_, p)| p.ends_with(".iso"));
             self.world.relics.extend(isos.cloned());
         });
-        self.world
-            .director
-            .line(|| "DISASTER from here on".to_owned());
+        let text = || "DISASTER from here on".to_owned();
+        self.world.director.line(text);
     }
 
     /// Rests until the operator asks a person. That takes `scans` scans for VMs in a row, one more for each fault, and
@@ -120,26 +128,25 @@ impl Run {
     /// AgentMachine may have bound the Agent of a missing VM, because that Agent was not fenced in time. Then the
     /// operator asks the person once more.
     async fn give_up(&mut self, name: &str, machines: usize) -> Result<()> {
-        let drained = |i: &mut crate::vcenter::model::Inventory| {
+        self.world.vcenter.write(|i| {
             let vm = i.vms.values_mut().find(|vm| vm.name == name);
             vm.into_iter().for_each(|vm| vm.node = None);
-        };
-        self.world.vcenter.write(drained);
+        });
         self.world.play("w")?.remediate(name).await?;
         let replaced = move |world: &World| {
-            let running = world.play("w").map(|p| p.running()).unwrap_or_default();
+            let running = world.running("w");
             running.len() == machines
                 && !running.iter().any(|n| n == name)
                 && marked(world) == machines
                 && children(world) == machines
         };
         let asked = |world: &World| {
-            let all = (world.api).read(|s| s.list(&kind(OURS, "vsphereagents"), ""));
-            let machine = |c: &std::sync::Arc<Value>| {
+            let all = world.vsphere_agents();
+            let missing = all.iter().filter(|c| waits(c, "VMMissing"));
+            let machine = |c: &Arc<Value>| {
                 let name = c["metadata"]["annotations"].get(MACHINE_NAME_ANNOTATION)?;
                 name.as_str().map(str::to_owned)
             };
-            let missing = all.iter().filter(|c| waits(c, "VMMissing"));
             missing.filter_map(machine).find(|m| *m != name)
         };
         let world = &self.world;
@@ -156,12 +163,8 @@ impl Run {
 
     /// Somebody removes the Agents of our VMs.
     fn remove_agents(&self) {
-        let agents = kind(ASSISTED, "agents");
-        self.world.api.write(|s, now| {
-            let names = s.objects.get(&agents).into_iter().flatten();
-            let names: Vec<_> = names.map(|(name, _)| name.clone()).collect();
-            names.iter().for_each(|name| s.evict(&agents, name, now));
-        });
+        let api = &self.world.api;
+        api.write(|s, now| s.evict_all(&kind("agents"), now));
     }
 
     /// No VM is a node any more.
@@ -171,22 +174,11 @@ impl Run {
             .write(|i| i.vms.values_mut().for_each(|vm| vm.node = None));
     }
 
-    /// The names of all VsphereAgents.
-    fn children(&self) -> Vec<(String, String)> {
-        let children = kind(OURS, "vsphereagents");
-        let all = self.world.api.read(|s| s.list(&children, ""));
-        let names = all.iter().filter_map(|c| c["metadata"]["name"].as_str());
-        names
-            .map(|n| (NAMESPACE.to_owned(), n.to_owned()))
-            .collect()
-    }
-
     /// A person allows the deletion of each VM, and asks for none.
     fn force(&self) -> Result<()> {
-        let force = json!({"metadata": {"annotations": {FORCE_DELETE_ANNOTATION: "true"}}});
-        for key in self.children() {
-            let children = kind(OURS, "vsphereagents");
-            self.world.api.merge(&children, &key, &force)?;
+        for child in self.world.vsphere_agents() {
+            let (children, api) = (kind("vsphereagents"), &self.world.api);
+            api.merge(&children, &name_of(&child), &forced())?;
         }
         Ok(())
     }
@@ -194,11 +186,10 @@ impl Run {
     /// A person deletes the VsphereAgent of a machine that is not a node any more. Its deletion is allowed.
     async fn let_go(&mut self) -> Result<()> {
         self.drain();
-        for key in self.children() {
+        for child in self.world.vsphere_agents() {
+            let key = name_of(&child);
             self.world.director.force(ObjectKey::new(NAMESPACE, &key.1));
-            let children = kind(OURS, "vsphereagents");
-            let api = &self.world.api;
-            api.delete(&children, &key)?;
+            self.world.api.delete(&kind("vsphereagents"), &key)?;
         }
         self.rest_with("down", &[("w", 0)]).await
     }
@@ -210,44 +201,38 @@ impl Run {
             let mut all = i.vms.values();
             let found = all.find(|v| v.uuid == vm.uuid).map(|v| v.object.id.clone());
             if let Some(id) = found {
-                i.vms.remove(&id);
-                i.tags.remove(&id);
+                i.remove_vm(&id);
             }
             i.files
                 .retain(|(store, path), _| format!("[{store}] {path}") != vm.path);
         });
-        let host = agent_forge_lab::played::guests::identity::swapped(&vm.uuid);
-        let name = (NAMESPACE.to_owned(), host);
         // The VM may never have had an Agent.
-        let agents = kind(ASSISTED, "agents");
-        let _ = self.world.api.delete(&agents, &name);
+        let name = at_home(&identity::swapped(&vm.uuid));
+        let _ = self.world.api.delete(&kind("agents"), &name);
     }
 }
 
 /// Whether this VsphereAgent waits for that reason.
 fn waits(child: &Value, reason: &str) -> bool {
-    let conditions = child
-        .pointer("/status/conditions")
-        .and_then(Value::as_array);
-    let mut conditions = conditions.into_iter().flatten();
+    let mut conditions = list(child, "/status/conditions").iter();
     conditions.any(|c| c["type"] == "Ready" && c["status"] == "False" && c["reason"] == reason)
 }
 
 /// How many VsphereAgents wait for that reason.
 pub(super) fn waiting(api: &ApiServer, reason: &str) -> usize {
-    let all = api.read(|s| s.list(&kind(OURS, "vsphereagents"), ""));
+    let all = api.list(&kind("vsphereagents"), "");
     all.iter().filter(|c| waits(c, reason)).count()
 }
 
 /// How many Events there are with that reason.
 pub(super) fn told(api: &ApiServer, reason: &str) -> usize {
-    let all = api.read(|s| s.list(&kind("events.k8s.io", "events"), ""));
+    let all = api.list(&kind("events"), "");
     all.iter().filter(|e| e["reason"] == reason).count()
 }
 
 /// How many VsphereAgents record their VM and have a bound Agent.
 fn recorded(world: &World) -> usize {
-    let all = world.api.read(|s| s.list(&kind(OURS, "vsphereagents"), ""));
+    let all = world.vsphere_agents();
     let whole = |c: &Value| {
         c.pointer("/status/vm/moref").is_some()
             && c.pointer("/status/vm/phase") == Some(&json!("Bound"))
@@ -255,148 +240,104 @@ fn recorded(world: &World) -> usize {
     all.iter().filter(|c| whole(c)).count()
 }
 
-/// The only VM of ours.
-fn vm_of_ours(world: &World) -> Result<Vm> {
-    let found = world.vcenter.read(|i| {
-        let mut all = i.vms.values();
-        all.find(|v| oracles::marker(v).is_some()).cloned()
-    });
-    found.context("a VM of ours")
-}
-
 /// All status is lost, as when a backup is applied with kubectl. Name and uid of each VsphereAgent lead to its VM.
-pub(super) fn hub_restored_without_status(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.serving(1).await?;
-        run.between_processes().await;
-        run.disaster();
-        run.world.api.write(|s, _| {
-            s.rewrite(|kind, object| {
-                if ours().contains(kind)
-                    && let Some(fields) = object.as_object_mut()
-                {
-                    fields.remove("status");
-                }
-            });
-        });
-        run.rest("known again", |world| {
-            recorded(world) == 1 && world.of_pool("w", "/status/iso/sha256").is_string()
-        })
-        .await?;
-        run.world
-            .vcenter
-            .write(|i| i.vms.values_mut().for_each(|vm| vm.node = None));
-        run.world.play("w")?.scale(0);
-        run.rest_with("down", &[("w", 0)]).await
+pub(super) async fn hub_restored_without_status(run: &mut Run) -> Result<()> {
+    run.serving(1).await?;
+    run.between_processes().await;
+    run.disaster();
+    run.world.api.write(|s, _| forget_status(s));
+    run.rest("known again", |world| {
+        recorded(world) == 1 && has_iso(world, "w")
     })
+    .await?;
+    run.drain();
+    run.down().await
 }
 
 /// A backup tool restores objects with new uids and without status. The owners of the VsphereAgents are gone under
 /// their old uids, so the VsphereAgents are deleted. No VsphereAgent has the uid in the VM's mark. The operator reports
 /// that, and a person removes the VM when its node is drained.
-pub(super) fn hub_restored_new_uids_no_status(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.serving(1).await?;
-        let node = vm_of_ours(&run.world)?;
-        run.between_processes().await;
-        run.disaster();
-        let namespaces = [NAMESPACE, &run.world.cluster.control_plane_namespace];
-        run.world.api.write(|s, _| {
-            s.rewrite(|kind, object| {
-                if ours().contains(kind)
-                    && let Some(fields) = object.as_object_mut()
-                {
-                    fields.remove("status");
-                }
-            });
-            s.rebear(&namespaces, &[kind(OURS, "vsphereagents")]);
-        });
-        // The operator repeats an Event that was lost on its way.
-        run.asks((2, orphans::SAID), |world| {
-            children(world) == 0 && told(&world.api, "OrphanVM") > 0
-        })
-        .await?;
-        run.bury(&node);
-        run.give_up(&node.name, 1).await
+pub(super) async fn hub_restored_new_uids_no_status(run: &mut Run) -> Result<()> {
+    run.serving(1).await?;
+    let node = run.world.vm_of_ours()?;
+    run.between_processes().await;
+    run.disaster();
+    let namespaces = [NAMESPACE, &run.world.cluster.control_plane_namespace];
+    run.world.api.write(|s, _| {
+        forget_status(s);
+        s.rebear(&namespaces, &[kind("vsphereagents")]);
+    });
+    // The operator repeats an Event that was lost on its way.
+    run.asks((2, orphans::SAID), |world| {
+        children(world) == 0 && told(&world.api, "OrphanVM") > 0
     })
+    .await?;
+    run.bury(&node);
+    run.give_up(&node.name, 1).await
 }
 
 /// A backup tool restores objects with new uids and with their status. The Agent shows which machine its VM serves.
 /// When the machine goes down, its VM has the mark of an old uid, and a person removes it.
-pub(super) fn hub_restored_new_uids(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.serving(1).await?;
-        let node = vm_of_ours(&run.world)?;
-        run.between_processes().await;
-        run.disaster();
-        let namespaces = [NAMESPACE, &run.world.cluster.control_plane_namespace];
-        run.world.api.write(|s, _| s.rebear(&namespaces, &[]));
-        run.rest("the Machines are known", |world| {
-            waiting(&world.api, "MachineStateUnknown") == 0 && recorded(world) == 1
-        })
-        .await?;
-        run.world.play("w")?.scale(0);
-        run.rest(ASKED, |world| waiting(&world.api, "OwnershipUnproven") == 1)
-            .await?;
-        run.bury(&node);
-        run.rest_with("down", &[("w", 0)]).await
+pub(super) async fn hub_restored_new_uids(run: &mut Run) -> Result<()> {
+    run.serving(1).await?;
+    let node = run.world.vm_of_ours()?;
+    run.between_processes().await;
+    run.disaster();
+    let namespaces = [NAMESPACE, &run.world.cluster.control_plane_namespace];
+    run.world.api.write(|s, _| s.rebear(&namespaces, &[]));
+    run.rest("the Machines are known", |world| {
+        waiting(&world.api, "MachineStateUnknown") == 0 && recorded(world) == 1
     })
+    .await?;
+    run.world.play("w")?.scale(0);
+    run.rest(ASKED, |world| waiting(&world.api, "OwnershipUnproven") == 1)
+        .await?;
+    run.bury(&node);
+    run.rest_with("down", &[("w", 0)]).await
 }
 
 /// etcd is rolled back by some minutes. Of two machines that serve, one was being made then.
-pub(super) fn etcd_rollback_during_create(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.serving(1).await?;
-        let asked = |world: &World| {
-            let effects = world.director.effects();
-            effects
-                .iter()
-                .filter(|(_, p)| p.is(EffectKind::CreateVm))
-                .count()
-                == 2
-        };
-        run.world.play("w")?.scale(2);
-        let world = &run.world;
-        world
-            .patiently("another VM is asked for", run.patience, || asked(world))
-            .await?;
-        let backup = run.world.api.read(crate::kube::store::Store::backup);
-        run.rest_with("two serve", &[("w", 2)]).await?;
-        run.roll_back(&backup, 2).await?;
-        // A process that kept running remembers that the VM served. A process that started later sees a VM without an
-        // Agent.
-        run.asks((0, DEADLINE), |world| {
-            let without = ["AgentMissing", "AgentDiscoveryExpired"];
-            let asked: usize = without.iter().map(|r| waiting(&world.api, r)).sum();
-            asked == 1 && recorded(world) == 1
-        })
+pub(super) async fn etcd_rollback_during_create(run: &mut Run) -> Result<()> {
+    run.serving(1).await?;
+    let asked = |world: &World| world.director.times(EffectKind::CreateVm) == 2;
+    run.world.play("w")?.scale(2);
+    let world = &run.world;
+    world
+        .patiently("another VM is asked for", run.patience, || asked(world))
         .await?;
-        let lost = run.world.play("w")?.machines();
-        let running = run.world.play("w")?.running();
-        let mut names = lost.iter().filter_map(|m| m.metadata.name.clone());
-        let lost = names.find(|n| !running.contains(n));
-        run.give_up(&lost.context("a Machine that waits")?, 2).await
+    let backup = run.world.api.read(Store::backup);
+    run.rest_with("two serve", &[("w", 2)]).await?;
+    run.roll_back(&backup, 2).await?;
+    // A process that kept running remembers that the VM served. A process that started later sees a VM without an
+    // Agent.
+    run.asks((0, DEADLINE), |world| {
+        let without = ["AgentMissing", "AgentDiscoveryExpired"];
+        let asked: usize = without.iter().map(|r| waiting(&world.api, r)).sum();
+        asked == 1 && recorded(world) == 1
     })
+    .await?;
+    let lost = run.world.play("w")?.machines();
+    let running = run.world.running("w");
+    let mut names = lost.iter().filter_map(|m| m.metadata.name.clone());
+    let lost = names.find(|n| !running.contains(n));
+    run.give_up(&lost.context("a Machine that waits")?, 2).await
 }
 
 /// etcd is rolled back by some minutes, and a machine has gone down since. Only the scan reports that its VM is
 /// missing: its Agent is bound, and nothing else looks for the VM of a serving host.
-pub(super) fn etcd_rollback_before_scale_down(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.serving(2).await?;
-        let both = run.world.play("w")?.running();
-        let backup = run.world.api.read(crate::kube::store::Store::backup);
-        run.world.play("w")?.scale(1);
-        run.rest_with("one down", &[("w", 1)]).await?;
-        let left = run.world.play("w")?.running();
-        let gone = both.into_iter().find(|n| !left.contains(n));
-        run.roll_back(&backup, 2).await?;
-        run.asks((1, Duration::ZERO), |world| {
-            waiting(&world.api, "VMMissing") == 1 && recorded(world) == 2
-        })
-        .await?;
-        run.give_up(&gone.context("a Machine that went")?, 2).await
+pub(super) async fn etcd_rollback_before_scale_down(run: &mut Run) -> Result<()> {
+    run.serving(2).await?;
+    let both = run.world.running("w");
+    let backup = run.world.api.read(Store::backup);
+    run.scaled("one down", 1).await?;
+    let left = run.world.running("w");
+    let gone = both.into_iter().find(|n| !left.contains(n));
+    run.roll_back(&backup, 2).await?;
+    run.asks((1, Duration::ZERO), |world| {
+        waiting(&world.api, "VMMissing") == 1 && recorded(world) == 2
     })
+    .await?;
+    run.give_up(&gone.context("a Machine that went")?, 2).await
 }
 
 /// etcd is rolled back to when a host waited in the buffer that serves by now. The record shows a free host. The end of the
@@ -406,7 +347,7 @@ async fn rolled_back_after_claim(run: &mut Run, between: bool) -> Result<()> {
     run.world.pool("w", &scaling).await?;
     run.rest("a host waits", |world| controls::has(world, 0, 1))
         .await?;
-    let backup = run.world.api.read(crate::kube::store::Store::backup);
+    let backup = run.world.api.read(Store::backup);
     run.world.play("w")?.scale(1);
     run.rest("it serves", |world| controls::has(world, 1, 0))
         .await?;
@@ -428,40 +369,36 @@ async fn rolled_back_after_claim(run: &mut Run, between: bool) -> Result<()> {
     asked?;
     // A person finds out that the guest is no node any more, and forces the end.
     run.drain();
-    let children = kind(OURS, "vsphereagents");
-    let force = json!({"metadata": {"annotations": {FORCE_DELETE_ANNOTATION: "true"}}});
-    for child in run.world.api.read(|s| s.list(&children, "")) {
-        let name = child["metadata"]["name"].as_str().unwrap_or_default();
-        run.world.director.force(ObjectKey::new(NAMESPACE, name));
-        let key = (NAMESPACE.to_owned(), name.to_owned());
-        run.world.api.merge(&children, &key, &force)?;
-        (run.world.api).delete(&children, &key)?;
+    let children = kind("vsphereagents");
+    for child in run.world.vsphere_agents() {
+        let key = name_of(&child);
+        run.world.director.force(ObjectKey::new(NAMESPACE, &key.1));
+        run.world.api.merge(&children, &key, &forced())?;
+        run.world.api.delete(&children, &key)?;
     }
     run.rest_with("down", &[("w", 0)]).await
 }
 
 /// The operator runs on while etcd is rolled back.
-pub(super) fn etcd_rollback_after_claim(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(rolled_back_after_claim(run, false))
+pub(super) async fn etcd_rollback_after_claim(run: &mut Run) -> Result<()> {
+    rolled_back_after_claim(run, false).await
 }
 
 /// Another process starts after etcd was rolled back.
-pub(super) fn hub_restored_after_claim(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(rolled_back_after_claim(run, true))
+pub(super) async fn hub_restored_after_claim(run: &mut Run) -> Result<()> {
+    rolled_back_after_claim(run, true).await
 }
 
 /// A backup tool gives the VsphereAgent of a host in its second life the status of the first one, or `emptied` none. When its
 /// Machine goes, the host waits on a new disk: that of the second life has served.
 async fn restored_in_another_life(run: &mut Run, emptied: bool) -> Result<()> {
-    let children = kind(OURS, "vsphereagents");
+    let children = kind("vsphereagents");
     let status_of = |world: &World| {
-        let all = world.api.read(|s| s.list(&children, ""));
+        let all = world.vsphere_agents();
         all.first().map_or(Value::Null, |c| c["status"].clone())
     };
     let release = json!({"release": {"policy": "Recycle"}});
-    run.world.pool("w", &release).await?;
-    run.world.play("w")?.scale(1);
-    run.rest_with("one up", &[("w", 1)]).await?;
+    run.one_up(&release).await?;
     let (host, first) = (controls::ours(&run.world), status_of(&run.world));
     run.world.play("w")?.scale(0);
     controls::comes_back(run, "it waits", &host).await?;
@@ -491,136 +428,117 @@ async fn restored_in_another_life(run: &mut Run, emptied: bool) -> Result<()> {
 }
 
 /// See [`restored_in_another_life`].
-pub(super) fn status_of_an_earlier_life(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(restored_in_another_life(run, false))
+pub(super) async fn status_of_an_earlier_life(run: &mut Run) -> Result<()> {
+    restored_in_another_life(run, false).await
 }
 
 /// See [`restored_in_another_life`].
-pub(super) fn status_emptied_in_a_later_life(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(restored_in_another_life(run, true))
+pub(super) async fn status_emptied_in_a_later_life(run: &mut Run) -> Result<()> {
+    restored_in_another_life(run, true).await
 }
 
 /// A hosted cluster moves to another hub. Its AgentMachine is paused and deleted, so the provider releases it without
 /// unbinding its Agent. Then the Agent is removed. The node keeps running until a person gives it up.
-pub(super) fn cluster_moved_to_another_hub(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.serving(1).await?;
-        run.nodes_from_here_on();
-        let agent_machines = kind(PROVIDER, "agentmachines");
-        let control_plane = run.world.cluster.control_plane_namespace.clone();
-        let name = run.world.play("w")?.running().pop();
-        let key = (control_plane, name.context("a Machine")?);
-        let pause = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: "true"}}});
-        run.world.api.merge(&agent_machines, &key, &pause)?;
-        let noted = |world: &World| {
-            let all = world.api.read(|s| s.list(&kind(OURS, "vsphereagents"), ""));
-            all.iter()
-                .any(|c| c["status"]["vm"]["agentMachinePaused"] == true)
-        };
-        run.waits("the pause is on record", noted).await?;
-        // The provider releases hook and AgentMachine at once. The Machine is deleted after that.
-        run.world.api.delete(&agent_machines, &key)?;
-        run.world.play("w")?.scale(0);
-        run.waits("its Machine vanishes", |world| {
-            let left = world.api.read(|s| s.get(&agent_machines, &key));
-            left.is_none() && world.play("w").is_ok_and(|p| p.machines().is_empty())
-        })
-        .await?;
-        run.remove_agents();
-        let held =
-            |world: &World| waiting(&world.api, "MachineVanishedPaused") == 1 && marked(world) == 1;
-        run.asks((0, Duration::ZERO), held).await?;
-        // The annotation alone ends nothing.
-        run.force()?;
-        run.rest("a person is still asked", held).await?;
-        run.let_go().await
+pub(super) async fn cluster_moved_to_another_hub(run: &mut Run) -> Result<()> {
+    run.serving(1).await?;
+    run.nodes_from_here_on();
+    let agent_machines = kind("agentmachines");
+    let control_plane = run.world.cluster.control_plane_namespace.clone();
+    let name = run.world.running("w").pop();
+    let key = (control_plane, name.context("a Machine")?);
+    let pause = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: "true"}}});
+    run.world.api.merge(&agent_machines, &key, &pause)?;
+    let noted = |world: &World| {
+        let mut all = world.vsphere_agents().into_iter();
+        all.any(|c| c["status"]["vm"]["agentMachinePaused"] == true)
+    };
+    run.waits("the pause is on record", noted).await?;
+    // The provider releases hook and AgentMachine at once. The Machine is deleted after that.
+    run.world.api.delete(&agent_machines, &key)?;
+    run.world.play("w")?.scale(0);
+    run.waits("its Machine vanishes", |world| {
+        let left = world.api.get(&agent_machines, &key);
+        left.is_none() && world.machines("w") == 0
     })
+    .await?;
+    run.remove_agents();
+    let held =
+        |world: &World| waiting(&world.api, "MachineVanishedPaused") == 1 && marked(world) == 1;
+    run.asks((0, Duration::ZERO), held).await?;
+    // The annotation alone ends nothing.
+    run.force()?;
+    run.rest("a person is still asked", held).await?;
+    run.let_go().await
 }
 
 /// Objects come back with new uids and status, but the Machines have other uids. If somebody deletes Agent and
 /// VsphereAgent before a person has matched the Machines, a node is left that the operator may not touch.
-pub(super) fn machines_restored_new_uids(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.serving(1).await?;
-        run.between_processes().await;
-        run.disaster();
-        let control_plane = run.world.cluster.control_plane_namespace.clone();
-        run.world.api.write(|s, _| s.rebear(&[&control_plane], &[]));
-        run.remove_agents();
-        run.world.api.write(|s, now| {
-            let children = kind(OURS, "vsphereagents");
-            let all = s.list(&children, "");
-            let names = all.iter().filter_map(|c| c["metadata"]["name"].as_str());
-            names.for_each(|name| {
-                let key = (NAMESPACE.to_owned(), name.to_owned());
-                let _ = s.delete(&children, &key, &json!({}), now);
-            });
-        });
-        run.asks((0, Duration::ZERO), |world| {
-            waiting(&world.api, "MachineStateUnknown") == 1 && marked(world) == 1
-        })
-        .await?;
-        run.drain();
-        run.world.play("w")?.scale(0);
-        run.rest_with("down", &[("w", 0)]).await
+pub(super) async fn machines_restored_new_uids(run: &mut Run) -> Result<()> {
+    run.serving(1).await?;
+    run.between_processes().await;
+    run.disaster();
+    let control_plane = run.world.cluster.control_plane_namespace.clone();
+    run.world.api.write(|s, _| s.rebear(&[&control_plane], &[]));
+    run.remove_agents();
+    run.world.api.write(|s, now| {
+        let children = kind("vsphereagents");
+        for child in s.list(&children, "") {
+            let _ = s.delete(&children, &name_of(&child), &json!({}), now);
+        }
+    });
+    run.asks((0, Duration::ZERO), |world| {
+        waiting(&world.api, "MachineStateUnknown") == 1 && marked(world) == 1
     })
+    .await?;
+    run.drain();
+    run.down().await
 }
 
 /// Two hubs: one is restored from the other's backup, half of it without status, while the other one continues. Then a
 /// person ends the restored hub by force.
-pub(super) fn two_hubs_one_vcenter(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.serving(2).await?;
-        run.disaster();
-        let all = run.world.play("w")?.running();
-        let bare = all.first().context("two serve")?.clone();
-        let second = run.world.second_hub(|kind, object| {
-            if ["namespaces", "events", "leases"].contains(&kind.1.as_str()) {
-                return None;
-            }
-            let mut object = object.clone();
-            if *kind == self::kind(OURS, "vsphereagents") && object["metadata"]["name"] == bare {
-                object.as_object_mut()?.remove("status");
-            }
-            Some(object)
-        })?;
-        let hub = second.clone();
-        run.rest("the second hub asks a person", move |_| {
-            waiting(&hub, "ClusterIDChanged") == 1 && waiting(&hub, "MachineStateUnknown") == 1
-        })
-        .await?;
-        // Either VM may be the one that is removed. The other one stays a node.
-        run.world.play("w")?.prefer_for_deletion(&bare).await?;
-        run.world.vcenter.write(|i| {
-            let goes = i.vms.values_mut().filter(|vm| vm.name == bare);
-            goes.for_each(|vm| vm.node = None);
-        });
-        run.world.play("w")?.scale(1);
-        run.rest_with("the first hub goes on", &[("w", 1)]).await?;
-        abandon(&second)?;
-        run.rest("the second hub touches nothing as it goes", move |_| {
-            let left = second.read(|s| s.list(&kind(OURS, "vsphereagents"), ""));
-            left.len() == 1 && left.iter().all(|c| waits(c, "OwnershipUnproven"))
-        })
-        .await
+pub(super) async fn two_hubs_one_vcenter(run: &mut Run) -> Result<()> {
+    run.serving(2).await?;
+    run.disaster();
+    let all = run.world.running("w");
+    let bare = all.first().context("two serve")?.clone();
+    let second = run.world.second_hub(|kind, object| {
+        if ["namespaces", "events", "leases"].contains(&kind.1.as_str()) {
+            return None;
+        }
+        let mut object = object.clone();
+        if *kind == self::kind("vsphereagents") && object["metadata"]["name"] == bare {
+            remove(&mut object, "status");
+        }
+        Some(object)
+    })?;
+    let hub = second.clone();
+    run.rest("the second hub asks a person", move |_| {
+        waiting(&hub, "ClusterIDChanged") == 1 && waiting(&hub, "MachineStateUnknown") == 1
     })
+    .await?;
+    // Either VM may be the one that is removed. The other one stays a node.
+    run.world.play("w")?.prefer_for_deletion(&bare).await?;
+    run.world.vcenter.write(|i| {
+        let goes = i.vms.values_mut().filter(|vm| vm.name == bare);
+        goes.for_each(|vm| vm.node = None);
+    });
+    run.scaled("the first hub goes on", 1).await?;
+    abandon(&second)?;
+    run.rest("the second hub touches nothing as it goes", move |_| {
+        let left = second.list(&kind("vsphereagents"), "");
+        left.len() == 1 && left.iter().all(|c| waits(c, "OwnershipUnproven"))
+    })
+    .await
 }
 
 /// A person gives a hub up: upstream's objects are removed by force, and the pool is deleted.
 fn abandon(hub: &ApiServer) -> Result<()> {
-    let kinds = [
-        kind(ASSISTED, "agents"),
-        kind(PROVIDER, "agentmachines"),
-        kind("cluster.x-k8s.io", "machines"),
-    ];
     hub.write(|s, now| {
-        for kind in &kinds {
-            let names = s.objects.get(kind).into_iter().flatten();
-            let names: Vec<_> = names.map(|(name, _)| name.clone()).collect();
-            names.iter().for_each(|name| s.evict(kind, name, now));
+        for plural in ["agents", "agentmachines", "machines"] {
+            s.evict_all(&kind(plural), now);
         }
-        let pool = (NAMESPACE.to_owned(), "w".to_owned());
-        s.delete(&kind(OURS, "vsphereagentpools"), &pool, &json!({}), now)
+        let pools = kind("vsphereagentpools");
+        s.delete(&pools, &at_home("w"), &json!({}), now)
     })?;
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 use agent_forge_actors::domain::marker::Marker;
 use anyhow::Result;
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{Run, children, marked};
@@ -15,16 +14,16 @@ fn of_group() -> Value {
     json!({"reassign": {"group": "lab"}})
 }
 
+/// One host waits in the buffer of the lender.
+fn one_is_ready(world: &World) -> bool {
+    world.of_pool(LENDER, "/status/buffer/ready") == 1
+}
+
 /// Each of these pools has a machine that runs, or none. One host waits in the buffer of the lender, and there is nothing else.
 fn has(world: &World, takers: &[&str], running: usize) -> bool {
     let all = takers.len() * running + 1;
-    let ready = world.of_pool(LENDER, "/status/buffer/ready");
-    let serves = |pool: &&str| {
-        let play = world.play(pool);
-        play.is_ok_and(|p| p.machines().len() == running && p.running().len() == running)
-    };
-    takers.iter().all(serves)
-        && ready.as_u64() == Some(1)
+    takers.iter().all(|pool| world.runs(pool, running))
+        && one_is_ready(world)
         && marked(world) == all
         && children(world) == all
         && world.vcenter.read(|i| i.vms.values().all(|vm| vm.on))
@@ -52,8 +51,8 @@ async fn lend(run: &mut Run, takers: &[&str]) -> Result<()> {
     run.rest("down", |world| has(world, takers, 0)).await
 }
 
-pub(super) fn host_lent(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(lend(run, &["w"]))
+pub(super) async fn host_lent(run: &mut Run) -> Result<()> {
+    lend(run, &["w"]).await
 }
 
 /// The pool of another hosted cluster.
@@ -61,66 +60,58 @@ const OTHER: &str = "v";
 
 /// As many machines of each of the two hosted clusters run as are wanted.
 fn run_of_each(world: &World, wanted: [usize; 2]) -> bool {
-    [LENDER, OTHER].iter().zip(wanted).all(|(pool, wanted)| {
-        let play = world.play(pool);
-        play.is_ok_and(|p| p.machines().len() == wanted && p.running().len() == wanted)
-    })
+    let mut all = [LENDER, OTHER].into_iter().zip(wanted);
+    all.all(|(pool, wanted)| world.runs(pool, wanted))
 }
 
 /// The disks of a pool's VMs.
 fn disks_of(world: &World, pool: &str) -> Vec<Value> {
-    world.vcenter.read(|i| {
-        let is_of = |m: &Marker| m.name.starts_with(&format!("{pool}-"));
-        let vms = i.vms.values();
-        let vms = vms.filter(|vm| oracles::marker(vm).as_ref().is_some_and(is_of));
-        let devices = vms.flat_map(|vm| &vm.devices);
-        let uuids = devices.map(|d| d["backing"]["uuid"].clone());
-        uuids.filter(Value::is_string).collect()
-    })
+    let is_of = |m: Marker| m.name.starts_with(&format!("{pool}-"));
+    let mut vms = world.our_vms();
+    vms.retain(|vm| oracles::marker(vm).is_some_and(is_of));
+    let devices = vms.iter().flat_map(|vm| &vm.devices);
+    let uuids = devices.map(|d| d["backing"]["uuid"].clone());
+    uuids.filter(Value::is_string).collect()
 }
 
-pub(super) fn kept_disk_stays_with_its_cluster(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        let keeps =
-            json!({"reassign": {"group": "lab"}, "release": {"policy": "Recycle", "disk": "Keep"}});
-        run.world.pool(LENDER, &keeps).await?;
-        run.world
-            .another_cluster("other", OTHER, &of_group())
-            .await?;
-        run.world.play(LENDER)?.scale(1);
-        run.rest("it serves", |world| run_of_each(world, [1, 0]))
-            .await?;
-        let with_data = disks_of(&run.world, LENDER);
-        run.world.play(LENDER)?.scale(0);
-        run.rest("it waits with its data", |world| {
-            let ready = world.of_pool(LENDER, "/status/buffer/ready");
-            run_of_each(world, [0, 0]) && ready.as_u64() == Some(1)
-        })
+pub(super) async fn kept_disk_stays_with_its_cluster(run: &mut Run) -> Result<()> {
+    let keeps =
+        json!({"reassign": {"group": "lab"}, "release": {"policy": "Recycle", "disk": "Keep"}});
+    run.world.pool(LENDER, &keeps).await?;
+    run.world
+        .another_cluster("other", OTHER, &of_group())
         .await?;
-        run.world.play(OTHER)?.scale(1);
-        let apart = run
-            .rest("the other one has a VM of its own", |world| {
-                let ready = world.of_pool(LENDER, "/status/buffer/ready");
-                run_of_each(world, [0, 1]) && ready.as_u64() == Some(1) && marked(world) == 2
-            })
-            .await;
-        let theirs = disks_of(&run.world, OTHER);
-        if with_data.iter().any(|disk| theirs.contains(disk)) {
-            let data = Oracle::ForeignAndServingUntouched
-                .broken("a disk with data went to another hosted cluster");
-            run.world.director.violated(data);
-        }
-        apart?;
-        run.world.play(OTHER)?.scale(0);
-        let gone = json!({"spec": {"release": {"policy": "Delete"}}});
-        super::site::merge_pool(&run.world, LENDER, &gone)?;
-        run.rest("down", |world| {
-            run_of_each(world, [0, 0]) && marked(world) == 0 && children(world) == 0
-        })
-        .await
+    run.world.play(LENDER)?.scale(1);
+    run.rest("it serves", |world| run_of_each(world, [1, 0]))
+        .await?;
+    let with_data = disks_of(&run.world, LENDER);
+    run.world.play(LENDER)?.scale(0);
+    run.rest("it waits with its data", |world| {
+        run_of_each(world, [0, 0]) && one_is_ready(world)
     })
+    .await?;
+    run.world.play(OTHER)?.scale(1);
+    let apart = run
+        .rest("the other one has a VM of its own", |world| {
+            run_of_each(world, [0, 1]) && one_is_ready(world) && marked(world) == 2
+        })
+        .await;
+    let theirs = disks_of(&run.world, OTHER);
+    if with_data.iter().any(|disk| theirs.contains(disk)) {
+        let data = Oracle::ForeignAndServingUntouched
+            .broken("a disk with data went to another hosted cluster");
+        run.world.director.violated(data);
+    }
+    apart?;
+    run.world.play(OTHER)?.scale(0);
+    let gone = json!({"spec": {"release": {"policy": "Delete"}}});
+    run.world.merge_pool(LENDER, &gone)?;
+    run.rest("down", |world| {
+        run_of_each(world, [0, 0]) && marked(world) == 0 && children(world) == 0
+    })
+    .await
 }
 
-pub(super) fn host_wanted_by_two(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(lend(run, &["w", "y"]))
+pub(super) async fn host_wanted_by_two(run: &mut Run) -> Result<()> {
+    lend(run, &["w", "y"]).await
 }

@@ -4,7 +4,10 @@
 //! (`both-running.json`), with the names and ids of this world. The recorded addresses of a guest bridge stay, and so
 //! does the recorded ISO URL with its token.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use agent_forge_actors::{
     domain::marker::{MARKER_KEY, MAY_SERVE_KEY},
@@ -12,16 +15,21 @@ use agent_forge_actors::{
 };
 use agent_forge_lab::played::guests::identity;
 use anyhow::{Context as _, Result, ensure};
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{Run, disaster::waiting};
 use crate::{
-    kube::kind,
-    oracles::{self, OURS},
+    kube::{
+        kind,
+        store::{name_of, remove, text},
+    },
+    oracles,
     promise::Oracle,
-    vcenter::model::{Inventory, Ref, Vm},
-    world::{NAMESPACE, World},
+    vcenter::{
+        files,
+        model::{Inventory, Ref, Vm},
+    },
+    world::{World, at_home},
 };
 
 /// A recording of two machines that run.
@@ -102,11 +110,9 @@ fn unmark(inventory: &mut Inventory, id: &str) {
     vm.extra.remove(MAY_SERVE_KEY);
     vm.annotation.clear();
     vm.boot_order.clear();
-    let split = |path: &str| {
-        let (store, path) = path.trim_start_matches('[').split_once("] ")?;
-        Some((store.to_owned(), path.to_owned()))
+    let Ok(old) = files::split(&vm.path) else {
+        return;
     };
-    let Some(old) = split(&vm.path) else { return };
     let new = (old.0.clone(), format!("{0}/{0}.vmx", vm.name));
     vm.path = format!("[{}] {}", new.0, new.1);
     if let Some(file) = inventory.files.remove(&old) {
@@ -130,10 +136,7 @@ impl Run {
         self.world.api.write(|s, _| {
             s.rewrite(|kind, object| match kind.1.as_str() {
                 "vsphereagents" => {
-                    let name = object["metadata"]["name"]
-                        .as_str()
-                        .unwrap_or_default()
-                        .to_owned();
+                    let (_, name) = name_of(object);
                     if let Some(recorded) = children.get(&name) {
                         become_recorded(object, recorded);
                         let uid = of_another(&object["metadata"]["uid"]);
@@ -147,10 +150,7 @@ impl Run {
                 }
                 "vsphereagentpools" => become_recorded(object, &pool),
                 "agentmachines" => object["spec"]["agentLabelSelector"] = selector.clone(),
-                "secrets" => {
-                    let metadata = object["metadata"].as_object_mut();
-                    metadata.and_then(|m| m.remove("finalizers"));
-                }
+                "secrets" => remove(&mut object["metadata"], "finalizers"),
                 _ => {}
             });
         });
@@ -176,56 +176,49 @@ impl Run {
 
 /// Number of VsphereAgents that record their VM and whose VM has their mark.
 fn taken_over(world: &World) -> usize {
-    let all = world.api.read(|s| s.list(&kind(OURS, "vsphereagents"), ""));
-    let marked: Vec<String> = world.vcenter.read(|i| {
-        let markers = i.vms.values().filter_map(oracles::marker);
-        markers.map(|m| m.uid).collect()
-    });
-    let whole = |c: &Value| {
-        let uid = c["metadata"]["uid"].as_str().unwrap_or_default();
+    let vms = world.our_vms();
+    let marked: BTreeSet<String> = vms
+        .iter()
+        .filter_map(oracles::marker)
+        .map(|m| m.uid)
+        .collect();
+    let whole = |c: &&Arc<Value>| {
         c.pointer("/status/vm/attempt") == Some(&json!(1))
             && c.pointer("/status/vm/moref").is_some()
-            && marked.iter().any(|m| m == uid)
+            && marked.contains(text(c, "/metadata/uid"))
     };
-    all.iter().filter(|c| whole(c)).count()
+    world.vsphere_agents().iter().filter(whole).count()
 }
 
 /// Both VMs of the predecessor were moved. The notes of the first one prove whose it is. The second one has no notes,
 /// and is moved back later. Then both go down.
-pub(super) fn takeover_from_predecessor(run: &mut Run) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        run.serving(2).await?;
-        let vms: Vec<Vm> = run.world.vcenter.read(|i| {
-            let ours = i.vms.values().filter(|v| oracles::marker(v).is_some());
-            ours.cloned().collect()
-        });
-        run.between_processes().await;
-        run.inherit(&vms)?;
-        let moved = vms.last().context("two serve")?;
-        let elsewhere = Ref::new("Folder", "group-v3");
-        run.move_vm(moved, &elsewhere);
-        run.move_vm(vms.first().context("two serve")?, &elsewhere);
-        run.rest("one is proven", |world| {
-            taken_over(world) == 1 && waiting(&world.api, "OwnershipUnproven") == 1
-        })
-        .await?;
-        let is_moved = |vm: &Vm| vm.folder == elsewhere && vm.on && oracles::marker(vm).is_none();
-        let there = |i: &Inventory| i.vms.get(&moved.object.id).is_some_and(is_moved);
-        ensure!(run.world.vcenter.read(there), "the other VM is as it was");
-        run.move_vm(moved, &moved.folder);
-        run.rest("both are taken over", |world| taken_over(world) == 2)
-            .await?;
-        no_token(&run.world)?;
-        run.world.play("w")?.scale(0);
-        run.rest_with("down", &[("w", 0)]).await
+pub(super) async fn takeover_from_predecessor(run: &mut Run) -> Result<()> {
+    run.serving(2).await?;
+    let vms = run.world.our_vms();
+    run.between_processes().await;
+    run.inherit(&vms)?;
+    let moved = vms.last().context("two serve")?;
+    let elsewhere = Ref::new("Folder", "group-v3");
+    run.move_vm(moved, &elsewhere);
+    run.move_vm(vms.first().context("two serve")?, &elsewhere);
+    run.rest("one is proven", |world| {
+        taken_over(world) == 1 && waiting(&world.api, "OwnershipUnproven") == 1
     })
+    .await?;
+    let is_moved = |vm: &Vm| vm.folder == elsewhere && vm.on && oracles::marker(vm).is_none();
+    let there = |i: &Inventory| i.vms.get(&moved.object.id).is_some_and(is_moved);
+    ensure!(run.world.vcenter.read(there), "the other VM is as it was");
+    run.move_vm(moved, &moved.folder);
+    run.rest("both are taken over", |world| taken_over(world) == 2)
+        .await?;
+    no_token(&run.world)?;
+    run.down().await
 }
 
 /// Checks that the token from the predecessor's status is gone.
 fn no_token(world: &World) -> Result<()> {
-    let name = (NAMESPACE.to_owned(), "w".to_owned());
-    let pools = kind(OURS, "vsphereagentpools");
-    let pool = world.api.read(|s| s.get(&pools, &name)).context("a pool")?;
+    let pool = world.api.get(&kind("vsphereagentpools"), &at_home("w"));
+    let pool = pool.context("a pool")?;
     if pool.to_string().contains(TOKEN) {
         let shown = "a pool's status still shows the token that the predecessor recorded";
         let failure = Oracle::NoSecretInObjects.broken(shown);

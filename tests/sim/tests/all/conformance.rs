@@ -10,7 +10,7 @@ use agent_forge_lab::{Lab, LabOptions, install_tls_provider};
 use agent_forge_sim::{director::Director, kube::ApiServer, plan::Plan};
 use fastrand::Rng;
 use kube::{
-    Api, Client,
+    Api, Client, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde_json::{Value, json};
@@ -18,90 +18,53 @@ use serde_json::{Value, json};
 const NAMESPACE: &str = "conformance";
 const OPERATIONS: usize = 400;
 
-/// One operation, chosen before either side sees it.
+/// What is wrong with a write: it gives an old version, or another uid.
+#[derive(Clone, Copy, Debug)]
+struct Wrong {
+    stale: bool,
+    uid: bool,
+}
+
+/// One operation, chosen before either side sees it. All but a list name an object.
 #[derive(Clone, Debug)]
 enum Operation {
-    Create {
-        name: String,
-        finalizers: Vec<String>,
-    },
-    Labels {
-        name: String,
-        value: Option<u32>,
-        stale: bool,
-        wrong_uid: bool,
-    },
-    Finalizers {
-        name: String,
-        finalizers: Vec<String>,
-    },
-    Status {
-        name: String,
-        generation: u32,
-        stale: bool,
-        wrong_uid: bool,
-    },
-    Spec {
-        name: String,
-        pool: u32,
-    },
-    Delete {
-        name: String,
-        stale: bool,
-        wrong_uid: bool,
-    },
-    Get {
-        name: String,
-    },
+    /// With these finalizers.
+    Create(String, Vec<String>),
+    /// The value of a label.
+    Labels(String, Option<u32>, Wrong),
+    Finalizers(String, Vec<String>),
+    /// The observed generation.
+    Status(String, u32, Wrong),
+    /// The number of the pool.
+    Spec(String, u32),
+    Delete(String, Wrong),
+    Get(String),
     List,
 }
 
 fn draw(rng: &mut Rng) -> Operation {
     let name = format!("agent-{}", rng.u32(0..3));
     let finalizers = || {
-        let mut all = Vec::new();
-        for finalizer in [AGENT_FINALIZER, "example.org/other"] {
-            if fastrand::bool() {
-                all.push(finalizer.to_owned());
-            }
-        }
-        all
+        let all = [AGENT_FINALIZER, "example.org/other"].into_iter();
+        let drawn = all.filter(|_| fastrand::bool());
+        drawn.map(str::to_owned).collect()
     };
     let rarely = |rng: &mut Rng| rng.u32(0..5) == 0;
+    let wrong = |rng: &mut Rng| Wrong {
+        stale: rarely(rng),
+        uid: rarely(rng),
+    };
     match rng.u32(0..12) {
-        0..=2 => Operation::Create {
-            name,
-            finalizers: finalizers(),
-        },
+        0..=2 => Operation::Create(name, finalizers()),
         3 | 4 => {
             let value = rng.bool().then(|| rng.u32(0..3));
-            Operation::Labels {
-                name,
-                value,
-                stale: rarely(rng),
-                wrong_uid: rarely(rng),
-            }
+            Operation::Labels(name, value, wrong(rng))
         }
-        5 | 6 => Operation::Finalizers {
-            name,
-            finalizers: finalizers(),
-        },
-        7 => Operation::Status {
-            name,
-            generation: rng.u32(0..3),
-            stale: rarely(rng),
-            wrong_uid: rarely(rng),
-        },
-        8 => Operation::Spec {
-            name,
-            pool: rng.u32(0..2),
-        },
-        9 | 10 => Operation::Delete {
-            name,
-            stale: rarely(rng),
-            wrong_uid: rarely(rng),
-        },
-        _ if rng.bool() => Operation::Get { name },
+        5 | 6 => Operation::Finalizers(name, finalizers()),
+        7 => Operation::Status(name, rng.u32(0..3), wrong(rng)),
+        8 => Operation::Spec(name, rng.u32(0..2)),
+        9 | 10 => Operation::Delete(name, wrong(rng)),
+        _ if rng.bool() => Operation::Get(name),
         _ => Operation::List,
     }
 }
@@ -126,14 +89,10 @@ impl Side {
 
     /// The object without the fields that differ between any two servers.
     fn masked(&mut self, object: &VsphereAgent) -> Value {
+        let (name, uid) = (object.name_any(), object.uid().expect("uid"));
+        let version = object.resource_version().expect("version");
         let mut value = serde_json::to_value(object).expect("object");
         let metadata = value["metadata"].as_object_mut().expect("metadata");
-        let name = metadata["name"].as_str().expect("name").to_owned();
-        let uid = metadata["uid"].as_str().expect("uid").to_owned();
-        let version = metadata["resourceVersion"]
-            .as_str()
-            .expect("version")
-            .to_owned();
         let same_object = self.uids.insert(name.clone(), uid.clone()) == Some(uid);
         let versions = self.versions.entry(name).or_default();
         let new = versions.last() != Some(&version);
@@ -168,83 +127,56 @@ impl Side {
 
     async fn perform(&mut self, operation: &Operation) -> Value {
         let post = PostParams::default();
+        let object = |value: Value| serde_json::from_value(value).expect("object");
         let result = match operation {
-            Operation::Create { name, finalizers } => {
-                let object = json!({
+            Operation::Create(name, finalizers) => {
+                let new = object(json!({
                     "apiVersion": "agent-forge.containeroo.ch/v1alpha1", "kind": "VsphereAgent",
                     "metadata": {"name": name, "finalizers": finalizers}, "spec": {"poolRef": {"name": "pool-0"}},
-                });
-                self.api
-                    .create(&post, &serde_json::from_value(object).expect("object"))
-                    .await
+                }));
+                self.api.create(&post, &new).await
             }
-            Operation::Labels {
-                name,
-                value,
-                stale,
-                wrong_uid,
-            } => {
+            Operation::Labels(name, value, wrong) => {
                 let patch = json!({"metadata": {
                     "labels": {"x": value.map(|v| v.to_string())},
-                    "resourceVersion": self.version(name, *stale), "uid": self.uid(name, *wrong_uid),
+                    "resourceVersion": self.version(name, wrong.stale), "uid": self.uid(name, wrong.uid),
                 }});
                 self.patch(name, patch).await
             }
-            Operation::Finalizers { name, finalizers } => {
-                self.patch(name, json!({"metadata": {"finalizers": finalizers}}))
-                    .await
+            Operation::Finalizers(name, finalizers) => {
+                let patch = json!({"metadata": {"finalizers": finalizers}});
+                self.patch(name, patch).await
             }
-            Operation::Spec { name, pool } => {
-                self.patch(
-                    name,
-                    json!({"spec": {"poolRef": {"name": format!("pool-{pool}")}}}),
-                )
-                .await
+            Operation::Spec(name, pool) => {
+                let patch = json!({"spec": {"poolRef": {"name": format!("pool-{pool}")}}});
+                self.patch(name, patch).await
             }
-            Operation::Status {
-                name,
-                generation,
-                stale,
-                wrong_uid,
-            } => {
-                let object = json!({
+            Operation::Status(name, generation, wrong) => {
+                let new: VsphereAgent = object(json!({
                     "apiVersion": "agent-forge.containeroo.ch/v1alpha1", "kind": "VsphereAgent",
                     "metadata": {
-                        "name": name, "resourceVersion": self.version(name, *stale), "uid": self.uid(name, *wrong_uid),
+                        "name": name, "resourceVersion": self.version(name, wrong.stale), "uid": self.uid(name, wrong.uid),
                     },
                     "spec": {"poolRef": {"name": "never-taken"}}, "status": {"observedGeneration": generation},
-                });
-                self.api
-                    .replace_status(
-                        name,
-                        &post,
-                        &serde_json::from_value(object).expect("object"),
-                    )
-                    .await
+                }));
+                self.api.replace_status(name, &post, &new).await
             }
-            Operation::Delete {
-                name,
-                stale,
-                wrong_uid,
-            } => {
+            Operation::Delete(name, wrong) => {
                 let text = |v: Value| v.as_str().map(str::to_owned);
+                let version = || text(self.version(name, true));
                 let parameters = DeleteParams::default().preconditions(Preconditions {
-                    uid: text(self.uid(name, *wrong_uid)),
-                    resource_version: stale.then(|| text(self.version(name, true))).flatten(),
+                    uid: text(self.uid(name, wrong.uid)),
+                    resource_version: wrong.stale.then(version).flatten(),
                 });
                 match self.api.delete(name, &parameters).await {
                     Ok(left) => return left.left().map_or(json!("gone"), |o| self.masked(&o)),
                     Err(e) => Err(e),
                 }
             }
-            Operation::Get { name } => self.api.get(name).await,
+            Operation::Get(name) => self.api.get(name).await,
             Operation::List => {
-                let all = self
-                    .api
-                    .list(&Default::default())
-                    .await
-                    .expect("a list")
-                    .items;
+                let all = self.api.list(&Default::default()).await;
+                let all = all.expect("a list").items;
                 return all.iter().map(|o| self.masked(o)).collect();
             }
         };
@@ -256,9 +188,8 @@ impl Side {
     }
 
     async fn patch(&self, name: &str, patch: Value) -> kube::Result<VsphereAgent> {
-        self.api
-            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
-            .await
+        let patch = Patch::Merge(patch);
+        self.api.patch(name, &PatchParams::default(), &patch).await
     }
 }
 
@@ -268,9 +199,8 @@ async fn the_played_api_server_answers_as_the_real_one() {
     let lab = Lab::start(LabOptions::default()).await.expect("a lab");
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-    agent_forge_lab::lab::apply::apply(&lab.admin(), &namespace)
-        .await
-        .expect("namespace");
+    let made = agent_forge_lab::lab::apply::apply(&lab.admin(), &namespace).await;
+    made.expect("namespace");
     let director = Director::new(Plan::default());
     let played = ApiServer::new(director, jiff::Timestamp::UNIX_EPOCH, 1);
     played.namespace(NAMESPACE);
@@ -280,19 +210,14 @@ async fn the_played_api_server_answers_as_the_real_one() {
     let (mut met, mut differences) = (BTreeMap::<String, u32>::new(), Vec::<String>::new());
     for number in 0..OPERATIONS {
         let operation = draw(&mut rng);
-        let (wanted, got) = (
-            real.perform(&operation).await,
-            played.perform(&operation).await,
-        );
+        let wanted = real.perform(&operation).await;
+        let got = played.perform(&operation).await;
         if wanted != got {
             differences.push(format!(
                 "operation {number} {operation:?}\n  real   {wanted}\n  played {got}"
             ));
         }
-        let kind = wanted
-            .get("reason")
-            .and_then(Value::as_str)
-            .unwrap_or("accepted");
+        let kind = wanted["reason"].as_str().unwrap_or("accepted");
         *met.entry(kind.to_owned()).or_default() += 1;
     }
     differences.truncate(10);

@@ -3,13 +3,13 @@
 //!
 //! Each side may take its own time and its own order, so the test compares only the final objects.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agent_forge_crds::{VsphereAgent, names::AGENT_FINALIZER};
 use agent_forge_lab::{Lab, LabOptions, install_tls_provider, patience::HANG};
 use agent_forge_sim::{
     director::Director,
-    kube::{ApiServer, kind},
+    kube::{ApiServer, kind, store::is_deleting},
     plan::Plan,
 };
 use fastrand::Rng;
@@ -93,23 +93,18 @@ impl Side {
     async fn picture(&self) -> Value {
         let all = self.agents.list(&Default::default()).await.expect("a list");
         let told = |o: &VsphereAgent| {
-            let owners: Vec<&str> = o
-                .owner_references()
-                .iter()
-                .map(|r| r.name.as_str())
-                .collect();
-            (
-                o.name_any(),
-                json!({"deleting": o.metadata.deletion_timestamp.is_some(), "finalizers": o.finalizers(), "owners": owners}),
-            )
+            let owners = o.owner_references().iter();
+            let owners: Vec<&str> = owners.map(|r| r.name.as_str()).collect();
+            let deleting = o.metadata.deletion_timestamp.is_some();
+            let shown =
+                json!({"deleting": deleting, "finalizers": o.finalizers(), "owners": owners});
+            (o.name_any(), shown)
         };
         let objects: BTreeMap<String, Value> = all.iter().map(told).collect();
-        let there = self
-            .namespaces
-            .get_opt(&self.namespace)
-            .await
-            .expect("an answer");
-        let going = there.map(|n| n.metadata.deletion_timestamp.is_some());
+        let there = self.namespaces.get_opt(&self.namespace).await;
+        let going = there
+            .expect("an answer")
+            .map(|n| n.metadata.deletion_timestamp.is_some());
         json!({"objects": objects, "namespace is going": going})
     }
 }
@@ -117,14 +112,11 @@ impl Side {
 /// Whether the controllers have nothing left to do.
 fn is_done(played: &ApiServer, namespace: &str) -> bool {
     played.read(|store| {
-        let going = store.list(&kind("", "namespaces"), "").iter().any(|n| {
-            n["metadata"]["name"] == namespace && n["metadata"]["deletionTimestamp"].is_string()
-        });
-        let agents = store.list(
-            &kind("agent-forge.containeroo.ch", "vsphereagents"),
-            namespace,
-        );
-        let stays = |o: &std::sync::Arc<Value>| !o["metadata"]["deletionTimestamp"].is_string();
+        let home = (String::new(), namespace.to_owned());
+        let home = store.get(&kind("namespaces"), &home);
+        let going = home.is_some_and(|home| is_deleting(&home));
+        let agents = store.list(&kind("vsphereagents"), namespace);
+        let stays = |o: &Arc<Value>| !is_deleting(o);
         // Empty lists are dropped.
         let left = going && (agents.is_empty() || agents.iter().any(stays));
         store.orphans().is_empty() && store.half_orphans().is_empty() && !left
@@ -174,39 +166,31 @@ async fn what_loses_its_owner_or_its_namespace_goes_as_with_the_real_controllers
             let owners: Vec<&str> = OWNERS.into_iter().filter(|_| rng.u8(..3) > 0).collect();
             let held = rng.bool().then_some(AGENT_FINALIZER);
             for side in [&mut real, &mut played] {
-                side.create(&format!("agent-{n}"), &owners, held.as_slice())
-                    .await;
+                let name = format!("agent-{n}");
+                side.create(&name, &owners, held.as_slice()).await;
             }
         }
+        let agree = async |what: String| {
+            agree(&real, &played, &server, &format!("seed {seed}: {what}")).await;
+        };
+        let let_go = async || {
+            for side in [&real, &played] {
+                side.let_go().await;
+            }
+        };
         for (n, owner) in OWNERS.into_iter().enumerate() {
             for side in [&real, &played] {
                 side.delete(owner).await;
             }
-            agree(
-                &real,
-                &played,
-                &server,
-                &format!("seed {seed}: {n} deleted"),
-            )
-            .await;
-            for side in [&real, &played] {
-                side.let_go().await;
-            }
-            agree(&real, &played, &server, &format!("seed {seed}: {n} let go")).await;
+            agree(format!("{n} deleted")).await;
+            let_go().await;
+            agree(format!("{n} let go")).await;
         }
         for side in [&real, &played] {
             side.delete_namespace().await;
         }
-        agree(
-            &real,
-            &played,
-            &server,
-            &format!("seed {seed}: namespace deleted"),
-        )
-        .await;
-        for side in [&real, &played] {
-            side.let_go().await;
-        }
+        agree("namespace deleted".to_owned()).await;
+        let_go().await;
         let gone = json!({"objects": {}, "namespace is going": null});
         let end = async {
             while played.picture().await != gone || real.picture().await != gone {

@@ -33,15 +33,15 @@ struct Scene {
 }
 
 fn machines() -> Kind {
-    kind("cluster.x-k8s.io", "machines")
+    kind("machines")
 }
 
 fn agent_machines() -> Kind {
-    kind("capi-provider.agent-install.openshift.io", "agentmachines")
+    kind("agentmachines")
 }
 
 fn agents() -> Kind {
-    kind("agent-install.openshift.io", "agents")
+    kind("agents")
 }
 
 fn free() -> Value {
@@ -140,10 +140,8 @@ impl Scene {
     /// The object; null if there is none.
     fn get(&self, kind: &Kind, name: &str) -> Value {
         let key = self.key(kind, name);
-        let found = self.api.read(|s| s.get(kind, &key));
-        found
-            .map(|object| object.as_ref().clone())
-            .unwrap_or_default()
+        let found = self.api.get(kind, &key);
+        found.map_or(Value::Null, |object| object.as_ref().clone())
     }
 
     fn claimant(&self) -> Value {

@@ -62,42 +62,28 @@ const DIFFERENCES: &[(&str, &str, &str, &str)] = &[(
 )];
 
 /// One operation, chosen before either side sees it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Operation {
     Place(&'static str),
-    Create {
-        name: &'static str,
-        /// The VM whose configuration file it takes.
-        file_of: &'static str,
-        iso: &'static str,
-    },
-    BootOrder {
-        name: &'static str,
-        known_disk: bool,
-    },
+    /// Its name, the VM whose configuration file it takes, and its ISO.
+    Create(&'static str, &'static str, &'static str),
+    /// The VM, and whether the order names a disk that it has.
+    BootOrder(&'static str, bool),
     Stamp(&'static str),
     PowerOn(&'static str),
     PowerOff(&'static str),
     Destroy(&'static str),
     Eject(&'static str, &'static str),
-    Renew {
-        name: &'static str,
-        iso: &'static str,
-        /// Whether it keeps its disk.
-        keeps: bool,
-        /// Whether somebody changed the VM in between.
-        stale: bool,
-    },
+    /// The VM, its new ISO, whether it keeps its disk, and whether somebody changed the VM in between.
+    Renew(&'static str, &'static str, bool, bool),
     Observe(&'static str),
     FindByUuid(&'static str),
     MarkedVms,
     MountedIsos,
-    FolderVisible {
-        missing: bool,
-    },
-    WaitAgain {
-        unknown: bool,
-    },
+    /// Whether the folder is missing.
+    FolderVisible(bool),
+    /// Whether the task is unknown.
+    WaitAgain(bool),
     MakeDirectory(&'static str),
     Upload(&'static str, &'static str),
     Move(&'static str, &'static str),
@@ -116,15 +102,11 @@ fn draw(rng: &mut Rng) -> Operation {
     let directory = DIRECTORIES[rng.usize(..DIRECTORIES.len())];
     let rarely = |rng: &mut Rng| rng.u8(..6) == 0;
     match rng.u8(..43) {
-        0..=4 => O::Create {
-            name,
-            file_of: if rarely(rng) { NAMES[0] } else { name },
-            iso: FILES[rng.usize(..2)],
-        },
-        5 | 6 => O::BootOrder {
-            name,
-            known_disk: !rarely(rng),
-        },
+        0..=4 => {
+            let file_of = if rarely(rng) { NAMES[0] } else { name };
+            O::Create(name, file_of, FILES[rng.usize(..2)])
+        }
+        5 | 6 => O::BootOrder(name, !rarely(rng)),
         7 => O::Stamp(name),
         8..=11 => O::PowerOn(name),
         12..=14 => O::PowerOff(name),
@@ -134,12 +116,8 @@ fn draw(rng: &mut Rng) -> Operation {
         22 | 23 => O::FindByUuid(name),
         24 => O::MarkedVms,
         25 => O::MountedIsos,
-        26 => O::FolderVisible {
-            missing: rng.bool(),
-        },
-        27 => O::WaitAgain {
-            unknown: rarely(rng),
-        },
+        26 => O::FolderVisible(rng.bool()),
+        27 => O::WaitAgain(rarely(rng)),
         28 | 29 => O::MakeDirectory(directory),
         30..=32 => O::Upload(file, if rng.bool() { "few" } else { "more bytes" }),
         33 => O::Move(file, FILES[rng.usize(..FILES.len())]),
@@ -148,38 +126,20 @@ fn draw(rng: &mut Rng) -> Operation {
         36 => O::StatVm(name),
         37 => O::List(directory),
         38 => O::KillSessions,
-        39..=41 => O::Renew {
-            name,
-            iso: FILES[rng.usize(..2)],
-            keeps: rng.bool(),
-            stale: rarely(rng),
-        },
-        _ if rng.bool() => O::Place(if rng.bool() {
-            "demo/workers"
-        } else {
-            "demo/others"
-        }),
-        _ => O::Datacenter(if rng.bool() { "dc1" } else { "dc-none" }),
+        39..=41 => O::Renew(name, FILES[rng.usize(..2)], rng.bool(), rarely(rng)),
+        _ if rng.bool() => O::Place(["demo/others", "demo/workers"][usize::from(rng.bool())]),
+        _ => O::Datacenter(["dc-none", "dc1"][usize::from(rng.bool())]),
     }
 }
 
 /// Operations that both sides begin with, so that later ones can be refused.
 fn operations(seed: u64) -> Vec<Operation> {
     let mut rng = Rng::with_seed(seed);
-    let renew = |keeps, stale| Operation::Renew {
-        name: NAMES[0],
-        iso: "isos/a.iso",
-        keeps,
-        stale,
-    };
+    let renew = |keeps, stale| Operation::Renew(NAMES[0], "isos/a.iso", keeps, stale);
     let beginning = [
         Operation::MakeDirectory("isos"),
         Operation::Upload("isos/a.iso", "few"),
-        Operation::Create {
-            name: NAMES[0],
-            file_of: NAMES[0],
-            iso: "isos/a.iso",
-        },
+        Operation::Create(NAMES[0], NAMES[0], "isos/a.iso"),
         renew(false, true),
         renew(false, false),
         renew(true, false),
@@ -376,12 +336,16 @@ impl Side {
         let make = effect(EffectKind::MakeDirectory);
         let made = vc.make_directory(&make, dc, &directory).await;
         made.expect("a directory");
-        let bytes = bytes::Bytes::from_static(b"few");
+        self.upload(iso, "few").await.expect("an upload");
+    }
+
+    async fn upload(&self, path: &str, content: &'static str) -> VcResult<()> {
+        let bytes = bytes::Bytes::from_static(content.as_bytes());
         let length = bytes.len() as u64;
         let body = Box::pin(futures::stream::iter([Ok(bytes)]));
-        let upload = effect(EffectKind::Upload);
-        let put = vc.upload(&upload, dc, &file(iso), length, body).await;
-        put.expect("an upload");
+        let (upload, dc) = (effect(EffectKind::Upload), &self.datacenter);
+        let path = file(path);
+        self.vc.upload(&upload, dc, &path, length, body).await
     }
 
     async fn create(
@@ -414,8 +378,7 @@ impl Side {
     }
 
     async fn boot_order(&mut self, name: &str, known_disk: bool) -> Value {
-        let vm = self.vm(name);
-        let disks = match self.vc.observe(&vm).await {
+        let disks = match self.vc.observe(&self.vm(name)).await {
             Ok(Some(seen)) if known_disk => seen.disk_keys,
             _ => vec![2999],
         };
@@ -423,14 +386,12 @@ impl Side {
             boot_order: Some(disks),
             ..VmChange::default()
         };
-        self.configure(&permit(EffectKind::Reconfigure, vm), &change)
-            .await
+        self.configure(EffectKind::Reconfigure, name, &change).await
     }
 
     async fn renew(&mut self, name: &str, iso: &str, keeps: bool, stale: bool) -> Value {
         self.provide(iso).await;
-        let vm = self.vm(name);
-        let shown = self.vc.observe(&vm).await;
+        let shown = self.vc.observe(&self.vm(name)).await;
         let shown = shown.ok().flatten();
         let life = shown.as_ref().and_then(|vm| vm.generation).unwrap_or(1);
         let version = shown.and_then(|vm| vm.change_version);
@@ -451,21 +412,26 @@ impl Side {
             ..VmChange::default()
         };
         let at = VmAt {
-            moref: vm,
+            moref: self.vm(name),
             change_version: version.map(|seen| if stale { "0".to_owned() } else { seen }),
         };
         let permit = Permit::issue(effect(EffectKind::Renew), at);
-        self.configure(&permit, &change).await
+        self.configure_by(&permit, &change).await
     }
 
-    async fn configure(&self, permit: &Permit<VmAt>, change: &VmChange) -> Value {
+    async fn configure(&self, kind: EffectKind, name: &str, change: &VmChange) -> Value {
+        self.configure_by(&permit(kind, self.vm(name)), change)
+            .await
+    }
+
+    async fn configure_by(&self, permit: &Permit<VmAt>, change: &VmChange) -> Value {
         match self.vc.configure(permit, change).await {
             Ok(ended) => json!({"task": self.told(ended.await, |_| json!("configured"))}),
             Err(e) => json!({"call": self.refusal(&e)}),
         }
     }
 
-    async fn perform(&mut self, number: usize, operation: &Operation) -> Value {
+    async fn perform(&mut self, number: usize, operation: Operation) -> Value {
         use Operation as O;
         let vc = self.vc.clone();
         let dc = self.datacenter.clone();
@@ -474,16 +440,15 @@ impl Side {
                 let place = place(&*vc, folder).await;
                 self.told(place, |p| json!(self.label(&p.folder)))
             }
-            O::Create { name, file_of, iso } => self.create(number, name, (*file_of, *iso)).await,
-            O::BootOrder { name, known_disk } => self.boot_order(name, *known_disk).await,
+            O::Create(name, file_of, iso) => self.create(number, name, (file_of, iso)).await,
+            O::BootOrder(name, known_disk) => self.boot_order(name, known_disk).await,
             O::Stamp(name) => {
                 let change = VmChange {
                     annotation: Some("notes of a VM".to_owned()),
                     mark: Some(Mark::Owned(marker(name, 2))),
                     ..VmChange::default()
                 };
-                let permit = permit(EffectKind::Reconfigure, self.vm(name));
-                self.configure(&permit, &change).await
+                self.configure(EffectKind::Reconfigure, name, &change).await
             }
             O::PowerOn(name) => {
                 let permit = permit(EffectKind::PowerOn, self.vm(name));
@@ -505,15 +470,9 @@ impl Side {
                     eject: vec![file(iso).to_string()],
                     ..VmChange::default()
                 };
-                let permit = permit(EffectKind::EjectIso, self.vm(name));
-                self.configure(&permit, &change).await
+                self.configure(EffectKind::EjectIso, name, &change).await
             }
-            O::Renew {
-                name,
-                iso,
-                keeps,
-                stale,
-            } => self.renew(name, iso, *keeps, *stale).await,
+            O::Renew(name, iso, keeps, stale) => self.renew(name, iso, keeps, stale).await,
             O::Observe(name) => {
                 let seen = vc.observe(&self.vm(name)).await;
                 self.told(seen, |seen| json!(seen.map(|s| self.observed(&s))))
@@ -528,13 +487,8 @@ impl Side {
                     let mut all = all.marked.clone();
                     all.sort_by(|a, b| a.name.cmp(&b.name));
                     let shown = all.iter().map(|vm| {
-                        let marker = vm.marker.to_string();
-                        json!([
-                            self.label(&vm.moref),
-                            marker,
-                            vm.power.as_str(),
-                            vm.has_boot_order
-                        ])
+                        let (label, marker) = (self.label(&vm.moref), vm.marker.to_string());
+                        json!([label, marker, vm.power.as_str(), vm.has_boot_order])
                     });
                     shown.collect()
                 })
@@ -546,20 +500,16 @@ impl Side {
                     all.iter().map(|m| json!([m.iso, m.vm])).collect()
                 })
             }
-            O::FolderVisible { missing } => {
+            O::FolderVisible(missing) => {
                 let gone = MoRef::new("Folder", "group-v987654");
-                let folder = if *missing { &gone } else { &self.place.folder };
+                let folder = if missing { &gone } else { &self.place.folder };
                 let sight = vc.folder_sight(folder, &dc).await;
                 self.told(sight, |sight| json!(format!("{sight:?}")))
             }
-            O::WaitAgain { unknown } => {
+            O::WaitAgain(unknown) => {
                 let none = TaskRef("task-987654".to_owned());
-                let task = if *unknown {
-                    none
-                } else {
-                    self.last_task.clone()
-                };
-                let end = vc.wait(&task).await.flatten();
+                let task = if unknown { &none } else { &self.last_task };
+                let end = vc.wait(task).await.flatten();
                 self.told(end, |end| match end {
                     TaskEnd::Success(result) => json!(result.map(|r| self.label(&r))),
                     TaskEnd::Vanished => json!("vanished"),
@@ -571,11 +521,7 @@ impl Side {
                 self.told(made, |()| json!("made"))
             }
             O::Upload(path, content) => {
-                let bytes = bytes::Bytes::from_static((*content).as_bytes());
-                let length = bytes.len() as u64;
-                let body = Box::pin(futures::stream::iter([Ok(bytes)]));
-                let upload = effect(EffectKind::Upload);
-                let put = vc.upload(&upload, &dc, &file(path), length, body).await;
+                let put = self.upload(path, content).await;
                 self.told(put, |()| json!("uploaded"))
             }
             O::Move(from, to) => {
@@ -617,7 +563,7 @@ impl Side {
     async fn all(mut self, operations: &[Operation]) -> Vec<Value> {
         let mut told = Vec::with_capacity(operations.len());
         for (number, operation) in operations.iter().enumerate() {
-            told.push(self.perform(number, operation).await);
+            told.push(self.perform(number, *operation).await);
         }
         told
     }
@@ -677,22 +623,21 @@ async fn simulated(operations: &[Operation]) -> Vec<Value> {
         ..VCenterOptions::default()
     };
     let process = VCenterProcess::start(&dir, options).await.expect("a lab");
-    let (username, password) = {
-        let options = process.options();
-        (options.username.clone(), options.password.clone())
-    };
-    let trust = Trust::CaBundle(process.ca_pem().to_owned());
-    let credentials = credentials(process.url(), &username, &password, trust);
+    let (options, trust) = (
+        process.options(),
+        Trust::CaBundle(process.ca_pem().to_owned()),
+    );
+    let credentials = credentials(process.url(), &options.username, &options.password, trust);
     let connector = VsphereConnector::new(Arc::new(Open), Options::default());
     let vc = connector.connect(&credentials).await.expect("a session");
     let admin = Admin::new(process.url(), process.ca_pem()).expect("an admin");
     let kill: Kill = Box::new(move || {
         let admin = admin.clone();
-        let killing = async move {
+        async move {
             let killed = admin.post("sessions/kill", &json!({})).await;
             killed.map(drop).expect("sessions killed");
-        };
-        killing.boxed()
+        }
+        .boxed()
     });
     let told = Side::new(vc, kill).await.all(operations).await;
     drop(process);
@@ -728,11 +673,10 @@ fn the_played_vcenter_answers_as_the_simulated_one() {
                 "operation {number} {text}\n  simulated {theirs}\n  played    {ours}"
             ));
         }
-        let refused = ["", "/call", "/task"]
-            .iter()
-            .find_map(|at| wanted.pointer(at)?.get("refused")?.as_str());
-        *met.entry(refused.unwrap_or("accepted").to_owned())
-            .or_default() += 1;
+        let mut parts = ["", "/call", "/task"].iter();
+        let refused = parts.find_map(|at| wanted.pointer(at)?.get("refused")?.as_str());
+        let kind = refused.unwrap_or("accepted").to_owned();
+        *met.entry(kind).or_default() += 1;
     }
     println!("{met:?}");
     let count = differences.len();

@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Kind, Name, Store, at};
+use super::{Kind, Name, Store, text};
 
 /// All objects at one moment.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ impl Store {
             .values()
             .flatten()
             .filter(|((namespace, _), _)| namespaces.contains(&namespace.as_str()))
-            .map(|(_, o)| at(o, "/metadata/uid").to_owned())
+            .map(|(_, o)| text(o, "/metadata/uid").to_owned())
             .collect();
         for old in all {
             uids.insert(old, self.uid());
@@ -79,10 +79,9 @@ impl Store {
             if let Some(uid) = new(&object["metadata"]["uid"]) {
                 object["metadata"]["uid"] = json!(uid);
             }
-            let owners = object
-                .pointer_mut("/metadata/ownerReferences")
-                .and_then(Value::as_array_mut)
-                .filter(|_| !stale.contains(kind));
+            let owners = object.pointer_mut("/metadata/ownerReferences");
+            let owners = owners.and_then(Value::as_array_mut);
+            let owners = owners.filter(|_| !stale.contains(kind));
             for owner in owners.into_iter().flatten() {
                 if let Some(uid) = new(&owner["uid"]) {
                     owner["uid"] = json!(uid);
@@ -123,7 +122,7 @@ mod tests {
         assert_eq!(after["metadata"].get("deletionTimestamp"), None);
         assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
         let version = |o: &Value| {
-            at(o, "/metadata/resourceVersion")
+            text(o, "/metadata/resourceVersion")
                 .parse::<u64>()
                 .expect("a number")
         };
