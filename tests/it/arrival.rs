@@ -9,13 +9,13 @@ use agent_forge_crds::{
 };
 use agent_forge_lab::played::guests::identity::Quirk;
 use anyhow::{Context as _, Result, ensure};
-use kube::{
-    ResourceExt,
-    api::{Patch, PatchParams},
-};
+use kube::ResourceExt;
 use serde_json::json;
 
-use crate::world::{LIMIT, Setup, World};
+use crate::{
+    look::{merge, merge_status},
+    world::{LIMIT, Setup, World},
+};
 
 /// VMs in a row that are replaced without asking (docs/reference/reasons.md).
 const REPLACEMENTS: i32 = 4;
@@ -50,15 +50,10 @@ fn is_on(child: &VsphereAgent) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_guest_is_replaced_and_after_some_a_person_decides() -> Result<()> {
-    let world = World::start(Setup {
-        pool_patch: json!({"agent": {"discoveryTimeout": "30s"}}),
-        ..Setup::default()
-    })
-    .await?;
+    let world = World::start(Setup::pool(json!({"agent": {"discoveryTimeout": "30s"}}))).await?;
     let guests = world.upstream.guests.as_ref().context("guests")?;
     guests.add_quirk("/", Quirk::DeadOnArrival);
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
+    let nodes = world.wanted(1).await?;
     let first = world.until_with_one_vm("a VM that runs", is_on).await?;
     let old = world.all_vms().await?.pop().context("its VM")?;
     ensure!(attempt(&first) == Some(1));
@@ -88,12 +83,9 @@ async fn a_dead_guest_is_replaced_and_after_some_a_person_decides() -> Result<()
         "another VM of another identity"
     );
     // Pretend that this number of VMs was replaced already. Waiting for it would take an hour.
-    let many = json!({"status": {"lastFailure": {"count": REPLACEMENTS}}});
-    let (name, params) = (second.name_any(), PatchParams::default());
-    let children = world.children();
-    children
-        .patch_status(&name, &params, &Patch::Merge(many))
-        .await?;
+    let many = json!({"lastFailure": {"count": REPLACEMENTS}});
+    let (name, children) = (second.name_any(), world.children());
+    merge_status(&children, &name, many).await?;
     let asks = world
         .until_with_one_vm("a question for a person", |c| {
             let status = c.status.as_ref();
@@ -116,7 +108,7 @@ async fn a_dead_guest_is_replaced_and_after_some_a_person_decides() -> Result<()
 
     // The person allows it.
     let allow = json!({"metadata": {"annotations": {answer: "2"}}});
-    children.patch(&name, &params, &Patch::Merge(allow)).await?;
+    merge(&children, &name, allow).await?;
     world
         .until_with_one_vm("the second one given up", |c| {
             let failure = c.status.as_ref().and_then(|s| s.last_failure.as_ref());
@@ -148,15 +140,10 @@ async fn a_dead_guest_is_replaced_and_after_some_a_person_decides() -> Result<()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_that_falls_silent_after_it_registered_is_named_and_replaced() -> Result<()> {
-    let world = World::start(Setup {
-        pool_patch: json!({"agent": {"discoveryTimeout": "30s"}}),
-        ..Setup::default()
-    })
-    .await?;
+    let world = World::start(Setup::pool(json!({"agent": {"discoveryTimeout": "30s"}}))).await?;
     let guests = world.upstream.guests.as_ref().context("guests")?;
     guests.add_quirk("/", Quirk::FallsSilent);
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
+    let nodes = world.wanted(1).await?;
     let named = world
         .until_with_one_vm("a silent guest named", |c| {
             let status = c.status.as_ref();

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::{
     site::Site,
     trouble::sites,
-    world::{Setup, World},
+    world::{LIMIT, Setup, World},
 };
 
 impl Site {
@@ -44,9 +44,7 @@ impl Site {
 
 /// A datastore is unreachable while a machine is deleted. The VsphereAgent stays until the VM can be seen again.
 async fn hidden(world: &World, site: &Site) -> Result<()> {
-    site.open(world, &json!({})).await?;
-    site.nodes.scale(1);
-    site.running(world, 1).await?;
+    site.up(world, &json!({})).await?;
     let vm = site.only_vm().await?;
     site.admin.act(&vm, VmAction::Hide).await?;
     site.nodes.scale(0);
@@ -59,9 +57,7 @@ async fn hidden(world: &World, site: &Site) -> Result<()> {
 
 /// A person deletes the folder of a serving VM. Its Machine is replaced, and the operator creates the folder again.
 async fn folder_deleted(world: &World, site: &Site) -> Result<()> {
-    site.open(world, &json!({})).await?;
-    site.nodes.scale(1);
-    site.running(world, 1).await?;
+    site.up(world, &json!({})).await?;
     let vm = site.only_vm().await?;
     site.admin.delete_folder(&site.name).await?;
     let sick = site.nodes.running().pop().context("it ran")?;
@@ -72,10 +68,7 @@ async fn folder_deleted(world: &World, site: &Site) -> Result<()> {
             .first()
             .is_some_and(|name| *name != sick)
     };
-    let waited = site
-        .nodes
-        .wait("another Machine", crate::world::LIMIT, replaced)
-        .await;
+    let waited = site.nodes.wait("another Machine", LIMIT, replaced).await;
     site.explained(world, waited).await?;
     ensure!(site.only_vm().await? != vm);
     site.empties(world).await?;
@@ -86,9 +79,7 @@ async fn folder_deleted(world: &World, site: &Site) -> Result<()> {
 async fn mended(world: &World, site: &Site) -> Result<()> {
     site.nodes.scale(1);
     let named = || site.nodes.agent_machines().len() == 1;
-    site.nodes
-        .wait("an AgentMachine", crate::world::LIMIT, named)
-        .await?;
+    site.nodes.wait("an AgentMachine", LIMIT, named).await?;
     let machine = site.nodes.agent_machines().pop().context("it is there")?;
     let theirs = ForeignVm {
         name: machine.metadata.name.clone().context("a name")?,
@@ -107,9 +98,7 @@ async fn mended(world: &World, site: &Site) -> Result<()> {
 
 /// vCenter gets another address. The Secret first names a wrong vCenter by mistake, and then the new address.
 async fn renamed(world: &World, site: &Site, other: &Site) -> Result<()> {
-    site.open(world, &json!({})).await?;
-    site.nodes.scale(1);
-    site.running(world, 1).await?;
+    site.up(world, &json!({})).await?;
     let before = other.admin.calls().await?.logins("vim");
     let leads_to = |server: String, ca: String| {
         let data = json!({"server": server, "caBundle": ca});

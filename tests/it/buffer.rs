@@ -56,11 +56,7 @@ async fn claims(world: &World, nodes: &HostedClusterPlay) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_gets_the_host_that_waits_and_the_buffer_is_filled_again() -> Result<()> {
-    let world = World::start(Setup {
-        pool_patch: json!({"scaling": {"bufferAgents": 1}}),
-        ..Setup::default()
-    })
-    .await?;
+    let world = World::start(Setup::pool(json!({"scaling": {"bufferAgents": 1}}))).await?;
     let nodes = world.node_pool().await?;
     world.hosts_wait(1, 1).await?;
     claims(&world, &nodes).await?;

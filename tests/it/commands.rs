@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use agent_forge_lab::parts::vcenter_trouble::VmAction;
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
@@ -48,18 +49,10 @@ fn chain(explained: &Value) -> Vec<(String, bool)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_is_explained_from_each_of_its_objects_and_nothing_changes() -> Result<()> {
+async fn each_command_shows_a_serving_machine_and_nothing_changes() -> Result<()> {
     let mut world = World::start(Setup::default()).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
-    world.running(&nodes, 1).await?;
-    let [child] = &world.all_children().await?[..] else {
-        anyhow::bail!("one VsphereAgent");
-    };
-    let [vm] = &world.all_vms().await?[..] else {
-        anyhow::bail!("one VM");
-    };
-    let (name, agent) = (child.name_any(), world.agent_on(vm).await?.name_any());
+    world.up(1).await?;
+    let name = world.only_child().await?.name_any();
     world
         .until("the end of all work", async || {
             let child = world.children().get(&name).await?;
@@ -68,8 +61,29 @@ async fn a_machine_is_explained_from_each_of_its_objects_and_nothing_changes() -
             Ok(status.waiting_on.is_empty() && vm.phase.is_some_and(|p| p.as_str() == "Bound"))
         })
         .await?;
+    top_prints_once(&world).await?;
     world.stop_operator().await?;
     let before = world.versions().await?;
+    a_machine_is_explained_from_each_of_its_objects(&world, &name).await?;
+    an_archive_has_everything_except_secrets(&world).await?;
+    an_archive_has_what_could_be_listed_and_says_what_could_not(&world).await?;
+    orphans_are_listed_as_the_operator_judges_them(&world).await?;
+    let role = command(&world, &["privileges", "--govc"]).await?;
+    ensure!(
+        role.code == 0 && role.text.starts_with("govc role.create agent-forge "),
+        "{}",
+        role.errors
+    );
+    ensure!(
+        world.versions().await? == before,
+        "a command changed something"
+    );
+    Ok(())
+}
+
+async fn a_machine_is_explained_from_each_of_its_objects(world: &World, name: &str) -> Result<()> {
+    let vm = world.only_vm().await?;
+    let agent = world.agent_on(&vm).await?.name_any();
     for subject in [
         format!("AgentMachine/{name}"),
         format!("Machine/{name}"),
@@ -78,9 +92,9 @@ async fn a_machine_is_explained_from_each_of_its_objects_and_nothing_changes() -
         format!("Agent/{agent}"),
         format!("Node/{name}"),
     ] {
-        let shown = command(&world, &["explain", &subject, "-o", "json"]).await?;
+        let shown = command(world, &["explain", &subject, "-o", "json"]).await?;
         let explained = shown.json()?;
-        ensure!(shown.code == 0, "{subject}: {}{}", shown.text, shown.errors);
+        ensure!(shown.code == 0, "{subject}: {}", shown.said());
         let members = chain(&explained);
         ensure!(
             members.len() == 6 && members.iter().all(|m| m.1),
@@ -92,46 +106,32 @@ async fn a_machine_is_explained_from_each_of_its_objects_and_nothing_changes() -
             "{subject}: {proofs:#?}"
         );
         let marker = proofs.iter().any(|p| {
-            p["fact"]
-                .as_str()
-                .is_some_and(|f| f.starts_with("marker of the VM in vCenter"))
+            let fact = p["fact"].as_str().unwrap_or_default();
+            fact.starts_with("marker of the VM in vCenter")
         });
         ensure!(marker, "{subject}: {proofs:#?}");
-        ensure!(
-            explained["timeline"]
-                .as_array()
-                .is_some_and(|t| t.len() >= 8),
-            "{explained}"
-        );
+        let steps = explained["timeline"].as_array().map(Vec::len);
+        ensure!(steps >= Some(8), "{explained}");
     }
-    let unknown = command(&world, &["explain", "VM/nowhere"]).await?;
+    refused(world, &["explain", "VM/nowhere"], "agent-forge orphans").await?;
+    refused(world, &["explain", "nonsense"], "KIND/NAME").await
+}
+
+/// A command that cannot be carried out says so, with this word.
+async fn refused(world: &World, args: &[&str], word: &str) -> Result<()> {
+    let shown = command(world, args).await?;
     ensure!(
-        unknown.code == 2 && unknown.errors.contains("agent-forge orphans"),
+        shown.code == 2 && shown.errors.contains(word),
         "{}",
-        unknown.errors
-    );
-    let usage = command(&world, &["explain", "nonsense"]).await?;
-    ensure!(
-        usage.code == 2 && usage.errors.contains("KIND/NAME"),
-        "{}",
-        usage.errors
-    );
-    ensure!(
-        world.versions().await? == before,
-        "a command changed something"
+        shown.said()
     );
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_is_explained_with_who_can_end_it() -> Result<()> {
-    let world = World::start(Setup {
-        pool_patch: json!({"vsphere": {"network": "nowhere"}}),
-        ..Setup::default()
-    })
-    .await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
+    let world = World::start(Setup::pool(json!({"vsphere": {"network": "nowhere"}}))).await?;
+    let nodes = world.wanted(1).await?;
     world
         .until_refused(POOL, "VsphereReady", "VsphereObjectNotFound")
         .await?;
@@ -142,16 +142,8 @@ async fn a_wait_is_explained_with_who_can_end_it() -> Result<()> {
     world
         .until("the reason at the machine", async || {
             let subject = format!("agentmachine/{name}");
-            let shown = command(
-                &world,
-                &[
-                    "explain",
-                    &subject,
-                    "-n",
-                    &world.cluster.control_plane_namespace,
-                ],
-            )
-            .await?;
+            let plane = &world.cluster.control_plane_namespace;
+            let shown = command(&world, &["explain", &subject, "-n", plane]).await?;
             let said = [
                 "VsphereObjectNotFound",
                 "Who can end it: the owner of the pool",
@@ -160,18 +152,8 @@ async fn a_wait_is_explained_with_who_can_end_it() -> Result<()> {
             Ok(shown.code == 1 && said.iter().all(|s| shown.text.contains(s)))
         })
         .await?;
-    let missing = command(
-        &world,
-        &["explain", &format!("va/{name}"), "-n", "elsewhere"],
-    )
-    .await?;
-    ensure!(missing.code == 2, "{}", missing.text);
-    ensure!(
-        missing.errors.contains("in namespace elsewhere"),
-        "{}",
-        missing.errors
-    );
-    Ok(())
+    let missing = ["explain", &format!("va/{name}"), "-n", "elsewhere"];
+    refused(&world, &missing, "in namespace elsewhere").await
 }
 
 /// The pool as a person would keep it in a file.
@@ -196,13 +178,11 @@ async fn a_plan_says_what_a_start_of_the_operator_then_does() -> Result<()> {
     let quiet = command(&world, &["plan", POOL]).await?;
     ensure!(
         quiet.code == 0 && quiet.text.contains("do nothing"),
-        "{}{}",
-        quiet.text,
-        quiet.errors
+        "{}",
+        quiet.said()
     );
     world.stop_operator().await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(2);
+    let nodes = world.wanted(2).await?;
     world
         .until("a plan for two hosts", async || {
             let shown = command(&world, &["plan", POOL, "-o", "json"]).await?;
@@ -215,15 +195,11 @@ async fn a_plan_says_what_a_start_of_the_operator_then_does() -> Result<()> {
     let before = world.versions().await?;
     let planned = command(&world, &["plan", "-f", path, "-o", "json"]).await?;
     let valid = command(&world, &["validate", path]).await?;
-    ensure!(valid.code == 0, "{}{}", valid.text, valid.errors);
+    ensure!(valid.code == 0, "{}", valid.said());
     let planned = planned.json()?;
     ensure!(planned["costs"]["made"]["cpus"] == json!(16), "{planned}");
-    let fields: Vec<_> = planned["changes"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|c| c["field"].clone())
-        .collect();
+    let changes = planned["changes"].as_array().into_iter().flatten();
+    let fields: Vec<_> = changes.map(|c| c["field"].clone()).collect();
     ensure!(fields == [json!("spec.template.numCPUs")], "{fields:?}");
     ensure!(
         world.versions().await? == before,
@@ -231,87 +207,59 @@ async fn a_plan_says_what_a_start_of_the_operator_then_does() -> Result<()> {
     );
     let bad = file(&world, &json!({"/spec/template/numCPUs": 0})).await?;
     let bad = bad.path().to_str().context("a path")?;
-    let refused = command(&world, &["validate", bad]).await?;
+    let small = command(&world, &["validate", bad]).await?;
+    let said = "spec.template.numCPUs: 0 is too small";
     ensure!(
-        refused.code == 1
-            && refused
-                .text
-                .contains("spec.template.numCPUs: 0 is too small"),
+        small.code == 1 && small.text.contains(said),
         "{}",
-        refused.text
+        small.text
     );
-    let refused = command(&world, &["plan", "-f", bad]).await?;
-    ensure!(
-        refused.code == 2 && refused.errors.contains("not valid"),
-        "{}",
-        refused.errors
-    );
+    refused(&world, &["plan", "-f", bad], "not valid").await?;
     // What was planned comes true.
     world.start_operator().await?;
     world.running(&nodes, 2).await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn orphans_are_listed_as_the_operator_judges_them() -> Result<()> {
-    let world = World::start(Setup::default()).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
-    world.running(&nodes, 1).await?;
-    let none = command(&world, &["orphans"]).await?;
+/// A VM with our mark and without a VsphereAgent is listed, and nothing before that.
+async fn orphans_are_listed_as_the_operator_judges_them(world: &World) -> Result<()> {
+    let none = command(world, &["orphans"]).await?;
     ensure!(
         none.code == 0 && none.text.starts_with("no orphan VM"),
-        "{}{}",
-        none.text,
-        none.errors
+        "{}",
+        none.said()
     );
-    let child = world
-        .all_children()
-        .await?
-        .pop()
-        .context("a VsphereAgent")?;
+    let child = world.only_child().await?;
     let id = child.status.and_then(|s| s.cluster_id).context("an id")?;
-    let lost = crate::orphans::marked(&world, "lost", &id, true).await?;
-    let found = command(&world, &["orphans", "-o", "json"]).await?;
+    let lost = crate::orphans::marked(world, "lost", &id, true).await?;
+    let found = command(world, &["orphans", "-o", "json"]).await?;
     let report = found.json()?;
     ensure!(found.code == 1, "{report}");
-    let morefs: Vec<_> = report["orphans"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|o| o["moref"].clone())
-        .collect();
+    let orphans = report["orphans"].as_array().into_iter().flatten();
+    let morefs: Vec<_> = orphans.map(|o| o["moref"].clone()).collect();
     ensure!(morefs == [json!(lost)], "{report}");
-    let role = command(&world, &["privileges", "--govc"]).await?;
-    ensure!(
-        role.code == 0 && role.text.starts_with("govc role.create agent-forge "),
-        "{}",
-        role.errors
-    );
+    world.vcenter.act(&lost, VmAction::PowerOff).await?;
+    world.vcenter.act(&lost, VmAction::Destroy).await?;
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn top_prints_once_and_an_archive_has_everything_except_secrets() -> Result<()> {
-    let world = World::start(Setup::default()).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
-    world.running(&nodes, 1).await?;
-    let top = command(&world, &["top", "-o", "json"]).await?;
+async fn top_prints_once(world: &World) -> Result<()> {
+    let top = command(world, &["top", "-o", "json"]).await?;
     let shown = top.json()?;
-    ensure!(
-        top.code == 0 && shown["pools"].as_array().is_some_and(|p| p.len() == 1),
-        "{shown}"
-    );
+    let pools = shown["pools"].as_array().map(Vec::len);
+    ensure!(top.code == 0 && pools == Some(1), "{shown}");
     ensure!(shown["machines"][0]["machine"].is_string(), "{shown}");
+    Ok(())
+}
+
+async fn an_archive_has_everything_except_secrets(world: &World) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("a.tar.gz");
     let path = file.to_str().context("a path")?;
-    let made = command(&world, &["collect", "--archive", path]).await?;
+    let made = command(world, &["collect", "--archive", path]).await?;
     ensure!(
         made.code == 0 && made.text.contains("a.tar.gz"),
-        "{}{}",
-        made.text,
-        made.errors
+        "{}",
+        made.said()
     );
     let unzipped = flate2::read::GzDecoder::new(std::fs::File::open(&file)?);
     let mut names = Vec::new();
@@ -327,12 +275,7 @@ async fn top_prints_once_and_an_archive_has_everything_except_secrets() -> Resul
         ensure!(told.is_none(), "a token is in {name}");
         names.push(name);
     }
-    let child = world
-        .all_children()
-        .await?
-        .pop()
-        .context("a VsphereAgent")?
-        .name_any();
+    let child = world.only_child().await?.name_any();
     let namespace = world.namespace();
     for wanted in [
         format!("agent-forge/objects/VsphereAgent/{namespace}/{child}.yaml"),
@@ -345,17 +288,13 @@ async fn top_prints_once_and_an_archive_has_everything_except_secrets() -> Resul
     ] {
         ensure!(names.contains(&wanted), "{wanted} is not in {names:?}");
     }
-    ensure!(
-        !names.iter().any(|name| name.contains("/Secret/")),
-        "{names:?}"
-    );
+    let secret = names.iter().find(|name| name.contains("/Secret/"));
+    ensure!(secret.is_none(), "{names:?}");
     Ok(())
 }
 
 /// Who may list some kinds gets those, and reads what is missing.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_archive_has_what_could_be_listed_and_says_what_could_not() -> Result<()> {
-    let world = World::start(Setup::default()).await?;
+async fn an_archive_has_what_could_be_listed_and_says_what_could_not(world: &World) -> Result<()> {
     let namespace = world.namespace();
     let rules = json!([{"apiGroups": ["agent-forge.containeroo.ch"], "resources": ["vsphereagentpools"],
         "verbs": ["list"]}]);
@@ -368,12 +307,11 @@ async fn an_archive_has_what_could_be_listed_and_says_what_could_not() -> Result
     let path = directory.path().to_str().context("a path")?;
     let user = ["--kubeconfig", kubeconfig, "--namespaces", namespace];
     let made = [&["collect", "--directory", path][..], &user].concat();
-    let made = command(&world, &made).await?;
+    let made = command(world, &made).await?;
     ensure!(
         made.code == 1 && made.text.contains("see errors.txt"),
-        "{}{}",
-        made.text,
-        made.errors
+        "{}",
+        made.said()
     );
     let file = |name: &str| std::fs::read_to_string(directory.path().join(name));
     file(&format!("objects/VsphereAgentPool/{namespace}/{POOL}.yaml"))?;
@@ -384,7 +322,7 @@ async fn an_archive_has_what_could_be_listed_and_says_what_could_not() -> Result
     }
     ensure!(!errors.contains("listing vsphereagentpools"), "{errors}");
     let refused = [&["explain", "va/none"][..], &user].concat();
-    let refused = command(&world, &refused).await?;
-    ensure!(refused.code == 2, "{}{}", refused.text, refused.errors);
+    let refused = command(world, &refused).await?;
+    ensure!(refused.code == 2, "{}", refused.said());
     Ok(())
 }

@@ -7,7 +7,7 @@ use agent_forge_lab::{
     parts::vcenter_trouble::Rule,
     played::{Delays, object::Facts as _},
 };
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::{
@@ -20,8 +20,7 @@ use crate::{
 async fn ten_hosts_come_up_while_the_operator_is_killed_again_and_again() -> Result<()> {
     let mut world = World::start(Setup::default()).await?;
     let witness = Witness::start(world.sight());
-    let nodes = world.node_pool().await?;
-    nodes.scale(10);
+    let nodes = world.wanted(10).await?;
     // Each kill waits for its own moment: a number of VMs exist, and a number of them run.
     for (vms, on) in [(1, 0), (4, 0), (8, 1), (10, 4), (10, 9)] {
         world
@@ -30,9 +29,7 @@ async fn ten_hosts_come_up_while_the_operator_is_killed_again_and_again() -> Res
                 Ok(all.len() >= vms && all.iter().filter(|vm| vm.is_on()).count() >= on)
             })
             .await?;
-        let operator = world.operator.take().context("an operator")?;
-        operator.kill().await?;
-        world.start_operator().await?;
+        world.crash().await?;
     }
     world.running(&nodes, 10).await?;
     world.settled(10).await?;
@@ -43,8 +40,7 @@ async fn ten_hosts_come_up_while_the_operator_is_killed_again_and_again() -> Res
             Ok(world.all_vms().await?.len() <= 5)
         })
         .await?;
-    world.operator.take().context("an operator")?.kill().await?;
-    world.start_operator().await?;
+    world.crash().await?;
     world.settled(0).await?;
     witness.verdict()
 }
@@ -134,8 +130,7 @@ async fn an_actor_that_is_killed_at_any_stage_costs_no_host() -> Result<()> {
     let create = hangs("CreateVM_Task").await?;
     let power_on = hangs("PowerOnVM_Task").await?;
     world.create_pool(POOL, &json!({})).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(3);
+    let nodes = world.wanted(3).await?;
     let mut panic = false;
 
     strike(&world, "CreateRequested", &KINDS[..6], &mut panic).await?;

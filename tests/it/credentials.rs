@@ -1,17 +1,18 @@
 //! Credentials that do not work. Each refusal has its reason, correcting the Secret is enough, and no restart tries
 //! refused credentials again.
 
-use agent_forge_lab::played::HostedClusterPlay;
+use agent_forge_lab::lab::{
+    apply::apply,
+    manifest::{credentials, namespace},
+};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Secret;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
+use kube::Api;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
+    look::merge,
     shared::{MENDED_WITHIN, kill},
     tokens::shown_isos,
     world::{LIMIT, Setup, World},
@@ -46,24 +47,28 @@ async fn until_looked_at_again(world: &World, secrets: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Checks that one login was refused since the beginning.
+async fn refused_once(world: &World, when: &str) -> Result<()> {
+    let logins = world.vcenter.calls().await?.logins;
+    ensure!(logins.get("refused") == Some(&1), "{when}: {logins:?}");
+    Ok(())
+}
+
 /// Waits until the status of each of these pools records that its Secret (of the same name) was refused with its
 /// present content.
 async fn until_recorded(world: &World, pools: &[&str]) -> Result<()> {
     let secrets: Api<Secret> = Api::namespaced(world.client.clone(), world.namespace());
     for pool in pools {
-        world
-            .until(
-                &format!("status.refusedCredentials of {pool}"),
-                async || {
-                    let stands = secrets.get(pool).await?.metadata;
-                    let status = world.pools().get(pool).await?.status.unwrap_or_default();
-                    let record = status.refused_credentials.unwrap_or_default();
-                    Ok(record.refused_at.is_some()
-                        && stands.uid == Some(record.secret_uid)
-                        && stands.resource_version == Some(record.secret_resource_version))
-                },
-            )
-            .await?;
+        let what = format!("status.refusedCredentials of {pool}");
+        let recorded = async || {
+            let stands = secrets.get(pool).await?.metadata;
+            let status = world.pools().get(pool).await?.status.unwrap_or_default();
+            let record = status.refused_credentials.unwrap_or_default();
+            Ok(record.refused_at.is_some()
+                && stands.uid == Some(record.secret_uid)
+                && stands.resource_version == Some(record.secret_resource_version))
+        };
+        world.until(&what, recorded).await?;
     }
     Ok(())
 }
@@ -71,18 +76,10 @@ async fn until_recorded(world: &World, pools: &[&str]) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restart() -> Result<()> {
     let mut world = World::without_pool(Setup::own_lab()).await?;
-    let vault = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vault"}});
-    agent_forge_lab::lab::apply::apply(&world.client, &vault).await?;
+    apply(&world.client, &namespace("vault")).await?;
     let options = world.process.options().clone();
-    let good = json!({
-        "server": world.process.url(),
-        "username": options.username,
-        "password": options.password,
-        "caBundle": world.process.ca_pem(),
-    });
-    world
-        .set_secret_data("vault", "creds", good.clone())
-        .await?;
+    let good = credentials(&world.process);
+    world.set_secret_data("vault", "creds", good).await?;
     // Two Secrets with the same content are one login, so the account is not locked.
     for name in ["wrong-1", "wrong-2"] {
         world.set_secret(name, "not the password").await?;
@@ -125,34 +122,21 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
             Ok(reads(&world, world.namespace(), "wrong-1").await? >= 4)
         })
         .await?;
-    let calls = world.vcenter.calls().await?;
-    ensure!(calls.logins("refused") == 1, "{:?}", calls.logins);
-    ensure!(calls.logins("vim") == 0, "{:?}", calls.logins);
+    refused_once(&world, "after some looks").await?;
+    ensure!(world.vcenter.calls().await?.logins("vim") == 0);
     // It does not send the password either when the session actor is killed: the new actor knows of the refusal.
     ensure!(
         kill(&world, "sessions", false).await? == 1,
         "no session actor was there"
     );
     until_looked_at_again(&world, &["wrong-1", "wrong-2"]).await?;
-    let calls = world.vcenter.calls().await?;
-    ensure!(
-        calls.logins("refused") == 1,
-        "after a kill: {:?}",
-        calls.logins
-    );
+    refused_once(&world, "after a kill").await?;
     // Nor when the process is killed: the status of the pools records the refusal.
     until_recorded(&world, &["wrong-1", "wrong-2"]).await?;
-    let operator = world.operator.take().context("an operator")?;
-    operator.kill().await?;
-    world.start_operator().await?;
+    world.crash().await?;
     until_looked_at_again(&world, &["wrong-1", "wrong-2"]).await?;
     until_recorded(&world, &["wrong-1", "wrong-2"]).await?;
-    let calls = world.vcenter.calls().await?;
-    ensure!(
-        calls.logins("refused") == 1,
-        "after a restart: {:?}",
-        calls.logins
-    );
+    refused_once(&world, "after a restart").await?;
 
     let mended = Instant::now();
     for name in ["wrong-1", "wrong-2", "missing"] {
@@ -166,12 +150,9 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
         .wait_running(1, LIMIT)
         .await
         .with_context(|| "after the Secret was mended")?;
-    let calls = world.vcenter.calls().await?;
-    ensure!(
-        calls.logins("refused") == 1 && calls.logins("vim") == 1,
-        "equal credentials share one session: {:?}",
-        calls.logins
-    );
+    refused_once(&world, "in the end").await?;
+    let logins = world.vcenter.calls().await?.logins("vim");
+    ensure!(logins == 1, "equal credentials share one session: {logins}");
 
     // The Secret itself decides whether pools of other namespaces may use it. No restart is needed.
     world
@@ -188,16 +169,15 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
         agent_forge_crds::names::ALLOW_POOLS_FROM_ANNOTATION: world.namespace(),
     }}});
     let secrets: Api<Secret> = Api::namespaced(world.client.clone(), "vault");
-    secrets
-        .patch("creds", &PatchParams::default(), &Patch::Merge(&admits))
-        .await?;
+    merge(&secrets, "creds", admits).await?;
     world.until_true("elsewhere", "VsphereReady").await?;
     let shown = shown_isos(&world, 0).await?;
     ensure!(!shown.contains(turned_away), "{shown}");
     Ok(())
 }
 
-/// A lab of its own: if a password was refused a moment ago, the changed one must wait.
+/// Sessions survive a changed password. When they end, the operator tries the old password once, and each pool names
+/// the user that vCenter refuses. A lab of its own: if a password was refused a moment ago, the changed one must wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_that_is_changed_in_vcenter_is_refused_once_and_heals_with_the_secret()
 -> Result<()> {
@@ -213,12 +193,6 @@ async fn a_password_that_is_changed_in_vcenter_is_refused_once_and_heals_with_th
     let nodes = world.node_pool_named("first").await?;
     nodes.scale(1);
     nodes.wait_running(1, LIMIT).await?;
-    a_password_is_changed_in_vcenter(&world, &nodes).await
-}
-
-/// Sessions survive a changed password. When they end, the operator tries the old password once, and each pool names
-/// the user that vCenter refuses.
-async fn a_password_is_changed_in_vcenter(world: &World, nodes: &HostedClusterPlay) -> Result<()> {
     let process = &world.process;
     let refused = world.vcenter.calls().await?.logins("refused");
     world.vcenter.set_password("rotated").await?;

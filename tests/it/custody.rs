@@ -13,7 +13,7 @@ use crate::{
     world::{POOL, Setup, World},
 };
 
-const SECRET: &str = "vsphere-credentials";
+pub const SECRET: &str = "vsphere-credentials";
 
 impl World {
     fn secrets(&self) -> Api<Secret> {
@@ -21,7 +21,7 @@ impl World {
     }
 
     /// uids of the pools with a finalizer on the Secret; `None` if the Secret does not exist.
-    async fn holders(&self, secret: &str) -> Result<Option<BTreeSet<String>>> {
+    pub async fn holders(&self, secret: &str) -> Result<Option<BTreeSet<String>>> {
         let found = self.secrets().get_metadata_opt(secret).await?;
         Ok(found.map(|s| {
             let all = s.finalizers().iter();
@@ -35,7 +35,7 @@ impl World {
         self.pools().get(pool).await?.uid().context("a uid")
     }
 
-    async fn until_holders(&self, secret: &str, pools: &[&str]) -> Result<()> {
+    pub async fn until_holders(&self, secret: &str, pools: &[&str]) -> Result<()> {
         let mut wanted = BTreeSet::new();
         for pool in pools {
             wanted.insert(self.uid_of_pool(pool).await?);
@@ -50,9 +50,7 @@ impl World {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_that_is_deleted_takes_its_vms_along() -> Result<()> {
     let world = World::start(Setup::own_lab()).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(2);
-    world.running(&nodes, 2).await?;
+    let nodes = world.up(2).await?;
     world.settled(2).await?;
     world.until_holders(SECRET, &[POOL]).await?;
 
@@ -139,8 +137,7 @@ async fn a_secret_stays_while_a_vm_of_any_pool_needs_it_and_no_longer() -> Resul
             Ok(children.is_empty() || children.iter().any(leaving))
         })
         .await?;
-    world.operator.take().context("an operator")?.kill().await?;
-    world.start_operator().await?;
+    world.crash().await?;
     world.settled(0).await?;
     world
         .until("the Secret gone", async || {
@@ -148,26 +145,4 @@ async fn a_secret_stays_while_a_vm_of_any_pool_needs_it_and_no_longer() -> Resul
         })
         .await?;
     witness.verdict()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_is_deleted_lets_go_of_its_secret_at_last() -> Result<()> {
-    let world = World::start(Setup::default()).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
-    world.running(&nodes, 1).await?;
-    world.until_holders(SECRET, &[POOL]).await?;
-    world.pools().delete(POOL, &DeleteParams::default()).await?;
-    nodes.scale(0);
-    world
-        .until("neither VM nor pool", async || {
-            let vms = world.vms().await?.len();
-            Ok(vms == 0 && world.pools().get_opt(POOL).await?.is_none())
-        })
-        .await?;
-    ensure!(
-        world.holders(SECRET).await? == Some(BTreeSet::new()),
-        "the pool is gone and its finalizer is still on the Secret"
-    );
-    Ok(())
 }

@@ -118,12 +118,25 @@ fn script(dir: &Path, body: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The page answers and the printed commands work while the demo is kept. Nothing answers afterwards.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_promise_is_kept_and_told() -> Result<()> {
+async fn every_promise_is_kept_and_told_and_a_kept_demo_works_until_it_is_stopped() -> Result<()> {
     let ear = Ear::default();
-    let ended = demo(&ear, Path::new(OPERATOR), &["--machines=2"]).await?;
+    let mut tried = Ok(String::new());
+    let stop = async {
+        ear.until("Ctrl-C stops everything").await;
+        tried = try_out(&ear.heard()).await;
+    };
+    let args = ["--machines=2", "--keep"];
+    let ended = demo_until(&ear, Path::new(OPERATOR), &args, stop).await?;
     let said = ear.heard();
     ended.with_context(|| said.clone())?;
+    let page = tried.with_context(|| said.clone())?;
+    let gone = reqwest::get(&page)
+        .await
+        .err()
+        .context("the page answers")?;
+    ensure!(gone.is_connect(), "{gone:#}");
     let lines = |word: &str| said.lines().filter(|l| l.starts_with(word)).count();
     ensure!(lines("  kept    ") == 10, "{said}");
     ensure!(lines("  BROKEN  ") == 0, "{said}");
@@ -137,27 +150,6 @@ async fn every_promise_is_kept_and_told() -> Result<()> {
     ] {
         ensure!(said.contains(words), "no {words:?} in:\n{said}");
     }
-    Ok(())
-}
-
-/// The page answers and the printed commands work while the demo is kept. Nothing answers afterwards.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_kept_demo_has_a_page_and_commands_that_work_until_it_is_stopped() -> Result<()> {
-    let ear = Ear::default();
-    let mut tried = Ok(String::new());
-    let stop = async {
-        ear.until("Ctrl-C stops everything").await;
-        tried = try_out(&ear.heard()).await;
-    };
-    let args = ["--machines=1", "--scale-to=1", "--keep"];
-    let ended = demo_until(&ear, Path::new(OPERATOR), &args, stop).await?;
-    ended.with_context(|| ear.heard())?;
-    let page = tried.with_context(|| ear.heard())?;
-    let gone = reqwest::get(&page)
-        .await
-        .err()
-        .context("the page answers")?;
-    ensure!(gone.is_connect(), "{gone:#}");
     Ok(())
 }
 

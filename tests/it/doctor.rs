@@ -25,201 +25,113 @@ enum Plant {
 }
 use Plant::{Flag, Pool, Privilege, Secret};
 
-/// What is planted, the check that must find it, its color, and a word of its sentence.
-fn plants() -> Vec<(Plant, &'static str, &'static str, &'static str)> {
+/// What is planted, and a word of the sentence about it.
+type Planted = (Plant, &'static str);
+
+/// Each check, with what it must find. All is red except the certificate that is not checked.
+fn plants() -> Vec<(&'static str, Vec<Planted>)> {
     let vsphere = |field: &str, value: &str| Pool(json!({"vsphere": {field: value}}));
-    let secret = |name: &str| Pool(json!({"vsphere": {"credentialsSecretRef": {"name": name}}}));
-    let zeros = "0".repeat(64);
+    let missing = |field| (vsphere(field, "nowhere"), field);
+    let credentials = |secret| Pool(json!({"vsphere": {"credentialsSecretRef": secret}}));
+    let closed = json!({"name": "closed", "namespace": OPERATOR_NAMESPACE});
+    let infra_env = |name: &str| Pool(json!({"infraEnvRef": {"name": name}}));
+    let labels = json!({"agent": {"labels": {"agentMachineRef": "x"}}});
+    let contested = json!({"nodePoolRef": {"name": "healthy"}});
+    let huge = json!({"template": {"diskGiB": 65536}});
+    let bundle = json!({"iso": {"caBundleRef": {"name": "nowhere"}}});
+    let key = |name: &str, value: &str| Secret(json!({name: value}));
+    let server = |url: &str| key("server", url);
+    let (zeros, wrong) = ("0".repeat(64), "InvalidCredentials");
+    let unchecked = json!({"caBundle": null, "insecure": "true"});
+    let places = [
+        "datacenter",
+        "resourcePool",
+        "datastoreCluster",
+        "isoDatastore",
+        "network",
+    ];
     vec![
+        ("objects", places.into_iter().map(missing).collect()),
         (
-            vsphere("datacenter", "nowhere"),
-            "objects",
-            "red",
-            "datacenter",
-        ),
-        (
-            vsphere("resourcePool", "nowhere"),
-            "objects",
-            "red",
-            "resourcePool",
-        ),
-        (
-            vsphere("datastoreCluster", "nowhere"),
-            "objects",
-            "red",
-            "datastoreCluster",
-        ),
-        (
-            vsphere("isoDatastore", "nowhere"),
-            "objects",
-            "red",
-            "isoDatastore",
-        ),
-        (vsphere("network", "nowhere"), "objects", "red", "network"),
-        (
-            vsphere("scsiType", "ide"),
             "spec",
-            "red",
-            "spec.vsphere.scsiType",
+            vec![
+                (vsphere("scsiType", "ide"), "spec.vsphere.scsiType"),
+                missing("networkAdapterType"),
+                (Pool(labels), "agentMachineRef"),
+            ],
         ),
         (
-            vsphere("networkAdapterType", "token-ring"),
-            "spec",
-            "red",
-            "networkAdapterType",
-        ),
-        (
-            Pool(json!({"agent": {"labels": {"agentMachineRef": "x"}}})),
-            "spec",
-            "red",
-            "agentMachineRef",
-        ),
-        (
-            Pool(json!({"infraEnvRef": {"name": "nowhere"}})),
             "infraenv",
-            "red",
-            "InfraEnvNotFound",
+            vec![
+                (infra_env("nowhere"), "InfraEnvNotFound"),
+                (infra_env("early"), "LateBindingUnavailable"),
+            ],
         ),
+        ("neighbours", vec![(Pool(contested), "PoolConflict")]),
         (
-            Pool(json!({"infraEnvRef": {"name": "early"}})),
-            "infraenv",
-            "red",
-            "LateBindingUnavailable",
-        ),
-        (
-            Pool(json!({"nodePoolRef": {"name": "healthy"}})),
-            "neighbours",
-            "red",
-            "PoolConflict",
-        ),
-        (
-            Pool(json!({"template": {"diskGiB": 65536}})),
             "space",
-            "red",
-            "NoDiskSpace",
+            vec![
+                (Pool(huge), "NoDiskSpace"),
+                (Flag("--min-free-datastore-gib=1000000"), "NoDiskSpace"),
+            ],
         ),
         (
-            Pool(json!({"iso": {"caBundleRef": {"name": "nowhere"}}})),
             "image",
-            "red",
-            "ISOCABundleMissing",
+            vec![
+                (Pool(bundle), "ISOCABundleMissing"),
+                (
+                    Flag("--iso-allow-local-source=false"),
+                    "ISOAddressNotAllowed",
+                ),
+            ],
         ),
         (
-            Flag("--min-free-datastore-gib=1000000"),
-            "space",
-            "red",
-            "NoDiskSpace",
-        ),
-        (secret("nowhere"), "secret", "red", "SecretNotFound"),
-        (
-            Pool(
-                json!({"vsphere": {"credentialsSecretRef": {"name": "closed", "namespace": OPERATOR_NAMESPACE}}}),
-            ),
             "secret",
-            "red",
-            "SecretNamespaceRefused",
+            vec![
+                (credentials(json!({"name": "nowhere"})), "SecretNotFound"),
+                (credentials(closed), "SecretNamespaceRefused"),
+                (Secret(json!({"password": null})), "\"password\""),
+                (key("thumbprint", "abc"), wrong),
+                (server("ftp://vc"), wrong),
+                (server("http://vc.example"), wrong),
+                (
+                    Flag("--vsphere-allow-local-server=false"),
+                    "VCenterNotAllowed",
+                ),
+                (
+                    Flag("--allowed-vcenters=other.example"),
+                    "VCenterNotAllowed",
+                ),
+            ],
         ),
         (
-            Secret(json!({"password": null})),
-            "secret",
-            "red",
-            "\"password\"",
-        ),
-        (
-            Secret(json!({"thumbprint": "abc"})),
-            "secret",
-            "red",
-            "InvalidCredentials",
-        ),
-        (
-            Secret(json!({"server": "ftp://vc"})),
-            "secret",
-            "red",
-            "InvalidCredentials",
-        ),
-        (
-            Secret(json!({"server": "http://vc.example"})),
-            "secret",
-            "red",
-            "InvalidCredentials",
-        ),
-        (
-            Secret(json!({"server": "https://vcenter.invalid"})),
             "dns",
-            "red",
-            "VCenterUnreachable",
+            vec![(server("https://vcenter.invalid"), "VCenterUnreachable")],
         ),
         (
-            Secret(json!({"server": "https://127.0.0.1:1"})),
             "tcp",
-            "red",
-            "VCenterUnreachable",
+            vec![(server("https://127.0.0.1:1"), "VCenterUnreachable")],
         ),
         (
-            Secret(json!({"thumbprint": zeros})),
             "login",
-            "red",
-            "UntrustedCertificate",
+            vec![
+                (key("thumbprint", &zeros), "UntrustedCertificate"),
+                (key("password", "wrong"), wrong),
+            ],
         ),
+        ("certificate", vec![(Secret(unchecked), "not checked")]),
         (
-            Secret(json!({"password": "wrong"})),
-            "login",
-            "red",
-            "InvalidCredentials",
-        ),
-        (
-            Secret(json!({"caBundle": null, "insecure": "true"})),
-            "certificate",
-            "yellow",
-            "not checked",
-        ),
-        (
-            Flag("--vsphere-allow-local-server=false"),
-            "secret",
-            "red",
-            "VCenterNotAllowed",
-        ),
-        (
-            Flag("--allowed-vcenters=other.example"),
-            "secret",
-            "red",
-            "VCenterNotAllowed",
-        ),
-        (
-            Flag("--iso-allow-local-source=false"),
-            "image",
-            "red",
-            "ISOAddressNotAllowed",
-        ),
-        (
-            Privilege("VirtualMachine.Inventory.Create"),
             "privileges",
-            "red",
-            "on VM folder",
-        ),
-        (
-            Privilege("Resource.AssignVMToPool"),
-            "privileges",
-            "red",
-            "on resource pool",
-        ),
-        (
-            Privilege("Datastore.AllocateSpace"),
-            "privileges",
-            "red",
-            "on datastores of the VMs",
-        ),
-        (
-            Privilege("Datastore.FileManagement"),
-            "privileges",
-            "red",
-            "on ISO datastore",
-        ),
-        (
-            Privilege("Network.Assign"),
-            "privileges",
-            "red",
-            "on network",
+            vec![
+                (Privilege("VirtualMachine.Inventory.Create"), "on VM folder"),
+                (Privilege("Resource.AssignVMToPool"), "on resource pool"),
+                (
+                    Privilege("Datastore.AllocateSpace"),
+                    "on datastores of the VMs",
+                ),
+                (Privilege("Datastore.FileManagement"), "on ISO datastore"),
+                (Privilege("Network.Assign"), "on network"),
+            ],
         ),
     ]
 }
@@ -320,17 +232,11 @@ async fn each_planted_misconfiguration_is_found_and_a_healthy_lab_has_none() -> 
     let mut early = pull_secret.clone();
     early["clusterRef"] = json!({"name": "demo", "namespace": world.namespace()});
     infra_env(&world, "early", early).await?;
-    let alone = findings(&command(&world, &["doctor", "-o", "json"]).await?)?;
-    ensure!(
-        matches!(&alone[..], [one] if one[0] == "timelimits" && one[1] == "yellow"),
-        "a pool without a NodePool: {alone:?}"
-    );
+    // A pool without a NodePool.
+    finds_only(&world, &[], ["timelimits", "yellow", ""]).await?;
     node_pool(&world, "healthy", json!({"autoRepair": true})).await?;
-    let hasty = findings(&command(&world, &["doctor", "-o", "json"]).await?)?;
-    ensure!(
-        matches!(&hasty[..], [one] if one[0] == "timelimits" && one[2].contains("MachineHealthCheck")),
-        "a health check of 20 minutes: {hasty:?}"
-    );
+    // A health check of 20 minutes.
+    finds_only(&world, &[], ["timelimits", "yellow", "MachineHealthCheck"]).await?;
     node_pool(&world, "healthy", json!({"autoRepair": false})).await?;
     let healthy = command(&world, &["doctor", "-o", "json"]).await?;
     let server = healthy.errors.contains("API server: https://");
@@ -340,42 +246,52 @@ async fn each_planted_misconfiguration_is_found_and_a_healthy_lab_has_none() -> 
         "{}",
         healthy.text
     );
-    let plants = plants();
-    ensure!(plants.len() >= 25, "{} plants", plants.len());
-    let mut missed = Vec::new();
-    for (at, (plant, check, color, word)) in plants.iter().enumerate() {
-        let shown = examined(&world, at, plant).await?;
-        let found = findings(&shown)?;
-        let hit = |f: &[String; 3]| f[0] == *check && f[1] == *color && f[2].contains(word);
-        // Only what follows from it is told beside it.
-        if shown.code != 1 || found.len() > 2 || !found.iter().any(hit) {
-            missed.push(format!("{check} {word}: {found:#?}{}", shown.errors));
+    let (mut planted, mut missed) = (0, Vec::new());
+    for (check, plants) in plants() {
+        let color = if check == "certificate" {
+            "yellow"
+        } else {
+            "red"
+        };
+        for (plant, word) in plants {
+            planted += 1;
+            let shown = examined(&world, planted, &plant).await?;
+            let found = findings(&shown)?;
+            let hit = |f: &[String; 3]| f[0] == check && f[1] == color && f[2].contains(word);
+            // Only what follows from it is told beside it.
+            if shown.code != 1 || found.len() > 2 || !found.iter().any(hit) {
+                missed.push(format!("{check} {word}: {found:#?}{}", shown.errors));
+            }
         }
     }
+    ensure!(planted >= 25, "{planted} plants");
     ensure!(missed.is_empty(), "{}", missed.join("\n"));
     let typo = command(&world, &["doctor", "-n", "nowhere"]).await?;
     ensure!(
         typo.code == 2 && typo.errors.contains("no namespace nowhere"),
-        "{}{}",
-        typo.text,
-        typo.errors
+        "{}",
+        typo.said()
     );
-    let empty = command(
-        &world,
-        &["doctor", "-n", world.operator_namespace(), "-o", "json"],
-    )
-    .await?;
-    let empty = findings(&empty)?;
-    ensure!(
-        matches!(&empty[..], [one] if one[0] == "pools" && one[1] == "yellow"),
-        "a namespace without a pool: {empty:?}"
-    );
+    // A namespace without a pool.
+    let empty = ["-n", world.operator_namespace()];
+    finds_only(&world, &empty, ["pools", "yellow", ""]).await?;
     acting_predecessor(&world).await?;
     let unknown = command(&world, &["doctor", "none"]).await?;
     ensure!(
         unknown.code == 2 && unknown.errors.contains("no VsphereAgentPool none"),
         "{}",
         unknown.errors
+    );
+    Ok(())
+}
+
+/// Checks that the doctor finds only this, in this color, with this word.
+async fn finds_only(world: &World, args: &[&str], [check, color, word]: [&str; 3]) -> Result<()> {
+    let args = [&["doctor", "-o", "json"], args].concat();
+    let found = findings(&command(world, &args).await?)?;
+    ensure!(
+        matches!(&found[..], [one] if one[0] == check && one[1] == color && one[2].contains(word)),
+        "{check}: {found:?}"
     );
     Ok(())
 }
@@ -391,11 +307,5 @@ async fn acting_predecessor(world: &World) -> Result<()> {
         "spec": {"holderIdentity": "old_1", "leaseDurationSeconds": 3600, "renewTime": format!("{now:.6}")},
     }))?;
     leases.create(&PostParams::default(), &lease).await?;
-    let shown = command(world, &["doctor", "healthy", "-o", "json"]).await?;
-    let found = findings(&shown)?;
-    ensure!(
-        matches!(&found[..], [one] if one[0] == "predecessor" && one[1] == "red"),
-        "{found:?}"
-    );
-    Ok(())
+    finds_only(world, &["healthy"], ["predecessor", "red", ""]).await
 }

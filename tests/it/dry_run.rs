@@ -4,7 +4,7 @@ use agent_forge_crds::{
     conditions::{DRY_RUN, READY, find_condition},
     pool::PlannedAction,
 };
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use kube::api::DeleteParams;
 use serde_json::json;
 
@@ -12,6 +12,14 @@ use crate::{
     changes::Changes,
     world::{POOL, Setup, World},
 };
+
+/// The plan for a new pool and one machine.
+const NEW: [&str; 4] = [
+    "DemandDeficit",
+    "ChangeFinalizer",
+    "PinAgentMachine",
+    "UploadISO",
+];
 
 impl World {
     async fn planned(&self) -> Result<Vec<PlannedAction>> {
@@ -33,8 +41,7 @@ impl World {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_in_a_dry_run_changes_nothing_and_converges_afterwards() -> Result<()> {
     let world = World::without_pool(Setup::default()).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
+    let nodes = world.wanted(1).await?;
     let changes = Changes::mark(&world).await?;
     let tags = world.vcenter.inventory().await?.tags;
     let [first, second, ..] = &tags[..] else {
@@ -42,13 +49,7 @@ async fn a_pool_in_a_dry_run_changes_nothing_and_converges_afterwards() -> Resul
     };
     let tagged = |dry_run: bool, id: &str| json!({"dryRun": dry_run, "vsphere": {"vmTags": [id]}});
     world.create_pool(POOL, &tagged(true, &first.id)).await?;
-    let new = [
-        "DemandDeficit",
-        "ChangeFinalizer",
-        "PinAgentMachine",
-        "UploadISO",
-    ];
-    world.until_plan_has_kinds(&new).await?;
+    world.until_plan_has_kinds(&NEW).await?;
     let said = world.until_true(POOL, DRY_RUN).await?;
     ensure!(said.contains("spec.dryRun of VsphereAgentPool"), "{said}");
     world.until_refused(POOL, "ISOReady", "DryRun").await?;
@@ -96,36 +97,20 @@ async fn a_pool_in_a_dry_run_changes_nothing_and_converges_afterwards() -> Resul
     changes.none(&world).await?;
     world.patch_pool(POOL, &json!({"dryRun": false})).await?;
     world.settled(0).await?;
-    world
-        .until("the end of the pool", async || {
-            Ok(world.pools().get_opt(POOL).await?.is_none())
-        })
-        .await
+    world.pool_ends().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_in_a_dry_run_changes_nothing() -> Result<()> {
-    let mut world = World::without_pool(Setup {
-        operator_args: vec!["--dry-run".to_owned()],
-        ..Setup::default()
-    })
-    .await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
+    let mut world = World::without_pool(Setup::args(["--dry-run"])).await?;
+    let nodes = world.wanted(1).await?;
     let changes = Changes::mark(&world).await?;
     world.create_pool(POOL, &json!({})).await?;
-    let new = [
-        "DemandDeficit",
-        "ChangeFinalizer",
-        "PinAgentMachine",
-        "UploadISO",
-    ];
-    world.until_plan_has_kinds(&new).await?;
+    world.until_plan_has_kinds(&NEW).await?;
     let said = world.until_true(POOL, DRY_RUN).await?;
     ensure!(said.contains("dry run by --dry-run"), "{said}");
     changes.none(&world).await?;
-    let operator = world.operator.take().context("an operator")?;
-    ensure!(operator.stop().await?.success());
+    world.stop_operator().await?;
     changes.none(&world).await?;
     world.setup.operator_args.clear();
     world.start_operator().await?;

@@ -80,8 +80,7 @@ async fn each_plan_and_each_deed_is_told_on_its_object() -> Result<()> {
     world.until_creates_are_refused().await?;
 
     // A host is missing and cannot be created.
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
+    let nodes = world.wanted(1).await?;
     world
         .until("an AgentMachine", async || {
             Ok(nodes.agent_machines().len() == 1)

@@ -25,9 +25,7 @@ use crate::{
 async fn ten_up_and_down(setup: Setup) -> Result<()> {
     let world = World::start(setup).await?;
     let witness = Witness::start(world.sight());
-    let nodes = world.node_pool().await?;
-    nodes.scale(10);
-    world.running(&nodes, 10).await?;
+    let nodes = world.up(10).await?;
     world.settled(10).await?;
     world.each_serves_its_own().await?;
     let calls = world.vcenter.calls().await?;
@@ -98,8 +96,7 @@ async fn a_minute_old(world: &World) -> Result<Timestamp> {
 
 async fn with_waiting(setup: Setup, count: usize) -> Result<(World, HostedClusterPlay)> {
     let world = World::start(setup).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(count);
+    let nodes = world.wanted(count).await?;
     // They are owned by their Machines. From now on only the provider's silence delays them.
     let owned = || {
         let all = nodes.agent_machines();

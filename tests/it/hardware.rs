@@ -23,9 +23,7 @@ use crate::{
 
 /// One machine with these settings: its VM, the whole inventory, and its VsphereAgent.
 async fn one(world: &World) -> Result<(Vm, Inventory, VsphereAgent)> {
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
-    world.running(&nodes, 1).await?;
+    let nodes = world.up(1).await?;
     let inventory = world.vcenter.inventory().await?;
     let name = nodes.running().pop().context("one runs")?;
     let vm = inventory.vm(&name).cloned().context("its VM")?;
@@ -62,9 +60,20 @@ fn boots(vm: &Vm, inventory: &Inventory, prefix: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_has_the_default_hardware_and_one_identity_and_is_handed_over_whole() -> Result<()> {
-    let world = World::start(Setup::default()).await?;
+async fn a_host_is_made_and_handed_over_whole_and_each_later_change_is_reported() -> Result<()> {
+    let mut world = World::start(Setup::default()).await?;
     let (vm, inventory, child) = one(&world).await?;
+    is_whole(&world, &vm, &inventory, child).await?;
+    a_changed_vm_and_a_changed_template_are_reported_and_a_serving_vm_stays(&mut world, vm).await
+}
+
+/// It has the default hardware and one identity, and was handed over.
+async fn is_whole(
+    world: &World,
+    vm: &Vm,
+    inventory: &Inventory,
+    child: VsphereAgent,
+) -> Result<()> {
     ensure!(
         vm.path == format!("/dc1/vm/demo/{}", vm.name),
         "{}",
@@ -75,7 +84,7 @@ async fn a_host_has_the_default_hardware_and_one_identity_and_is_handed_over_who
     ensure!(vm.pool.ends_with("cluster/Resources"), "{}", vm.pool);
     ensure!(vm.tags.is_empty());
     let iso = format!("agent-forge/{}/{POOL}/", world.namespace());
-    boots(&vm, &inventory, &iso)?;
+    boots(vm, inventory, &iso)?;
     let (disk, nic) = (&vm.disks[0], &vm.nics[0]);
     ensure!(disk.gb == 100 && disk.thin && !disk.eagerly_scrub);
     ensure!(disk.controller == "ParaVirtualSCSIController", "{disk:?}");
@@ -184,10 +193,10 @@ async fn each_field_of_the_template_is_in_the_vm() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_changed_vm_and_a_changed_template_are_reported_and_a_serving_vm_stays() -> Result<()> {
-    let mut world = World::start(Setup::default()).await?;
-    let (vm, _, _) = one(&world).await?;
+async fn a_changed_vm_and_a_changed_template_are_reported_and_a_serving_vm_stays(
+    world: &mut World,
+    vm: Vm,
+) -> Result<()> {
     let synced = async |world: &World, status: &str, reason: &str, words: &str| {
         let about = format!("ConfigSynced {status} {reason} {words:?}");
         world
@@ -202,42 +211,42 @@ async fn a_changed_vm_and_a_changed_template_are_reported_and_a_serving_vm_stays
             })
             .await
     };
-    synced(&world, "True", "Synced", "").await?;
+    synced(world, "True", "Synced", "").await?;
     world.vcenter.act(&vm.moref, VmAction::SetCpus(8)).await?;
-    synced(&world, "False", "HardwareDrift", "numCPUs: want 4, have 8").await?;
+    synced(world, "False", "HardwareDrift", "numCPUs: want 4, have 8").await?;
     world.vcenter.act(&vm.moref, VmAction::SetCpus(4)).await?;
-    synced(&world, "True", "Synced", "").await?;
+    synced(world, "True", "Synced", "").await?;
     // Also while no operator runs: the scan shows it.
     world.stop_operator().await?;
     world.vcenter.act(&vm.moref, VmAction::SetCpus(2)).await?;
     world.start_operator().await?;
-    synced(&world, "False", "HardwareDrift", "numCPUs: want 4, have 2").await?;
+    synced(world, "False", "HardwareDrift", "numCPUs: want 4, have 2").await?;
     world.vcenter.act(&vm.moref, VmAction::SetCpus(4)).await?;
-    synced(&world, "True", "Synced", "").await?;
+    synced(world, "True", "Synced", "").await?;
     // Its network: disconnected, and connected to another one.
     world.vcenter.act(&vm.moref, VmAction::UnplugNic).await?;
     let words = "networkConnection: want connected, have disconnected";
-    synced(&world, "False", "HardwareDrift", words).await?;
+    synced(world, "False", "HardwareDrift", words).await?;
     world.vcenter.act(&vm.moref, VmAction::PlugNic).await?;
-    synced(&world, "True", "Synced", "").await?;
+    synced(world, "True", "Synced", "").await?;
     let (moref, home) = (&vm.moref, VmAction::SetNetwork("VM Network"));
     world
         .vcenter
         .act(moref, VmAction::SetNetwork("dvpg-0"))
         .await?;
     synced(
-        &world,
+        world,
         "False",
         "HardwareDrift",
         "network: want VM Network (",
     )
     .await?;
     world.vcenter.act(moref, home).await?;
-    synced(&world, "True", "Synced", "").await?;
+    synced(world, "True", "Synced", "").await?;
     let patch = json!({"template": {"memoryMiB": 24576}});
     world.patch_pool(POOL, &patch).await?;
     let words = "memoryMiB: want 24576, have 16384";
-    synced(&world, "False", "TemplateChanged", words).await?;
+    synced(world, "False", "TemplateChanged", words).await?;
     let inventory = world.vcenter.inventory().await?;
     let same = inventory.vm(&vm.name).context("its VM")?;
     ensure!(

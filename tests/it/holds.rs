@@ -15,16 +15,16 @@ use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
-    Api, Client, Config, ResourceExt as _,
+    Api, Client, ResourceExt as _,
     api::{
         ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
     },
-    config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
 
 use crate::{
     changes::Changes,
+    look::merge,
     world::{CLUSTER, POOL, Setup, World, pool_labels},
 };
 
@@ -84,11 +84,8 @@ impl Thing {
     }
 
     async fn merge(&self, client: &Client, patch: Value) -> Result<()> {
-        let done = self
-            .api(client)
-            .patch(&self.name, &PatchParams::default(), &Patch::Merge(patch))
-            .await;
-        done.with_context(|| format!("patch {} {}", self.kind, self.name))?;
+        let done = merge(&self.api(client), &self.name, patch).await;
+        done.with_context(|| self.kind)?;
         Ok(())
     }
 
@@ -125,16 +122,6 @@ impl World {
 }
 
 impl World {
-    /// Waits until the pool waits for something because of this source.
-    async fn until_held(&self, reason: &str, by: &str) -> Result<()> {
-        self.until(&format!("{reason} by {by}"), async || {
-            let status = self.pool_status().await?;
-            let mut rows = status.waiting_on.iter();
-            Ok(rows.any(|w| w.reason.as_str() == reason && w.message.contains(by)))
-        })
-        .await
-    }
-
     /// Waits until this condition of the only VsphereAgent names the source.
     async fn until_said(&self, type_: &str, by: &str) -> Result<()> {
         self.until(&format!("{type_} by {by}"), async || {
@@ -178,15 +165,8 @@ pub async fn above(world: &World) -> Result<[Thing; 3]> {
             "platform": {"type": "Agent", "agent": {"agentNamespace": world.namespace()}}}),
     ];
     for (thing, spec) in [&cluster, &node_pool, &hosted].into_iter().zip(specs) {
-        let object = json!({
-            "apiVersion": format!("{}/{}", thing.group, thing.version), "kind": thing.kind,
-            "metadata": {"name": thing.name, "namespace": thing.namespace}, "spec": spec,
-        });
-        let created = thing
-            .api(&world.client)
-            .create(&PostParams::default(), &serde_json::from_value(object)?)
-            .await;
-        created.with_context(|| format!("create {}", thing.kind))?;
+        let made = thing.create(&world.client, &json!({}), &spec, false).await;
+        made.with_context(|| format!("create {}", thing.kind))?;
     }
     Ok([cluster, node_pool, hosted])
 }
@@ -205,9 +185,8 @@ async fn each_source_pauses_a_pool_until_it_ends() -> Result<()> {
         .pools()
         .create(&PostParams::default(), &paused)
         .await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
-    world.until_held("Paused", "VsphereAgentPool").await?;
+    let nodes = world.wanted(1).await?;
+    world.until_pool_waits("Paused", "VsphereAgentPool").await?;
     let name = world.cluster.control_plane_namespace.clone();
     world
         .until("an AgentMachine with a Machine", async || {
@@ -240,19 +219,21 @@ async fn each_source_pauses_a_pool_until_it_ends() -> Result<()> {
         .pool_object()
         .annotate(client, PAUSED_ANNOTATION, "yes")
         .await?;
-    world.until_held("Paused", "spec.paused of Cluster").await?;
+    world
+        .until_pool_waits("Paused", "spec.paused of Cluster")
+        .await?;
     cluster.annotate(client, CAPI_PAUSED, "").await?;
     cluster
         .merge(client, json!({"spec": {"paused": false}}))
         .await?;
     let annotation = format!("annotation {CAPI_PAUSED} of Cluster");
-    world.until_held("Paused", &annotation).await?;
+    world.until_pool_waits("Paused", &annotation).await?;
     node_pool
         .merge(client, json!({"spec": {"pausedUntil": "true"}}))
         .await?;
     cluster.annotate(client, CAPI_PAUSED, Value::Null).await?;
     world
-        .until_held("Paused", "spec.pausedUntil of NodePool")
+        .until_pool_waits("Paused", "spec.pausedUntil of NodePool")
         .await?;
     hosted
         .merge(client, json!({"spec": {"pausedUntil": "true"}}))
@@ -261,7 +242,7 @@ async fn each_source_pauses_a_pool_until_it_ends() -> Result<()> {
     let wrong = json!({"spec": {"pausedUntil": "2026-99-99T00:00:00Z"}});
     node_pool.merge(client, wrong).await?;
     world
-        .until_held("Paused", "spec.pausedUntil of HostedCluster")
+        .until_pool_waits("Paused", "spec.pausedUntil of HostedCluster")
         .await?;
     // Nothing else changes for that AgentMachine while it is paused. The finalizer of the pool is not its own.
     changes.none(&world).await?;
@@ -271,7 +252,7 @@ async fn each_source_pauses_a_pool_until_it_ends() -> Result<()> {
         .merge(client, json!({"spec": {"pausedUntil": null}}))
         .await?;
     world
-        .until_held("Paused", &format!("Machine {}", machine.namespace))
+        .until_pool_waits("Paused", &format!("Machine {}", machine.namespace))
         .await?;
     world
         .until_refused(POOL, PAUSED, "PausedUntilInvalid")
@@ -279,7 +260,7 @@ async fn each_source_pauses_a_pool_until_it_ends() -> Result<()> {
     ensure!(world.vms().await?.is_empty());
     agent_machine.annotate(client, CAPI_PAUSED, "no").await?;
     machine.annotate(client, CAPI_PAUSED, Value::Null).await?;
-    world.until_held("Paused", CAPI_PAUSED).await?;
+    world.until_pool_waits("Paused", CAPI_PAUSED).await?;
     ensure!(world.vms().await?.is_empty());
 
     // The last pause ends by itself.
@@ -306,15 +287,13 @@ async fn each_source_pauses_a_pool_until_it_ends() -> Result<()> {
 async fn a_paused_vm_stays_as_it_is_although_its_machine_goes() -> Result<()> {
     let world = World::start(Setup::default()).await?;
     let client = &world.client;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
-    world.running(&nodes, 1).await?;
+    let nodes = world.up(1).await?;
     let (child, vm) = (world.only_record().await?, world.only_vm().await?);
     child.annotate(client, PAUSED_ANNOTATION, "true").await?;
     world.until_said(PAUSED, "VsphereAgent").await?;
     let changes = Changes::mark(&world).await?;
     nodes.scale(0);
-    world.until_held("Paused", "VsphereAgent").await?;
+    world.until_pool_waits("Paused", "VsphereAgent").await?;
     world.machines_left(&nodes, 0).await?;
     changes.none(&world).await?;
 
@@ -352,12 +331,11 @@ async fn vetoes_hold_and_skip_delete_leaves_vm_and_agent() -> Result<()> {
         .pool_object()
         .annotate(client, &power, "no VLAN")
         .await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
+    let nodes = world.wanted(1).await?;
     world
         .until_said(VETOED, "network on VsphereAgentPool")
         .await?;
-    world.until_held("Vetoed", "no VLAN").await?;
+    world.until_pool_waits("Vetoed", "no VLAN").await?;
     let vm = world.only_vm().await?;
     ensure!(!vm.is_on(), "{vm:?}");
     world
@@ -380,12 +358,12 @@ async fn vetoes_hold_and_skip_delete_leaves_vm_and_agent() -> Result<()> {
         .await?;
     nodes.scale(0);
     world.machines_left(&nodes, 0).await?;
-    world.until_held("Vetoed", "copy runs").await?;
+    world.until_pool_waits("Vetoed", "copy runs").await?;
     child
         .annotate(client, SKIP_DELETE_ANNOTATION, "true")
         .await?;
     child.annotate(client, &audit, Value::Null).await?;
-    world.until_held("Vetoed", "backup").await?;
+    world.until_pool_waits("Vetoed", "backup").await?;
     ensure!(world.all_children().await?.len() == 1);
     world
         .pool_object()
@@ -414,9 +392,7 @@ async fn client_of(world: &World, account: &str, rules: Value) -> Result<Client>
         .lab
         .kubeconfig_with(world.namespace(), account, &rules)
         .await?;
-    let file = Kubeconfig::read_from(&access.kubeconfig)?;
-    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-    Ok(Client::try_from(config)?)
+    access.client().await
 }
 
 #[tokio::test(flavor = "multi_thread")]

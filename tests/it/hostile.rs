@@ -2,8 +2,6 @@
 
 use std::{
     convert::Infallible,
-    fs,
-    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -14,12 +12,12 @@ use std::{
 use agent_forge_crds::{
     VsphereAgentPool,
     conditions::{Phase, find_condition},
-    names::ALLOW_POOLS_FROM_ANNOTATION,
 };
 use agent_forge_lab::{
+    bench::proc,
     lab::{
         apply::apply,
-        manifest::{namespace, pool, secret},
+        manifest::{namespace, secret},
     },
     parts::audit::{WriteCounts, count_writes},
     played::HostedClusterPlay,
@@ -27,23 +25,14 @@ use agent_forge_lab::{
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
-use http::{Request, Response, StatusCode};
+use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
-use hyper::{
-    body::{Frame, Incoming},
-    server::conn::http1,
-    service::service_fn,
-};
-use hyper_util::rt::TokioIo;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api,
-    api::{Patch, PatchParams, PostParams},
-};
+use hyper::body::Frame;
+use kube::Api;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
+    server::answering,
     tls_door::TlsDoor,
     world::{LIMIT, Setup, World},
 };
@@ -178,42 +167,25 @@ fn answer(nature: Nature, path: &str, struck: &AtomicUsize) -> Reply {
     }
 }
 
-/// One hostile vCenter. It ends when it is dropped.
+/// One hostile vCenter. It ends with the test.
 struct Hostile {
     nature: Nature,
     door: TlsDoor,
     struck: Arc<AtomicUsize>,
-    _serving: JoinSet<()>,
 }
 
 impl Hostile {
     async fn start(nature: Nature) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let behind: SocketAddr = listener.local_addr()?;
         let struck: Arc<AtomicUsize> = Arc::default();
         let count = Arc::clone(&struck);
-        let mut serving = JoinSet::new();
-        serving.spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let count = Arc::clone(&count);
-                let service = service_fn(move |request: Request<Incoming>| {
-                    let reply = answer(nature, request.uri().path(), &count);
-                    async move { Ok::<_, Infallible>(reply) }
-                });
-                connections.spawn(async move {
-                    // A client that has read enough disconnects here.
-                    let _ = http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), service)
-                        .await;
-                });
-            }
+        let behind = answering(move |request| {
+            let reply = answer(nature, request.uri().path(), &count);
+            async move { reply }
         });
         Ok(Self {
             nature,
-            door: TlsDoor::before(behind, "http/1.1").await?,
+            door: TlsDoor::before(behind.await, "http/1.1").await?,
             struck,
-            _serving: serving,
         })
     }
 
@@ -235,10 +207,7 @@ impl Hostile {
             "infraEnvRef": {"namespace": world.namespace()},
             "vsphere": {"credentialsSecretRef": {"name": name}},
         });
-        let mut theirs = pool(&world.cluster, name, &patch)?;
-        theirs.metadata.namespace = Some(THEIRS.to_owned());
-        pools(world).create(&PostParams::default(), &theirs).await?;
-        Ok(())
+        world.create_pool_in(THEIRS, name, &patch).await
     }
 
     /// Waits until a condition of its pool says what is wrong, and in which vCenter.
@@ -268,21 +237,6 @@ impl Hostile {
 
 fn pools(world: &World) -> Api<VsphereAgentPool> {
     Api::namespaced(world.client.clone(), THEIRS)
-}
-
-/// Lets pools of that namespace use the InfraEnv of this one.
-async fn admit(world: &World) -> Result<()> {
-    apply(&world.client, &namespace(THEIRS)).await?;
-    let patch = json!({"metadata": {"annotations": {ALLOW_POOLS_FROM_ANNOTATION: THEIRS}}});
-    let namespaces = Api::<Namespace>::all(world.client.clone());
-    namespaces
-        .patch(
-            world.namespace(),
-            &PatchParams::default(),
-            &Patch::Merge(patch),
-        )
-        .await?;
-    Ok(())
 }
 
 /// What one more machine of the good pool costs.
@@ -338,15 +292,6 @@ async fn one_more(world: &World, nodes: &HostedClusterPlay, count: usize) -> Res
     })
 }
 
-/// Peak memory of a process (`VmHWM` of proc(5)), in bytes.
-fn peak(pid: u32) -> Result<u64> {
-    let path = format!("/proc/{pid}/status");
-    let status = fs::read_to_string(&path)?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
-    let kibibytes = line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok());
-    Ok(kibibytes.with_context(|| format!("{path} names no VmHWM"))? * 1024)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_vcenters_cost_other_pools_nothing_and_the_operator_little() -> Result<()> {
     let world = World::start(Setup {
@@ -359,9 +304,10 @@ async fn hostile_vcenters_cost_other_pools_nothing_and_the_operator_little() -> 
     // The first machine also creates ISO, folder and session. The second one shows the cost of a machine alone.
     one_more(&world, &nodes, 1).await?;
     let alone = one_more(&world, &nodes, 2).await?;
-    let before = peak(pid)?;
+    let before = proc::usage(pid)?.peak_bytes;
 
-    admit(&world).await?;
+    apply(&world.client, &namespace(THEIRS)).await?;
+    world.admit(world.namespace(), json!(THEIRS)).await?;
     let mut hostile = Vec::new();
     for nature in NATURES {
         hostile.push(Hostile::start(nature).await?);
@@ -393,7 +339,7 @@ async fn hostile_vcenters_cost_other_pools_nothing_and_the_operator_little() -> 
             Ok(more.into_iter().all(|m| m) && scanned >= scans + 2)
         })
         .await?;
-    let most = peak(pid)?;
+    let most = proc::usage(pid)?.peak_bytes;
     println!("VmHWM {} MiB, {} MiB before", most >> 20, before >> 20);
     ensure!(most < MOST, "VmHWM {most} bytes, {before} before");
     Ok(())

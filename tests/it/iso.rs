@@ -6,9 +6,13 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_crds::pool::IsoStatus;
+use agent_forge_crds::{WaitingOn, pool::IsoStatus};
 use agent_forge_lab::{
-    parts::vcenter_trouble::{ForeignVm, VmAction},
+    bench::proc,
+    parts::{
+        vcenter_inventory::Vm,
+        vcenter_trouble::{ForeignVm, VmAction},
+    },
     played::{
         ImageOptions,
         assisted::image_server::{ImageCounters, ImageFaults, ImageServer, Manners, Tag},
@@ -17,15 +21,13 @@ use agent_forge_lab::{
 };
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::events::v1::Event;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
+use kube::Api;
 use serde_json::json;
 
 use url::Url;
 
 use crate::{
+    look::merge,
     tls_door::TlsDoor,
     tokens::{no_token_is_told, shown_isos},
     world::{LIMIT, POOL, Setup, World},
@@ -47,9 +49,7 @@ impl World {
     async fn annotate(&self, pool: &str, key: &str, value: &str) -> Result<()> {
         let key = format!("agent-forge.containeroo.ch/{key}");
         let patch = json!({"metadata": {"annotations": {key: value}}});
-        self.pools()
-            .patch(pool, &PatchParams::default(), &Patch::Merge(patch))
-            .await?;
+        merge(&self.pools(), pool, patch).await?;
         Ok(())
     }
 
@@ -116,13 +116,12 @@ fn since(before: ImageCounters, server: &ImageServer) -> ImageCounters {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_image_server_does_wrong_is_said_and_leaves_nothing() -> Result<()> {
-    let world = World::without_pool(Setup {
+    let world = World::without_pool(
         // Shorter than the default, because the test waits this long for some of these servers. It is also long enough
         // for the slow server below. That one is four times as fast as required, and a slow machine may delay each
         // piece.
-        operator_args: vec!["--iso-stall-timeout=6s".to_owned()],
-        ..Setup::default()
-    })
+        Setup::args(["--iso-stall-timeout=6s"]),
+    )
     .await?;
     let server = &world.upstream.images;
     let service = world.upstream.service(&world.cluster.agent_namespace)?;
@@ -150,81 +149,41 @@ async fn what_an_image_server_does_wrong_is_said_and_leaves_nothing() -> Result<
         .await?;
     ensure!(server.counters().gets == 0, "nothing to ask for");
 
+    let (failed, stalled) = ("ISODownloadFailed", "ISOStalled");
+    let inside = "http://169.254.169.254/latest";
     let wrong = [
+        (faults(|f| f.status = Some(404)), failed, "404"),
+        (faults(|f| f.status = Some(503)), failed, "503"),
+        (faults(|f| f.cut_after = Some(half)), failed, "after"),
+        (faults(|f| f.wrong_magic = true), "ISOWrongMagic", "CD001"),
+        (faults(|f| f.length_lie = 4096), failed, "bytes"),
         (
-            "404",
-            faults(|f| f.status = Some(404)),
-            "ISODownloadFailed",
-            "404",
-        ),
-        (
-            "503",
-            faults(|f| f.status = Some(503)),
-            "ISODownloadFailed",
-            "503",
-        ),
-        (
-            "cut off",
-            faults(|f| f.cut_after = Some(half)),
-            "ISODownloadFailed",
-            "after",
-        ),
-        (
-            "no image",
-            faults(|f| f.wrong_magic = true),
-            "ISOWrongMagic",
-            "CD001",
-        ),
-        (
-            "boasts",
-            faults(|f| f.length_lie = 4096),
-            "ISODownloadFailed",
-            "bytes",
-        ),
-        (
-            "declares too little",
             faults(|f| f.length_lie = -4096),
             "ISOLengthMismatch",
             "cut off",
         ),
         (
-            "stands still",
             faults(|f| f.stall_after = Some(half)),
-            "ISOStalled",
+            stalled,
             "no more bytes",
         ),
+        (faults(|f| f.rate = Some(20_000)), stalled, "too slow"),
+        (faults(|f| f.silent = true), stalled, "no answer"),
+        (faults(|f| f.redirects = 4), failed, "redirects"),
         (
-            "crawls",
-            faults(|f| f.rate = Some(20_000)),
-            "ISOStalled",
-            "too slow",
-        ),
-        (
-            "is silent",
-            faults(|f| f.silent = true),
-            "ISOStalled",
-            "no answer",
-        ),
-        (
-            "redirects for ever",
-            faults(|f| f.redirects = 4),
-            "ISODownloadFailed",
-            "redirects",
-        ),
-        (
-            "leads to a metadata service",
-            faults(|f| f.location = Some("http://169.254.169.254/latest".to_owned())),
+            faults(|f| f.location = Some(inside.to_owned())),
             "ISOAddressNotAllowed",
             "metadata",
         ),
     ];
     service.withhold_image("demo", false);
-    for (what, faults, reason, words) in wrong {
+    for (faults, reason, words) in wrong {
+        let what = format!("{reason}: {words}");
         server.set_faults(faults);
         // A new image does not wait for the backoff of the one before.
         service.rotate_image("demo").await?;
         let said = world
-            .until_pool_says(POOL, "ISOReady", what, |[status, said, message]| {
+            .until_pool_says(POOL, "ISOReady", &what, |[status, said, message]| {
                 status == "False" && said == reason && message.contains(words)
             })
             .await?;
@@ -280,11 +239,8 @@ async fn what_an_image_server_does_wrong_is_said_and_leaves_nothing() -> Result<
     let url = server.publish(&world.cluster.agent_namespace, "demo");
     service.set_image_url("demo", &url).await?;
     world.until_true(POOL, "ISOReady").await?;
-    ensure!(
-        since(before, server).completed == 1,
-        "{:?}",
-        since(before, server)
-    );
+    let asked = since(before, server);
+    ensure!(asked.completed == 1, "{asked:?}");
 
     its_own_ca(&world, server).await?;
 
@@ -346,13 +302,13 @@ async fn its_own_ca(world: &World, server: &ImageServer) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Result<()> {
-    let mut world = World::start(Setup {
-        pool_patch: json!({"iso": {"retainVersions": 1, "checkInterval": "1s"}}),
-        ..Setup::default()
-    })
+    let mut world = World::start(Setup::pool(
+        json!({"iso": {"retainVersions": 1, "checkInterval": "1s"}}),
+    ))
     .await?;
     let namespace = world.cluster.agent_namespace.clone();
     let server = world.upstream.images.clone();
+    let service = world.upstream.service(&namespace)?.clone();
     let size = server.image_size() as u64;
     world.until_true(POOL, "ISOReady").await?;
     let mut last = world.iso_status(POOL).await?;
@@ -373,11 +329,7 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
     nothing_is_asked(&world, &server, "another date").await?;
     for version in 2..=3 {
         let before = server.counters();
-        world
-            .upstream
-            .service(&namespace)?
-            .rotate_image("demo")
-            .await?;
+        service.rotate_image("demo").await?;
         last = world.another_iso(POOL, &last).await?;
         ensure!(
             server.counters().completed == version && since(before, &server).gets == 1,
@@ -398,17 +350,10 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
         })
         .await?;
     world.wake(POOL).await?;
-    world
-        .upstream
-        .service(&namespace)?
-        .rotate_image("demo")
-        .await?;
+    service.rotate_image("demo").await?;
     last = world.another_iso(POOL, &forced).await?;
-    ensure!(
-        since(before, &server).completed == 2,
-        "{:?}",
-        since(before, &server)
-    );
+    let asked = since(before, &server);
+    ensure!(asked.completed == 2, "{asked:?}");
 
     // A broken download comes again from the start, whatever the server says of its bytes.
     let again = size + size / 2;
@@ -423,11 +368,7 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
             f.times = Some(1);
         }));
         let before = server.counters();
-        world
-            .upstream
-            .service(&namespace)?
-            .rotate_image("demo")
-            .await?;
+        service.rotate_image("demo").await?;
         last = world.another_iso(POOL, &last).await?;
         let asked = since(before, &server);
         ensure!(
@@ -445,11 +386,7 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
     };
     server.set_manners(strong(20));
     let url = server.publish_plainly(&namespace, "demo");
-    world
-        .upstream
-        .service(&namespace)?
-        .set_image_url("demo", &url)
-        .await?;
+    service.set_image_url("demo", &url).await?;
     last = world.another_iso(POOL, &last).await?;
     // In such a path it is unknown which part is the token.
     let url = Url::parse(&url)?;
@@ -471,18 +408,12 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
             Ok(since(before, &server).gets >= 2)
         })
         .await?;
-    ensure!(
-        since(before, &server).bytes == 0,
-        "{:?}",
-        since(before, &server)
-    );
+    let asked = since(before, &server);
+    ensure!(asked.bytes == 0, "{asked:?}");
     server.set_manners(strong(21));
     last = world.another_iso_in_time(POOL, &last).await?;
-    ensure!(
-        since(before, &server).completed == 1,
-        "{:?}",
-        since(before, &server)
-    );
+    let asked = since(before, &server);
+    ensure!(asked.completed == 1, "{asked:?}");
     // The server's validators are not reliable. The operator reports that once, and then does not ask any more.
     server.set_manners(Manners {
         etag: Tag::Moving,
@@ -499,11 +430,7 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
     // The operator is killed during a download. A partial file is left, and the next process removes it.
     server.set_manners(Manners::default());
     server.set_faults(faults(|f| f.rate = Some(size / 64)));
-    world
-        .upstream
-        .service(&namespace)?
-        .rotate_image("demo")
-        .await?;
+    service.rotate_image("demo").await?;
     world
         .until("a partial file", async || {
             let files = world.iso_files().await?;
@@ -603,13 +530,7 @@ async fn mounted_stays(world: &World, first: &IsoStatus, last: &IsoStatus) -> Re
 
 /// Memory of the operator that belongs to it alone, in bytes.
 fn memory(world: &World) -> Result<u64> {
-    let pid = world.operator()?.process.pid();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:"));
-    let kib = line
-        .and_then(|l| l.trim().strip_suffix(" kB"))
-        .context("RssAnon")?;
-    Ok(kib.parse::<u64>()? * 1024)
+    proc::own(world.operator()?.process.pid())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -639,16 +560,10 @@ async fn fifty_machines_of_two_pools_wait_for_one_transfer_in_bounded_memory() -
     two.scale(25);
     world
         .until("fifty VsphereAgents that wait for the ISO", async || {
-            let children = world.all_children().await?;
-            let waits = |c: &&agent_forge_crds::VsphereAgent| {
-                let status = c.status.as_ref();
-                status.is_some_and(|s| {
-                    s.waiting_on
-                        .iter()
-                        .any(|w| w.reason.as_str() == "IsoNotReady")
-                })
-            };
-            Ok(children.iter().filter(waits).count() == 50)
+            let children = world.all_children().await?.into_iter();
+            let rows = children.map(|c| c.status.unwrap_or_default().waiting_on);
+            let is = |w: &WaitingOn| w.reason.as_str() == "IsoNotReady";
+            Ok(rows.filter(|rows| rows.iter().any(is)).count() == 50)
         })
         .await?;
     server.set_faults(ImageFaults::default());
@@ -669,23 +584,12 @@ async fn fifty_machines_of_two_pools_wait_for_one_transfer_in_bounded_memory() -
         (asked.gets, asked.completed, asked.bytes) == (1, 1, SIZE as u64),
         "{asked:?}"
     );
-    ensure!(
-        world.iso_files().await?.len() == 1,
-        "{:?}",
-        world.iso_files().await?
-    );
-    let path = world
-        .iso_status("other")
-        .await?
-        .stored_path
-        .unwrap_or_default();
-    ensure!(
-        path.starts_with(&format!(
-            "[iso-datastore] agent-forge/{}/",
-            world.namespace()
-        )),
-        "{path}"
-    );
+    let files = world.iso_files().await?;
+    ensure!(files.len() == 1, "{files:?}");
+    let path = world.iso_status("other").await?.stored_path;
+    let path = path.unwrap_or_default();
+    let folder = format!("[iso-datastore] agent-forge/{}/", world.namespace());
+    ensure!(path.starts_with(&folder), "{path}");
     println!(
         "memory during a transfer of {} MiB for 50 machines: {:.1} MiB before, {:.1} MiB at most",
         SIZE >> 20,
@@ -713,17 +617,12 @@ async fn fifty_machines_of_two_pools_wait_for_one_transfer_in_bounded_memory() -
 #[tokio::test(flavor = "multi_thread")]
 async fn an_installed_host_gives_its_iso_back_if_that_is_wanted() -> Result<()> {
     let world = World::start(Setup::default()).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
-    world.running(&nodes, 1).await?;
+    let nodes = world.up(1).await?;
     let vm = world.all_vms().await?.remove(0);
     let mounted = async || {
         let vms = world.all_vms().await?;
-        anyhow::Ok(
-            vms.iter()
-                .filter(|vm| vm.cdroms.iter().any(|c| !c.path.is_empty()))
-                .count(),
-        )
+        let loaded = |vm: &&Vm| vm.cdroms.iter().any(|c| !c.path.is_empty());
+        anyhow::Ok(vms.iter().filter(loaded).count())
     };
     ensure!(mounted().await? == 1, "off by default");
     // Its guest has locked the tray, so vCenter asks a question.

@@ -14,8 +14,10 @@ use agent_forge_crds::conditions::Reason;
 use futures::StreamExt as _;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpSocket, TcpStream},
+    net::{TcpSocket, TcpStream},
 };
+
+use crate::server::listen;
 
 /// Only catches a hang, on a machine that may be slow.
 const HANG: Duration = agent_forge_lab::patience::HANG;
@@ -25,14 +27,7 @@ async fn server<F>(treat: impl Fn(TcpStream) -> F + Send + 'static) -> String
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((socket, _)) = listener.accept().await {
-            tokio::spawn(treat(socket));
-        }
-    });
-    address.to_string()
+    listen(treat).await.to_string()
 }
 
 /// Reads the request's head and writes these bytes.
@@ -88,20 +83,15 @@ async fn read(mut download: IsoDownload) -> Result<Vec<u8>, IsoError> {
     Ok(bytes)
 }
 
+#[track_caller]
+fn is(e: &IsoError, reason: Reason, class: Class) {
+    assert_eq!((&e.reason, e.class), (&reason, class), "{e}");
+}
+
 async fn refused(options: Options, text: &str) -> IsoError {
     let e = open(options, text).await.err().unwrap();
     assert!(!e.message.contains("SECRET"), "{e}");
     e
-}
-
-#[tokio::test]
-async fn an_iso_comes_through_whole() {
-    let host = replying("200 OK\r\ncontent-length: 10", b"0123456789").await;
-    let download = open(lab(), &format!("http://{host}/byapikey/SECRET/full.iso"))
-        .await
-        .unwrap();
-    assert_eq!(download.length, 10);
-    assert_eq!(read(download).await.unwrap(), b"0123456789");
 }
 
 #[tokio::test]
@@ -172,11 +162,7 @@ async fn redirects_are_followed_three_times_and_checked_each_time() {
     )
     .await;
     let e = refused(lab(), &format!("http://{file}/x.iso")).await;
-    assert_eq!(
-        (e.reason.clone(), e.class),
-        (Reason::IsoDownloadFailed, Class::Blocked),
-        "{e}"
-    );
+    is(&e, Reason::IsoDownloadFailed, Class::Blocked);
 }
 
 #[tokio::test]
@@ -227,24 +213,7 @@ async fn a_length_is_needed_and_has_a_limit() {
     );
     let huge = replying("200 OK\r\ncontent-length: 99999999999999", b"").await;
     let e = refused(lab(), &format!("http://{huge}/")).await;
-    assert_eq!(
-        (e.reason.clone(), e.class),
-        (Reason::IsoTooLarge, Class::Blocked)
-    );
-}
-
-#[tokio::test]
-async fn a_cut_off_download_is_no_success() {
-    let host = replying("200 OK\r\ncontent-length: 20", b"0123456789").await;
-    let e = read(open(lab(), &format!("http://{host}/SECRET")).await.unwrap())
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (e.reason.clone(), e.class),
-        (Reason::IsoDownloadFailed, Class::Transient),
-        "{e}"
-    );
-    assert!(e.message.contains("10 of 20"), "{e}");
+    is(&e, Reason::IsoTooLarge, Class::Blocked);
 }
 
 /// A server that sends the head first and then one byte at a time.
@@ -292,11 +261,7 @@ async fn waiting_has_an_end() {
         )
         .await
         .unwrap_err();
-        assert_eq!(
-            (e.reason.clone(), e.class),
-            (Reason::IsoStalled, Class::Transient),
-            "{e}"
-        );
+        is(&e, Reason::IsoStalled, Class::Transient);
         assert!(e.message.contains(what), "{e}");
         assert!(started.elapsed() < HANG);
     }
@@ -347,21 +312,13 @@ async fn silence_and_closed_doors_are_told_in_time() {
     bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let closed = bound.local_addr().unwrap();
     let e = refused(lab(), &format!("http://{closed}/SECRET")).await;
-    assert_eq!(
-        (e.reason.clone(), e.class),
-        (Reason::IsoDownloadFailed, Class::Transient),
-        "{e}"
-    );
+    is(&e, Reason::IsoDownloadFailed, Class::Transient);
     let soon = Options {
         connect_timeout: Duration::from_secs(2),
         ..lab()
     };
     let e = refused(soon, "http://no-such-host.invalid/SECRET").await;
-    assert_eq!(
-        (e.reason.clone(), e.class),
-        (Reason::IsoDownloadFailed, Class::Transient),
-        "{e}"
-    );
+    is(&e, Reason::IsoDownloadFailed, Class::Transient);
 }
 
 #[test]
@@ -394,11 +351,7 @@ async fn a_broken_download_fails_and_is_not_resumed() {
     .await;
     let download = open(lab(), &format!("http://{host}/x.iso")).await;
     let e = read(download.unwrap()).await.unwrap_err();
-    assert_eq!(
-        (e.reason.clone(), e.class),
-        (Reason::IsoDownloadFailed, Class::Transient),
-        "{e}"
-    );
+    is(&e, Reason::IsoDownloadFailed, Class::Transient);
     assert!(e.message.contains("40000"), "{e}");
     assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
@@ -466,25 +419,12 @@ async fn certificates_of_a_request_must_be_certificates() {
         .await
         .err()
         .unwrap();
-    assert_eq!(
-        (e.reason.clone(), e.class),
-        (Reason::InvalidIsoCaBundle, Class::Blocked)
-    );
+    is(&e, Reason::InvalidIsoCaBundle, Class::Blocked);
 }
 
 #[tokio::test]
 async fn a_request_for_an_image_carries_the_trace_that_it_is_opened_in() {
-    use opentelemetry::trace::{TraceContextExt as _, TracerProvider as _};
-    use tracing_opentelemetry::OpenTelemetrySpanExt as _;
-    use tracing_subscriber::layer::SubscriberExt as _;
-    opentelemetry::global::set_text_map_propagator(
-        opentelemetry_sdk::propagation::TraceContextPropagator::new(),
-    );
-    let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
-    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
-    // With two subscribers, a callsite does not take the answer of a thread without a subscriber.
-    let _another = tracing::Dispatch::new(tracing_subscriber::registry());
-    let _here = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+    let (_subscribers, span, carried) = crate::collector::traced();
     let (told, mut heads) = tokio::sync::mpsc::unbounded_channel();
     let host = server(move |mut socket| {
         let told = told.clone();
@@ -499,13 +439,10 @@ async fn a_request_for_an_image_carries_the_trace_that_it_is_opened_in() {
         }
     })
     .await;
-    let around = tracing::info_span!("around");
-    let trace = around.context().span().span_context().trace_id();
     let source = HttpIsoSource::new(lab()).unwrap();
     let request = asked(&format!("http://{host}/x.iso"));
-    let opened = tracing::Instrument::instrument(source.open(&request), around).await;
+    let opened = tracing::Instrument::instrument(source.open(&request), span).await;
     assert!(read(opened.unwrap()).await.is_err());
-    let carried = format!("traceparent: 00-{trace}-");
     let head = heads.recv().await.unwrap();
     assert!(head.contains(&carried), "{carried} is not in {head}");
 }

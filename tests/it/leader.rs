@@ -39,15 +39,13 @@ async fn start(world: &World, kubeconfig: impl Into<std::path::PathBuf>) -> Resu
 
 impl Pair {
     async fn start() -> Result<Self> {
-        let mut world = World::start(Setup {
+        let mut world = World::start(
             // Without it, the identity is the uid of each operator's own namespace.
-            operator_args: [flags(), vec!["--cluster-id=pair".to_owned()]].concat(),
-            ..Setup::default()
-        })
+            Setup::args([flags(), vec!["--cluster-id=pair".to_owned()]].concat()),
+        )
         .await?;
         // Replace the world's own operator by one behind a proxy.
-        let own = world.operator.take().context("an operator")?;
-        own.stop().await?;
+        world.stop_operator().await?;
         let proxy = FaultProxy::start(&world.lab.api_server().endpoint().url).await?;
         let through = world.lab.kubeconfig_through(&world.access, &proxy)?;
         let first = start(&world, through).await?;
@@ -104,9 +102,7 @@ impl Pair {
 async fn a_standby_only_watches_and_takes_over_at_once_when_the_leader_ends() -> Result<()> {
     let pair = Pair::start().await?;
     let witness = Witness::start(pair.world.sight());
-    let nodes = pair.world.node_pool().await?;
-    nodes.scale(2);
-    pair.world.running(&nodes, 2).await?;
+    let nodes = pair.world.up(2).await?;
     pair.world.settled(2).await?;
     ensure!(
         pair.writes(&pair.standby.user, 0).await? == 0,
@@ -136,8 +132,7 @@ async fn a_standby_only_watches_and_takes_over_at_once_when_the_leader_ends() ->
 async fn a_leader_that_stood_still_past_its_lease_changes_nothing_any_more() -> Result<()> {
     let pair = Pair::start().await?;
     let witness = Witness::start(pair.world.sight());
-    let nodes = pair.world.node_pool().await?;
-    nodes.scale(6);
+    let nodes = pair.world.wanted(6).await?;
     // In the middle of the work: some VMs exist, some run, calls are under way.
     pair.world
         .until("three VMs, one of them on", async || {
@@ -194,8 +189,7 @@ async fn a_leader_without_the_api_server_ends_and_the_other_goes_on() -> Result<
     for network in [Network::Silent, Network::Refusing] {
         let pair = Pair::start().await?;
         let witness = Witness::start(pair.world.sight());
-        let nodes = pair.world.node_pool().await?;
-        nodes.scale(3);
+        let nodes = pair.world.wanted(3).await?;
         pair.world
             .until("a VM", async || Ok(!pair.world.vms().await?.is_empty()))
             .await?;

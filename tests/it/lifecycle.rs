@@ -1,25 +1,19 @@
-//! Deletion of pools and NodePools, Agents in other namespaces, manual approval, and objects of other owners in the
-//! same places.
+//! Deletion of pools and NodePools, Agents in other namespaces, and manual approval.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use agent_forge_crds::{
     conditions::{Phase, event},
     names::{AGENT_MACHINE_LABEL, FORCE_DELETE_ANNOTATION},
 };
-use agent_forge_lab::{
-    parts::vcenter_trouble::ForeignVm,
-    played::{Delays, foreign, object::Facts as _},
-};
+use agent_forge_lab::played::{Delays, object::Facts as _};
 use anyhow::{Context as _, Result, bail, ensure};
-use kube::{
-    ResourceExt,
-    api::{Patch, PatchParams},
-};
+use kube::ResourceExt;
 use serde_json::json;
 
 use crate::{
-    look::{is_fenced, pinned_to},
+    custody::SECRET,
+    look::{is_fenced, merge, pinned_to},
     witness::Witness,
     world::{CLUSTER, LIMIT, POOL, Setup, World, pool_labels},
 };
@@ -28,9 +22,8 @@ use crate::{
 async fn a_deleted_pool_waits_for_its_bound_hosts() -> Result<()> {
     let world = World::start(Setup::default()).await?;
     let witness = Witness::start(world.sight());
-    let nodes = world.node_pool().await?;
-    nodes.scale(2);
-    world.running(&nodes, 2).await?;
+    let nodes = world.up(2).await?;
+    world.until_holders(SECRET, &[POOL]).await?;
     world.pools().delete(POOL, &Default::default()).await?;
     world
         .until("the reason why both stay", async || {
@@ -55,11 +48,9 @@ async fn a_deleted_pool_waits_for_its_bound_hosts() -> Result<()> {
 
     nodes.scale(0);
     world.settled(0).await?;
-    world
-        .until("the pool's end", async || {
-            Ok(world.pools().get_opt(POOL).await?.is_none())
-        })
-        .await?;
+    world.pool_ends().await?;
+    let holders = world.holders(SECRET).await?;
+    ensure!(holders == Some(BTreeSet::new()), "held: {holders:?}");
     let made = world.vcenter.calls().await?.of("CreateVM_Task");
     ensure!(made == 2, "a pool that is being deleted made {made} VMs");
     witness.verdict()
@@ -70,9 +61,7 @@ async fn a_deleted_pool_waits_for_its_bound_hosts() -> Result<()> {
 async fn a_deleted_record_waits_for_its_machine() -> Result<()> {
     let world = World::start(Setup::default()).await?;
     let witness = Witness::start(world.sight());
-    let nodes = world.node_pool().await?;
-    nodes.scale(2);
-    world.running(&nodes, 2).await?;
+    let nodes = world.up(2).await?;
     for child in world.all_children().await? {
         let name = child.name_any();
         world.children().delete(&name, &Default::default()).await?;
@@ -101,10 +90,7 @@ async fn a_deleted_record_waits_for_its_machine() -> Result<()> {
 
     let name = left.first().context("one runs")?;
     let force = json!({"metadata": {"annotations": {FORCE_DELETE_ANNOTATION: "true"}}});
-    world
-        .children()
-        .patch(name, &PatchParams::default(), &Patch::Merge(force))
-        .await?;
+    merge(&world.children(), name, force).await?;
     world
         .until("the end of the VM", async || {
             Ok(world.vms().await?.is_empty() && world.children().get_opt(name).await?.is_none())
@@ -117,9 +103,7 @@ async fn a_deleted_record_waits_for_its_machine() -> Result<()> {
 async fn a_deleted_node_pool_takes_its_hosts_along() -> Result<()> {
     let world = World::start(Setup::default()).await?;
     let witness = Witness::start(world.sight());
-    let nodes = world.node_pool().await?;
-    nodes.scale(3);
-    world.running(&nodes, 3).await?;
+    let nodes = world.up(3).await?;
     nodes.delete_node_pool().await?;
     world.machines_left(&nodes, 0).await?;
     world.settled(0).await?;
@@ -146,9 +130,7 @@ async fn a_pool_is_served_with_agents_of_another_namespace() -> Result<()> {
 async fn one_up_and_down(setup: Setup) -> Result<()> {
     let world = World::start(setup).await?;
     let witness = Witness::start(world.sight());
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
-    world.running(&nodes, 1).await?;
+    let nodes = world.up(1).await?;
     world.settled(1).await?;
     world.each_serves_its_own().await?;
     world
@@ -166,19 +148,9 @@ async fn one_up_and_down(setup: Setup) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_is_not_approved_if_people_approve() -> Result<()> {
-    let world = World::start(Setup {
-        pool_patch: json!({"agent": {"approve": false}}),
-        ..Setup::default()
-    })
-    .await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
-    world
-        .until("the request for approval", async || {
-            let waits = world.waiting_on().await?;
-            Ok(waits.values().any(|reason| reason == "ApprovalRequired"))
-        })
-        .await?;
+    let world = World::start(Setup::pool(json!({"agent": {"approve": false}}))).await?;
+    let nodes = world.wanted(1).await?;
+    world.until_pool_waits("ApprovalRequired", "").await?;
     let agent = world.all_agents().await?.pop().context("an Agent")?;
     let am = nodes.agent_machines().pop().context("an AgentMachine")?;
     ensure!(!agent.spec.approved, "approved although nobody did");
@@ -189,65 +161,14 @@ async fn an_agent_is_not_approved_if_people_approve() -> Result<()> {
     for (key, value) in pool_labels() {
         ensure!(agent.labels().get(&key) == Some(&value), "label {key}");
     }
-    let approve = Patch::Merge(json!({"spec": {"approved": true}}));
-    world
-        .agents()
-        .patch(&agent.name_any(), &PatchParams::default(), &approve)
-        .await?;
+    let approve = json!({"spec": {"approved": true}});
+    merge(&world.agents(), &agent.name_any(), approve).await?;
     world.running(&nodes, 1).await?;
     world
         .until("no more request", async || {
             Ok(world.waiting_on().await?.is_empty())
         })
         .await
-}
-
-/// A bare-metal Agent with the pool's labels in the same InfraEnv, and a VM in the same folder. Neither may change in
-/// any byte.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_others_own_stays_as_it_is() -> Result<()> {
-    let world = World::start(Setup::default()).await?;
-    let service = world.upstream.service(&world.cluster.agent_namespace)?;
-    let metal = foreign::bare_metal(service, "demo", 9, json!(pool_labels()), false).await?;
-    let theirs = ForeignVm {
-        name: "somebody-elses".to_owned(),
-        folder: "demo".to_owned(),
-        power_on: true,
-        ..ForeignVm::default()
-    };
-    let moref = world.vcenter.create_vm(&theirs).await?;
-    let metal_now = async || -> Result<Vec<u8>> {
-        let shown = service.agents().fetch(metal.name()).await?;
-        foreign::fingerprint(&*shown.context("the bare-metal Agent is gone")?)
-    };
-    let vm_now = async || -> Result<String> {
-        let all = world.all_vms().await?;
-        let shown = all.into_iter().find(|vm| vm.moref == moref);
-        Ok(format!("{:?}", shown.context("the foreign VM is gone")?))
-    };
-    let (metal_before, vm_before) = (metal_now().await?, vm_now().await?);
-
-    let nodes = world.node_pool().await?;
-    nodes.scale(2);
-    world.running(&nodes, 2).await?;
-    ensure!(world.vms().await?.len() == 3, "two of ours, one of theirs");
-    nodes.scale(0);
-    world
-        .until("only what is theirs", async || {
-            Ok(world.vms().await? == ["somebody-elses"]
-                && world.all_children().await?.is_empty()
-                && world.all_agents().await?.len() == 1)
-        })
-        .await?;
-    world.pools().delete(POOL, &Default::default()).await?;
-    world
-        .until("the pool's end", async || {
-            Ok(world.pools().get_opt(POOL).await?.is_none())
-        })
-        .await?;
-    ensure!(metal_now().await? == metal_before, "the Agent was touched");
-    ensure!(vm_now().await? == vm_before, "the VM was touched");
-    Ok(())
 }
 
 /// If an AgentMachine vanishes before the Agent of its VM was approved, the VM serves the next waiting AgentMachine.
@@ -263,8 +184,7 @@ async fn a_vm_in_the_making_is_offered_to_the_next() -> Result<()> {
     })
     .await?;
     let witness = Witness::start(world.sight());
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
+    let nodes = world.wanted(1).await?;
     world
         .until("a running VM", async || {
             Ok(world.all_vms().await?.iter().any(|vm| vm.is_on()))

@@ -11,14 +11,11 @@ use crate::world::{POOL, Setup, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_has_no_more_vms_than_it_may_and_the_oldest_come_first() -> Result<()> {
-    let world = World::start(Setup {
-        pool_patch: json!({"scaling": {"maxVMs": 1, "maxProvisioning": 1}}),
-        ..Setup::default()
-    })
+    let world = World::start(Setup::pool(
+        json!({"scaling": {"maxVMs": 1, "maxProvisioning": 1}}),
+    ))
     .await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
-    world.running(&nodes, 1).await?;
+    let nodes = world.up(1).await?;
     nodes.scale(2);
     let said = world
         .until_refused(POOL, CAPACITY_SATISFIED, "CreateCapReached")
@@ -41,11 +38,7 @@ async fn a_pool_has_no_more_vms_than_it_may_and_the_oldest_come_first() -> Resul
     };
     nodes.scale(3);
     world
-        .until("a third AgentMachine that waits behind it", async || {
-            let status = world.pools().get(POOL).await?.status.unwrap_or_default();
-            let mut waits = status.waiting_on.iter();
-            Ok(waits.any(|w| w.message.ends_with("ahead: 1")))
-        })
+        .until_pool_waits("CreateCapReached", "ahead: 1")
         .await?;
     world
         .patch_pool(POOL, &json!({"scaling": {"maxVMs": 2}}))
@@ -73,8 +66,7 @@ async fn vms_are_created_one_at_a_time() -> Result<()> {
         ..Setup::default()
     })
     .await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(3);
+    let nodes = world.wanted(3).await?;
     let mut most = 0;
     world
         .until("three VMs", async || {
@@ -91,24 +83,10 @@ async fn vms_are_created_one_at_a_time() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_vm_is_made_where_it_would_leave_too_little_space() -> Result<()> {
-    let world = World::start(Setup {
-        operator_args: vec!["--min-free-datastore-gib=1000000".to_owned()],
-        ..Setup::default()
-    })
-    .await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
-    world
-        .until("a VM that has no room", async || {
-            let all = world.all_children().await?;
-            let waits = all.iter().filter_map(|child| child.status.as_ref());
-            let mut waits = waits.flat_map(|status| &status.waiting_on);
-            Ok(waits.any(|w| {
-                let words = "--min-free-datastore-gib keeps 1000000 GiB free";
-                w.reason.as_str() == "NoDiskSpace" && w.message.contains(words)
-            }))
-        })
-        .await?;
+    let world = World::start(Setup::args(["--min-free-datastore-gib=1000000"])).await?;
+    let _nodes = world.wanted(1).await?;
+    let words = "--min-free-datastore-gib keeps 1000000 GiB free";
+    world.until_waits("NoDiskSpace", &[words]).await?;
     ensure!(world.all_vms().await?.is_empty());
     Ok(())
 }

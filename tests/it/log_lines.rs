@@ -32,8 +32,9 @@ use tracing_subscriber::{EnvFilter, Layer as _, fmt::MakeWriter, layer::Subscrib
 
 use crate::alone::{is_alone, run_alone};
 
+/// The lines of a log.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+pub struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -46,7 +47,7 @@ impl Write for Lines {
 }
 
 impl Lines {
-    fn written(&self) -> String {
+    pub fn written(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 }

@@ -27,15 +27,9 @@ async fn the_log_tells_a_machines_life() -> Result<()> {
         ..Setup::default()
     })
     .await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
-    world.running(&nodes, 1).await?;
+    let nodes = world.up(1).await?;
     world.settled(1).await?;
-    let child = world
-        .all_children()
-        .await?
-        .pop()
-        .context("a VsphereAgent")?;
+    let child = world.only_child().await?;
     let name = child.metadata.name.clone().context("its name")?;
     let uid = child.metadata.uid.clone().context("its uid")?;
     let annotations = child.metadata.annotations.clone().unwrap_or_default();

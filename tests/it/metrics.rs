@@ -7,10 +7,9 @@ use std::{
 
 use agent_forge_lab::tools::promtool;
 use anyhow::{Context as _, Result, ensure};
-use kube::api::DeleteParams;
 use serde_json::Value;
 
-use crate::world::{LIMIT, POOL, Setup, World};
+use crate::world::{LIMIT, POOL, World};
 
 fn judged_by_prometheus(scrape: &str) -> Result<()> {
     let mut child = Command::new(promtool()?)
@@ -33,20 +32,15 @@ fn judged_by_prometheus(scrape: &str) -> Result<()> {
 }
 
 /// Value of the series that starts with `series`.
-fn value(scrape: &str, series: &str) -> Option<f64> {
+pub fn value(scrape: &str, series: &str) -> Option<f64> {
     let line = scrape.lines().find(|l| l.starts_with(series))?;
     line.rsplit(' ').next()?.parse().ok()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_scrape_shows_the_machines_and_forgets_the_pool() -> Result<()> {
-    let world = World::start(Setup::default()).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(2);
-    world.running(&nodes, 2).await?;
-    world.settled(2).await?;
+/// What a scrape shows of the two machines of this world.
+pub async fn of_two_machines(world: &World) -> Result<()> {
     let operator = world.operator()?;
-    let of_pool = format!("namespace=\"{}\",pool=\"{POOL}\"", world.namespace());
+    let of_pool = of_pool(world);
     for until in [
         "accepted",
         "iso_ready",
@@ -105,8 +99,17 @@ async fn a_scrape_shows_the_machines_and_forgets_the_pool() -> Result<()> {
     let is_vm = |a: &Value| a["name"].as_str().is_some_and(|n| n.starts_with(&of_vms));
     let vm = actors.iter().find(|a| is_vm(a));
     ensure!(vm.is_some_and(|a| a["mailbox"].is_number()), "{actors:?}");
-    nodes.scale(0);
-    world.settled(0).await?;
+    Ok(())
+}
+
+fn of_pool(world: &World) -> String {
+    format!("namespace=\"{}\",pool=\"{POOL}\"", world.namespace())
+}
+
+/// Waits until a scrape shows that both are gone.
+pub async fn of_their_end(world: &World) -> Result<()> {
+    let operator = world.operator()?;
+    let of_pool = of_pool(world);
     let destroyed =
         format!("agent_forge_machine_duration_seconds_count{{{of_pool},until=\"destroyed\"}}");
     world
@@ -114,7 +117,13 @@ async fn a_scrape_shows_the_machines_and_forgets_the_pool() -> Result<()> {
             Ok(value(&operator.metrics().await?, &destroyed) == Some(2.0))
         })
         .await?;
-    world.pools().delete(POOL, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// Waits until no scrape shows anything of the pool, which is deleted.
+pub async fn forget_the_pool(world: &World) -> Result<()> {
+    let operator = world.operator()?;
+    let of_pool = of_pool(world);
     world
         .until("no series of the pool", async || {
             Ok(!operator.metrics().await?.contains(&of_pool))

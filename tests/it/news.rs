@@ -11,18 +11,18 @@ use crate::world::{Setup, World};
 const GOAL: &str = "goal 2 s";
 
 impl World {
-    /// Waits until the only VsphereAgent waits for this reason; without one, until it waits for nothing.
+    /// Waits until a VsphereAgent waits for this reason; without one, until the only one waits for nothing.
     async fn until_child_waits(&self, reason: Option<&str>) -> Result<()> {
-        self.until(&format!("waits for {reason:?}"), async || {
-            let all = self.all_children().await?;
-            let status = all.into_iter().next().and_then(|c| c.status);
-            let rows = status.map(|s| s.waiting_on).unwrap_or_default();
-            Ok(match reason {
-                Some(reason) => rows.iter().any(|w| w.reason.as_str() == reason),
-                None => rows.is_empty(),
-            })
-        })
-        .await
+        let Some(reason) = reason else {
+            let content = async || {
+                let status = self.only_child().await?.status.unwrap_or_default();
+                Ok(status.waiting_on.is_empty())
+            };
+            return self
+                .until("a VsphereAgent without a concern", content)
+                .await;
+        };
+        self.until_waits(reason, &[]).await
     }
 
     async fn timed(&self, vm: &str, action: VmAction<'_>, reason: Option<&str>) -> Result<()> {
@@ -38,9 +38,7 @@ impl World {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_happens_to_a_serving_vm_is_known_at_once() -> Result<()> {
     let mut world = World::start(Setup::default()).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
-    world.running(&nodes, 1).await?;
+    let _nodes = world.up(1).await?;
     let vm = world.all_vms().await?.pop().context("a VM")?.moref;
     world.until_child_waits(None).await?;
     let scans = world.vcenter.calls().await?.of("CreateContainerView");

@@ -27,8 +27,7 @@ impl World {
 async fn a_name_that_another_vm_has_is_left_alone_until_it_is_free() -> Result<()> {
     let world = World::without_pool(Setup::default()).await?;
     let witness = Witness::start(world.sight());
-    let nodes = world.node_pool().await?;
-    nodes.scale(3);
+    let nodes = world.wanted(3).await?;
     let waiting = || {
         let all = nodes.agent_machines();
         all.len() == 3
@@ -96,9 +95,9 @@ async fn a_name_that_another_vm_has_is_left_alone_until_it_is_free() -> Result<(
     // First one VM is removed, then the other. No restart is needed.
     world.vcenter.act(&off, VmAction::Destroy).await?;
     let served = || nodes.running() == names[1..];
-    if let Err(error) = nodes.wait("the second Machine", LIMIT, served).await {
-        anyhow::bail!("{error:#}\n{}", world.explain().await);
-    }
+    world
+        .until_nodes(&nodes, "the second Machine", served)
+        .await?;
     world.vcenter.act(&runs, VmAction::PowerOff).await?;
     world.vcenter.act(&runs, VmAction::Destroy).await?;
     world.running(&nodes, 3).await?;

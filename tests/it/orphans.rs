@@ -43,11 +43,7 @@ impl World {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_never_ran_goes_and_what_ran_is_reported_with_the_runbook() -> Result<()> {
     let interval = "--orphan-scan-interval=10s".to_owned();
-    let world = World::start(Setup {
-        operator_args: vec![interval, format!("--cluster-id={CLUSTER}")],
-        ..Setup::default()
-    })
-    .await?;
+    let world = World::start(Setup::args([interval, format!("--cluster-id={CLUSTER}")])).await?;
     let never_ran = marked(&world, "never-ran", CLUSTER, false).await?;
     let runs = marked(&world, "runs", CLUSTER, true).await?;
     // It is powered off now, but its boot order shows that it was on before.

@@ -101,18 +101,12 @@ async fn holder(world: &World, namespace: &str, name: &str) -> Result<String> {
 
 /// A world whose operator was stopped in order, so that no process holds a Lease.
 async fn at_rest(args: Vec<String>) -> Result<World> {
-    let mut world = World::start(Setup {
-        operator_args: flags(),
-        ..Setup::default()
-    })
-    .await?;
-    let operator = world.operator.take().context("an operator")?;
-    says(&operator, "ok").await?;
+    let mut world = World::start(Setup::args(flags())).await?;
+    says(world.operator()?, "ok").await?;
     let ours = holder(&world, world.operator_namespace(), LEASE).await?;
     let mark = format!("agent-forge/{}/", world.operator_namespace());
     ensure!(ours.starts_with(&mark), "held by {ours}");
-    let status = operator.stop().await?;
-    ensure!(status.success(), "{status}");
+    world.stop_operator().await?;
     for name in ["agent-forge", LEASE] {
         let left = holder(&world, world.operator_namespace(), name).await?;
         ensure!(left.is_empty(), "{name} is left to {left}");
@@ -233,8 +227,7 @@ async fn a_namespace_that_was_named_is_looked_at_or_nothing_is_done() -> Result<
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": elsewhere}});
     apply(&world.client, &namespace).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
+    let nodes = world.wanted(1).await?;
     let mark = world.log.mark()?;
     world.start_operator().await?;
     let operator = world.operator()?;

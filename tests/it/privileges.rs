@@ -10,13 +10,12 @@ use agent_forge_lab::parts::{
     vcenter_trouble::VmAction,
 };
 use anyhow::{Context as _, Result, ensure};
-use futures::future::join_all;
 use serde_json::json;
 
 use crate::{
     site::Site,
-    trouble::{all, sites},
-    world::{Setup, World},
+    trouble::side_by_side,
+    world::{LIMIT, Setup, World},
 };
 
 /// The document from which users create the role.
@@ -42,93 +41,73 @@ enum Missed {
 }
 use Missed::{Asked, Astray, End, First, Installed, Made, Runs};
 
-/// Name of the site, privilege, the object in the condition's message, and when the privilege is missed.
-const CASES: &[(&str, &str, &str, Missed)] = &[
-    ("folder", "Folder.Create", "(\"vm\")", First),
-    (
-        "create",
-        "VirtualMachine.Inventory.Create",
-        "(\"create\")",
-        First,
-    ),
-    (
-        "delete",
-        "VirtualMachine.Inventory.Delete",
-        "(\"delete-",
-        End,
-    ),
-    ("on", "VirtualMachine.Interact.PowerOn", "(\"on-", Made),
-    ("off", "VirtualMachine.Interact.PowerOff", "(\"off-", End),
-    (
-        "reset",
-        "VirtualMachine.Interact.Reset",
-        "(\"reset-",
-        Astray,
-    ),
-    (
-        "disk",
-        "VirtualMachine.Config.AddNewDisk",
-        "(\"disk\")",
-        First,
-    ),
-    (
-        "device",
-        "VirtualMachine.Config.AddRemoveDevice",
-        "(\"device\")",
-        First,
-    ),
-    (
-        "advanced",
-        "VirtualMachine.Config.AdvancedConfig",
-        "(\"advanced\")",
-        First,
-    ),
-    (
-        "settings",
-        "VirtualMachine.Config.Settings",
-        "(\"settings-",
-        Made,
-    ),
-    ("pool", "Resource.AssignVMToPool", "(\"Resources\")", First),
-    ("space", "Datastore.AllocateSpace", "(\"ds-", First),
-    ("browse", "Datastore.Browse", "\"iso-datastore\"", First),
-    (
-        "files",
-        "Datastore.FileManagement",
-        "\"iso-datastore\"",
-        First,
-    ),
-    ("network", "Network.Assign", "(\"VM Network\")", First),
-    (
-        "tag",
-        "InventoryService.Tagging.AttachTag",
-        "VirtualMachine:vm-",
-        Runs,
-    ),
-    (
-        "edit",
-        "VirtualMachine.Config.EditDevice",
-        "(\"edit-",
-        Installed,
-    ),
-    (
-        "media",
-        "VirtualMachine.Interact.SetCDMedia",
-        "(\"media-",
-        Installed,
-    ),
-    (
+/// A missing privilege.
+struct Case {
+    /// Name of the site, and of its folder.
+    name: &'static str,
+    privilege: &'static str,
+    /// The object in the condition's message. If it is empty, it is the site's own: its folder, or its VM, whose name begins
+    /// like that of the site.
+    object: &'static str,
+    when: Missed,
+}
+
+impl Case {
+    fn object(&self) -> String {
+        match (self.object, self.when) {
+            ("", First) => format!("({:?})", self.name),
+            ("", _) => format!("(\"{}-", self.name),
+            (object, _) => object.to_owned(),
+        }
+    }
+}
+
+/// One that is missing at the site's own folder or VM.
+const fn own(name: &'static str, privilege: &'static str, when: Missed) -> Case {
+    Case {
+        name,
+        privilege,
+        object: "",
+        when,
+    }
+}
+
+/// One that is missing at another object, before anything is created.
+const fn at(object: &'static str, name: &'static str, privilege: &'static str) -> Case {
+    Case {
+        object,
+        ..own(name, privilege, First)
+    }
+}
+
+const CASES: &[Case] = &[
+    at("(\"vm\")", "folder", "Folder.Create"),
+    own("create", "VirtualMachine.Inventory.Create", First),
+    own("delete", "VirtualMachine.Inventory.Delete", End),
+    own("on", "VirtualMachine.Interact.PowerOn", Made),
+    own("off", "VirtualMachine.Interact.PowerOff", End),
+    own("reset", "VirtualMachine.Interact.Reset", Astray),
+    own("disk", "VirtualMachine.Config.AddNewDisk", First),
+    own("device", "VirtualMachine.Config.AddRemoveDevice", First),
+    own("advanced", "VirtualMachine.Config.AdvancedConfig", First),
+    own("settings", "VirtualMachine.Config.Settings", Made),
+    at("(\"Resources\")", "pool", "Resource.AssignVMToPool"),
+    at("(\"ds-", "space", "Datastore.AllocateSpace"),
+    at("\"iso-datastore\"", "browse", "Datastore.Browse"),
+    at("\"iso-datastore\"", "files", "Datastore.FileManagement"),
+    at("(\"VM Network\")", "network", "Network.Assign"),
+    Case {
+        object: "VirtualMachine:vm-",
+        ..own("tag", "InventoryService.Tagging.AttachTag", Runs)
+    },
+    own("edit", "VirtualMachine.Config.EditDevice", Installed),
+    own("media", "VirtualMachine.Interact.SetCDMedia", Installed),
+    own(
         "connect",
         "VirtualMachine.Interact.DeviceConnection",
-        "(\"connect-",
         Installed,
     ),
-    (
-        "answer",
-        "VirtualMachine.Interact.AnswerQuestion",
-        "(\"answer-",
-        Asked,
-    ),
+    own("answer", "VirtualMachine.Interact.AnswerQuestion", Asked),
 ];
 
 /// Only needed to take over a VM of the predecessor, which no case here does.
@@ -162,19 +141,14 @@ fn loaded(vm: &Vm) -> bool {
     vm.cdroms.iter().any(|c| !c.path.is_empty())
 }
 
-async fn missed(
-    world: &World,
-    site: &Site,
-    (_, privilege, object, when): (&str, &str, &str, Missed),
-) -> Result<()> {
+async fn missed(world: &World, site: &Site, case: &Case) -> Result<()> {
+    let (privilege, when) = (case.privilege, case.when);
     let tags = site.admin.inventory().await?.tags;
     let tag = &tags.first().context("a tag")?.id;
     let eject = matches!(when, Installed | Asked);
     let patch = json!({"vsphere": {"vmTags": [tag]}, "iso": {"ejectAfterInstall": eject}});
     if when == End {
-        site.open(world, &patch).await?;
-        site.nodes.scale(1);
-        site.running(world, 1).await?;
+        site.up(world, &patch).await?;
         site.admin.deny(&[(privilege, "")]).await?;
         site.nodes.scale(0);
     } else {
@@ -184,7 +158,7 @@ async fn missed(
     }
     if when == Asked {
         let first = |i: &Inventory| i.vms.first().map(|vm| vm.moref.clone());
-        let made = site.admin.until("a VM", crate::world::LIMIT, first).await;
+        let made = site.admin.until("a VM", LIMIT, first).await;
         let vm = site.explained(world, made).await?;
         site.admin.act(&vm, VmAction::LockTray).await?;
     }
@@ -195,10 +169,7 @@ async fn missed(
                 .find(|vm| vm.is_on())
                 .map(|vm| vm.moref.clone())
         };
-        let on = site
-            .admin
-            .until("a VM that runs", crate::world::LIMIT, runs)
-            .await;
+        let on = site.admin.until("a VM that runs", LIMIT, runs).await;
         let vm = site.explained(world, on).await?;
         site.admin.act(&vm, VmAction::BootFromCd).await?;
     }
@@ -209,7 +180,7 @@ async fn missed(
     };
     let said = site.until_trouble(world, reason.as_str()).await?;
     ensure!(
-        said.contains(privilege) && said.contains(object),
+        said.contains(privilege) && said.contains(&case.object()),
         "privilege and object are told: {said}"
     );
     let inventory = site.admin.inventory().await?;
@@ -228,7 +199,7 @@ async fn missed(
     site.admin.deny(&[]).await?;
     if when != End {
         site.running(world, 1).await?;
-        let tagged = site.admin.until("tag and drive", crate::world::LIMIT, |i| {
+        let tagged = site.admin.until("tag and drive", LIMIT, |i| {
             i.vms
                 .iter()
                 .all(|vm| vm.tags == [tag.clone()] && !(eject && loaded(vm)))
@@ -242,7 +213,7 @@ async fn missed(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_privilege_of_the_role_is_named_where_it_is_missing() -> Result<()> {
-    let mut cases: BTreeSet<&str> = CASES.iter().map(|case| case.1).collect();
+    let mut cases: BTreeSet<&str> = CASES.iter().map(|case| case.privilege).collect();
     cases.extend([TAKE_OVER, RECYCLE]);
     ensure!(
         cases == told()?,
@@ -250,14 +221,6 @@ async fn each_privilege_of_the_role_is_named_where_it_is_missing() -> Result<()>
         told()?
     );
     let world = World::without_pool(Setup::default()).await?;
-    let wanted: Vec<_> = CASES
-        .iter()
-        .map(|case| (case.0, VCenterOptions::default()))
-        .collect();
-    let sites = sites(&world, &wanted).await?;
-    let played = join_all(sites.iter().zip(CASES).map(|(site, case)| {
-        let missed = missed(&world, site, *case);
-        async move { missed.await.with_context(|| case.1) }
-    }));
-    all(played.await)
+    let of = |case: &Case| (case.name, VCenterOptions::default());
+    side_by_side(&world, CASES, of, missed).await
 }

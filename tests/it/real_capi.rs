@@ -8,7 +8,7 @@ use std::fs;
 
 use agent_forge_lab::{
     lab::{
-        apply::{apply, documents},
+        apply::{api_of, apply, documents},
         crds,
     },
     parts::ClusterApi,
@@ -22,14 +22,11 @@ use agent_forge_lab::{
     tools,
 };
 use anyhow::{Result, ensure};
-use kube::{
-    Api, Client,
-    api::{Patch, PatchParams},
-    core::{ApiResource, DynamicObject, GroupVersionKind},
-};
+use kube::{Api, Client, core::DynamicObject};
 use serde_json::{Value, json};
 
 use crate::{
+    look::{merge, merge_status},
     record::Recorder,
     support::world::{POOL, Setup, World, fits_pool},
 };
@@ -93,9 +90,8 @@ impl Real {
                 "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
                 "metadata": {"name": name, "labels": labels},
             });
-            let crds = of_kind(client, None, &definition);
-            crds.patch(&name, &PatchParams::default(), &Patch::Merge(&definition))
-                .await?;
+            let crds = api_of(client, &definition).await?;
+            merge(&crds, &name, definition).await?;
         }
         let program = ClusterApi::start(world.lab.dir(), world.lab.kubeconfig_admin_path()).await?;
         let namespace = &world.cluster.control_plane_namespace;
@@ -104,32 +100,20 @@ impl Real {
         }
         let agent_machines = Mirror::start(client, &kinds::agent_machine(), namespace);
         agent_machines.synced().await?;
-        let deployment =
-            json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment"});
+        let deployment = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment",
+            "metadata": {"namespace": namespace},
+        });
         Ok(Self {
-            deployments: of_kind(client, Some(namespace), &deployment),
+            deployments: api_of(client, &deployment).await?,
             _nodes: Task::spawn(play_nodes(client.clone(), agent_machines)),
             _program: program,
         })
     }
 
     async fn patch(&self, spec: Value) -> Result<()> {
-        let patch = Patch::Merge(json!({ "spec": spec }));
-        let parameters = PatchParams::default();
-        self.deployments.patch(POOL, &parameters, &patch).await?;
+        merge(&self.deployments, POOL, json!({ "spec": spec })).await?;
         Ok(())
-    }
-}
-
-/// The client for the kind of `object`.
-fn of_kind(client: &Client, namespace: Option<&str>, object: &Value) -> Api<DynamicObject> {
-    let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
-    let (version, kind) = (text("apiVersion"), text("kind"));
-    let (group, version) = version.split_once('/').unwrap_or(("", &version));
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &kind));
-    match namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
     }
 }
 
@@ -237,16 +221,15 @@ async fn play_nodes(client: Client, agent_machines: Mirror) {
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": host.name()},
             "spec": {"providerID": host.text("/spec/providerID")},
         });
-        let status = json!({"status": {"conditions": conditions, "nodeInfo": {
+        let status = json!({"conditions": conditions, "nodeInfo": {
             "architecture": "", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "",
             "kubeletVersion": "v1.36.3", "machineID": "", "operatingSystem": "", "osImage": "", "systemUUID": "",
-        }}});
-        let nodes = of_kind(&client, None, &node);
+        }});
         let made = async {
+            let nodes = api_of(&client, &node).await?;
             if nodes.get_opt(host.name()).await?.is_none() {
                 apply(&client, &node).await?;
-                let (parameters, patch) = (PatchParams::default(), Patch::Merge(&status));
-                nodes.patch_status(host.name(), &parameters, &patch).await?;
+                merge_status(&nodes, host.name(), status).await?;
             }
             anyhow::Ok(())
         };
@@ -281,12 +264,9 @@ async fn play(real: bool) -> Result<String> {
 /// Removes the Machine `name`, which is paused until its deletion has begun. Its AgentMachine is deleted while it is
 /// paused, so the provider lets it go without unbinding its host.
 async fn end_paused(world: &World, capi: &Capi, name: &str) -> Result<()> {
-    let mark = |paused: Value| {
-        Patch::Merge(json!({"metadata": {"annotations": {provider::PAUSED: paused}}}))
-    };
-    let parameters = PatchParams::default();
+    let mark = |paused: Value| json!({"metadata": {"annotations": {provider::PAUSED: paused}}});
     for api in [world.agent_machines(), world.machines()] {
-        api.patch(name, &parameters, &mark(json!("true"))).await?;
+        merge(&api, name, mark(json!("true"))).await?;
     }
     let (machines, agent_machines) = (world.machines(), world.agent_machines());
     let left = async |api: &Api<DynamicObject>| {
@@ -299,9 +279,7 @@ async fn end_paused(world: &World, capi: &Capi, name: &str) -> Result<()> {
     capi.scale(0).await?;
     let dying = async || Ok(machines.get(name).await?.is_deleting());
     world.until("Machine under deletion", dying).await?;
-    machines
-        .patch(name, &parameters, &mark(Value::Null))
-        .await?;
+    merge(&machines, name, mark(Value::Null)).await?;
     let gone = async || Ok(left(&machines).await? == 0);
     world.until("end of the Machine", gone).await?;
     let agents = world.all_agents().await?;

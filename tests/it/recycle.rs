@@ -1,9 +1,7 @@
 //! A host whose Machine is gone waits for the next one: the same VM, the same Agent, on the real API server and the
 //! simulated vCenter.
 
-use std::time::Duration;
-
-use agent_forge_lab::played::{Delays, HostedClusterPlay};
+use agent_forge_lab::played::HostedClusterPlay;
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::json;
@@ -12,22 +10,6 @@ use crate::{
     witness::Witness,
     world::{POOL, Setup, World},
 };
-
-/// A guest needs tens of seconds to report. The operator sees it come back by that.
-fn discovery_takes_a_while() -> Delays {
-    Delays {
-        inventory: Duration::from_secs(3),
-        ..Delays::fast()
-    }
-}
-
-fn recycling() -> Setup {
-    Setup {
-        pool_patch: json!({"release": {"policy": "Recycle"}}),
-        delays: discovery_takes_a_while(),
-        ..Setup::default()
-    }
-}
 
 /// The one host waits in the buffer, in that life. Returns the reference of its VM and the uid of its Agent.
 async fn waits(world: &World, life: i32) -> Result<(String, String)> {
@@ -70,11 +52,7 @@ async fn one_life(world: &World, nodes: &HostedClusterPlay, life: i32) -> Result
 
 /// Both lives are on record, each with a machine, a name and a trace of its own.
 async fn past_lives(world: &World) -> Result<()> {
-    let child = world
-        .all_children()
-        .await?
-        .pop()
-        .context("a VsphereAgent")?;
+    let child = world.only_child().await?;
     let vm = child.status.and_then(|s| s.vm).context("its VM")?;
     let [first, second] = vm.lives.as_slice() else {
         anyhow::bail!("two lives, not {:?}", vm.lives)
@@ -97,7 +75,7 @@ async fn past_lives(world: &World) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_is_given_back_serves_again_with_the_same_vm_and_agent() -> Result<()> {
-    let world = World::start(recycling()).await?;
+    let world = World::start(Setup::recycling()).await?;
     let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     one_life(&world, &nodes, 1).await?;

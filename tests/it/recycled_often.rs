@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use agent_forge_lab::played::{Delays, HostedClusterPlay};
-use anyhow::{Context as _, Result, ensure};
+use agent_forge_lab::played::HostedClusterPlay;
+use anyhow::{Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
@@ -46,8 +46,7 @@ async fn until(
         if let Ok(done) = timeout(KILL, world.until_within(LIMIT, &what, there)).await {
             return done;
         }
-        world.operator.take().context("an operator")?.kill().await?;
-        world.start_operator().await?;
+        world.crash().await?;
     }
     anyhow::bail!("not within {LIMIT:?}: {what}\n{}", world.explain().await)
 }
@@ -56,16 +55,7 @@ async fn until(
 async fn a_vm_that_is_recycled_again_and_again_under_kills_stays_one() -> Result<()> {
     let lives = std::env::var("AGENT_FORGE_LIVES");
     let lives = lives.ok().map_or(Ok(LIVES), |n| n.parse())?;
-    let mut world = World::start(Setup {
-        pool_patch: json!({"release": {"policy": "Recycle"}}),
-        // The operator sees by that that a guest comes back.
-        delays: Delays {
-            inventory: Duration::from_secs(3),
-            ..Delays::fast()
-        },
-        ..Setup::default()
-    })
-    .await?;
+    let mut world = World::start(Setup::recycling()).await?;
     let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     let mut host = None;

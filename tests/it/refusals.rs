@@ -2,81 +2,34 @@
 //! says which field and value are wrong, or names the other pool. Nothing half-made stays, and correcting the spec is
 //! enough.
 
-use std::collections::BTreeMap;
-
-use agent_forge_lab::{parts::vcenter_trouble::ForeignVm, played::HostedClusterPlay};
+use agent_forge_lab::parts::vcenter_trouble::ForeignVm;
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, Setup, World};
+use crate::world::{Setup, World};
 
-/// Name, what is wrong in `spec.vsphere`, and the two words that the condition must contain.
-fn wrong_specs() -> Vec<(&'static str, Value, &'static str, &'static str)> {
+/// Name, the wrong field of `spec.vsphere` with its value, and a word that the condition has beside the field's name.
+fn wrong_specs() -> Vec<(&'static str, Value, &'static str)> {
+    let wrong = |name, field: &str, value| (name, json!({field: value}), value);
+    let tag = "urn:vmomi:InventoryServiceTag:00000000-0000-4000-8000-000000000009:GLOBAL";
+    let cluster = json!({"isoDatastore": "workload-datastore-cluster"});
+    let one_datastore = "the ISO lies on one datastore: name one of ";
     vec![
-        (
-            "datacenter",
-            json!({"datacenter": "dc-9"}),
-            "datacenter",
-            "dc-9",
-        ),
-        ("network", json!({"network": "net-9"}), "network", "net-9"),
-        (
-            "resource-pool",
-            json!({"resourcePool": "cluster/gone"}),
-            "resourcePool",
-            "cluster/gone",
-        ),
-        (
-            "datastore",
-            json!({"datastoreCluster": "store-9"}),
-            "datastoreCluster",
-            "store-9",
-        ),
-        (
-            "iso-datastore",
-            json!({"isoDatastore": "iso-9"}),
-            "isoDatastore",
-            "iso-9",
-        ),
-        (
-            "iso-cluster",
-            json!({"isoDatastore": "workload-datastore-cluster"}),
-            "isoDatastore",
-            "the ISO lies on one datastore: name one of ",
-        ),
-        (
-            "unmounted",
-            json!({"isoDatastore": "unmounted-iso"}),
-            "isoDatastore",
-            "unmounted-iso",
-        ),
-        (
-            "tag",
-            json!({"vmTags": ["urn:vmomi:InventoryServiceTag:00000000-0000-4000-8000-000000000009:GLOBAL"]}),
-            "vmTags",
-            "000000000009",
-        ),
-        ("scsi", json!({"scsiType": "floppy"}), "scsiType", "floppy"),
-        (
-            "nic",
-            json!({"networkAdapterType": "token-ring"}),
-            "networkAdapterType",
-            "token-ring",
-        ),
-        (
-            "guest",
-            json!({"guestID": "rhel99_64Guest"}),
-            "guestID",
-            "rhel99_64Guest",
-        ),
+        wrong("datacenter", "datacenter", "dc-9"),
+        wrong("network", "network", "net-9"),
+        wrong("resource-pool", "resourcePool", "cluster/gone"),
+        wrong("datastore", "datastoreCluster", "store-9"),
+        wrong("unmounted", "datastoreCluster", "unmounted-iso"),
+        wrong("iso-datastore", "isoDatastore", "iso-9"),
+        wrong("unmounted-iso", "isoDatastore", "unmounted-iso"),
+        ("iso-cluster", cluster, one_datastore),
+        ("tag", json!({"vmTags": [tag]}), "000000000009"),
+        wrong("scsi", "scsiType", "floppy"),
+        wrong("nic", "networkAdapterType", "token-ring"),
+        wrong("guest", "guestID", "rhel99_64Guest"),
         // An object with that name exists, but it is a VM.
-        (
-            "no-folder",
-            json!({"folder": "teams/desk"}),
-            "folder",
-            "teams/desk",
-        ),
+        wrong("no-folder", "folder", "teams/desk"),
     ]
 }
 
@@ -95,14 +48,6 @@ fn mended(wrong: &Value) -> Value {
     Value::Object(fields.map(|(k, _)| (k.clone(), good[k].clone())).collect())
 }
 
-async fn running(world: &World, nodes: &HostedClusterPlay, count: usize) -> Result<()> {
-    let outcome = nodes.wait_running(count, LIMIT).await;
-    match outcome {
-        Ok(()) => Ok(()),
-        Err(error) => Err(error.context(world.explain().await)),
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_there_is_named_and_nothing_half_made_stays() -> Result<()> {
     let world = World::without_pool(Setup::default()).await?;
@@ -113,7 +58,7 @@ async fn what_is_not_there_is_named_and_nothing_half_made_stays() -> Result<()> 
     };
     world.vcenter.create_vm(&desk).await?;
     let mut pools = Vec::new();
-    for (name, wrong, field, value) in wrong_specs() {
+    for (name, wrong, word) in wrong_specs() {
         let mut vsphere = json!({"folder": name});
         for (key, value) in wrong.as_object().into_iter().flatten() {
             vsphere[key] = value.clone();
@@ -123,12 +68,14 @@ async fn what_is_not_there_is_named_and_nothing_half_made_stays() -> Result<()> 
             .await?;
         let nodes = world.node_pool_named(name).await?;
         nodes.scale(1);
-        pools.push((name, wrong, field, value, nodes));
+        pools.push((name, wrong, word, nodes));
     }
-    for (name, _, field, value, _) in &pools {
+    for (name, wrong, word, _) in &pools {
+        let field = wrong.as_object().and_then(|fields| fields.keys().next());
+        let field = field.context("a field")?;
         let said = world
             .until_pool_says(name, "VsphereReady", field, |[status, _, message]| {
-                status == "False" && message.contains(field) && message.contains(value)
+                status == "False" && message.contains(field) && message.contains(word)
             })
             .await?;
         let ready = world.condition(name, "Ready").await?;
@@ -164,76 +111,14 @@ async fn what_is_not_there_is_named_and_nothing_half_made_stays() -> Result<()> 
             .await?;
     }
     for (name, .., nodes) in &pools {
-        running(&world, nodes, 1)
+        world
+            .running(nodes, 1)
             .await
             .with_context(|| format!("{name} after it was mended"))?;
         world.until_true(name, "VsphereReady").await?;
     }
     let all = world.vms().await?;
     ensure!(all.len() == pools.len() + 1 && all.contains(&desk.name));
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_missing_privilege_is_named_with_its_object() -> Result<()> {
-    let world = World::without_pool(Setup::default()).await?;
-    // Create these folders, so that each can have a different missing privilege.
-    for folder in ["no-create", "no-power"] {
-        let foreign = ForeignVm {
-            name: format!("in-{folder}"),
-            folder: folder.to_owned(),
-            ..ForeignVm::default()
-        };
-        world.vcenter.create_vm(&foreign).await?;
-    }
-    world
-        .vcenter
-        .deny(&[
-            ("VirtualMachine.Inventory.Create", "no-create"),
-            ("VirtualMachine.Interact.PowerOn", "no-power"),
-            ("Datastore.FileManagement", "local-only"),
-        ])
-        .await?;
-    let mut nodes = BTreeMap::new();
-    for (name, patch) in [
-        ("no-create", json!({"vsphere": {"folder": "no-create"}})),
-        ("no-power", json!({"vsphere": {"folder": "no-power"}})),
-        (
-            "no-files",
-            json!({"vsphere": {"folder": "no-files", "isoDatastore": "local-only"}}),
-        ),
-    ] {
-        world.create_pool(name, &patch).await?;
-        let play = world.node_pool_named(name).await?;
-        play.scale(1);
-        nodes.insert(name, play);
-    }
-    for (name, privilege, object) in [
-        ("no-create", "VirtualMachine.Inventory.Create", "no-create"),
-        ("no-power", "VirtualMachine.Interact.PowerOn", "no-power"),
-        ("no-files", "Datastore.FileManagement", "local-only"),
-    ] {
-        let said = world
-            .until_refused(name, "VsphereReady", "NoPermission")
-            .await?;
-        ensure!(
-            said.contains(privilege) && said.contains(object),
-            "{name}: {said}"
-        );
-    }
-    let ours = world
-        .vms()
-        .await?
-        .into_iter()
-        .filter(|vm| !vm.starts_with("in-"))
-        .count();
-    ensure!(ours == 1, "only the VM that may not be powered on is there");
-    world.vcenter.deny(&[]).await?;
-    for (name, play) in &nodes {
-        running(&world, play, 1)
-            .await
-            .with_context(|| format!("{name} with the privilege"))?;
-    }
     Ok(())
 }
 
@@ -278,7 +163,7 @@ async fn two_pools_for_one_agent_machine_make_nothing_and_name_each_other() -> R
     );
     world.pools().delete("right", &Default::default()).await?;
     world.until_true("left", "AgentMachineDemandFound").await?;
-    running(&world, &nodes, 1).await?;
+    world.running(&nodes, 1).await?;
     ensure!(world.vms().await?.len() == 1);
     Ok(())
 }

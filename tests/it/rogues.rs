@@ -12,13 +12,13 @@ use agent_forge_lab::played::{
     guests::identity::{self, Quirk},
 };
 use anyhow::{Context as _, Result, ensure};
-use kube::{
-    ResourceExt,
-    api::{DeleteParams, Patch, PatchParams},
-};
+use kube::{ResourceExt, api::DeleteParams};
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, Setup, World};
+use crate::{
+    look::{merge, merge_status},
+    world::{LIMIT, Setup, World},
+};
 
 /// A host with this id that reports the VM's identity.
 fn host(vm: &VmStatus, id: &str) -> HostFacts {
@@ -49,18 +49,6 @@ impl World {
         Ok(())
     }
 
-    /// Waits until the VsphereAgent waits for that reason, with all these names in the message.
-    async fn until_named(&self, reason: &str, names: &[&str]) -> Result<()> {
-        self.until(&format!("{reason} of {names:?}"), async || {
-            let child = self.only_child().await?;
-            let mut rows = child.status.iter().flat_map(|s| &s.waiting_on);
-            Ok(rows.any(|w| {
-                w.reason.as_str() == reason && names.iter().all(|n| w.message.contains(n))
-            }))
-        })
-        .await
-    }
-
     async fn is_untouched(&self, name: &str) -> Result<()> {
         let agent: Agent = self.agents().get(name).await?;
         let labelled = agent.labels().contains_key(AGENT_MACHINE_LABEL);
@@ -77,9 +65,8 @@ impl World {
     }
 
     async fn set_first_start(&self, child: &str, at: &Value) -> Result<()> {
-        let patch = Patch::Merge(json!({"status": {"vm": {"firstPoweredOn": at}}}));
-        let params = PatchParams::default();
-        self.children().patch_status(child, &params, &patch).await?;
+        let status = json!({"vm": {"firstPoweredOn": at}});
+        merge_status(&self.children(), child, status).await?;
         Ok(())
     }
 }
@@ -89,8 +76,7 @@ async fn a_host_that_registers_as_our_vm_is_named_and_never_approved() -> Result
     let world = World::start(Setup::default()).await?;
     let guests = world.upstream.guests.as_ref().context("guests")?;
     guests.add_quirk("/", Quirk::DeadOnArrival);
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
+    let _nodes = world.wanted(1).await?;
     world
         .until_within(LIMIT, "a VM that runs", async || {
             let children = world.all_children().await?;
@@ -118,13 +104,9 @@ async fn a_host_that_registers_as_our_vm_is_named_and_never_approved() -> Result
         world.register(infra_env, host(vm, name)).await?;
         if name == "rogue-metal" {
             let labels = json!({"metadata": {"labels": {BARE_METAL_HOST_LABEL: "host-7"}}});
-            let params = PatchParams::default();
-            world
-                .agents()
-                .patch(name, &params, &Patch::Merge(labels))
-                .await?;
+            merge(&world.agents(), name, labels).await?;
         }
-        world.until_named("AgentUnproven", &[name]).await?;
+        world.until_waits("AgentUnproven", &[name]).await?;
         world.is_untouched(name).await?;
         world.remove_agent(name).await?;
     }
@@ -133,7 +115,7 @@ async fn a_host_that_registers_as_our_vm_is_named_and_never_approved() -> Result
     world.set_first_start(&child.name_any(), &later).await?;
     let early = "rogue-early";
     world.register(&infra_env, host(vm, early)).await?;
-    world.until_named("AgentUnproven", &[early]).await?;
+    world.until_waits("AgentUnproven", &[early]).await?;
     world.is_untouched(early).await?;
     world.remove_agent(early).await?;
     world.set_first_start(&child.name_any(), &then).await?;
@@ -144,7 +126,7 @@ async fn a_host_that_registers_as_our_vm_is_named_and_never_approved() -> Result
         world.register(&infra_env, host(vm, name)).await?;
     }
     let names: Vec<&str> = both.iter().map(String::as_str).collect();
-    world.until_named("RivalAgents", &names).await?;
+    world.until_waits("RivalAgents", &names).await?;
     world
         .until("both show what they are", async || {
             let agents = world.all_agents().await?;
@@ -152,7 +134,7 @@ async fn a_host_that_registers_as_our_vm_is_named_and_never_approved() -> Result
             Ok(agents.iter().filter(shown).count() == both.len())
         })
         .await?;
-    world.until_named("RivalAgents", &names).await?;
+    world.until_waits("RivalAgents", &names).await?;
     for name in &both {
         world.is_untouched(name).await?;
     }

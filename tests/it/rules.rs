@@ -91,9 +91,7 @@ async fn replayed(mut setup: Setup, folder: &'static str) -> Result<World> {
         "metadata": {"name": "image-ca", "namespace": world.namespace()}, "data": {"ca.pem": pem},
     });
     apply(&world.client, &bundle).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
-    world.running(&nodes, 1).await?;
+    let nodes = world.up(1).await?;
     // The host waits for its next life, which another pool of the group gets.
     nodes.scale(0);
     world.hosts_wait(1, 1).await?;
@@ -118,9 +116,7 @@ async fn replayed(mut setup: Setup, folder: &'static str) -> Result<World> {
     };
     world.until("the pools gone", gone).await?;
     world.settled(0).await?;
-    let operator = world.operator.take().context("an operator")?;
-    let status = operator.stop().await?;
-    ensure!(status.success(), "{status}");
+    world.stop_operator().await?;
 
     let entries = world.audited().await?;
     let user = &world.access.user;

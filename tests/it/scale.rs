@@ -14,29 +14,13 @@ use crate::{
     world::{LIMIT, Setup, World, fits_pool},
 };
 
-#[tokio::test(flavor = "multi_thread")]
-async fn each_machine_gets_one_host_and_the_hosts_go_with_their_machines() -> Result<()> {
-    let world = World::start(Setup::default()).await?;
-    let witness = Witness::start(world.sight());
-    let nodes = world.node_pool().await?;
-    nodes.scale(3);
-    world.running(&nodes, 3).await?;
-    ensure!(world.vms().await?.len() == 3);
-    world.each_serves_its_own().await?;
-    nodes.scale(0);
-    world.settled(0).await?;
-    witness.verdict()
-}
-
 /// The Agent must stay until its VM is gone, which takes half a minute to destroy. Then a Machine is deleted while the
 /// operator is stopped.
 #[tokio::test(flavor = "multi_thread")]
 async fn hosts_go_although_a_destroy_is_slow_or_the_operator_was_stopped() -> Result<()> {
     let mut world = World::start(Setup::default()).await?;
     let witness = Witness::start(world.sight());
-    let nodes = world.node_pool().await?;
-    nodes.scale(3);
-    world.running(&nodes, 3).await?;
+    let nodes = world.up(3).await?;
 
     world
         .vcenter
@@ -82,15 +66,9 @@ async fn hosts_go_although_a_destroy_is_slow_or_the_operator_was_stopped() -> Re
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retained_vm_is_kept_and_reported() -> Result<()> {
-    let world = World::start(Setup {
-        pool_patch: json!({"cleanupPolicy": "Retain"}),
-        ..Setup::default()
-    })
-    .await?;
+    let world = World::start(Setup::pool(json!({"cleanupPolicy": "Retain"}))).await?;
     let witness = Witness::start(world.sight());
-    let nodes = world.node_pool().await?;
-    nodes.scale(2);
-    world.running(&nodes, 2).await?;
+    let nodes = world.up(2).await?;
     nodes.scale(1);
     world.machines_left(&nodes, 1).await?;
     let left = nodes.running();
@@ -147,18 +125,16 @@ async fn a_retained_vm_is_kept_and_reported() -> Result<()> {
 async fn a_rolling_upgrade_replaces_hosts_one_by_one() -> Result<()> {
     let world = World::start(Setup::default()).await?;
     let witness = Witness::start(world.sight());
-    let nodes = world.node_pool().await?;
-    nodes.scale(2);
-    world.running(&nodes, 2).await?;
+    let nodes = world.up(2).await?;
     let old = nodes.running();
     nodes.rolling_upgrade(1)?;
     let replaced = || {
         let now = nodes.running();
         now.len() == 2 && nodes.machines().len() == 2 && now.iter().all(|name| !old.contains(name))
     };
-    if let Err(error) = nodes.wait("two new Machines", LIMIT, replaced).await {
-        anyhow::bail!("{error:#}\n{}", world.explain().await);
-    }
+    world
+        .until_nodes(&nodes, "two new Machines", replaced)
+        .await?;
     world.settled(2).await?;
     world.each_serves_its_own().await?;
     let calls = world.vcenter.calls().await?;
@@ -182,9 +158,7 @@ async fn a_freed_agent_is_nobodys_while_another_machine_waits() -> Result<()> {
     })
     .await?;
     let witness = Witness::start(world.sight());
-    let nodes = world.node_pool().await?;
-    nodes.scale(2);
-    world.running(&nodes, 2).await?;
+    let nodes = world.up(2).await?;
 
     // It has the same selector but no pool, so it gets no pin. Only the fence keeps it from the freed Agent.
     let other = world
@@ -224,9 +198,9 @@ async fn a_freed_agent_is_nobodys_while_another_machine_waits() -> Result<()> {
             && nodes.machines().len() == 2
             && nodes.running().iter().all(|name| !first.contains(name))
     };
-    if let Err(error) = nodes.wait("two new Machines", LIMIT, replaced).await {
-        anyhow::bail!("{error:#}\n{}", world.explain().await);
-    }
+    world
+        .until_nodes(&nodes, "two new Machines", replaced)
+        .await?;
     world.settled(2).await?;
     world.each_serves_its_own().await?;
     witness.verdict()
@@ -240,9 +214,7 @@ async fn a_free_agent_is_taken_before_a_vm_is_made() -> Result<()> {
     let labels = json!({"customer": "example"});
     let metal =
         agent_forge_lab::played::foreign::bare_metal(service, "demo", 7, labels, true).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(2);
-    world.running(&nodes, 2).await?;
+    let nodes = world.up(2).await?;
     ensure!(world.vms().await?.len() == 1, "one host was there already");
     let bound = world.agents().get(metal.name()).await?;
     ensure!(bound.is_claimed_or_bound());

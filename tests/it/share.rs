@@ -1,60 +1,42 @@
 //! Pools of one group lend each other free hosts, across namespaces, on the real API server and the simulated vCenter.
 
-use agent_forge_crds::{
-    VsphereAgent, VsphereAgentPool, agent::VmStatus, names::ALLOW_POOLS_FROM_ANNOTATION,
-};
+use agent_forge_crds::{VsphereAgent, agent::VmStatus, names::ALLOW_POOLS_FROM_ANNOTATION};
 use agent_forge_lab::lab::{
     apply::apply,
-    manifest::{CREDENTIALS, namespace, pool},
+    manifest::{CREDENTIALS, namespace},
 };
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::core::v1::{Event, Namespace, Secret};
-use kube::{
-    Api, ResourceExt as _,
-    api::{Patch, PatchParams, PostParams},
-};
+use k8s_openapi::api::core::v1::{Event, Secret};
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::{
+    look::merge,
     witness::Witness,
-    world::{LIMIT, Setup, World},
+    world::{Setup, World},
 };
 
 /// Namespace and NodePool of the pool that takes a host.
 const TAKER: &str = "green";
 
-fn group() -> Value {
-    json!({"reassign": {"group": "lab-a"}})
+/// A pool of the group with one host that waits.
+fn lender() -> Value {
+    json!({"reassign": {"group": "lab-a"}, "scaling": {"bufferAgents": 1}})
 }
 
-/// The namespace of the lender, and the Secret there, admit pools of the taker's namespace.
-async fn admit(world: &World) -> Result<()> {
-    let patch =
-        Patch::Merge(json!({"metadata": {"annotations": {ALLOW_POOLS_FROM_ANNOTATION: TAKER}}}));
-    let with = PatchParams::default();
-    Api::<Namespace>::all(world.client.clone())
-        .patch(world.namespace(), &with, &patch)
-        .await?;
-    Api::<Secret>::namespaced(world.client.clone(), world.namespace())
-        .patch(CREDENTIALS, &with, &patch)
-        .await?;
-    Ok(())
-}
-
+/// A pool of the other namespace, which the lender's namespace admits, as the Secret there does.
 async fn taker(world: &World) -> Result<()> {
     apply(&world.client, &namespace(TAKER)).await?;
-    admit(world).await?;
+    world.admit(world.namespace(), json!(TAKER)).await?;
+    let grant = json!({"metadata": {"annotations": {ALLOW_POOLS_FROM_ANNOTATION: TAKER}}});
+    let secrets = Api::<Secret>::namespaced(world.client.clone(), world.namespace());
+    merge(&secrets, CREDENTIALS, grant).await?;
     let patch = json!({
         "infraEnvRef": {"namespace": world.namespace()},
         "vsphere": {"credentialsSecretRef": {"name": CREDENTIALS, "namespace": world.namespace()}},
         "reassign": {"group": "lab-a"},
     });
-    let mut taker = pool(&world.cluster, TAKER, &patch)?;
-    taker.metadata.namespace = Some(TAKER.to_owned());
-    Api::<VsphereAgentPool>::namespaced(world.client.clone(), TAKER)
-        .create(&PostParams::default(), &taker)
-        .await?;
-    Ok(())
+    world.create_pool_in(TAKER, TAKER, &patch).await
 }
 
 /// The VM on record of the only VsphereAgent of that namespace.
@@ -74,10 +56,8 @@ async fn events(world: &World, namespace: &str) -> Result<Vec<String>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_gets_the_free_host_of_another_namespace_with_its_vm_and_agent() -> Result<()> {
-    let mut pool_patch = group();
-    pool_patch["scaling"] = json!({"bufferAgents": 1});
     let world = World::start(Setup {
-        pool_patch,
+        pool_patch: lender(),
         ..Setup::own_lab()
     })
     .await?;
@@ -88,9 +68,7 @@ async fn a_machine_gets_the_free_host_of_another_namespace_with_its_vm_and_agent
     taker(&world).await?;
     let nodes = world.node_pool_named(TAKER).await?;
     nodes.scale(1);
-    if let Err(error) = nodes.wait_running(1, LIMIT).await {
-        return Err(error.context(world.explain().await));
-    }
+    world.running(&nodes, 1).await?;
     let after = recorded(&world, TAKER).await?;
     ensure!(after.moref == before.moref, "{after:?} is not {before:?}");
     ensure!(after.bios_uuid == before.bios_uuid && after.name == before.name);
@@ -130,20 +108,15 @@ async fn taken(world: &World) -> Result<Vec<String>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_eight_pools_that_want_a_host_at_once_one_gets_it_and_the_others_a_vm_of_their_own()
 -> Result<()> {
-    let mut pool_patch = group();
-    pool_patch["scaling"] = json!({"bufferAgents": 1});
-    let world = World::start(Setup {
-        pool_patch,
-        ..Setup::default()
-    })
-    .await?;
+    let world = World::start(Setup::pool(lender())).await?;
     let witness = Witness::start(world.sight());
     world.hosts_wait(1, 1).await?;
     let host = world.only_vm().await?.moref;
     let mut takers = Vec::new();
     for number in 1..=8 {
         let name = format!("taker-{number}");
-        world.create_pool(&name, &group()).await?;
+        let group = json!({"reassign": {"group": "lab-a"}});
+        world.create_pool(&name, &group).await?;
         takers.push(world.node_pool_named(&name).await?);
     }
     for nodes in &takers {

@@ -25,14 +25,8 @@ where
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_and_managed_fields_say_who_we_are() -> Result<()> {
-    let world = World::start(Setup {
-        operator_args: shared::flags(),
-        ..Setup::default()
-    })
-    .await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
-    world.running(&nodes, 1).await?;
+    let world = World::start(Setup::args(shared::flags())).await?;
+    let _nodes = world.up(1).await?;
     let told = async || Ok(!world.told("PlanApplied").await?.is_empty());
     world.until("an Event", told).await?;
 

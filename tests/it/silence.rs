@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use agent_forge_lab::parts::{VCenterOptions, vcenter_trouble::Rule};
 use anyhow::{Context as _, Result};
-use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::{
     shared::PROMPT,
     site::Site,
-    trouble::{all, sites, until_called},
+    trouble::{side_by_side, until_called},
     world::{Setup, World},
 };
 
@@ -135,9 +134,7 @@ async fn play(world: &World, site: &Site, case: &Silent) -> Result<()> {
             rule
         }
         From::End => {
-            site.open(world, &patch).await?;
-            site.nodes.scale(1);
-            site.running(world, 1).await?;
+            site.up(world, &patch).await?;
             let rule = site.admin.add_rule(&rule).await?;
             site.nodes.scale(0);
             rule
@@ -171,17 +168,9 @@ async fn a_call_that_is_never_answered_costs_time_and_nothing_else() -> Result<(
         create_delay: Duration::from_secs(6),
         ..VCenterOptions::default()
     };
-    let wanted: Vec<_> = SILENT
-        .iter()
-        .map(|case| match case.from {
-            From::Create => (case.name, slow.clone()),
-            _ => (case.name, VCenterOptions::default()),
-        })
-        .collect();
-    let sites = sites(&world, &wanted).await?;
-    let played = join_all(sites.iter().zip(SILENT).map(|(site, case)| {
-        let play = play(&world, site, case);
-        async move { play.await.with_context(|| case.name) }
-    }));
-    all(played.await)
+    let of = |case: &Silent| match case.from {
+        From::Create => (case.name, slow.clone()),
+        _ => (case.name, VCenterOptions::default()),
+    };
+    side_by_side(&world, SILENT, of, play).await
 }

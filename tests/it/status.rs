@@ -6,7 +6,10 @@ use agent_forge_crds::conditions::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::world::{POOL, Setup, World};
+use crate::{
+    metrics,
+    world::{POOL, Setup, World},
+};
 
 impl World {
     /// `kubectl get <plural>`: the API server's own table, with header and cell of the only row.
@@ -38,10 +41,7 @@ impl World {
     /// Value of one series of the operator's metrics; `None` if it does not exist.
     async fn series(&self, series: &str) -> Result<Option<f64>> {
         let text = self.operator()?.metrics().await?;
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-        Ok(line.map(str::parse).transpose()?)
+        Ok(metrics::value(&text, &format!("{series} ")))
     }
 
     async fn capacity(&self, state: &str) -> Result<Option<f64>> {
@@ -57,8 +57,7 @@ impl World {
 async fn status_columns_and_metrics_tell_the_truth() -> Result<()> {
     let world = World::start(Setup::default()).await?;
     world.until_true(POOL, READY).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(2);
+    let nodes = world.wanted(2).await?;
     world
         .until("the deficit in words and numbers", async || {
             let s = world.pool_status().await?;
@@ -166,6 +165,8 @@ async fn status_columns_and_metrics_tell_the_truth() -> Result<()> {
     let created = r#"agent_forge_vsphere_vm_operations_total{operation="create",result="success"}"#;
     ensure!(world.series(created).await? == Some(2.0));
 
+    metrics::of_two_machines(&world).await?;
+
     // One VM is left. Its row shows its state.
     nodes.scale(1);
     world.settled(1).await?;
@@ -195,15 +196,8 @@ async fn status_columns_and_metrics_tell_the_truth() -> Result<()> {
 
     nodes.scale(0);
     world.settled(0).await?;
+    metrics::of_their_end(&world).await?;
     world.pools().delete(POOL, &Default::default()).await?;
-    world
-        .until("the end of the pool and of its series", async || {
-            let gone = world.pools().get_opt(POOL).await?.is_none();
-            Ok(gone && world.capacity("desired").await?.is_none())
-        })
-        .await?;
-    for series in [&cores, &memory, &disk] {
-        ensure!(world.series(series).await?.is_none(), "{series}");
-    }
-    Ok(())
+    world.pool_ends().await?;
+    metrics::forget_the_pool(&world).await
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use agent_forge_lab::{
     parts::{FaultProxy, Network},
-    played::{foreign::Strangers, guests::vcenter::VCenter},
+    played::foreign::Strangers,
 };
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     witness::Witness,
-    world::{Setup, World, pool_labels},
+    world::{POOL, Setup, World, pool_labels},
 };
 
 /// Wanted numbers of machines, one after the other during the storm.
@@ -43,8 +43,7 @@ impl Storm {
             ..Setup::default()
         })
         .await?;
-        let own = world.operator.take().context("an operator")?;
-        own.stop().await?;
+        world.stop_operator().await?;
         let api = FaultProxy::start(&world.lab.api_server().endpoint().url).await?;
         let direct = world.process.url().to_owned();
         let vcenter = FaultProxy::start(&direct).await?;
@@ -110,10 +109,8 @@ async fn through_the_storm(seed: u64, operator_args: Vec<String>) -> Result<()> 
     let world = &storm.world;
     let witness = Witness::start(world.sight());
     let service = world.upstream.service(&world.cluster.agent_namespace)?;
-    let process = &world.process;
-    let vcenter = VCenter::new(process.url(), process.ca_pem())?;
-    let strangers =
-        Strangers::settle(service, "demo", json!(pool_labels()), &vcenter, "demo").await?;
+    let labels = json!(pool_labels());
+    let strangers = Strangers::settle(service, "demo", labels, &world.vcenter, "demo").await?;
     let before = strangers.prints().await?;
 
     let nodes = world.node_pool().await?;
@@ -141,6 +138,12 @@ async fn through_the_storm(seed: u64, operator_args: Vec<String>) -> Result<()> 
     ensure!(
         strangers.prints().await? == before,
         "something foreign was touched on the way down"
+    );
+    world.pools().delete(POOL, &Default::default()).await?;
+    world.pool_ends().await?;
+    ensure!(
+        strangers.prints().await? == before,
+        "something foreign was touched with the end of the pool"
     );
     witness.verdict()
 }
@@ -172,9 +175,7 @@ async fn eight_machines_come_and_go_while_actors_die_all_the_time() -> Result<()
     })
     .await?;
     let witness = Witness::start(world.sight());
-    let nodes = world.node_pool().await?;
-    nodes.scale(8);
-    world.running(&nodes, 8).await?;
+    let nodes = world.up(8).await?;
     world.settled(8).await?;
     world.each_serves_its_own().await?;
     nodes.scale(0);

@@ -1,19 +1,19 @@
 //! Objects of other owners that upstream never writes like this, or only for a moment. None of them may stop the work
 //! for the others.
 
-use agent_forge_lab::{lab::apply::apply, played::foreign};
-use anyhow::{Context as _, Result, ensure};
-use kube::{
-    Api, ResourceExt,
-    api::{Patch, PatchParams},
-    core::{DynamicObject, GroupVersionKind},
+use agent_forge_lab::{
+    lab::apply::{api_of, apply},
+    played::foreign,
 };
+use anyhow::{Result, ensure};
+use kube::{Api, ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
 
 use crate::{
+    look::merge_status,
     shared::PROMPT,
     witness::Witness,
-    world::{LIMIT, POOL, Setup, World, pool_labels},
+    world::{POOL, Setup, World, pool_labels},
 };
 
 /// An Agent with the pool's labels, this status, and nothing else.
@@ -157,17 +157,11 @@ impl World {
         let Ok(made) = apply(&self.client, object).await else {
             return Ok(None);
         };
-        let kind = GroupVersionKind::try_from(made.types.as_ref().context("types")?)?;
-        let (resource, _) = kube::discovery::pinned_kind(&self.client, &kind).await?;
-        let namespace = made.namespace().unwrap_or_default();
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), &namespace, &resource);
+        let api = api_of(&self.client, object).await?;
         let Some(status) = object.get("status") else {
             return Ok(Some(made));
         };
-        let patch = Patch::Merge(json!({"status": status}));
-        let params = PatchParams::default();
-        let patched = api.patch_status(&made.name_any(), &params, &patch).await;
+        let patched = merge_status(&api, &made.name_any(), status.clone()).await;
         Ok(patched.ok())
     }
 }
@@ -214,13 +208,10 @@ async fn malformed_objects_of_others_are_skipped() -> Result<()> {
         let patch = json!({"infraEnvRef": {"name": name}});
         world.create_pool(&format!("of-{name}"), &patch).await?;
     }
-    let nodes = world.node_pool().await?;
-    nodes.scale(2);
+    let nodes = world.wanted(2).await?;
     // This NodePool also has malformed AgentMachines. Only those with their own Machine count.
     let served = || nodes.running().len() == 2;
-    if let Err(error) = nodes.wait("two Machines", LIMIT, served).await {
-        anyhow::bail!("{error:#}\n{}", world.explain().await);
-    }
+    world.until_nodes(&nodes, "two Machines", served).await?;
     ensure!(world.vms().await?.len() == 2, "{:?}", world.vms().await?);
     for name in ["odd-address", "file"] {
         world

@@ -25,9 +25,7 @@ async fn a_dead_vm_does_not_hold_its_machine_for_ever() -> Result<()> {
         ..Setup::default()
     })
     .await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(2);
-    world.running(&nodes, 2).await?;
+    let nodes = world.up(2).await?;
     let vms = world.all_vms().await?;
     let [dead, sound] = vms.as_slice() else {
         bail!("{} VMs", vms.len())

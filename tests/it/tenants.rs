@@ -6,19 +6,18 @@ use agent_forge_crds::{
 use agent_forge_lab::{
     lab::{
         apply::apply,
-        manifest::{CREDENTIALS, credentials, namespace, pool, secret},
+        manifest::{CREDENTIALS, credentials, namespace, secret},
     },
     played::assisted::image_server::ImageFaults,
 };
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api,
-    api::{Patch, PatchParams, PostParams},
-};
+use kube::Api;
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, POOL, Setup, World};
+use crate::{
+    look::merge,
+    world::{LIMIT, POOL, Setup, World},
+};
 
 const ATTACKER: &str = "attacker";
 
@@ -32,13 +31,7 @@ async fn intrude(world: &World) -> Result<()> {
     let keys = credentials(&world.process);
     apply(&world.client, &secret(ATTACKER, CREDENTIALS, &keys)).await?;
     let patch = json!({"infraEnvRef": {"namespace": world.namespace()}});
-    let mut thief = pool(&world.cluster, POOL, &patch)?;
-    thief.metadata.namespace = Some(ATTACKER.to_owned());
-    pools(world)
-        .create(&PostParams::default(), &thief)
-        .await
-        .context("create the other tenant's pool")?;
-    Ok(())
+    world.create_pool_in(ATTACKER, POOL, &patch).await
 }
 
 /// Waits until this condition of that pool says that the namespace does not admit it.
@@ -60,18 +53,6 @@ async fn until_turned_away(world: &World, type_: &str) -> Result<()> {
         .await
 }
 
-async fn admit(world: &World, who: Value) -> Result<()> {
-    let patch = json!({"metadata": {"annotations": {ALLOW_POOLS_FROM_ANNOTATION: who}}});
-    Api::<Namespace>::all(world.client.clone())
-        .patch(
-            world.namespace(),
-            &PatchParams::default(),
-            &Patch::Merge(patch),
-        )
-        .await?;
-    Ok(())
-}
-
 async fn children(world: &World) -> Result<usize> {
     let all: Api<VsphereAgent> = Api::namespaced(world.client.clone(), ATTACKER);
     Ok(all.list(&Default::default()).await?.items.len())
@@ -81,8 +62,7 @@ async fn children(world: &World) -> Result<usize> {
 async fn a_pool_reaches_into_another_namespace_only_while_that_admits_it() -> Result<()> {
     let world = World::without_pool(Setup::own_lab()).await?;
     intrude(&world).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
+    let nodes = world.wanted(1).await?;
     until_turned_away(&world, "InfraEnvAvailable").await?;
     until_turned_away(&world, "AgentMachineDemandFound").await?;
     until_turned_away(&world, "Ready").await?;
@@ -104,23 +84,20 @@ async fn a_pool_reaches_into_another_namespace_only_while_that_admits_it() -> Re
     ensure!(children(&world).await? == 0 && world.vms().await?.len() == 1);
 
     // Another NodePool of that namespace, for a pool that is now admitted.
-    let patch = Patch::Merge(json!({"spec": {"nodePoolRef": {"name": "lent"}}}));
-    pools(&world)
-        .patch(POOL, &PatchParams::default(), &patch)
-        .await?;
+    let patch = json!({"spec": {"nodePoolRef": {"name": "lent"}}});
+    merge(&pools(&world), POOL, patch).await?;
     let lent = world.node_pool_named("lent").await?;
     lent.scale(1);
     until_turned_away(&world, "AgentMachineDemandFound").await?;
-    admit(&world, json!(format!("somebody, {ATTACKER}"))).await?;
-    let served = lent.wait_running(1, LIMIT).await;
-    if let Err(error) = served {
-        return Err(error.context(world.explain().await));
-    }
+    world
+        .admit(world.namespace(), json!(format!("somebody, {ATTACKER}")))
+        .await?;
+    world.running(&lent, 1).await?;
     ensure!(children(&world).await? == 1);
 
     // The admission is withdrawn. Existing VMs continue to serve, no new ones are created, and VMs that are no longer
     // needed are destroyed.
-    admit(&world, Value::Null).await?;
+    world.admit(world.namespace(), Value::Null).await?;
     until_turned_away(&world, "InfraEnvAvailable").await?;
     lent.scale(2);
     until_turned_away(&world, "AgentMachineDemandFound").await?;
@@ -135,14 +112,6 @@ async fn a_pool_reaches_into_another_namespace_only_while_that_admits_it() -> Re
 
 /// The namespace of the InfraEnv, which is not that of the pool.
 const ELSEWHERE: &str = "demo-demo";
-
-async fn elsewhere_admits(world: &World, who: Value) -> Result<()> {
-    let patch = json!({"metadata": {"annotations": {ALLOW_POOLS_FROM_ANNOTATION: who}}});
-    Api::<Namespace>::all(world.client.clone())
-        .patch(ELSEWHERE, &PatchParams::default(), &Patch::Merge(patch))
-        .await?;
-    Ok(())
-}
 
 /// Waits until the operator has read that Namespace twice more. One of the reads may have been under way.
 async fn until_elsewhere_is_read(world: &World) -> Result<()> {
@@ -191,22 +160,21 @@ async fn a_transfer_under_way_ends_when_its_grant_is_taken_back() -> Result<()> 
         times: Some(1),
         ..ImageFaults::default()
     });
-    elsewhere_admits(&world, Value::Null).await?;
+    world.admit(ELSEWHERE, Value::Null).await?;
     until_elsewhere_is_read(&world).await?;
     let there = json!({"infraEnvRef": {"name": "demo", "namespace": ELSEWHERE}});
     world.create_pool(POOL, &there).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
+    let nodes = world.wanted(1).await?;
     until_elsewhere_refuses(&world).await?;
     ensure!(images.counters().gets == 0, "no ISO URL is in a request");
 
-    elsewhere_admits(&world, json!(world.namespace())).await?;
+    world.admit(ELSEWHERE, json!(world.namespace())).await?;
     world
         .until("half of a transfer", async || {
             Ok(images.counters().bytes > 0)
         })
         .await?;
-    elsewhere_admits(&world, Value::Null).await?;
+    world.admit(ELSEWHERE, Value::Null).await?;
     until_elsewhere_refuses(&world).await?;
     world
         .until("the end of the transfer", async || {
@@ -216,7 +184,7 @@ async fn a_transfer_under_way_ends_when_its_grant_is_taken_back() -> Result<()> 
         .await?;
     ensure!(images.counters().completed == 0 && world.vms().await?.is_empty());
 
-    elsewhere_admits(&world, json!(world.namespace())).await?;
+    world.admit(ELSEWHERE, json!(world.namespace())).await?;
     nodes.wait_running(1, LIMIT).await?;
     let asked = images.counters();
     ensure!((asked.gets, asked.completed) == (2, 1), "{asked:?}");

@@ -38,8 +38,7 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
     // One call gets a useless answer: that gives a fault, a wait and a retry.
     let rule = Rule::answers("ReconfigVM_Task", 503).times(1);
     let rule = world.vcenter.add_rule(&rule).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
+    let nodes = world.wanted(1).await?;
     let timeline = async |world: &World| -> Result<Vec<String>> {
         let child = world.all_children().await?.pop();
         let status = child.and_then(|c| c.status).unwrap_or_default();
@@ -62,8 +61,7 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
         .await?;
     ensure!(world.vcenter.rule_hits(&rule).await? == Some(1));
     world.setup.operator_env = collector.environment(By::Grpc)?;
-    world.operator.take().context("an operator")?.kill().await?;
-    world.start_operator().await?;
+    world.crash().await?;
     world.running(&nodes, 1).await?;
     world.settled(1).await?;
     let machine = world.agent_machines().list(&Default::default()).await?;
@@ -73,11 +71,7 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
         .and_then(|am| am.uid())
         .context("an AgentMachine")?;
     let trace = TraceId::of_machine(&uid).to_string();
-    let child = world
-        .all_children()
-        .await?
-        .pop()
-        .context("a VsphereAgent")?;
+    let child = world.only_child().await?;
     let said = child.status.and_then(|s| s.trace_id);
     ensure!(said.as_ref() == Some(&trace), "{said:?} instead of {trace}");
     world
@@ -181,8 +175,7 @@ async fn an_operator_that_dies_in_the_middle_of_a_step_leaves_no_orphans() -> Re
     // The step does not hear that its task has ended. The span of its call has been sent by then.
     let deaf = Rule::hangs("WaitForUpdatesEx");
     let deaf = world.vcenter.add_rule(&deaf).await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
+    let nodes = world.wanted(1).await?;
     let told = |name: &str| collector.spans().into_iter().find(|s| s.name == name);
     world
         .until("the call that makes the VM", async || {

@@ -21,14 +21,6 @@ use crate::{
     world::{Setup, World},
 };
 
-/// A create that takes long enough to be met by a fault.
-fn slow_create() -> VCenterOptions {
-    VCenterOptions {
-        create_delay: Duration::from_secs(4),
-        ..VCenterOptions::default()
-    }
-}
-
 /// Starts the sites, a few at a time.
 pub async fn sites(world: &World, wanted: &[(&str, VCenterOptions)]) -> Result<Vec<Site>> {
     let started: Vec<Result<Site>> = stream::iter(wanted)
@@ -39,90 +31,129 @@ pub async fn sites(world: &World, wanted: &[(&str, VCenterOptions)]) -> Result<V
     started.into_iter().collect()
 }
 
+/// Plays all cases in one world, each at a site of its own. Fails with all failures, not only with the first.
+pub async fn side_by_side<C>(
+    world: &World,
+    cases: &[C],
+    of: impl Fn(&C) -> (&'static str, VCenterOptions),
+    play: impl AsyncFn(&World, &Site, &C) -> Result<()>,
+) -> Result<()> {
+    let wanted: Vec<_> = cases.iter().map(&of).collect();
+    let sites = sites(world, &wanted).await?;
+    let played = cases.iter().zip(&sites).map(|(case, site)| {
+        let played = play(world, site, case);
+        async move { played.await.with_context(|| site.name.clone()) }
+    });
+    let failed = join_all(played).await.into_iter().filter_map(Result::err);
+    let failures: Vec<String> = failed.map(|e| format!("{e:#}")).collect();
+    ensure!(
+        failures.is_empty(),
+        "{} failed:\n{}",
+        failures.len(),
+        failures.join("\n----\n")
+    );
+    Ok(())
+}
+
+type Run = Box<dyn for<'a> Fn(&'a World, &'a Site) -> LocalBoxFuture<'a, Result<()>>>;
+
 /// What happens at one site.
 struct Case {
     name: &'static str,
     vcenter: VCenterOptions,
-    run: for<'a> fn(&'a World, &'a Site) -> LocalBoxFuture<'a, Result<()>>,
+    run: Run,
+}
+
+impl Case {
+    fn new(
+        name: &'static str,
+        run: impl for<'a> Fn(&'a World, &'a Site) -> LocalBoxFuture<'a, Result<()>> + 'static,
+    ) -> Self {
+        Self {
+            name,
+            vcenter: VCenterOptions::default(),
+            run: Box::new(run),
+        }
+    }
+
+    /// A create takes long enough to be met by a fault.
+    fn slow(mut self) -> Self {
+        self.vcenter.create_delay = Duration::from_secs(4);
+        self
+    }
 }
 
 /// Runs all cases side by side in one world.
 async fn play(cases: &[Case]) -> Result<()> {
     let world = World::without_pool(Setup::named()).await?;
-    let wanted: Vec<_> = cases.iter().map(|c| (c.name, c.vcenter.clone())).collect();
-    let sites = sites(&world, &wanted).await?;
-    let played = join_all(cases.iter().zip(&sites).map(|(case, site)| {
-        let run = (case.run)(&world, site);
-        async move { run.await.with_context(|| case.name) }
-    }));
-    all(played.await)
+    let of = |case: &Case| (case.name, case.vcenter.clone());
+    let run = async |world: &World, site: &Site, case: &Case| (case.run)(world, site).await;
+    side_by_side(&world, cases, of, run).await
+}
+
+/// Creates the pool, which wants one machine.
+async fn one_wanted(world: &World, site: &Site) -> Result<()> {
+    site.open(world, &json!({})).await?;
+    site.nodes.scale(1);
+    Ok(())
+}
+
+/// The machine comes, and goes again.
+async fn up_and_down(world: &World, site: &Site) -> Result<()> {
+    site.running(world, 1).await?;
+    site.empties(world).await
 }
 
 /// One machine comes and goes while this rule affects one call. Only one VM is ever created.
-fn past<'a>(world: &'a World, site: &'a Site, rule: Rule) -> LocalBoxFuture<'a, Result<()>> {
-    Box::pin(async move {
-        let rule = site.admin.add_rule(&rule.times(1)).await?;
-        site.open(world, &json!({})).await?;
-        site.nodes.scale(1);
-        site.running(world, 1).await?;
-        site.empties(world).await?;
-        ensure!(
-            site.admin.rule_hits(&rule).await? == Some(1),
-            "the rule never struck"
-        );
+fn past(name: &'static str, rule: Rule) -> Case {
+    let past = async |world: &World, site: &Site, rule: Rule| {
+        let rule = site.admin.add_rule(&rule).await?;
+        one_wanted(world, site).await?;
+        up_and_down(world, site).await?;
+        let hits = site.admin.rule_hits(&rule).await?;
+        ensure!(hits == Some(1), "the rule never struck");
         site.never_double(1, 1)
-    })
+    };
+    let rule = rule.times(1);
+    Case::new(name, move |w, s| Box::pin(past(w, s, rule.clone())))
+}
+
+/// The same with a reply that is lost.
+fn lost(name: &'static str, method: &str) -> Case {
+    past(name, Rule::loses_reply(method))
 }
 
 /// As long as this rule is set, a machine cannot be created, for this reason. Afterwards it is created once.
-fn held_up<'a>(
-    world: &'a World,
-    site: &'a Site,
-    rule: Rule,
-    reason: &'a str,
-    vms: usize,
-) -> LocalBoxFuture<'a, Result<()>> {
-    Box::pin(async move {
-        let rule = site.admin.add_rule(&rule).await?;
-        site.open(world, &json!({})).await?;
-        site.nodes.scale(1);
-        site.until_trouble(world, reason).await?;
-        let inventory = site.admin.inventory().await?;
-        ensure!(inventory.vms.len() == vms, "half made: {:?}", inventory.vms);
-        let others: Vec<_> = inventory
-            .files
-            .iter()
-            .filter(|f| !f.path.ends_with(".iso"))
-            .collect();
-        ensure!(vms > 0 || others.is_empty(), "half made: {others:?}");
-        site.admin.remove_rule(&rule).await?;
-        site.running(world, 1).await?;
-        site.empties(world).await?;
-        site.never_double(1, 1)
-    })
+async fn held_up(world: &World, site: &Site, rule: &Rule, reason: &str) -> Result<()> {
+    let rule = site.admin.add_rule(rule).await?;
+    one_wanted(world, site).await?;
+    site.until_trouble(world, reason).await?;
+    let inventory = site.admin.inventory().await?;
+    ensure!(inventory.vms.is_empty(), "half made: {:?}", inventory.vms);
+    let others = inventory.files.iter().filter(|f| !f.path.ends_with(".iso"));
+    let others: Vec<_> = others.collect();
+    ensure!(others.is_empty(), "half made: {others:?}");
+    site.admin.remove_rule(&rule).await?;
+    up_and_down(world, site).await?;
+    site.never_double(1, 1)
 }
 
 /// While the rule is set, tasks of this method end with this fault. Afterwards work continues, and there are never two
 /// VMs at the same time. The operator may keep or replace a VM that could not be powered on.
-fn task_fault<'a>(
-    world: &'a World,
-    site: &'a Site,
-    method: &'a str,
-    fault: Value,
-    reason: &'a str,
-) -> LocalBoxFuture<'a, Result<()>> {
-    Box::pin(async move {
-        let rule = Rule::task_fails(method, fault);
+fn fails(name: &'static str, method: &str, fault: Value, reason: &'static str) -> Case {
+    let fails = async |world: &World, site: &Site, rule: Rule, reason: &str| {
         let rule = site.admin.add_rule(&rule).await?;
-        site.open(world, &json!({})).await?;
-        site.nodes.scale(1);
+        one_wanted(world, site).await?;
         let said = site.until_trouble(world, reason).await?;
         ensure!(site.admin.rule_hits(&rule).await? > Some(0), "{said}");
         world.actors(PROMPT).await?;
         site.admin.remove_rule(&rule).await?;
-        site.running(world, 1).await?;
-        site.empties(world).await?;
+        up_and_down(world, site).await?;
         site.never_two()
+    };
+    let rule = Rule::task_fails(method, fault);
+    Case::new(name, move |w, s| {
+        Box::pin(fails(w, s, rule.clone(), reason))
     })
 }
 
@@ -136,202 +167,110 @@ pub async fn until_called(world: &World, site: &Site, method: &str, times: u64) 
 }
 
 /// A vCenter is unreachable while a machine is being created, and comes back.
-fn away<'a>(world: &'a World, site: &'a Site, outage: Outage) -> LocalBoxFuture<'a, Result<()>> {
-    Box::pin(async move {
-        site.open(world, &json!({})).await?;
-        site.nodes.scale(1);
+fn away(name: &'static str, outage: Outage) -> Case {
+    let away = async |world: &World, site: &Site, outage: Outage| {
+        one_wanted(world, site).await?;
         until_called(world, site, "CreateVM_Task", 1).await?;
         site.admin.outage(outage, Duration::from_secs(10)).await?;
         world.actors(PROMPT).await?;
-        site.running(world, 1).await?;
-        site.empties(world).await?;
+        up_and_down(world, site).await?;
         site.never_double(1, 1)
-    })
+    };
+    Case::new(name, move |w, s| Box::pin(away(w, s, outage))).slow()
 }
 
 /// A vCenter is unreachable from the beginning. This is reported, and work begins when it is back.
-fn away_at_first<'a>(
-    world: &'a World,
-    site: &'a Site,
-    outage: Outage,
-    reason: &'a str,
-) -> LocalBoxFuture<'a, Result<()>> {
-    Box::pin(async move {
+fn away_at_first(name: &'static str, outage: Outage, reason: &'static str) -> Case {
+    let away = async |world: &World, site: &Site, outage: Outage, reason: &str| {
         site.admin.outage(outage, Duration::from_secs(3600)).await?;
-        site.open(world, &json!({})).await?;
-        site.nodes.scale(1);
+        one_wanted(world, site).await?;
         site.until_trouble(world, reason).await?;
         world.actors(PROMPT).await?;
         site.admin.end_outage().await?;
         site.running(world, 1).await?;
         site.never_double(1, 1)
-    })
+    };
+    Case::new(name, move |w, s| Box::pin(away(w, s, outage, reason)))
 }
 
-macro_rules! case {
-    ($name:literal, $vcenter:expr, |$world:ident, $site:ident| $run:expr) => {
-        Case {
-            name: $name,
-            vcenter: $vcenter,
-            run: |$world, $site| $run,
-        }
-    };
+/// The session ends while the VM is created.
+async fn session_killed(world: &World, site: &Site) -> Result<()> {
+    one_wanted(world, site).await?;
+    until_called(world, site, "CreateVM_Task", 1).await?;
+    let killed = site.admin.kill_sessions().await?;
+    ensure!(killed > 0, "there was a session");
+    up_and_down(world, site).await?;
+    ensure!(site.admin.calls().await?.logins("refused") == 0);
+    site.never_double(1, 1)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_replies_make_no_second_vm() -> Result<()> {
     play(&[
-        case!("mkdir", VCenterOptions::default(), |w, s| past(
-            w,
-            s,
-            Rule::loses_reply("MakeDirectory")
-        )),
-        case!("upload", VCenterOptions::default(), |w, s| past(
-            w,
-            s,
-            Rule::loses_reply("PUT /folder")
-        )),
-        case!("publish", VCenterOptions::default(), |w, s| past(
-            w,
-            s,
-            Rule::loses_reply("MoveDatastoreFile_Task")
-        )),
-        case!("folder", VCenterOptions::default(), |w, s| past(
-            w,
-            s,
-            Rule::loses_reply("CreateFolder")
-        )),
-        case!("create", VCenterOptions::default(), |w, s| past(
-            w,
-            s,
-            Rule::loses_reply("CreateVM_Task")
-        )),
-        case!("slow-create", slow_create(), |w, s| past(
-            w,
-            s,
-            Rule::loses_reply("CreateVM_Task")
-        )),
-        case!("reconfigure", VCenterOptions::default(), |w, s| past(
-            w,
-            s,
-            Rule::loses_reply("ReconfigVM_Task")
-        )),
-        case!("power-on", VCenterOptions::default(), |w, s| past(
-            w,
-            s,
-            Rule::loses_reply("PowerOnVM_Task")
-        )),
-        case!("power-off", VCenterOptions::default(), |w, s| past(
-            w,
-            s,
-            Rule::loses_reply("PowerOffVM_Task")
-        )),
-        case!("destroy", VCenterOptions::default(), |w, s| past(
-            w,
-            s,
-            Rule::loses_reply("Destroy_Task")
-        )),
-        case!("gateway", VCenterOptions::default(), |w, s| past(
-            w,
-            s,
-            Rule::answers("CreateVM_Task", 503)
-        )),
-        case!("session", slow_create(), |w, s| Box::pin(async move {
-            s.open(w, &json!({})).await?;
-            s.nodes.scale(1);
-            until_called(w, s, "CreateVM_Task", 1).await?;
-            ensure!(s.admin.kill_sessions().await? > 0, "there was a session");
-            s.running(w, 1).await?;
-            s.empties(w).await?;
-            ensure!(s.admin.calls().await?.logins("refused") == 0);
-            s.never_double(1, 1)
-        })),
+        lost("mkdir", "MakeDirectory"),
+        lost("upload", "PUT /folder"),
+        lost("publish", "MoveDatastoreFile_Task"),
+        lost("folder", "CreateFolder"),
+        lost("create", "CreateVM_Task"),
+        lost("slow-create", "CreateVM_Task").slow(),
+        lost("reconfigure", "ReconfigVM_Task"),
+        lost("power-on", "PowerOnVM_Task"),
+        lost("power-off", "PowerOffVM_Task"),
+        lost("destroy", "Destroy_Task"),
+        past("gateway", Rule::answers("CreateVM_Task", 503)),
+        Case::new("session", |w, s| Box::pin(session_killed(w, s))).slow(),
     ])
     .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn faults_and_outages_are_said_and_survived() -> Result<()> {
+    let wrong = json!({"_typeName": "InvalidArgument", "invalidProperty": "configSpec.guestId"});
+    let wrong = Rule::call_fails("CreateVM_Task", wrong);
+    let task = json!({"_typeName": "ManagedObjectReference", "type": "Task", "value": "task-0"});
+    let busy = json!({"_typeName": "TaskInProgress", "task": task});
+    let locked = json!({"_typeName": "FileLocked", "file": "[ds-0] a"});
     play(&[
-        case!("argument", VCenterOptions::default(), |w, s| {
-            let rule = Rule::call_fails(
-                "CreateVM_Task",
-                json!({"_typeName": "InvalidArgument", "invalidProperty": "configSpec.guestId"}),
-            );
-            held_up(w, s, rule, "InvalidArgument", 0)
+        Case::new("argument", move |w, s| {
+            let rule = wrong.clone();
+            Box::pin(async move { held_up(w, s, &rule, "InvalidArgument").await })
         }),
-        case!("busy", VCenterOptions::default(), |w, s| {
-            past(
-                w,
-                s,
-                Rule::task_fails(
-                    "ReconfigVM_Task",
-                    json!({
-                        "_typeName": "TaskInProgress",
-                        "task": {"_typeName": "ManagedObjectReference", "type": "Task", "value": "task-0"},
-                    }),
-                ),
-            )
-        }),
-        case!("locked", VCenterOptions::default(), |w, s| {
-            past(w, s, Rule::task_fails("Destroy_Task", json!({"_typeName": "FileLocked", "file": "[ds-0] a"})))
-        }),
-        case!("refuse", slow_create(), |w, s| away(w, s, Outage::Refuse)),
-        case!("unavailable", slow_create(), |w, s| away(w, s, Outage::Unavailable)),
-        case!("hang", slow_create(), |w, s| away(w, s, Outage::Hang)),
-        case!("refuse-at-first", VCenterOptions::default(), |w, s| away_at_first(w, s, Outage::Refuse, "VCenterNoAnswer")),
-        case!("unavailable-at-first", VCenterOptions::default(), |w, s| {
-            away_at_first(w, s, Outage::Unavailable, "VCenterUnavailable")
-        }),
+        past("busy", Rule::task_fails("ReconfigVM_Task", busy)),
+        past("locked", Rule::task_fails("Destroy_Task", locked)),
+        away("refuse", Outage::Refuse),
+        away("unavailable", Outage::Unavailable),
+        away("hang", Outage::Hang),
+        away_at_first("refuse-at-first", Outage::Refuse, "VCenterNoAnswer"),
+        away_at_first(
+            "unavailable-at-first",
+            Outage::Unavailable,
+            "VCenterUnavailable",
+        ),
     ])
     .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tasks_that_fail_are_told_and_tried_again() -> Result<()> {
-    fn full() -> Value {
-        json!({"_typeName": "NoDiskSpace", "file": "[ds-0] a.vmdk", "datastore": "ds-0"})
+    let full = json!({"_typeName": "NoDiskSpace", "file": "[ds-0] a.vmdk", "datastore": "ds-0"});
+    let scarce = json!({"_typeName": "InsufficientResourcesFault"});
+    let broken = json!({"_typeName": "SystemError", "reason": "something went wrong"});
+    let mut cases = Vec::new();
+    for (fault, reason, [at_create, at_power_on]) in [
+        (full, "NoDiskSpace", ["full-at-create", "full-at-power-on"]),
+        (
+            scarce,
+            "InsufficientResources",
+            ["scarce-at-create", "scarce-at-power-on"],
+        ),
+        (
+            broken,
+            "SystemError",
+            ["broken-at-create", "broken-at-power-on"],
+        ),
+    ] {
+        cases.push(fails(at_create, "CreateVM_Task", fault.clone(), reason));
+        cases.push(fails(at_power_on, "PowerOnVM_Task", fault, reason));
     }
-    fn scarce() -> Value {
-        json!({"_typeName": "InsufficientResourcesFault"})
-    }
-    fn broken() -> Value {
-        json!({"_typeName": "SystemError", "reason": "something went wrong"})
-    }
-    play(&[
-        case!("full-at-create", VCenterOptions::default(), |w, s| {
-            task_fault(w, s, "CreateVM_Task", full(), "NoDiskSpace")
-        }),
-        case!("scarce-at-create", VCenterOptions::default(), |w, s| {
-            task_fault(w, s, "CreateVM_Task", scarce(), "InsufficientResources")
-        }),
-        case!("broken-at-create", VCenterOptions::default(), |w, s| {
-            task_fault(w, s, "CreateVM_Task", broken(), "SystemError")
-        }),
-        case!("full-at-power-on", VCenterOptions::default(), |w, s| {
-            task_fault(w, s, "PowerOnVM_Task", full(), "NoDiskSpace")
-        }),
-        case!("scarce-at-power-on", VCenterOptions::default(), |w, s| {
-            task_fault(w, s, "PowerOnVM_Task", scarce(), "InsufficientResources")
-        }),
-        case!("broken-at-power-on", VCenterOptions::default(), |w, s| {
-            task_fault(w, s, "PowerOnVM_Task", broken(), "SystemError")
-        }),
-    ])
-    .await
-}
-
-/// Fails with all failures, not only with the first.
-pub fn all(results: Vec<Result<()>>) -> Result<()> {
-    let failures: Vec<String> = results
-        .into_iter()
-        .filter_map(|r| r.err().map(|e| format!("{e:#}")))
-        .collect();
-    ensure!(
-        failures.is_empty(),
-        "{} failed:\n{}",
-        failures.len(),
-        failures.join("\n----\n")
-    );
-    Ok(())
+    play(&cases).await
 }

@@ -95,6 +95,8 @@ async fn an_untrusted_certificate_is_refused_before_a_credential_byte() -> Resul
     ensure!(mended.elapsed() <= MENDED_WITHIN, "{:?}", mended.elapsed());
     let logins = admin.calls().await?.logins;
     ensure!(logins.get("refused").is_none_or(|n| *n == 0), "{logins:?}");
+    // Each way to trust has a session of its own.
+    ensure!(logins.get("vim") >= Some(&3), "{logins:?}");
     Ok(())
 }
 

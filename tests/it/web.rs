@@ -4,7 +4,7 @@ use agent_forge_lab::{
     OperatorAccess,
     lab::{
         apply::apply,
-        manifest::{namespace, pool, rendered},
+        manifest::{namespace, rendered},
     },
 };
 use anyhow::{Context as _, Result, ensure};
@@ -59,13 +59,18 @@ impl Page {
     }
 }
 
+/// The pools of all clusters.
+fn all_pools(topology: &Value) -> impl Iterator<Item = &Value> {
+    let node_pools = children(topology, "clusters").into_iter();
+    let node_pools = node_pools.flat_map(|c| children(c, "nodePools"));
+    node_pools.flat_map(|n| children(n, "pools"))
+}
+
 /// Names of the pools.
 fn pools(topology: &Value) -> Vec<&str> {
-    let list = |value: &'static str| move |node| -> Vec<&Value> { children(node, value) };
-    let node_pools = children(topology, "clusters").into_iter();
-    let node_pools = node_pools.flat_map(list("nodePools"));
-    let pools = node_pools.flat_map(list("pools"));
-    pools.filter_map(|p| p["name"].as_str()).collect()
+    all_pools(topology)
+        .filter_map(|p| p["name"].as_str())
+        .collect()
 }
 
 fn children<'v>(node: &'v Value, key: &str) -> Vec<&'v Value> {
@@ -74,10 +79,7 @@ fn children<'v>(node: &'v Value, key: &str) -> Vec<&'v Value> {
 
 /// The state of the machine with that name.
 fn state<'v>(topology: &'v Value, name: &str) -> Option<&'v str> {
-    let node_pools = children(topology, "clusters").into_iter();
-    let node_pools = node_pools.flat_map(|c| children(c, "nodePools"));
-    let pools = node_pools.flat_map(|n| children(n, "pools"));
-    let mut machines = pools.flat_map(|p| children(p, "machines"));
+    let mut machines = all_pools(topology).flat_map(|p| children(p, "machines"));
     machines.find(|m| m["name"] == name)?["state"].as_str()
 }
 
@@ -113,18 +115,14 @@ async fn two_tenants() -> Result<World> {
     })
     .await?;
     apply(&world.client, &namespace(OTHER)).await?;
-    let mut other = pool(&world.cluster, POOL, &json!({}))?;
-    other.metadata.namespace = Some(OTHER.to_owned());
-    apply(&world.client, &serde_json::to_value(&other)?).await?;
+    world.create_pool_in(OTHER, POOL, &json!({})).await?;
     Ok(world)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_sees_the_pools_that_it_may_list_and_who_has_no_token_sees_nothing() -> Result<()> {
     let world = two_tenants().await?;
-    let nodes = world.node_pool().await?;
-    nodes.scale(1);
-    world.running(&nodes, 1).await?;
+    let nodes = world.up(1).await?;
     let name = world.all_children().await?[0].name_any();
     let lists = json!([{
         "apiGroups": ["agent-forge.containeroo.ch"], "resources": ["vsphereagentpools"], "verbs": ["list"],

@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use agent_forge::cluster::{cache::Feed, scope::Scope, view::Caches, watches::agent_change};
+use agent_forge::cluster::{
+    cache::{Cache, Feed},
+    scope::Scope,
+    view::Caches,
+    watches::agent_change,
+};
 use agent_forge_actors::{
     domain::{identity::BiosUuid, names::ObjectKey, upstream::MachineFacts},
     ports::cluster::View,
@@ -133,12 +138,15 @@ pub struct Hub {
     pub others: Vec<ObjectKey>,
 }
 
-fn fill<K>(feed: &mut Feed<K>, all: Vec<K>, key: impl Fn(&K) -> ObjectKey + Copy) {
+/// A feed of that cache, which has listed these objects.
+fn fill<K>(cache: &Arc<Cache<K>>, all: Vec<K>, key: impl Fn(&K) -> ObjectKey + Copy) -> Feed<K> {
+    let mut feed = Feed::new(cache.clone(), None);
     feed.take(Event::Init, key);
     for object in all {
         feed.take(Event::InitApply(object), key);
     }
     feed.take(Event::InitDone, key);
+    feed
 }
 
 impl Hub {
@@ -191,33 +199,12 @@ impl Hub {
         }
         let infra =
             read::<InfraEnv>(json!({"metadata": meta(HOME, "infra", json!({})), "spec": {}}));
-        fill(
-            &mut Feed::new(caches.pools.clone(), None),
-            pools,
-            ObjectKey::of,
-        );
-        fill(
-            &mut Feed::new(caches.children.clone(), None),
-            children,
-            ObjectKey::of,
-        );
-        fill(
-            &mut Feed::new(caches.agent_machines.clone(), None),
-            ams,
-            ObjectKey::of,
-        );
-        fill(
-            &mut Feed::new(caches.machines.clone(), None),
-            machines,
-            |m| m.key.clone(),
-        );
-        fill(
-            &mut Feed::new(caches.infra_envs.clone(), None),
-            vec![infra],
-            ObjectKey::of,
-        );
-        let mut feed = Feed::new(caches.agents.clone(), None);
-        fill(&mut feed, all, ObjectKey::of);
+        fill(&caches.pools, pools, ObjectKey::of);
+        fill(&caches.children, children, ObjectKey::of);
+        fill(&caches.agent_machines, ams, ObjectKey::of);
+        fill(&caches.machines, machines, |m| m.key.clone());
+        fill(&caches.infra_envs, vec![infra], ObjectKey::of);
+        let feed = fill(&caches.agents, all, ObjectKey::of);
         Self {
             caches,
             feed,

@@ -4,7 +4,7 @@
 //! list on, until all kinds are listed. The played server makes a page as it is read, so that the page is in memory once, on the
 //! side of the operator. The kernel reports the peak (`VmHWM` of proc(5)).
 
-use std::{convert::Infallible, env, fs, sync::Arc, time::Duration};
+use std::{convert::Infallible, env, sync::Arc, time::Duration};
 
 use agent_forge::cluster::{client::Clients, scope::Scope, view::Caches, watches};
 use agent_forge_actors::{
@@ -226,14 +226,6 @@ async fn follow(bytes: usize) {
     supervisor.stop(None);
 }
 
-/// The most memory that this process had, in KiB.
-fn own_peak() -> u32 {
-    let status = fs::read_to_string("/proc/self/status").expect("the kernel tells");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    number.expect("a number")
-}
-
 /// The peak of a process beside VsphereAgents with annotations of that size, in KiB.
 fn peak(bytes: usize) -> u32 {
     let said = run_alone(TEST, &[(SIZE, bytes.to_string())]);
@@ -251,7 +243,9 @@ fn large_vsphere_agents_cost_no_more_than_half_as_much_again() {
             .enable_all()
             .build();
         runtime.expect("a runtime").block_on(follow(bytes));
-        say(&format!("\npeak={}", own_peak()));
+        let usage = agent_forge_lab::bench::proc::usage(std::process::id());
+        let peak = usage.expect("the kernel tells").peak_bytes;
+        say(&format!("\npeak={}", peak >> 10));
         return;
     }
     let (small, large) = (peak(0), peak(LARGE));

@@ -14,9 +14,14 @@ pub struct Shown {
 }
 
 impl Shown {
+    /// All output, for a failure.
+    pub fn said(&self) -> String {
+        format!("{}{}", self.text, self.errors)
+    }
+
     /// The output of `-o json`.
     pub fn json(&self) -> Result<Value> {
-        serde_json::from_str(&self.text).with_context(|| format!("{}{}", self.text, self.errors))
+        serde_json::from_str(&self.text).with_context(|| self.said())
     }
 }
 

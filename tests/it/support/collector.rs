@@ -7,38 +7,38 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use crate::{
+    server::{answering, listen},
+    tls_door::TlsDoor,
+};
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
-use hyper::{
-    Request, Response,
-    body::Incoming,
-    server::conn::{http1, http2},
-    service::service_fn,
-};
+use hyper::{Request, Response, body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use opentelemetry::trace::{TraceContextExt as _, TracerProvider as _};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
     common::v1::{KeyValue, any_value::Value},
     resource::v1::Resource,
     trace::v1::Span,
 };
+use opentelemetry_sdk::{propagation::TraceContextPropagator, trace::SdkTracerProvider};
 use prost::Message as _;
 use tempfile::TempDir;
-use tokio::{net::TcpListener, task::JoinSet};
-
-use crate::tls_door::TlsDoor;
+use tracing::subscriber::DefaultGuard;
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+use tracing_subscriber::layer::SubscriberExt as _;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
-/// The collector. It ends when it is dropped.
+/// The collector. It ends with the runtime of the test.
 pub struct Collector {
     http: TlsDoor,
     grpc: TlsDoor,
     certificates: TempDir,
     told: Arc<Mutex<Vec<Told>>>,
-    _serving: JoinSet<()>,
 }
 
 /// A span as it arrived.
@@ -69,15 +69,13 @@ impl Collector {
     /// Listens on loopback.
     pub async fn start() -> Result<Self> {
         let told = Arc::new(Mutex::new(Vec::new()));
-        let mut serving = JoinSet::new();
-        let http = TlsDoor::before(listen(By::Http, &told, &mut serving).await?, "http/1.1");
-        let grpc = TlsDoor::before(listen(By::Grpc, &told, &mut serving).await?, "h2");
+        let http = TlsDoor::before(serve(By::Http, &told).await, "http/1.1");
+        let grpc = TlsDoor::before(serve(By::Grpc, &told).await, "h2");
         Ok(Self {
             http: http.await?,
             grpc: grpc.await?,
             certificates: tempfile::tempdir()?,
             told,
-            _serving: serving,
         })
     }
 
@@ -117,43 +115,32 @@ impl Collector {
     }
 }
 
-async fn listen(
-    by: By,
-    told: &Arc<Mutex<Vec<Told>>>,
-    serving: &mut JoinSet<()>,
-) -> Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let address = listener.local_addr()?;
+async fn serve(by: By, told: &Arc<Mutex<Vec<Told>>>) -> SocketAddr {
     let kept = told.clone();
-    serving.spawn(async move {
-        let mut connections = JoinSet::new();
-        while let Ok((stream, _)) = listener.accept().await {
-            let kept = kept.clone();
-            connections.spawn(async move {
-                let stream = TokioIo::new(stream);
-                let service = service_fn(move |request| take(by, request, kept.clone()));
-                let _ = match by {
-                    By::Http => {
-                        http1::Builder::new()
-                            .serve_connection(stream, service)
-                            .await
-                    }
-                    By::Grpc => {
-                        let builder = http2::Builder::new(TokioExecutor::new());
-                        builder.serve_connection(stream, service).await
-                    }
-                };
-            });
+    match by {
+        By::Http => answering(move |request| take(by, request, kept.clone())).await,
+        By::Grpc => {
+            listen(move |stream| {
+                let (stream, kept) = (TokioIo::new(stream), kept.clone());
+                let service = service_fn(move |request| {
+                    let answered = take(by, request, kept.clone());
+                    async move { Ok::<_, Infallible>(answered.await) }
+                });
+                async move {
+                    let builder = http2::Builder::new(TokioExecutor::new());
+                    let _ = builder.serve_connection(stream, service).await;
+                }
+            })
+            .await
         }
-    });
-    Ok(address)
+    }
 }
 
 async fn take(
     by: By,
     request: Request<Incoming>,
     told: Arc<Mutex<Vec<Told>>>,
-) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible> {
+) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
     let read = async {
         let mut body = request.into_body().collect().await?.to_bytes();
         if by == By::Grpc {
@@ -186,7 +173,7 @@ async fn take(
             answer.headers_mut().insert(CONTENT_TYPE, kind);
         }
     }
-    Ok(answer)
+    answer
 }
 
 fn all_of(export: ExportTraceServiceRequest) -> Vec<Told> {
@@ -271,4 +258,17 @@ impl Tree {
     pub fn named(&self, name: &str) -> Vec<&Span> {
         self.spans.values().filter(|s| s.name == name).collect()
     }
+}
+
+/// Subscribers that trace this thread, a span of theirs, and how a request made in that span must carry its trace.
+pub fn traced() -> ((tracing::Dispatch, DefaultGuard), tracing::Span, String) {
+    opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
+    let provider = SdkTracerProvider::builder().build();
+    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+    // With two subscribers, a callsite does not take the answer of a thread without a subscriber.
+    let another = tracing::Dispatch::new(tracing_subscriber::registry());
+    let here = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+    let around = tracing::info_span!("around");
+    let trace = around.context().span().span_context().trace_id();
+    ((another, here), around, format!("traceparent: 00-{trace}-"))
 }

@@ -1,6 +1,9 @@
 //! Live reads of a world, and waits that several scenarios share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+};
 
 use agent_forge_crds::{
     VsphereAgent, VsphereAgentPool, external::agent::Agent, names::AGENT_MACHINE_LABEL,
@@ -11,7 +14,13 @@ use agent_forge_lab::{
     played::{HostedClusterPlay, guests::identity, kinds, object::Facts as _},
 };
 use anyhow::{Context as _, Result, bail, ensure};
-use kube::{Api, ResourceExt, core::DynamicObject};
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+    core::DynamicObject,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use crate::world::{LIMIT, POOL, World, pool_labels};
 
@@ -22,6 +31,13 @@ impl World {
         let status = operator.stop().await?;
         ensure!(status.success(), "the operator ended with {status}");
         Ok(())
+    }
+
+    /// Kills the operator as a crash of its node does, and starts another.
+    pub async fn crash(&mut self) -> Result<()> {
+        let operator = self.operator.take().context("no operator runs")?;
+        operator.kill().await?;
+        self.start_operator().await
     }
 
     /// Machines of the control plane, in the version that its Cluster API writes.
@@ -96,6 +112,20 @@ impl World {
         found.with_context(|| format!("no Agent {name} for VM {}", vm.name))
     }
 
+    /// The NodePool of the pool, with this number of replicas.
+    pub async fn wanted(&self, machines: usize) -> Result<HostedClusterPlay> {
+        let nodes = self.node_pool().await?;
+        nodes.scale(machines);
+        Ok(nodes)
+    }
+
+    /// The same, when all Machines run.
+    pub async fn up(&self, machines: usize) -> Result<HostedClusterPlay> {
+        let nodes = self.wanted(machines).await?;
+        self.running(&nodes, machines).await?;
+        Ok(nodes)
+    }
+
     /// Waits until exactly `count` Machines exist and all of them run. The error says what prevented it.
     pub async fn running(&self, nodes: &HostedClusterPlay, count: usize) -> Result<()> {
         if let Err(error) = nodes.wait_running(count, LIMIT).await {
@@ -107,10 +137,26 @@ impl World {
     /// Waits until only `count` Machines are left, in any state.
     pub async fn machines_left(&self, nodes: &HostedClusterPlay, count: usize) -> Result<()> {
         let done = || nodes.machines().len() == count && nodes.agent_machines().len() == count;
-        if let Err(error) = nodes.wait("fewer Machines", LIMIT, done).await {
+        self.until_nodes(nodes, "fewer Machines", done).await
+    }
+
+    /// Waits until this holds of the played control plane. The error says what prevented it.
+    pub async fn until_nodes(
+        &self,
+        nodes: &HostedClusterPlay,
+        what: &str,
+        done: impl Fn() -> bool,
+    ) -> Result<()> {
+        if let Err(error) = nodes.wait(what, LIMIT, done).await {
             bail!("{error:#}\n{}", self.explain().await);
         }
         Ok(())
+    }
+
+    /// Waits until the pool is gone.
+    pub async fn pool_ends(&self) -> Result<()> {
+        let gone = async || Ok(self.pools().get_opt(POOL).await?.is_none());
+        self.until("the end of the pool", gone).await
     }
 
     /// Waits until there are exactly `count` VMs, VsphereAgents and Agents.
@@ -155,6 +201,29 @@ impl World {
         Ok(())
     }
 
+    /// Waits until a VsphereAgent waits for this reason, with all these words in the message.
+    pub async fn until_waits(&self, reason: &str, words: &[&str]) -> Result<()> {
+        self.until(&format!("{reason} of {words:?}"), async || {
+            let all = self.all_children().await?;
+            let mut rows = all
+                .into_iter()
+                .flat_map(|c| c.status.unwrap_or_default().waiting_on);
+            Ok(rows.any(|w| {
+                w.reason.as_str() == reason && words.iter().all(|word| w.message.contains(word))
+            }))
+        })
+        .await
+    }
+
+    /// Waits until the pool waits for this reason, with this word in the message.
+    pub async fn until_pool_waits(&self, reason: &str, word: &str) -> Result<()> {
+        self.until(&format!("{reason} by {word}"), async || {
+            let mut rows = self.pool_status().await?.waiting_on.into_iter();
+            Ok(rows.any(|w| w.reason.as_str() == reason && w.message.contains(word)))
+        })
+        .await
+    }
+
     /// The rows of the pool's `status.waitingOn`: subject and reason.
     pub async fn waiting_on(&self) -> Result<BTreeMap<String, String>> {
         let rows = self.pool_status().await?.waiting_on;
@@ -163,6 +232,27 @@ impl World {
             .map(|w| (w.subject, w.reason.into()))
             .collect())
     }
+}
+
+/// Merges this into an object.
+pub async fn merge<K>(api: &Api<K>, name: &str, patch: Value) -> Result<K>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    let merged = api.patch(name, &params, &patch).await;
+    merged.with_context(|| format!("patch {name}"))
+}
+
+/// The same with its status.
+pub async fn merge_status<K>(api: &Api<K>, name: &str, status: Value) -> Result<K>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let params = PatchParams::default();
+    let patch = Patch::Merge(json!({ "status": status }));
+    let merged = api.patch_status(name, &params, &patch).await;
+    merged.with_context(|| format!("patch the status of {name}"))
 }
 
 /// Whether no NodePool's selector can match this Agent: it has none of the pool's labels, but still has the pin.

@@ -5,6 +5,7 @@ pub mod changes;
 pub mod cli;
 pub mod collector;
 pub mod look;
+pub mod server;
 pub mod shared;
 pub mod site;
 pub mod tls_door;

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -11,10 +11,7 @@ use agent_forge_crds::conditions::find_condition;
 use agent_forge_lab::{
     lab::manifest::credentials,
     parts::{VCenterAdmin, VCenterOptions, VCenterProcess},
-    played::{
-        HostedClusterPlay, PlayedOptions,
-        guests::{Guests, vcenter::VCenter},
-    },
+    played::{HostedClusterPlay, PlayedOptions, guests::Guests},
 };
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -45,6 +42,12 @@ struct Seen {
     most: usize,
     per_name: BTreeMap<String, usize>,
     ever: BTreeMap<String, String>,
+}
+
+impl Eyes {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for Eyes {
@@ -92,8 +95,7 @@ impl Site {
             delays: world.setup.delays.clone(),
             ..PlayedOptions::default()
         };
-        let vcenter = VCenter::new(process.url(), process.ca_pem())?;
-        let guests = Guests::start(vcenter, services, &played).await?;
+        let guests = Guests::start(admin.clone(), services, &played).await?;
         // The sites share the namespace of the Agents, so each has its own selector.
         let selector = json!({"matchLabels": {"customer": name}});
         let nodes = world
@@ -124,25 +126,29 @@ impl Site {
         world.create_pool(&self.name, &patch).await
     }
 
+    /// The same, with one machine that runs.
+    pub async fn up(&self, world: &World, patch: &Value) -> Result<()> {
+        self.open(world, patch).await?;
+        self.nodes.scale(1);
+        self.running(world, 1).await
+    }
+
     /// Waits until the pool shows a failure of vCenter or of its ISO with this reason. Returns the message.
     pub async fn until_trouble(&self, world: &World, reason: &str) -> Result<String> {
-        let look = async {
-            loop {
-                let status = world.pools().get(&self.name).await?.status;
-                let conditions = status.unwrap_or_default().conditions;
-                let fits = ["VsphereReady", "ISOReady"]
-                    .iter()
-                    .filter_map(|type_| find_condition(&conditions, type_))
-                    .find(|c| c.status == "False" && c.reason == reason);
-                if let Some(condition) = fits {
-                    return anyhow::Ok(condition.message.clone());
-                }
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
+        let mut said = String::new();
+        let shown = async || {
+            let status = world.pools().get(&self.name).await?.status;
+            let conditions = status.unwrap_or_default().conditions;
+            let mut found = ["VsphereReady", "ISOReady"]
+                .into_iter()
+                .filter_map(|type_| find_condition(&conditions, type_));
+            let found = found.find(|c| c.status == "False" && c.reason == reason);
+            Ok(found.map(|c| said.clone_from(&c.message)).is_some())
         };
-        let found = tokio::time::timeout(LIMIT, look).await;
-        let found = found.with_context(|| format!("no condition with reason {reason}"));
-        self.explained(world, found.and_then(|f| f)).await
+        let what = format!("condition with reason {reason}");
+        let waited = world.until(&what, shown).await;
+        self.explained(world, waited).await?;
+        Ok(said)
     }
 
     /// Waits until this site's ISO cache counts a failure. The pool's condition then says that there is no ISO.
@@ -180,26 +186,14 @@ impl Site {
                 told += &format!("{} {} {}: {}\n", c.type_, c.status, c.reason, c.message);
             }
         }
-        for child in world
-            .children()
-            .list(&Default::default())
-            .await
-            .into_iter()
-            .flatten()
-        {
-            if child.spec.pool_ref.name == self.name {
-                told += &format!(
-                    "{}\n",
-                    serde_json::to_string(&child.status).unwrap_or_default()
-                );
-            }
+        let mut children = world.all_children().await.unwrap_or_default();
+        children.retain(|child| child.spec.pool_ref.name == self.name);
+        for child in children {
+            let status = serde_json::to_string(&child.status).unwrap_or_default();
+            told += &format!("{status}\n");
         }
         let server = self.process.url().trim_start_matches("https://");
-        let log = world
-            .operator
-            .as_ref()
-            .and_then(|o| o.log().ok())
-            .unwrap_or_default();
+        let log = world.operator().and_then(|o| o.log()).unwrap_or_default();
         let lines: Vec<&str> = log
             .lines()
             .filter(|line| line.contains(&self.name) || line.contains(server))
@@ -231,11 +225,7 @@ impl Site {
     /// Checks that there were never two VMs with one name, never more than `most` VMs at the same time, and `ever` VMs
     /// in total.
     pub fn never_double(&self, most: usize, ever: usize) -> Result<()> {
-        let seen = self
-            .eyes
-            .seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let seen = self.eyes.seen();
         ensure!(
             seen.most <= most && seen.ever.len() == ever && seen.per_name.values().all(|n| *n == 1),
             "{}: at most {} VMs at once, ever {:?}, by name {:?}",
@@ -249,11 +239,7 @@ impl Site {
 
     /// Checks that there were never two VMs at the same time.
     pub fn never_two(&self) -> Result<()> {
-        let seen = self
-            .eyes
-            .seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let seen = self.eyes.seen();
         ensure!(seen.most <= 1, "{}: {:?}", self.name, seen.ever);
         Ok(())
     }

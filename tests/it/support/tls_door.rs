@@ -4,11 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use agent_forge_lab::parts::certificates::Authority;
 use anyhow::{Context as _, Result};
-use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-};
+use tokio::{io::copy_bidirectional, net::TcpStream};
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
@@ -17,12 +13,13 @@ use tokio_rustls::{
     },
 };
 
-/// The TLS proxy. It ends when it is dropped.
+use super::server::listen;
+
+/// The TLS proxy. It ends with the runtime of the test.
 pub struct TlsDoor {
     pub address: SocketAddr,
     /// The CA certificate to trust, PEM.
     pub ca: String,
-    _serving: JoinSet<()>,
 }
 
 impl TlsDoor {
@@ -38,28 +35,21 @@ impl TlsDoor {
             .with_single_cert(vec![certificate], key)?;
         config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
-        let mut serving = JoinSet::new();
-        serving.spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let acceptor = acceptor.clone();
-                connections.spawn(async move {
-                    // A client that does not trust it disconnects here.
-                    let Ok(mut inside) = acceptor.accept(stream).await else {
-                        return;
-                    };
-                    if let Ok(mut server) = TcpStream::connect(behind).await {
-                        let _ = copy_bidirectional(&mut inside, &mut server).await;
-                    }
-                });
+        let address = listen(move |stream| {
+            let acceptor = acceptor.clone();
+            async move {
+                // A client that does not trust it disconnects here.
+                let Ok(mut inside) = acceptor.accept(stream).await else {
+                    return;
+                };
+                if let Ok(mut server) = TcpStream::connect(behind).await {
+                    let _ = copy_bidirectional(&mut inside, &mut server).await;
+                }
             }
         });
         Ok(Self {
-            address,
+            address: address.await,
             ca: authority.certificate().to_owned(),
-            _serving: serving,
         })
     }
 }

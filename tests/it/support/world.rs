@@ -18,6 +18,7 @@ use agent_forge_crds::{
     VsphereAgent, VsphereAgentPool,
     conditions::{Phase, find_condition},
     external::agent::Agent,
+    names::ALLOW_POOLS_FROM_ANNOTATION,
 };
 pub use agent_forge_lab::lab::manifest::{
     agent_labels as pool_labels, agent_selector as fits_pool,
@@ -39,12 +40,12 @@ use agent_forge_lab::{
 };
 use anyhow::{Context as _, Result, bail};
 use http::StatusCode;
-use kube::{
-    Api, Client,
-    api::{Patch, PatchParams, PostParams},
-};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
 use tokio::{sync::OnceCell, time::Instant};
+
+use super::look::merge;
 
 /// A time limit that only catches a hang.
 pub const LIMIT: Duration = agent_forge_lab::patience::HANG;
@@ -92,6 +93,33 @@ impl Default for Setup {
 }
 
 impl Setup {
+    /// With this patch of the pool's spec.
+    pub fn pool(pool_patch: Value) -> Self {
+        Self {
+            pool_patch,
+            ..Self::default()
+        }
+    }
+
+    /// With these arguments of the operator.
+    pub fn args<S: Into<String>>(args: impl IntoIterator<Item = S>) -> Self {
+        Self {
+            operator_args: args.into_iter().map(Into::into).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// With a pool that recycles. A guest needs tens of seconds to report. The operator sees it come back by that.
+    pub fn recycling() -> Self {
+        Self {
+            delays: Delays {
+                inventory: Duration::from_secs(3),
+                ..Delays::fast()
+            },
+            ..Self::pool(json!({"release": {"policy": "Recycle"}}))
+        }
+    }
+
     /// An API server of its own, with an operator for all namespaces.
     pub fn own_lab() -> Self {
         Self {
@@ -102,10 +130,7 @@ impl Setup {
 
     /// The administrator names the lab's vCenters, so pools show why one of them cannot be reached.
     pub fn named() -> Self {
-        Self {
-            operator_args: vec!["--allowed-vcenters=127.0.0.1".to_owned()],
-            ..Self::default()
-        }
+        Self::args(["--allowed-vcenters=127.0.0.1"])
     }
 }
 
@@ -245,19 +270,30 @@ impl World {
 
     /// Creates one more pool for the NodePool of the same name. `patch` is merged over its spec.
     pub async fn create_pool(&self, name: &str, patch: &Value) -> Result<()> {
-        let pool = pool(&self.cluster, name, patch)?;
-        let created = self.pools().create(&PostParams::default(), &pool).await;
+        self.create_pool_in(self.namespace(), name, patch).await
+    }
+
+    /// The same in another namespace.
+    pub async fn create_pool_in(&self, namespace: &str, name: &str, patch: &Value) -> Result<()> {
+        let mut pool = pool(&self.cluster, name, patch)?;
+        pool.metadata.namespace = Some(namespace.to_owned());
+        let pools = Api::namespaced(self.client.clone(), namespace);
+        let created = pools.create(&PostParams::default(), &pool).await;
         created.with_context(|| format!("create pool {name}"))?;
+        Ok(())
+    }
+
+    /// Lets pools of these namespaces use what is in that namespace; `null`: of none.
+    pub async fn admit(&self, namespace: &str, who: Value) -> Result<()> {
+        let grant = json!({"metadata": {"annotations": {ALLOW_POOLS_FROM_ANNOTATION: who}}});
+        let namespaces = Api::<Namespace>::all(self.client.clone());
+        merge(&namespaces, namespace, grant).await?;
         Ok(())
     }
 
     /// Merges `patch` into a pool's spec, as a person does.
     pub async fn patch_pool(&self, name: &str, patch: &Value) -> Result<()> {
-        let patch = Patch::Merge(json!({ "spec": patch }));
-        self.pools()
-            .patch(name, &PatchParams::default(), &patch)
-            .await
-            .with_context(|| format!("patch pool {name}"))?;
+        merge(&self.pools(), name, json!({ "spec": patch })).await?;
         Ok(())
     }
 
@@ -393,14 +429,8 @@ impl World {
 
     /// Names of the VMs in the pool's folder.
     pub async fn vms(&self) -> Result<Vec<String>> {
-        Ok(self
-            .vcenter
-            .inventory()
-            .await?
-            .vms
-            .into_iter()
-            .map(|vm| vm.name)
-            .collect())
+        let all = self.all_vms().await?.into_iter();
+        Ok(all.map(|vm| vm.name).collect())
     }
 
     /// Waits until `done` returns true. The error has the output of `explain` and the end of the operator's log.
@@ -438,9 +468,8 @@ impl World {
 
     /// Phase and reason of every VsphereAgent.
     pub async fn phases(&self) -> Result<BTreeMap<String, (Option<Phase>, String)>> {
-        let list = self.children().list(&Default::default()).await?;
-        Ok(list
-            .items
+        let all = self.all_children().await?;
+        Ok(all
             .into_iter()
             .map(|c| {
                 let vm = c.status.and_then(|s| s.vm).unwrap_or_default();
@@ -455,32 +484,23 @@ impl World {
     /// State of the world, for a failed wait.
     pub async fn explain(&self) -> String {
         let mut out = String::new();
-        for pool in self
-            .pools()
-            .list(&Default::default())
-            .await
-            .into_iter()
-            .flatten()
-        {
+        let pools = self.pools().list(&Default::default()).await;
+        for pool in pools.into_iter().flatten() {
             out += &format!(
                 "pool {}: {}\n",
                 pool.metadata.name.unwrap_or_default(),
                 serde_json::to_string_pretty(&pool.status).unwrap_or_default()
             );
         }
-        if let Ok(list) = self.children().list(&Default::default()).await {
-            for mut c in list.items {
-                c.metadata.managed_fields = None;
-                out += &format!("child: {}\n", serde_json::to_string(&c).unwrap_or_default());
-            }
+        for mut c in self.all_children().await.into_iter().flatten() {
+            c.metadata.managed_fields = None;
+            out += &format!("child: {}\n", serde_json::to_string(&c).unwrap_or_default());
         }
-        if let Ok(list) = self.agents().list(&Default::default()).await {
-            for mut a in list.items {
-                // Bookkeeping and a copy of the inventory: neither helps a reader.
-                a.metadata.managed_fields = None;
-                a.metadata.annotations = None;
-                out += &format!("agent: {}\n", serde_json::to_string(&a).unwrap_or_default());
-            }
+        for mut a in self.all_agents().await.into_iter().flatten() {
+            // Bookkeeping and a copy of the inventory: neither helps a reader.
+            a.metadata.managed_fields = None;
+            a.metadata.annotations = None;
+            out += &format!("agent: {}\n", serde_json::to_string(&a).unwrap_or_default());
         }
         if let Some(log) = self.operator.as_ref().and_then(|o| o.log().ok()) {
             let lines: Vec<&str> = log.lines().collect();

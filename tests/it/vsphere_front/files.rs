@@ -35,8 +35,7 @@ fn path(text: &str) -> DatastorePath {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_is_uploaded_moved_seen_and_deleted() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
+    let (world, vc) = connected(quick()).await;
     let dc = vc.datacenter("dc1").await.unwrap();
     let directory = path("[iso-datastore] agent-forge/ns/pool 1");
     let part = directory.join("a.iso.partial-1").unwrap();
@@ -147,8 +146,7 @@ async fn tasks_on_files_are_told_of_however_they_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_that_is_too_short_or_fails_leaves_no_success() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
+    let (world, vc) = connected(quick()).await;
     let dc = vc.datacenter("dc1").await.unwrap();
     let file = path("[iso-datastore] x.iso");
     let upload = effect(EffectKind::Upload);
@@ -168,8 +166,7 @@ async fn a_source_that_is_too_short_or_fails_leaves_no_success() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_session_is_noticed_before_the_bytes_flow() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
+    let (world, vc) = connected(quick()).await;
     let dc = vc.datacenter("dc1").await.unwrap();
     let file = path("[iso-datastore] x.iso");
     put(&*vc, &dc, &file, b"first").await.unwrap();
@@ -189,8 +186,7 @@ fn basic_only() -> VCenterOptions {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_files_want_the_password_they_get_it() {
-    let world = world(basic_only()).await;
-    let vc = world.connect().await;
+    let (world, vc) = connected(basic_only()).await;
     let dc = vc.datacenter("dc1").await.unwrap();
     let file = path("[iso-datastore] x.iso");
     put(&*vc, &dc, &file, b"first").await.unwrap();
@@ -206,8 +202,7 @@ async fn where_files_want_the_password_they_get_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_that_files_refuse_is_told_and_tried_once() {
-    let world = world(basic_only()).await;
-    let vc = world.connect().await;
+    let (world, vc) = connected(basic_only()).await;
     let dc = vc.datacenter("dc1").await.unwrap();
     let file = path("[iso-datastore] x.iso");
     // The password was changed, and the session is still valid.
@@ -232,8 +227,7 @@ async fn a_password_that_files_refuse_is_told_and_tried_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_privilege_names_itself() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
+    let (world, vc) = connected(quick()).await;
     let dc = vc.datacenter("dc1").await.unwrap();
     let deny = serde_json::json!({"deny": [{"privilege": "Datastore.FileManagement"}]});
     world.post("permissions", deny).await;
@@ -259,9 +253,7 @@ async fn a_missing_privilege_names_itself() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_vm_mounts_is_unknown_where_it_may_not_be_read() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
+    let (world, vc) = ready(quick()).await;
     for name in ["readable", "hidden"] {
         life(&*vc, name).await.unwrap();
     }
@@ -286,9 +278,7 @@ async fn what_a_vm_mounts_is_unknown_where_it_may_not_be_read() {
 /// Its datastores are known although its configuration is not. So it does not protect files on other datastores.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_without_configuration_holds_back_what_lies_on_its_datastores() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
+    let (world, vc) = ready(quick()).await;
     let vm = life(&*vc, "away").await.unwrap();
     world
         .post(&format!("vms/{}/hide", vm.id), serde_json::json!({}))
@@ -299,7 +289,7 @@ async fn a_vm_without_configuration_holds_back_what_lies_on_its_datastores() {
     assert!(drives.keeps(&iso()).is_some_and(|why| why.contains("away")));
     let elsewhere = path("[another-datastore] a.iso");
     assert_eq!(drives.keeps(&elsewhere), None);
-    let seen = vc.observe(&vm).await.unwrap().unwrap();
+    let seen = now(&*vc, &vm).await;
     assert!(!seen.shows_config(), "{seen:?}");
     assert!(vc.find_by_uuid(uuid_of("away")).await.unwrap().is_empty());
     let survey = vc.survey().await.unwrap();
@@ -315,8 +305,7 @@ async fn a_vm_without_configuration_holds_back_what_lies_on_its_datastores() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_datastore_that_is_not_there_is_named_at_once() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
+    let (_world, vc) = connected(quick()).await;
     let dc = vc.datacenter("dc1").await.unwrap();
     let directory = path("[no-store] agent-forge/ns");
     let mkdir = effect(EffectKind::MakeDirectory);

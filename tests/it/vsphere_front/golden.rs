@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use agent_forge::vsphere::{Options, VsphereConnector};
+use agent_forge::vsphere::{Options, Transport, TransportFailure};
 use agent_forge_actors::{
     domain::{
         hardware::{DiskController, Firmware, NetworkAdapter},
@@ -18,27 +18,19 @@ use agent_forge_actors::{
     migration::notes::Notes,
     ports::{
         effect::EffectKind,
-        vcenter::{
-            Connector as _, Credentials, FolderSight, NewLife, RenewedDisk, TaskEnd, Trust,
-            VCenter, VmChange,
-        },
+        vcenter::{FolderSight, NewLife, RenewedDisk, TaskEnd, VCenter, VmChange},
     },
 };
 use agent_forge_lab::parts::vcenter::VCenterOptions;
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::{Request, Response, body::Incoming, service::service_fn};
-use hyper_util::rt::TokioIo;
+use async_trait::async_trait;
 use serde_json::Value;
 
 use super::support::*;
 
-/// A proxy between client and vCenter that records the requests.
-#[derive(Clone)]
+/// Records the requests of the client.
 struct Tap {
-    upstream: String,
     http: reqwest::Client,
-    seen: Arc<Mutex<Seen>>,
+    seen: Mutex<Seen>,
 }
 
 #[derive(Default)]
@@ -47,60 +39,24 @@ struct Seen {
     bodies: BTreeMap<String, String>,
 }
 
-impl Tap {
-    async fn start(upstream: &str) -> (Self, String) {
-        let tap = Self {
-            upstream: upstream.to_owned(),
-            http: reqwest::Client::builder().no_proxy().build().unwrap(),
-            seen: Arc::default(),
-        };
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let serving = tap.clone();
-        tokio::spawn(async move {
-            while let Ok((socket, _)) = listener.accept().await {
-                let tap = serving.clone();
-                let service = service_fn(move |request| {
-                    let tap = tap.clone();
-                    async move { Ok::<_, std::convert::Infallible>(tap.pass(request).await) }
-                });
-                tokio::spawn(
-                    hyper::server::conn::http1::Builder::new()
-                        .serve_connection(TokioIo::new(socket), service),
-                );
-            }
-        });
-        (tap, format!("http://{address}"))
-    }
-
-    async fn pass(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        let (head, body) = request.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        self.note(head.uri.path(), head.uri.query().unwrap_or_default(), &body);
-        let body = self.shortened(body);
-        let mut headers = head.headers;
-        headers.remove(http::header::HOST);
-        headers.remove(http::header::CONTENT_LENGTH);
-        let url = format!("{}{}", self.upstream, head.uri);
-        let reply = self
-            .http
-            .request(head.method, url)
-            .headers(headers)
-            .body(body)
-            .send()
-            .await
-            .unwrap();
-        let mut response = Response::builder().status(reply.status());
-        for (name, value) in reply.headers() {
-            if name != http::header::TRANSFER_ENCODING && name != http::header::CONTENT_LENGTH {
-                response = response.header(name, value);
-            }
+#[async_trait]
+impl Transport for Tap {
+    async fn send(
+        &self,
+        mut request: reqwest::Request,
+    ) -> Result<reqwest::Response, TransportFailure> {
+        if let Some(body) = request.body().and_then(reqwest::Body::as_bytes) {
+            let url = request.url();
+            self.note(url.path(), url.query().unwrap_or_default(), body);
         }
-        response
-            .body(Full::new(reply.bytes().await.unwrap()))
-            .unwrap()
+        if self.seen.lock().unwrap().step == PAGES {
+            shorten(&mut request);
+        }
+        sent(&self.http, request).await
     }
+}
 
+impl Tap {
     fn note(&self, path: &str, query: &str, raw: &[u8]) {
         let Ok(mut body) =
             serde_json::from_slice::<serde_json::Map<String, Value>>(raw).map(Value::Object)
@@ -137,16 +93,6 @@ impl Tap {
             .find(|n| !seen.bodies.contains_key(n));
         seen.bodies
             .insert(free.expect("a step sends few bodies per method"), text);
-    }
-
-    /// Limits a page to one object, in the step about pages. Creating more objects than a real page has would take
-    /// minutes.
-    fn shortened(&self, body: Bytes) -> Bytes {
-        if self.seen.lock().unwrap().step != PAGES {
-            return body;
-        }
-        let text = String::from_utf8(body.to_vec()).unwrap();
-        Bytes::from(text.replace("\"maxObjects\":100", "\"maxObjects\":1"))
     }
 
     fn step(&self, name: &'static str) {
@@ -243,30 +189,25 @@ fn directory() -> PathBuf {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn request_bodies_are_the_committed_ones() {
-    let world = world(VCenterOptions {
+    let tap = Arc::new(Tap {
+        http: reqwest::Client::builder().no_proxy().build().unwrap(),
+        seen: Mutex::default(),
+    });
+    let options = VCenterOptions {
         tls: false,
         username: "operator@vsphere.local".into(),
         password: "password".into(),
         api_release: Some("8.0.1.0".into()),
         ..quick()
-    })
-    .await;
-    let (tap, url) = Tap::start(world.vcenter.url()).await;
-    let connector = VsphereConnector::new(
-        world.gate.clone(),
-        Options {
-            allow_http: true,
-            ..Options::default()
-        },
-    );
-    let credentials = Credentials {
-        server: url.parse().unwrap(),
-        username: "operator@vsphere.local".into(),
-        password: "password".to_owned().into(),
-        trust: Trust::Insecure,
     };
+    let client = Options {
+        allow_http: true,
+        transport: Some(tap.clone()),
+        ..Options::default()
+    };
+    let world = world_with(options, client).await;
     tap.step("connect");
-    let vc = connector.connect(&credentials).await.unwrap();
+    let vc = world.connect().await;
     everything(&tap, &*vc, &world).await;
 
     let bodies = std::mem::take(&mut tap.seen.lock().unwrap().bodies);
@@ -316,12 +257,8 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
 
     tap.step("standard");
     let place = super::support::place(vc).await.unwrap();
-    let create = effect(EffectKind::CreateVm);
-    let task = vc
-        .create_vm(&create, &create_vm("standard", &place))
-        .await
-        .unwrap();
-    let TaskEnd::Success(Some(vm)) = vc.wait(&task).await.flatten().unwrap() else {
+    let standard = made(vc, &create_vm("standard", &place)).await.unwrap();
+    let TaskEnd::Success(Some(vm)) = standard else {
         panic!("no VM")
     };
     tap.step("distributed");
@@ -342,18 +279,15 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
         agent_forge_actors::domain::names::MoRef::new("HostSystem", "host-1"),
     ));
     // The host does not exist. Only the body matters.
-    if let Ok(task) = vc.create_vm(&create, &other).await {
-        let _ = vc.wait(&task).await;
-    }
+    let _ = made(vc, &other).await;
     tap.step("nvme");
     let mut other = create_vm("nvme", &place);
     other.hardware.disk_controller = DiskController::Nvme;
-    let task = vc.create_vm(&create, &other).await.unwrap();
-    vc.wait(&task).await.flatten().unwrap();
+    made(vc, &other).await.unwrap();
 
     tap.step("look");
     vc.find_by_uuid(uuid_of("standard")).await.unwrap();
-    let seen = vc.observe(&vm).await.unwrap().unwrap();
+    let seen = now(vc, &vm).await;
     let folder = seen.folder.clone().unwrap();
     let (one, two) = tokio::join!(vc.observe(&vm), vc.folder_sight(&folder, &dc));
     one.unwrap();
@@ -395,23 +329,15 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
     };
     reconfigure(serves).await;
     tap.step("power");
-    let task = vc
-        .power_on(&permit(EffectKind::PowerOn, &vm))
-        .await
-        .unwrap();
-    vc.wait(&task).await.flatten().unwrap();
+    power_on(vc, &vm).await.unwrap();
     tap.step("eject");
     let lock = format!("vms/{}/lock-tray", vm.id);
     world.post(&lock, serde_json::json!({})).await;
     eject(vc, &vm, &[iso().to_string()]).await.unwrap();
     tap.step("power");
-    let task = vc.reset(&permit(EffectKind::Reset, &vm)).await.unwrap();
-    vc.wait(&task).await.flatten().unwrap();
-    let task = vc
-        .power_off(&permit(EffectKind::PowerOff, &vm))
-        .await
-        .unwrap();
-    vc.wait(&task).await.flatten().unwrap();
+    let reset = vc.reset(&permit(EffectKind::Reset, &vm)).await;
+    ended(vc, reset).await.unwrap();
+    power_off(vc, &vm).await.unwrap();
     tap.step("renew");
     for disk in [
         RenewedDisk::Replaced {
@@ -439,7 +365,6 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
         .await
         .unwrap_err();
     tap.step("destroy");
-    let task = vc.destroy(&permit(EffectKind::Destroy, &vm)).await.unwrap();
-    vc.wait(&task).await.flatten().unwrap();
+    destroy(vc, &vm).await.unwrap();
     vc.logout(&effect(EffectKind::Logout)).await;
 }

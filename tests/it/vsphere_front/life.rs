@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use agent_forge_actors::{
-    domain::names::MoRef,
+    domain::names::{DatastorePath, MoRef},
     ports::{
         effect::{EffectKind, Settled},
         vcenter::{BootDevice, Fault, FolderSight, MountedIso, PowerState, TaskEnd, VmChange},
@@ -16,12 +16,10 @@ use super::support::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_lives_and_is_gone_without_a_trace() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
+    let (world, vc) = ready(quick()).await;
     let vm = life(&*vc, "node-1").await.unwrap();
 
-    let seen = vc.observe(&vm).await.unwrap().unwrap();
+    let seen = now(&*vc, &vm).await;
     assert_eq!(seen.name, "node-1");
     assert_eq!(seen.bios_uuid, Some(uuid_of("node-1")));
     assert_eq!(seen.power, PowerState::On);
@@ -40,22 +38,6 @@ async fn a_vm_lives_and_is_gone_without_a_trace() {
         "{}",
         seen.vm_path
     );
-
-    let behind = world.vms().await;
-    let behind = find(&behind, "node-1");
-    assert_eq!(behind["extraConfig"]["disk.EnableUUID"], "TRUE");
-    assert_eq!(behind["path"], "/dc1/vm/demo/workers/node-1");
-    assert_eq!(behind["numCPU"], 4);
-    assert_eq!(behind["memoryMB"], 16384);
-    assert_eq!(behind["firmware"], "efi");
-    assert_eq!(behind["disks"][0]["gb"], 100);
-    assert_eq!(behind["disks"][0]["thin"], true);
-    assert_eq!(
-        behind["disks"][0]["controller"],
-        "ParaVirtualSCSIController"
-    );
-    assert_eq!(behind["nics"][0]["type"], "VirtualVmxnet3");
-    assert_eq!(behind["nics"][0]["network"], "VM Network");
 
     let datacenter = vc.datacenter("dc1").await.unwrap();
     let found = vc.find_by_uuid(uuid_of("node-1")).await.unwrap();
@@ -81,25 +63,14 @@ async fn a_vm_lives_and_is_gone_without_a_trace() {
     assert_eq!(sight, FolderSight::Hidden, "the datacenter proves nothing");
 
     // A running VM is not destroyed. The task or the call fails.
-    let task = vc.destroy(&permit(EffectKind::Destroy, &vm)).await;
-    let refused = match task {
-        Ok(task) => vc.wait(&task).await.flatten().unwrap_err(),
-        Err(e) => e,
-    };
+    let refused = destroy(&*vc, &vm).await.unwrap_err();
     assert!(
         matches!(refused.fault(), Some(Fault::InvalidPowerState { .. })),
         "{refused}"
     );
-    let task = vc
-        .power_off(&permit(EffectKind::PowerOff, &vm))
-        .await
-        .unwrap();
-    vc.wait(&task).await.flatten().unwrap();
-    let task = vc.destroy(&permit(EffectKind::Destroy, &vm)).await.unwrap();
-    assert_eq!(
-        vc.wait(&task).await.flatten().unwrap(),
-        TaskEnd::Success(None)
-    );
+    power_off(&*vc, &vm).await.unwrap();
+    let end = destroy(&*vc, &vm).await.unwrap();
+    assert_eq!(end, TaskEnd::Success(None));
     assert_eq!(vc.observe(&vm).await.unwrap(), None);
     assert!(vc.find_by_uuid(uuid_of("node-1")).await.unwrap().is_empty());
     assert!(world.vms().await.is_empty());
@@ -119,13 +90,7 @@ async fn a_vm_lives_and_is_gone_without_a_trace() {
     );
 
     vc.logout(&effect(EffectKind::Logout)).await;
-    assert_eq!(
-        world.inventory().await["sessions"]
-            .as_array()
-            .unwrap()
-            .len(),
-        0
-    );
+    assert_eq!(world.inventory().await["sessions"], json!([]));
     assert!(
         vc.observe(&vm).await.is_err(),
         "a session that was ended stays ended"
@@ -144,9 +109,7 @@ async fn twenty_at_once_take_as_long_as_one() {
         ..quick()
     };
     let one_by_one = 20 * (delays.create_delay + delays.power_on_delay + delays.reconfigure_delay);
-    let world = world(delays).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
+    let (world, vc) = ready(delays).await;
     world.forget_calls().await;
     let started = Instant::now();
     let all = (0..20).map(|n| {
@@ -190,26 +153,13 @@ async fn twenty_at_once_take_as_long_as_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn names_and_files_that_are_taken_are_told_as_such() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
+    let (world, vc) = ready(quick()).await;
     let vm = life(&*vc, "node-1").await.unwrap();
     let place = place(&*vc).await.unwrap();
 
     let mut again = create_vm("node-1", &place);
-    again.vm_path = again
-        .vm_path
-        .parent()
-        .unwrap()
-        .parent()
-        .unwrap()
-        .join("other/node-1.vmx")
-        .unwrap();
-    let task = vc
-        .create_vm(&effect(EffectKind::CreateVm), &again)
-        .await
-        .unwrap();
-    let e = vc.wait(&task).await.flatten().unwrap_err();
+    again.vm_path = DatastorePath::new(&place.datastore.0, "other/node-1.vmx").unwrap();
+    let e = made(&*vc, &again).await.unwrap_err();
     match e.fault() {
         Some(Fault::DuplicateName { name, holder }) => {
             assert_eq!(name, "node-1");
@@ -224,13 +174,10 @@ async fn names_and_files_that_are_taken_are_told_as_such() {
 
     // Another name, the same file.
     let mut clash = create_vm("node-2", &place);
-    clash.vm_path = vc.observe(&vm).await.unwrap().unwrap().vm_path.parse_path();
+    let taken = now(&*vc, &vm).await.vm_path;
+    clash.vm_path = DatastorePath::parse(&taken).unwrap();
     clash.place.datastore.0.clone_from(&clash.vm_path.datastore);
-    let task = vc
-        .create_vm(&effect(EffectKind::CreateVm), &clash)
-        .await
-        .unwrap();
-    let e = vc.wait(&task).await.flatten().unwrap_err();
+    let e = made(&*vc, &clash).await.unwrap_err();
     assert!(
         matches!(e.fault(), Some(Fault::AlreadyExists(_))),
         "{e} {:?}",
@@ -239,26 +186,13 @@ async fn names_and_files_that_are_taken_are_told_as_such() {
     assert_eq!(world.vms().await.len(), 1);
 }
 
-trait ParsePath {
-    fn parse_path(&self) -> agent_forge_actors::domain::names::DatastorePath;
-}
-
-impl ParsePath for String {
-    fn parse_path(&self) -> agent_forge_actors::domain::names::DatastorePath {
-        agent_forge_actors::domain::names::DatastorePath::parse(self).unwrap()
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn every_kind_of_hardware_is_accepted() {
     use agent_forge_actors::domain::{
         hardware::{DiskController as D, Firmware, NetworkAdapter as N},
         template,
     };
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
-    let place = place(&*vc).await.unwrap();
+    let (world, vc, place) = placed(quick()).await;
     let table = [
         (
             D::ParaVirtual,
@@ -304,13 +238,8 @@ async fn every_kind_of_hardware_is_accepted() {
         vm.hardware.network_adapter = nic;
         vm.hardware.firmware = Firmware::Bios;
         vm.hardware.eagerly_scrub = true;
-        let task = vc
-            .create_vm(&effect(EffectKind::CreateVm), &vm)
+        made(&*vc, &vm)
             .await
-            .unwrap();
-        vc.wait(&task)
-            .await
-            .flatten()
             .unwrap_or_else(|e| panic!("{disk:?} {nic:?}: {e}"));
         let vms = world.vms().await;
         let made = find(&vms, &name);
@@ -340,8 +269,7 @@ async fn every_kind_of_hardware_is_accepted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_of_the_predecessor_gets_its_marker_later() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
+    let (world, vc) = connected(quick()).await;
     world
         .post(
             "vms",
@@ -365,16 +293,14 @@ async fn a_vm_of_the_predecessor_gets_its_marker_later() {
     configure(&*vc, EffectKind::Reconfigure, &vm, &change)
         .await
         .unwrap();
-    let seen = vc.observe(&vm).await.unwrap().unwrap();
+    let seen = now(&*vc, &vm).await;
     assert_eq!(seen.annotation, "its notes");
     assert_eq!(seen.marker, Some(marker("old-1")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_that_a_dead_process_left_open_is_answered() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
+    let (world, vc) = ready(quick()).await;
     let vm = life(&*vc, "node-1").await.unwrap();
     let rescue = ["[iso-datastore] rescue.iso".to_owned()];
     eject(&*vc, &vm, &rescue).await.unwrap();

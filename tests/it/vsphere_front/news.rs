@@ -1,18 +1,13 @@
 //! Live news: what happens to followed VMs is told at once, over one long poll, however many there are.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, time::Instant};
 
 use agent_forge_actors::ports::vcenter::{Listener, PowerState, VCenter, VmNews, VmSight};
+use agent_forge_lab::patience::HANG;
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::support::*;
-
-/// A test that waits longer than this hangs.
-const HANG: Duration = Duration::from_secs(60);
 
 type Told = mpsc::UnboundedReceiver<(String, VmNews)>;
 
@@ -67,15 +62,9 @@ async fn act(world: &World, vm: &str, action: &str) {
     world.post(&format!("vms/{vm}/{action}"), json!({})).await;
 }
 
-async fn polls(world: &World) -> u64 {
-    let calls = world.calls().await;
-    calls.get("WaitForUpdatesEx").copied().unwrap_or(0)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn each_change_of_a_followed_vm_is_told() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
+    let (world, vc) = connected(quick()).await;
     let vms = running(&world, 3).await;
     let [a, b, c] = &vms[..] else {
         panic!("{vms:?}")
@@ -113,8 +102,7 @@ async fn each_change_of_a_followed_vm_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_happens_while_there_is_no_session_is_told_after_it() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
+    let (world, vc) = connected(quick()).await;
     let vms = running(&world, 1).await;
     let mut told = follow(vc.as_ref(), &vms);
     heard(&mut told, &vms[0], is_on).await;
@@ -133,8 +121,7 @@ async fn what_happens_while_there_is_no_session_is_told_after_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_vms_cost_as_much_as_one() {
     for count in [1, 500] {
-        let world = world(quick()).await;
-        let vc = world.connect().await;
+        let (world, vc) = connected(quick()).await;
         let vms = running(&world, count).await;
         let mut told = follow(vc.as_ref(), &vms);
         let mut first = BTreeSet::new();
@@ -142,7 +129,7 @@ async fn many_vms_cost_as_much_as_one() {
             first.insert(next(&mut told).await.0);
         }
         let calls: u64 = world.calls().await.values().sum();
-        let before = polls(&world).await;
+        let before = world.called("WaitForUpdatesEx").await;
         let mut times = Vec::new();
         for vm in vms.iter().rev().take(5) {
             let began = Instant::now();
@@ -151,7 +138,7 @@ async fn many_vms_cost_as_much_as_one() {
             times.push(began.elapsed());
         }
         let after: u64 = world.calls().await.values().sum();
-        let polled = polls(&world).await - before;
+        let polled = world.called("WaitForUpdatesEx").await - before;
         times.sort();
         eprintln!(
             "{count} VMs: a switch-off is told after {:?} (median of {}); {polled} long polls and {} other calls",

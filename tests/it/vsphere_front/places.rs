@@ -4,10 +4,7 @@ use std::collections::BTreeSet;
 
 use agent_forge_actors::{
     placement::choice::EarlierChoices,
-    ports::{
-        effect::EffectKind,
-        vcenter::{Fault, PlaceRequest, TaskEnd, VcErrorKind},
-    },
+    ports::vcenter::{Fault, PlaceRequest},
 };
 use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
 use serde_json::json;
@@ -16,8 +13,7 @@ use super::support::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn names_are_understood_as_people_write_them() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
+    let (world, vc) = connected(quick()).await;
     let base = place(&*vc).await.unwrap();
     assert_eq!(base.datacenter.kind, "Datacenter");
     assert_eq!(base.folder.kind, "Folder");
@@ -70,54 +66,8 @@ async fn names_are_understood_as_people_write_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_is_named_and_nothing_is_made() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    let before = world.inventory().await["folders"].clone();
-    type Spoil = fn(&mut PlaceRequest, &str);
-    let table: [(&str, &str, Spoil); 8] = [
-        ("datacenter", "dc9", |r, v| r.datacenter = v.into()),
-        ("resourcePool", "nowhere/Resources", |r, v| {
-            r.resource_pool = v.into()
-        }),
-        ("datastoreCluster", "no-pod", |r, v| {
-            r.datastore_cluster = v.into()
-        }),
-        ("isoDatastore", "no-store", |r, v| {
-            r.iso_datastore = v.into()
-        }),
-        ("isoDatastore", "unmounted-iso", |r, v| {
-            r.iso_datastore = v.into()
-        }),
-        ("isoDatastore", "workload-datastore-cluster", |r, v| {
-            r.iso_datastore = v.into()
-        }),
-        ("network", "no-net", |r, v| r.network = v.into()),
-        ("datastoreCluster", "unmounted-iso", |r, v| {
-            r.datastore_cluster = v.into()
-        }),
-    ];
-    for (field, value, set) in table {
-        let mut request = place_request();
-        set(&mut request, value);
-        let e = place_as(&*vc, &request).await.unwrap_err();
-        let wanted = VcErrorKind::Unresolved {
-            field,
-            value: value.to_owned(),
-        };
-        assert_eq!(e.kind, wanted, "{e}");
-        assert!(
-            e.to_string().contains(field) && e.to_string().contains(value),
-            "{e}"
-        );
-    }
-    assert_eq!(world.inventory().await["folders"], before);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn promised_space_spreads_machines_and_fullness_is_told() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
+    let (world, vc) = connected(quick()).await;
     let gib = 1_u64 << 30;
     for (name, free) in [("ds-0", 300), ("ds-1", 250), ("ds-2", 200)] {
         world
@@ -148,8 +98,7 @@ async fn promised_space_spreads_machines_and_fullness_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn datastores_that_are_away_are_not_chosen() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
+    let (world, vc) = connected(quick()).await;
     world
         .post("datastores/ds-0", json!({"maintenance": true}))
         .await;
@@ -180,11 +129,7 @@ async fn without_drs_hosts_take_turns() {
             .unwrap();
         let (host, _) = place.host.clone().expect("somebody has to choose");
         let vm = create_vm(&format!("node-{n}"), &place);
-        let task = vc
-            .create_vm(&effect(EffectKind::CreateVm), &vm)
-            .await
-            .unwrap();
-        vc.wait(&task).await.flatten().unwrap();
+        made(&*vc, &vm).await.unwrap();
         let vms = world.vms().await;
         assert_eq!(find(&vms, &format!("node-{n}"))["host"], host.as_str());
         hosts.insert(host);
@@ -200,29 +145,8 @@ async fn without_drs_hosts_take_turns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_distributed_port_group_is_plugged_in() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
-    let mut request = place_request();
-    request.network = "dvpg-0".into();
-    let place = place_as(&*vc, &request).await.unwrap();
-    let task = vc
-        .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-1", &place))
-        .await
-        .unwrap();
-    assert!(matches!(
-        vc.wait(&task).await.flatten().unwrap(),
-        TaskEnd::Success(Some(_))
-    ));
-    let vms = world.vms().await;
-    assert_eq!(find(&vms, "node-1")["nics"][0]["network"], "dvpg-0");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn many_placements_at_once_share_their_look_ups() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
+    let (world, vc) = connected(quick()).await;
     world.forget_calls().await;
     let all = (0..30).map(|_| {
         let vc = vc.clone();
@@ -247,16 +171,10 @@ async fn many_placements_at_once_share_their_look_ups() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_moved_is_looked_up_anew() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
-    let place = place(&*vc).await.unwrap();
+    let (world, vc, place) = placed(quick()).await;
     let mut gone = create_vm("node-1", &place);
     gone.place.folder.id = "group-v999999".into();
-    let e = vc
-        .create_vm(&effect(EffectKind::CreateVm), &gone)
-        .await
-        .unwrap_err();
+    let e = create(&*vc, &gone).await.unwrap_err();
     assert!(
         matches!(e.fault(), Some(Fault::ManagedObjectNotFound(_))),
         "{e}"

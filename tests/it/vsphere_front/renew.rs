@@ -1,6 +1,9 @@
 //! VMs are made ready for another life.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use agent_forge_actors::{
     domain::names::{DatastorePath, MoRef},
@@ -28,18 +31,16 @@ fn other_iso() -> DatastorePath {
 }
 
 /// A VM that ran and is switched off.
-async fn spent(world: &World, vc: &dyn VCenter) -> MoRef {
-    upload_iso(vc).await;
+async fn spent(options: VCenterOptions) -> (World, Arc<dyn VCenter>, MoRef) {
+    let (world, vc) = ready(options).await;
     let datacenter = vc.datacenter("dc1").await.unwrap();
-    put(vc, &datacenter, &other_iso(), b"another")
+    put(&*vc, &datacenter, &other_iso(), b"another")
         .await
         .unwrap();
-    let vm = life(vc, "node-1").await.unwrap();
-    let off = permit(EffectKind::PowerOff, &vm);
-    let task = vc.power_off(&off).await.unwrap();
-    vc.wait(&task).await.flatten().unwrap();
+    let vm = life(&*vc, "node-1").await.unwrap();
+    power_off(&*vc, &vm).await.unwrap();
     world.forget_calls().await;
-    vm
+    (world, vc, vm)
 }
 
 /// The VM as it is now, and its renewal.
@@ -65,23 +66,16 @@ async fn disks(world: &World) -> Value {
     find(&world.vms().await, "node-1")["disks"].clone()
 }
 
-async fn reconfigurations(world: &World) -> u64 {
-    let calls = world.calls().await;
-    calls.get("ReconfigVM_Task").copied().unwrap_or(0)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_gets_a_new_disk_and_the_iso_and_runs_again() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    let vm = spent(&world, &*vc).await;
-    let (before, old) = (vc.observe(&vm).await.unwrap().unwrap(), disks(&world).await);
+    let (world, vc, vm) = spent(quick()).await;
+    let (before, old) = (now(&*vc, &vm).await, disks(&world).await);
     assert_eq!(before.generation, None);
     let renewal = wanted(&*vc, &vm, REPLACED).await;
     let end = renew(&*vc, &renewal).await.unwrap();
     assert_eq!(end, TaskEnd::Success(None));
 
-    let seen = vc.observe(&vm).await.unwrap().unwrap();
+    let seen = now(&*vc, &vm).await;
     assert_eq!(seen.generation, Some(2));
     assert_ne!(seen.change_version, before.change_version);
     assert_eq!(seen.marker, before.marker);
@@ -102,23 +96,19 @@ async fn a_vm_gets_a_new_disk_and_the_iso_and_runs_again() {
     let path = file.split_once("] ").unwrap().1;
     assert!(!files.contains(&format!("{path:?}")), "{path}: {files}");
 
-    let on = permit(EffectKind::PowerOn, &vm);
-    let task = vc.power_on(&on).await.unwrap();
-    vc.wait(&task).await.flatten().unwrap();
-    let seen = vc.observe(&vm).await.unwrap().unwrap();
+    power_on(&*vc, &vm).await.unwrap();
+    let seen = now(&*vc, &vm).await;
     assert!(seen.cdroms[0].connected);
     assert_eq!(world.gate.outcomes(EffectKind::Renew), [Settled::Done]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_that_keeps_its_disk_boots_the_iso_first() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    let vm = spent(&world, &*vc).await;
+    let (world, vc, vm) = spent(quick()).await;
     let old = disks(&world).await;
     let renewal = wanted(&*vc, &vm, RenewedDisk::Kept).await;
     renew(&*vc, &renewal).await.unwrap();
-    let seen = vc.observe(&vm).await.unwrap().unwrap();
+    let seen = now(&*vc, &vm).await;
     let disk = BootDevice::Disk(seen.disk_keys[0]);
     assert_eq!(seen.boot_order, [BootDevice::Cdrom, disk]);
     assert_eq!(seen.generation, Some(2));
@@ -127,9 +117,7 @@ async fn a_vm_that_keeps_its_disk_boots_the_iso_first() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_that_somebody_changed_in_between_is_left_alone() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    let vm = spent(&world, &*vc).await;
+    let (world, vc, vm) = spent(quick()).await;
     let renewal = wanted(&*vc, &vm, REPLACED).await;
     configure(&*vc, EffectKind::Reconfigure, &vm, &owned("another"))
         .await
@@ -146,9 +134,7 @@ async fn a_vm_that_somebody_changed_in_between_is_left_alone() {
 /// again while the VM is busy.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_fifty_who_mark_a_vm_at_once_one_wins() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    let vm = spent(&world, &*vc).await;
+    let (world, vc, vm) = spent(quick()).await;
     let seen = now(&*vc, &vm).await;
     assert!(seen.change_version.is_some());
     let mark = async |taker: String| {
@@ -171,15 +157,13 @@ async fn of_fifty_who_mark_a_vm_at_once_one_wins() {
         assert_eq!(e.fault(), Some(&Fault::ConcurrentAccess), "{e}");
         assert!(!e.outcome_unknown(), "{e}");
     }
-    let seen = vc.observe(&vm).await.unwrap().unwrap();
+    let seen = now(&*vc, &vm).await;
     assert_eq!(seen.marker, Some(marker(winner)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_that_runs_or_shows_nothing_is_refused_before_anything_is_sent() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    let vm = spent(&world, &*vc).await;
+    let (world, vc, vm) = spent(quick()).await;
     let renewal = wanted(&*vc, &vm, REPLACED).await;
     for (action, refused, says) in [
         ("power-on", "InvalidPowerState", "poweredOn"),
@@ -193,15 +177,13 @@ async fn a_vm_that_runs_or_shows_nothing_is_refused_before_anything_is_sent() {
         assert!(e.to_string().contains(says), "{action}: {e}");
         assert!(!e.outcome_unknown(), "{action}: {e}");
     }
-    assert_eq!(reconfigurations(&world).await, 0);
+    assert_eq!(world.called("ReconfigVM_Task").await, 0);
     assert_eq!(world.gate.outcomes(EffectKind::Renew), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_without_a_drive_is_refused_with_what_it_lacks() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
+    let (world, vc) = ready(quick()).await;
     let bare = json!({"name": "node-1", "powerOn": false});
     world.post("vms", bare).await;
     let id = find(&world.vms().await, "node-1")["moref"].clone();
@@ -215,7 +197,7 @@ async fn a_vm_without_a_drive_is_refused_with_what_it_lacks() {
     let e = renew(&*vc, &gone).await.unwrap_err();
     let named = e.fault().map(Fault::name);
     assert_eq!(named, Some("ManagedObjectNotFound"), "{e}");
-    assert_eq!(reconfigurations(&world).await, 0);
+    assert_eq!(world.called("ReconfigVM_Task").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -224,9 +206,7 @@ async fn a_lost_reply_leaves_a_renewal_that_can_be_seen() {
         reconfigure_delay: Duration::from_millis(300),
         ..quick()
     };
-    let world = world(options).await;
-    let vc = world.connect().await;
-    let vm = spent(&world, &*vc).await;
+    let (world, vc, vm) = spent(options).await;
     let renewal = wanted(&*vc, &vm, REPLACED).await;
     let lost = json!({"method": "ReconfigVM_Task", "at": "lostReply", "count": 1});
     world.fault(lost).await;
@@ -235,7 +215,7 @@ async fn a_lost_reply_leaves_a_renewal_that_can_be_seen() {
     assert!(e.outcome_unknown());
     assert_eq!(world.gate.outcomes(EffectKind::Renew), [Settled::Unknown]);
     let until = Instant::now() + HANG;
-    while vc.observe(&vm).await.unwrap().unwrap().generation != Some(2) {
+    while now(&*vc, &vm).await.generation != Some(2) {
         assert!(Instant::now() < until, "the renewal never came");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -42,7 +42,7 @@ const HUNG: [&str; 9] = [
     LOGOUT,
 ];
 
-/// Requests pages of one object. Creating more objects than a real page has would take minutes.
+/// Requests pages of one object.
 struct ShortPages(reqwest::Client);
 
 #[async_trait]
@@ -51,17 +51,8 @@ impl Transport for ShortPages {
         &self,
         mut request: reqwest::Request,
     ) -> Result<reqwest::Response, TransportFailure> {
-        let text = request.body().and_then(reqwest::Body::as_bytes);
-        let text = text.and_then(|bytes| std::str::from_utf8(bytes).ok());
-        if let Some(text) = text {
-            let short = text.replace("\"maxObjects\":100", "\"maxObjects\":1");
-            *request.body_mut() = Some(short.into());
-            request.headers_mut().remove(http::header::CONTENT_LENGTH);
-        }
-        self.0.execute(request).await.map_err(|e| TransportFailure {
-            kind: VcErrorKind::NoAnswer,
-            message: e.to_string(),
-        })
+        shorten(&mut request);
+        sent(&self.0, request).await
     }
 }
 
@@ -73,10 +64,7 @@ async fn world_for(call: &str) -> World {
     };
     match call {
         REST_LOGIN | REST_LOGOUT => {
-            let options = VCenterOptions {
-                api_release: Some("8.0.1.0".into()),
-                ..quick()
-            };
+            let options = release("8.0.1.0");
             world_with(options, client).await
         }
         SESSION => {
@@ -106,10 +94,6 @@ async fn world_for(call: &str) -> World {
 fn no_answer<T>(done: VcResult<T>) {
     let kind = done.err().map(|e| e.kind);
     assert_eq!(kind, Some(VcErrorKind::NoAnswer));
-}
-
-async fn called(world: &World, call: &str) -> u64 {
-    world.calls().await.get(call).copied().unwrap_or(0)
 }
 
 /// Makes the call hang from now on.
@@ -148,10 +132,10 @@ async fn play(world: &World, vc: &Arc<dyn VCenter>, call: &str) {
                 tokio::spawn(async move { eject(&*vc, &vm, &[iso().to_string()]).await })
             };
             // The first call ended in time: there is another.
-            while called(world, call).await < 2 {
+            while world.called(call).await < 2 {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
-            world.admin(reqwest::Method::DELETE, "faults", None).await;
+            world.forget_faults().await;
             ejecting.await.unwrap().unwrap();
         }
         NEXT_PAGE => {
@@ -163,7 +147,7 @@ async fn play(world: &World, vc: &Arc<dyn VCenter>, call: &str) {
             hang(world, call).await;
             assert!(!vc.drives().await.unwrap().isos.is_empty());
             // The client removes the view in the background, so no caller waits for that.
-            while called(world, call).await == 0 {
+            while world.called(call).await == 0 {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
@@ -197,7 +181,7 @@ async fn the_rarer_calls_end_in_time_as_well() {
         tokio::time::timeout(HANG, play(&world, &vc, call))
             .await
             .unwrap_or_else(|_| panic!("{call}: not over within {HANG:?}"));
-        assert!(called(&world, call).await > 0, "{call} was never called");
+        assert!(world.called(call).await > 0, "{call} was never called");
     }
 }
 

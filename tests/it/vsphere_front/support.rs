@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge::vsphere::{Options, VsphereConnector};
+use agent_forge::vsphere::{Options, TransportFailure, VsphereConnector};
 use agent_forge_actors::{
     domain::{
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
@@ -20,12 +20,12 @@ use agent_forge_actors::{
         effect::{Effect, EffectKind, Gate, Hold, Settled, Subject},
         permit::Permit,
         vcenter::{
-            Connector as _, CreateVm, Credentials, Place, PlaceRequest, TaskEnd, Trust, VCenter,
-            VcResult, VmAt, VmChange, VmObservation,
+            Connector as _, CreateVm, Credentials, Place, PlaceRequest, TaskEnd, TaskRef, Trust,
+            VCenter, VcErrorKind, VcResult, VmAt, VmChange, VmObservation,
         },
     },
 };
-use agent_forge_lab::parts::vcenter::{VCenterOptions, VCenterProcess};
+use agent_forge_lab::parts::{VCenterAdmin, VCenterOptions, VCenterProcess};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
@@ -67,8 +67,37 @@ pub struct World {
     pub vcenter: VCenterProcess,
     pub gate: Arc<Recorder>,
     pub connector: VsphereConnector,
-    admin: reqwest::Client,
+    admin: VCenterAdmin,
     _dir: tempfile::TempDir,
+}
+
+/// The same with this newest API release.
+pub fn release(api: &str) -> VCenterOptions {
+    VCenterOptions {
+        api_release: Some(api.into()),
+        ..quick()
+    }
+}
+
+/// Sends a request, for a transport of a test.
+pub async fn sent(
+    http: &reqwest::Client,
+    request: reqwest::Request,
+) -> Result<reqwest::Response, TransportFailure> {
+    http.execute(request).await.map_err(|e| TransportFailure {
+        kind: VcErrorKind::NoAnswer,
+        message: e.to_string(),
+    })
+}
+
+/// Asks for pages of one object. Creating more objects than a real page has would take minutes.
+pub fn shorten(request: &mut reqwest::Request) {
+    let text = request.body().and_then(reqwest::Body::as_bytes);
+    if let Some(text) = text.and_then(|bytes| std::str::from_utf8(bytes).ok()) {
+        let short = text.replace("\"maxObjects\":100", "\"maxObjects\":1");
+        *request.body_mut() = Some(short.into());
+        request.headers_mut().remove(http::header::CONTENT_LENGTH);
+    }
 }
 
 /// No delays: the tests check the order of calls.
@@ -94,21 +123,37 @@ pub async fn world(options: VCenterOptions) -> World {
     .await
 }
 
+/// The same, with a session.
+pub async fn connected(options: VCenterOptions) -> (World, Arc<dyn VCenter>) {
+    let world = world(options).await;
+    let vc = world.connect().await;
+    (world, vc)
+}
+
+/// The same, with the ISO that [`create_vm`] expects.
+pub async fn ready(options: VCenterOptions) -> (World, Arc<dyn VCenter>) {
+    let (world, vc) = connected(options).await;
+    upload_iso(&*vc).await;
+    (world, vc)
+}
+
+/// The same, with a place for VMs.
+pub async fn placed(options: VCenterOptions) -> (World, Arc<dyn VCenter>, Place) {
+    let (world, vc) = ready(options).await;
+    let place = place(&*vc).await.unwrap();
+    (world, vc, place)
+}
+
 pub async fn world_with(options: VCenterOptions, client: Options) -> World {
     let dir = tempfile::tempdir().unwrap();
     let vcenter = VCenterProcess::start(dir.path(), options).await.unwrap();
     let gate = Arc::new(Recorder::default());
     let connector = VsphereConnector::new(gate.clone(), client);
-    let mut admin = reqwest::Client::builder().no_proxy();
-    if !vcenter.ca_pem().is_empty() {
-        let ca = reqwest::Certificate::from_pem(vcenter.ca_pem().as_bytes()).unwrap();
-        admin = admin.tls_certs_only([ca]);
-    }
     World {
+        admin: vcenter.admin().unwrap(),
         vcenter,
         gate,
         connector,
-        admin: admin.build().unwrap(),
         _dir: dir,
     }
 }
@@ -130,30 +175,12 @@ impl World {
         self.connector.connect(&self.credentials()).await.unwrap()
     }
 
-    pub async fn admin(&self, method: reqwest::Method, path: &str, body: Option<Value>) -> Value {
-        let mut request = self
-            .admin
-            .request(method, format!("{}/_admin/{path}", self.vcenter.url()));
-        if let Some(body) = body {
-            request = request.json(&body);
-        }
-        let reply = request.send().await.unwrap();
-        let status = reply.status();
-        let text = reply.text().await.unwrap();
-        assert!(status.is_success(), "{path}: {status} {text}");
-        if text.is_empty() {
-            Value::Null
-        } else {
-            serde_json::from_str(&text).unwrap()
-        }
-    }
-
     pub async fn post(&self, path: &str, body: Value) -> Value {
-        self.admin(reqwest::Method::POST, path, Some(body)).await
+        self.admin.post(path, &body).await.unwrap()
     }
 
     pub async fn inventory(&self) -> Value {
-        self.admin(reqwest::Method::GET, "inventory", None).await
+        self.admin.get("inventory").await.unwrap()
     }
 
     pub async fn vms(&self) -> Vec<Value> {
@@ -164,18 +191,25 @@ impl World {
         self.post("faults", rule).await;
     }
 
+    pub async fn forget_faults(&self) {
+        self.admin.delete("faults").await.unwrap();
+    }
+
     pub async fn forget_calls(&self) {
-        self.admin(reqwest::Method::DELETE, "calls", None).await;
+        self.admin.delete("calls").await.unwrap();
     }
 
     pub async fn calls(&self) -> BTreeMap<String, u64> {
-        let view = self.admin(reqwest::Method::GET, "calls", None).await;
-        serde_json::from_value(view["byMethod"].clone()).unwrap()
+        self.admin.calls().await.unwrap().by_method
+    }
+
+    /// Calls of one method.
+    pub async fn called(&self, method: &str) -> u64 {
+        self.admin.calls().await.unwrap().of(method)
     }
 
     pub async fn logins(&self, kind: &str) -> u64 {
-        let view = self.admin(reqwest::Method::GET, "calls", None).await;
-        view["logins"][kind].as_u64().unwrap()
+        self.admin.calls().await.unwrap().logins(kind)
     }
 }
 
@@ -344,10 +378,7 @@ pub fn owned(name: &str) -> VmChange {
 /// Creates a VM and powers it on, with the calls of the VM actor.
 pub async fn life(vc: &dyn VCenter, name: &str) -> VcResult<MoRef> {
     let place = place(vc).await?;
-    let task = vc
-        .create_vm(&effect(EffectKind::CreateVm), &create_vm(name, &place))
-        .await?;
-    let TaskEnd::Success(Some(vm)) = vc.wait(&task).await.flatten()? else {
+    let TaskEnd::Success(Some(vm)) = made(vc, &create_vm(name, &place)).await? else {
         panic!("no VM from the create task")
     };
     let seen = vc.observe(&vm).await?.expect("the VM is there");
@@ -357,9 +388,35 @@ pub async fn life(vc: &dyn VCenter, name: &str) -> VcResult<MoRef> {
         ..VmChange::default()
     };
     configure(vc, EffectKind::Reconfigure, &vm, &order).await?;
-    let task = vc.power_on(&permit(EffectKind::PowerOn, &vm)).await?;
-    vc.wait(&task).await.flatten()?;
+    power_on(vc, &vm).await?;
     Ok(vm)
+}
+
+/// Asks for this VM.
+pub async fn create(vc: &dyn VCenter, vm: &CreateVm) -> VcResult<TaskRef> {
+    vc.create_vm(&effect(EffectKind::CreateVm), vm).await
+}
+
+/// Waits for the end of what was asked for.
+pub async fn ended(vc: &dyn VCenter, task: VcResult<TaskRef>) -> VcResult<TaskEnd> {
+    vc.wait(&task?).await.flatten()
+}
+
+/// Asks for this VM, and waits for the end.
+pub async fn made(vc: &dyn VCenter, vm: &CreateVm) -> VcResult<TaskEnd> {
+    ended(vc, create(vc, vm).await).await
+}
+
+pub async fn power_on(vc: &dyn VCenter, vm: &MoRef) -> VcResult<TaskEnd> {
+    ended(vc, vc.power_on(&permit(EffectKind::PowerOn, vm)).await).await
+}
+
+pub async fn power_off(vc: &dyn VCenter, vm: &MoRef) -> VcResult<TaskEnd> {
+    ended(vc, vc.power_off(&permit(EffectKind::PowerOff, vm)).await).await
+}
+
+pub async fn destroy(vc: &dyn VCenter, vm: &MoRef) -> VcResult<TaskEnd> {
+    ended(vc, vc.destroy(&permit(EffectKind::Destroy, vm)).await).await
 }
 
 pub fn find<'a>(vms: &'a [Value], name: &str) -> &'a Value {

@@ -5,63 +5,18 @@ use agent_forge_actors::ports::{
     vcenter::{Fault, VcErrorKind},
 };
 use agent_forge_lab::parts::vcenter::VCenterOptions;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::support::*;
 
-async fn tag(world: &World, name: &str) -> String {
-    let http = reqwest::Client::builder()
-        .no_proxy()
-        .tls_certs_only([
-            reqwest::Certificate::from_pem(world.vcenter.ca_pem().as_bytes()).unwrap(),
-        ])
-        .build()
-        .unwrap();
-    let options = world.vcenter.options();
-    let url = |path: &str| format!("{}/api/{path}", world.vcenter.url());
-    let session: String = http
-        .post(url("session"))
-        .basic_auth(&options.username, Some(&options.password))
-        .send()
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
-    let post = |path: &'static str, body: Value| {
-        let request = http
-            .post(url(path))
-            .header("vmware-api-session-id", &session)
-            .json(&body);
-        async move {
-            let reply = request.send().await.unwrap();
-            assert!(
-                reply.status().is_success(),
-                "{path}: {}",
-                reply.text().await.unwrap()
-            );
-            reply.json::<String>().await.unwrap()
-        }
-    };
-    let category = post(
-        "cis/tagging/category",
-        json!({"name": format!("c-{name}"), "description": "", "cardinality": "MULTIPLE",
-               "associable_types": ["VirtualMachine"]}),
-    )
-    .await;
-    let made = json!({"name": name, "description": "", "category_id": category});
-    let id = post("cis/tagging/tag", made).await;
-    http.delete(url("session"))
-        .header("vmware-api-session-id", &session)
-        .send()
-        .await
-        .unwrap();
-    id
+/// The ids of the two tags that the simulated vCenter has.
+async fn tags(world: &World) -> [String; 2] {
+    let inventory = world.inventory().await;
+    [0, 1].map(|n| inventory["tags"][n]["id"].as_str().unwrap().to_owned())
 }
 
 async fn attached(world: &World) {
-    let (one, two) = (tag(world, "one").await, tag(world, "two").await);
-    world.forget_calls().await;
+    let [one, two] = tags(world).await;
     let vc = world.connect().await;
     upload_iso(&*vc).await;
     let vm = life(&*vc, "node-1").await.unwrap();
@@ -88,7 +43,7 @@ async fn attached(world: &World) {
 
     // The error for a wrong id names it.
     let wrong = "urn:vmomi:InventoryServiceTag:00000000-0000-0000-0000-000000000000:GLOBAL";
-    for ids in [vec![wrong.to_owned()], vec![one, wrong.to_owned()]] {
+    for ids in [vec![wrong.to_owned()], vec![one.clone(), wrong.to_owned()]] {
         let e = vc.attach_tags(&attach, &vm, &ids).await.unwrap_err();
         let named = VcErrorKind::Unresolved {
             field: "vmTags",
@@ -100,31 +55,22 @@ async fn attached(world: &World) {
     // Both sessions are killed. Each is opened again once.
     world.post("sessions/kill", json!({})).await;
     vc.attach_tags(&attach, &vm, &[]).await.unwrap();
-    let other = tag(world, "three").await;
-    vc.attach_tags(&attach, &vm, &[other]).await.unwrap();
+    vc.attach_tags(&attach, &vm, &[one]).await.unwrap();
     vc.logout(&effect(EffectKind::Logout)).await;
     assert_eq!(world.inventory().await["sessions"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_gets_its_tags_with_two_sessions() {
-    let world = world(VCenterOptions {
-        api_release: Some("8.0.1.0".into()),
-        ..quick()
-    })
-    .await;
+    let world = world(release("8.0.1.0")).await;
     attached(&world).await;
     assert_eq!(world.logins("refused").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_that_tags_refuse_is_tried_once() {
-    let world = world(VCenterOptions {
-        api_release: Some("8.0.1.0".into()),
-        ..quick()
-    })
-    .await;
-    let one = tag(&world, "one").await;
+    let world = world(release("8.0.1.0")).await;
+    let [one, _] = tags(&world).await;
     let vc = world.connect().await;
     upload_iso(&*vc).await;
     let vm = life(&*vc, "node-1").await.unwrap();
@@ -155,10 +101,6 @@ async fn a_vm_gets_its_tags_with_one_shared_session() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_gets_its_tags_although_the_session_cannot_be_shared() {
-    let world = world(VCenterOptions {
-        api_release: Some("8.0.3.0".into()),
-        ..quick()
-    })
-    .await;
+    let world = world(release("8.0.3.0")).await;
     attached(&world).await;
 }

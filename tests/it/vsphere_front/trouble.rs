@@ -25,22 +25,13 @@ fn slow() -> VCenterOptions {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_killed_while_a_vm_is_created_costs_one_login_and_no_double() {
-    let world = world(slow()).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
+    let (world, vc) = ready(slow()).await;
     let making = {
         let vc = vc.clone();
         tokio::spawn(async move { life(&*vc, "node-1").await })
     };
     // As soon as the task and its watcher run.
-    while world
-        .calls()
-        .await
-        .get("WaitForUpdatesEx")
-        .copied()
-        .unwrap_or(0)
-        < 2
-    {
+    while world.called("WaitForUpdatesEx").await < 2 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(world.calls().await.contains_key("CreateVM_Task"));
@@ -53,24 +44,16 @@ async fn a_session_killed_while_a_vm_is_created_costs_one_login_and_no_double() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_into_a_dead_session_is_replayed_once() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
-    let place = place(&*vc).await.unwrap();
+    let (world, vc, place) = placed(quick()).await;
     let vm = create_vm("node-1", &place);
     // Looked up before, so that the create itself meets the ended session.
     let mut wrong = vm.clone();
     wrong.place.folder.id = "group-v9999".into();
-    vc.create_vm(&effect(EffectKind::CreateVm), &wrong)
-        .await
-        .unwrap_err();
+    create(&*vc, &wrong).await.unwrap_err();
     world.forget_calls().await;
     vc.datacenter("dc1").await.unwrap();
     world.post("sessions/kill", json!({})).await;
-    let task = vc
-        .create_vm(&effect(EffectKind::CreateVm), &vm)
-        .await
-        .unwrap();
+    let task = create(&*vc, &vm).await.unwrap();
     assert!(matches!(
         vc.wait(&task).await.flatten().unwrap(),
         TaskEnd::Success(Some(_))
@@ -100,15 +83,11 @@ async fn a_call_into_a_dead_session_is_replayed_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_reply_is_an_unknown_outcome() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
-    let place = place(&*vc).await.unwrap();
+    let (world, vc, place) = placed(quick()).await;
     world
         .fault(json!({"method": "CreateVM_Task", "at": "lostReply", "count": 1}))
         .await;
-    let e = vc
-        .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-1", &place))
+    let e = create(&*vc, &create_vm("node-1", &place))
         .await
         .unwrap_err();
     assert_eq!(e.kind, VcErrorKind::NoAnswer, "{e}");
@@ -163,14 +142,12 @@ struct Impatient(reqwest::Client, Duration);
 #[async_trait]
 impl Transport for Impatient {
     async fn send(&self, request: reqwest::Request) -> Result<reqwest::Response, TransportFailure> {
-        let cut = |message: String| TransportFailure {
+        let cut = TransportFailure {
             kind: VcErrorKind::NoAnswer,
-            message,
+            message: "the connection ended before the answer".to_owned(),
         };
-        match tokio::time::timeout(self.1, self.0.execute(request)).await {
-            Ok(answered) => answered.map_err(|e| cut(e.to_string())),
-            Err(_) => Err(cut("the connection ended before the answer".to_owned())),
-        }
+        let answered = tokio::time::timeout(self.1, sent(&self.0, request));
+        answered.await.unwrap_or(Err(cut))
     }
 }
 
@@ -192,7 +169,7 @@ async fn a_proxy_that_cuts_long_polls_leaves_nothing_behind_and_is_not_hammered(
     upload_iso(&*vc).await;
     let place = place(&*vc).await.unwrap();
     let vm = create_vm("node-1", &place);
-    let task = vc.create_vm(&effect(EffectKind::CreateVm), &vm).await;
+    let task = create(&*vc, &vm).await;
     let waiting = vc.wait(&task.unwrap()).await.flatten();
     assert!(
         matches!(waiting, Ok(TaskEnd::Success(Some(_)))),
@@ -214,15 +191,8 @@ async fn a_proxy_that_cuts_long_polls_leaves_nothing_behind_and_is_not_hammered(
 /// A task leaves the view and comes back between two polls. vCenter sees no change and reports nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_asks_late_for_a_task_that_ended_hears_of_its_end() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
-    let place = place(&*vc).await.unwrap();
-    let begin = async |name: &str| {
-        vc.create_vm(&effect(EffectKind::CreateVm), &create_vm(name, &place))
-            .await
-            .unwrap()
-    };
+    let (world, vc, place) = placed(quick()).await;
+    let begin = async |name: &str| create(&*vc, &create_vm(name, &place)).await.unwrap();
     let wait = |task: &TaskRef| {
         let (vc, task) = (vc.clone(), task.clone());
         tokio::spawn(async move {
@@ -282,17 +252,14 @@ async fn a_call_that_never_answers_ends_in_time_for_every_method() {
     let vc = connector.connect(&world.credentials()).await.unwrap();
     let dc = place.datacenter.clone();
     for method in HUNG {
-        let known = world.calls().await.get(method).copied().unwrap_or(0);
+        let known = world.called(method).await;
         world.fault(json!({"method": method, "at": "hang"})).await;
         let started = Instant::now();
         let (from, to) = (iso(), iso().parent().unwrap().join("b.iso").unwrap());
         let e = match method {
             "FindAllByUuid" => vc.find_by_uuid(uuid_of("node-1")).await.err(),
             "RetrievePropertiesEx" => vc.observe(&vm).await.err(),
-            "CreateVM_Task" => vc
-                .create_vm(&effect(EffectKind::CreateVm), &create_vm("x", &place))
-                .await
-                .err(),
+            "CreateVM_Task" => create(&*vc, &create_vm("x", &place)).await.err(),
             "PowerOnVM_Task" => vc.power_on(&permit(EffectKind::PowerOn, &vm)).await.err(),
             "PowerOffVM_Task" => vc.power_off(&permit(EffectKind::PowerOff, &vm)).await.err(),
             "ResetVM_Task" => vc.reset(&permit(EffectKind::Reset, &vm)).await.err(),
@@ -329,21 +296,15 @@ async fn a_call_that_never_answers_ends_in_time_for_every_method() {
             world.calls().await[method] > known,
             "{method} was never called"
         );
-        world.admin(reqwest::Method::DELETE, "faults", None).await;
+        world.forget_faults().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_outlasts_an_outage_of_every_kind() {
     for mode in ["refuse", "unavailable", "hang"] {
-        let world = world(slow()).await;
-        let vc = world.connect().await;
-        upload_iso(&*vc).await;
-        let place = place(&*vc).await.unwrap();
-        let task = vc
-            .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-1", &place))
-            .await
-            .unwrap();
+        let (world, vc, place) = placed(slow()).await;
+        let task = create(&*vc, &create_vm("node-1", &place)).await.unwrap();
         let waiting = {
             let (vc, task) = (vc.clone(), task.clone());
             tokio::spawn(async move { vc.wait(&task).await.flatten() })
@@ -380,10 +341,7 @@ async fn silence_is_told_to_those_who_wait() {
     let vc = world.connect().await;
     upload_iso(&*vc).await;
     let place = place(&*vc).await.unwrap();
-    let task = vc
-        .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-1", &place))
-        .await
-        .unwrap();
+    let task = create(&*vc, &create_vm("node-1", &place)).await.unwrap();
     let waiting = {
         let vc = vc.clone();
         tokio::spawn(async move { vc.wait(&task).await.flatten() })
@@ -405,14 +363,8 @@ async fn silence_is_told_to_those_who_wait() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_that_vcenter_forgot_is_vanished_not_failed() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
-    let place = place(&*vc).await.unwrap();
-    let task = vc
-        .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-1", &place))
-        .await
-        .unwrap();
+    let (world, vc, place) = placed(quick()).await;
+    let task = create(&*vc, &create_vm("node-1", &place)).await.unwrap();
     vc.wait(&task).await.flatten().unwrap();
     // A second wait for the same finished task still gets its end.
     assert!(matches!(
@@ -420,10 +372,7 @@ async fn a_task_that_vcenter_forgot_is_vanished_not_failed() {
         TaskEnd::Success(Some(_))
     ));
     // No caller waited for this task before vCenter forgot it, as after a restart.
-    let task = vc
-        .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-2", &place))
-        .await
-        .unwrap();
+    let task = create(&*vc, &create_vm("node-2", &place)).await.unwrap();
     while world.vms().await.len() < 2 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -444,17 +393,14 @@ async fn a_task_that_vcenter_forgot_is_vanished_not_failed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn faults_of_tasks_and_calls_are_the_same_to_callers() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
-    let place = place(&*vc).await.unwrap();
+    let (world, vc, place) = placed(quick()).await;
     for at in ["call", "task"] {
         world
             .fault(json!({"method": "CreateVM_Task", "at": at, "count": 1,
                 "fault": {"_typeName": "NoDiskSpace", "file": "[ds-0] x", "datastore": "ds-0"}}))
             .await;
         let vm = create_vm("node-1", &place);
-        let e = match vc.create_vm(&effect(EffectKind::CreateVm), &vm).await {
+        let e = match create(&*vc, &vm).await {
             Ok(task) => vc.wait(&task).await.flatten().unwrap_err(),
             Err(e) => e,
         };
@@ -467,8 +413,7 @@ async fn faults_of_tasks_and_calls_are_the_same_to_callers() {
     // Without the privilege, the error names it.
     let deny = json!({"deny": [{"privilege": "VirtualMachine.Inventory.Create"}]});
     world.post("permissions", deny).await;
-    let e = vc
-        .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-1", &place))
+    let e = create(&*vc, &create_vm("node-1", &place))
         .await
         .unwrap_err();
     match e.fault() {
@@ -483,13 +428,9 @@ async fn faults_of_tasks_and_calls_are_the_same_to_callers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_gate_holds_back_is_not_sent() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
-    let place = place(&*vc).await.unwrap();
+    let (world, vc, place) = placed(quick()).await;
     *world.gate.held.lock().unwrap() = Some(EffectKind::CreateVm);
-    let e = vc
-        .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-1", &place))
+    let e = create(&*vc, &create_vm("node-1", &place))
         .await
         .unwrap_err();
     assert!(matches!(e.kind, VcErrorKind::Held(_)), "{e}");
@@ -498,10 +439,7 @@ async fn what_the_gate_holds_back_is_not_sent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_that_gives_up_leaves_nothing_behind_but_an_unknown_outcome() {
-    let world = world(quick()).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
-    let place = place(&*vc).await.unwrap();
+    let (world, vc, place) = placed(quick()).await;
     world
         .fault(json!({"method": "CreateVM_Task", "at": "hang", "count": 1}))
         .await;

@@ -6,7 +6,6 @@
 
 use std::{
     fs,
-    io::Write as _,
     time::{Duration, Instant},
 };
 
@@ -16,10 +15,10 @@ use kube::Api;
 use serde_json::json;
 
 use crate::{
-    bench::{Plan, Source, world::World},
+    bench::{self, Plan, Source, world::World},
     install_tls_provider,
     lab::manifest::agent_labels,
-    played::{foreign::Strangers, guests::vcenter::VCenter, kinds},
+    played::{foreign::Strangers, kinds},
     witness::{Sight, Witness},
 };
 
@@ -67,12 +66,11 @@ pub async fn run(args: Args) -> Result<()> {
     let mut world = World::start(&program, &Plan::brisk(args.machines)).await?;
     let process = world.lab.vcenters().first();
     let process = process.context("the lab has one vCenter")?;
-    let guests = VCenter::new(process.url(), process.ca_pem())?;
     let password = process.options().password.clone();
     let service = world.upstream.service(&world.cluster.agent_namespace)?;
     let cluster = world.cluster.name.clone();
     let labels = json!(agent_labels());
-    let strangers = Strangers::settle(service, &cluster, labels, &guests, &cluster).await?;
+    let strangers = Strangers::settle(service, &cluster, labels, &world.vcenter, &cluster).await?;
     let before = strangers.prints().await?;
     let witness = Witness::start(sight(&world));
 
@@ -165,7 +163,7 @@ async fn play(args: &Args, world: &mut World) -> Result<()> {
 }
 
 fn say(line: &str) -> Result<()> {
-    writeln!(std::io::stdout().lock(), "{line}").context("write to standard output")
+    bench::say(&format!("{line}\n"))
 }
 
 fn sight(world: &World) -> Sight {

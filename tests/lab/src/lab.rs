@@ -15,9 +15,8 @@ pub mod options;
 mod seed;
 
 use std::{
-    env, fmt, fs,
+    env, fs,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result};
@@ -52,38 +51,7 @@ pub struct Lab {
     _etcd: Etcd,
     config: Config,
     admin_kubeconfig: PathBuf,
-    options: LabOptions,
-    times: StartTimes,
     directory: Directory,
-}
-
-/// How long the parts took to start.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct StartTimes {
-    /// etcd, with its first data.
-    pub etcd: Duration,
-    /// kube-apiserver.
-    pub api_server: Duration,
-    /// Until all CRDs are served.
-    pub crds: Duration,
-    /// kube-controller-manager.
-    pub controller_manager: Duration,
-    /// Everything, simulated vCenters included.
-    pub total: Duration,
-}
-
-impl fmt::Display for StartTimes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "lab up in {:.1} s (etcd {:.1}, kube-apiserver {:.1}, CRDs {:.1}, kube-controller-manager {:.1})",
-            self.total.as_secs_f32(),
-            self.etcd.as_secs_f32(),
-            self.api_server.as_secs_f32(),
-            self.crds.as_secs_f32(),
-            self.controller_manager.as_secs_f32()
-        )
-    }
 }
 
 struct Directory {
@@ -94,12 +62,9 @@ struct Directory {
 }
 
 impl Directory {
-    fn new(wanted: Option<&Path>) -> Result<Self> {
-        let parent = env::var_os("AGENT_FORGE_LAB_DIR").map(PathBuf::from);
-        let kept = wanted
-            .map(Path::to_owned)
-            .or_else(|| parent.map(|parent| parent.join(Uuid::new_v4().to_string())));
-        if let Some(path) = kept {
+    fn new() -> Result<Self> {
+        if let Some(parent) = env::var_os("AGENT_FORGE_LAB_DIR") {
+            let path = PathBuf::from(parent).join(Uuid::new_v4().to_string());
             fs::create_dir_all(&path).with_context(|| format!("create {}", path.display()))?;
             return Ok(Self {
                 path,
@@ -127,8 +92,7 @@ impl Lab {
     /// A part does not start; the error has the end of its log.
     pub async fn start(options: LabOptions) -> Result<Self> {
         crate::install_tls_provider();
-        let start = Instant::now();
-        let directory = Directory::new(options.dir.as_deref())?;
+        let directory = Directory::new()?;
         let dir = directory.path.as_path();
         let vcenters = try_join_all(
             options
@@ -137,8 +101,7 @@ impl Lab {
                 .map(|vcenter| VCenterProcess::start(dir, vcenter.clone())),
         );
         let (cluster, vcenters) = tokio::try_join!(Self::start_cluster(dir, &options), vcenters)?;
-        let (etcd, api_server, controller_manager, config, admin_kubeconfig, mut times) = cluster;
-        times.total = start.elapsed();
+        let (etcd, api_server, controller_manager, config, admin_kubeconfig) = cluster;
         Ok(Self {
             vcenters,
             _controller_manager: controller_manager,
@@ -146,8 +109,6 @@ impl Lab {
             _etcd: etcd,
             config,
             admin_kubeconfig,
-            options,
-            times,
             directory,
         })
     }
@@ -155,24 +116,12 @@ impl Lab {
     async fn start_cluster(
         dir: &Path,
         options: &LabOptions,
-    ) -> Result<(
-        Etcd,
-        ApiServer,
-        Option<ControllerManager>,
-        Config,
-        PathBuf,
-        StartTimes,
-    )> {
-        let mut times = StartTimes::default();
-        let mut lap = Instant::now();
-        let mut split = || std::mem::replace(&mut lap, Instant::now()).elapsed();
+    ) -> Result<(Etcd, ApiServer, Option<ControllerManager>, Config, PathBuf)> {
         let mut definitions = crds::own()?;
         definitions.extend(crds::foreign(options)?);
         seed::plant(&definitions, &Etcd::data(dir)).await?;
         let etcd = Etcd::start(dir).await?;
-        times.etcd = split();
         let api_server = ApiServer::start(dir, etcd.url()).await?;
-        times.api_server = split();
         let admin = kubeconfig::kubeconfig(
             api_server.endpoint(),
             "lab-admin",
@@ -184,13 +133,11 @@ impl Lab {
         let config = kubeconfig::config(admin).await?;
         let client = kubeconfig::client(&config)?;
         crds::served(&client, &definitions, &api_server.process).await?;
-        times.crds = split();
         let controller_manager = match options.controller_manager {
             true => Some(ControllerManager::start(dir, &api_server).await?),
             false => None,
         };
-        times.controller_manager = split();
-        Ok((etcd, api_server, controller_manager, config, path, times))
+        Ok((etcd, api_server, controller_manager, config, path))
     }
 
     /// A client with all rights. It belongs to the async runtime of the caller.
@@ -405,15 +352,5 @@ impl Lab {
     /// The lab's directory: data, keys, logs.
     pub fn dir(&self) -> &Path {
         &self.directory.path
-    }
-
-    /// The options of its start.
-    pub fn options(&self) -> &LabOptions {
-        &self.options
-    }
-
-    /// How long the start took.
-    pub fn times(&self) -> StartTimes {
-        self.times
     }
 }

@@ -12,7 +12,7 @@ use crate::{
         manifest::{CREDENTIALS, OPERATOR_NAMESPACE, credentials, namespace, secret},
     },
     parts::VCenterProcess,
-    played::{Delays, HostedCluster, ImageOptions, PlayedOptions, Upstream, guests},
+    played::{Delays, HostedCluster, ImageOptions, PlayedOptions, Upstream},
 };
 
 /// Prepares hosted clusters on the lab's first vCenter. All have their NodePools and Agents in the namespaces of the
@@ -59,14 +59,13 @@ pub async fn set_with(
         }
         apply(&client, &object).await?;
     }
-    let guests = guests::vcenter::VCenter::new(vcenter.url(), vcenter.ca_pem())?;
     let played = PlayedOptions {
         clusters: clusters.to_vec(),
         delays,
         image,
         ..PlayedOptions::default()
     };
-    let upstream = Upstream::start(&client, Some(guests), played).await?;
+    let upstream = Upstream::start(&client, Some(vcenter.admin()?), played).await?;
     let service = upstream.service(&cluster.agent_namespace)?;
     service.create_infra_env(&cluster.name, json!({})).await?;
     let credentials = secret(&cluster.namespace, CREDENTIALS, &credentials(vcenter));

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ldd_is_read() {
+    fn the_libraries_that_ldd_lists_are_read() {
         let listing = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibssl.so.3 => /lib/libssl.so.3 (0x1)\n\t/lib64/ld-linux-x86-64.so.2 (0x2)\n";
         assert_eq!(
             libraries(listing),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn openssl_is_found_where_it_is() {
+    fn openssl_is_found_as_a_library_and_as_a_crate() {
         let lock = "[[package]]\nname = \"openssl-probe\"\n\n[[package]]\nname = \"openssl-sys\"\n";
         assert_eq!(openssl_crates(lock), ["openssl-sys"]);
         let program = |libraries: &[&str], crates: &[&str]| Program {

@@ -9,7 +9,6 @@
 //! printed.
 
 use std::{
-    io::Write as _,
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -18,7 +17,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args as ClapArgs;
 use tokio::process::Command;
 
-use super::{Plan, binary::Source, proc, world::World};
+use super::{Plan, binary::Source, mib, proc, say, world::World};
 use crate::played::{ImageOptions, assisted::image_server::ImageCounters};
 
 /// Measure one ISO transfer.
@@ -72,9 +71,8 @@ pub async fn run(args: Args) -> Result<()> {
     let copy = best(&format!("curl -sf '{url}' -o /dev/null")).await?;
     std::fs::remove_file(&file).context("remove the compared file")?;
 
-    let rate = |time: Duration| size as f64 / f64::from(1 << 20) / time.as_secs_f64();
+    let rate = |time: Duration| mib(size as u64) / time.as_secs_f64();
     let slower = hash.max(copy);
-    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let mut text = format!(
         "program               {} ({:.1} MB)\nimage                 {} MiB, vCenter {} TLS\n",
         program.made,
@@ -107,10 +105,7 @@ pub async fn run(args: Args) -> Result<()> {
         usage.cpu_seconds,
         proc::load()?
     );
-    let mut stdout = std::io::stdout().lock();
-    stdout
-        .write_all(text.as_bytes())
-        .context("print the figures")?;
+    say(&text)?;
     let broken = broken(&asked, size as u64, most.saturating_sub(before));
     ensure!(broken.is_empty(), "{}", broken.join("; "));
     Ok(())

@@ -4,7 +4,7 @@
 //! calls and writes of the second machine are those of the claim alone. Then that machine goes, and its host is recycled.
 //! At last a large buffer is observed at rest.
 
-use std::{collections::BTreeMap, io::Write as _, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use agent_forge_crds::{VsphereAgentPool, conditions::Phase, pool::OwnedVm};
 use anyhow::{Context as _, Result, ensure};
@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use super::{
     Plan,
     binary::Source,
-    run::{LIMIT, demand, difference, idle, own, quiet, written_since},
+    run::{LIMIT, by_name, demand, difference, idle, own, quiet, written_since},
+    say,
     world::World,
 };
 use crate::{parts::audit::count_writes, played::Delays};
@@ -110,13 +111,9 @@ pub async fn run(args: Args) -> Result<()> {
             Some(rest)
         }
     };
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .context("print the figures")?;
-    let details = details("buffer", &warm.writes, &warm.calls)
-        + &details("recycle", &back.writes, &back.calls);
-    out.write_all(details.as_bytes())
-        .context("print the figures")?;
+    text += &details("buffer", &warm.writes, &warm.calls);
+    text += &details("recycle", &back.writes, &back.calls);
+    say(&text)?;
     let goals = [
         ("seconds to the claim", warm.claimed <= CLAIM_WITHIN),
         ("times faster", faster >= FASTER),
@@ -229,11 +226,6 @@ async fn comes_back(world: &World) -> Result<Back> {
         calls: difference(&world.vcenter.calls().await?, &before),
         writes: by_name(count_writes(&entries, &world.access.user).0),
     })
-}
-
-fn by_name<K: ToString>(counts: BTreeMap<K, usize>) -> BTreeMap<String, usize> {
-    let named = counts.into_iter().map(|(what, n)| (what.to_string(), n));
-    named.collect()
 }
 
 /// Waits until the buffer has that many hosts, and for rest.

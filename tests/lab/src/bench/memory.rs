@@ -6,8 +6,6 @@
 //! Finally the kernel reports the peak memory (`VmHWM`). Assumption: the size of an Agent is the size of its JSON. A
 //! real Agent of a host with many disks has about 60 kB.
 
-use std::io::Write as _;
-
 use agent_forge_crds::VsphereAgent;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args as ClapArgs;
@@ -24,15 +22,15 @@ use uuid::Uuid;
 use super::{
     Plan,
     binary::Source,
-    proc,
+    mib, proc,
     run::{LIMIT, LOOK},
+    say,
     world::World,
 };
 use crate::played::guests::identity::Quirk;
 
 /// Agents that are created at the same time.
 const AT_ONCE: usize = 16;
-const MIB: f64 = 1024.0 * 1024.0;
 /// The goal in MiB for up to a thousand Agents. `MANY` is the goal for more.
 const FEW: (usize, f64) = (1000, 160.0);
 const MANY: f64 = 200.0;
@@ -77,7 +75,7 @@ pub async fn run(args: Args) -> Result<()> {
 
     let usage = proc::usage(world.operator.process.pid())?;
     let goal = if args.agents <= FEW.0 { FEW.1 } else { MANY };
-    let peak = usage.peak_bytes as f64 / MIB;
+    let peak = mib(usage.peak_bytes);
     let text = format!(
         "beside      {} Agents of {:.0} kB\n\
          replaced    {} VMs with dead guests\n\
@@ -86,12 +84,10 @@ pub async fn run(args: Args) -> Result<()> {
         args.agents,
         args.agent_bytes as f64 / 1e3,
         args.dead,
-        usage.resident_bytes as f64 / MIB,
+        mib(usage.resident_bytes),
         proc::load()?,
     );
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .context("print the figures")?;
+    say(&text)?;
     ensure!(peak <= goal, "the goal is missed");
     Ok(())
 }

@@ -11,7 +11,7 @@ pub mod iso;
 pub mod late_binding;
 pub mod memory;
 mod page;
-mod proc;
+pub mod proc;
 mod promises;
 mod report;
 mod restart;
@@ -20,7 +20,7 @@ pub mod serving;
 pub mod traces;
 pub(crate) mod world;
 
-use std::time::Duration;
+use std::{io::Write as _, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args as ClapArgs;
@@ -137,6 +137,22 @@ impl Plan {
             env: Vec::new(),
         }
     }
+}
+
+/// Bytes in MiB.
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// Prints on standard output.
+///
+/// # Errors
+/// Standard output is closed.
+pub(crate) fn say(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .context("write to standard output")
 }
 
 /// Measures and prints.

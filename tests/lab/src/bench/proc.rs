@@ -41,7 +41,7 @@ impl Usage {
 ///
 /// # Errors
 /// The process has ended, or this system has no `/proc`.
-pub(super) fn usage(pid: u32) -> Result<Usage> {
+pub fn usage(pid: u32) -> Result<Usage> {
     let read = |name: &str| {
         let path = format!("/proc/{pid}/{name}");
         fs::read_to_string(&path).with_context(|| format!("read {path}"))
@@ -63,7 +63,7 @@ pub(super) fn usage(pid: u32) -> Result<Usage> {
 ///
 /// # Errors
 /// As [`usage`].
-pub(super) fn own(pid: u32) -> Result<u64> {
+pub fn own(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     kibibytes(&status, "RssAnon:")
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_share() {
+    fn the_busy_share_leaves_idle_waiting_and_guest_time_out() {
         let at = |text: &str| Busy::parse(text).expect("parsed");
         let before = at("cpu  100 0 100 700 100 0 0 0 50 0\n");
         let after = at("cpu  150 0 150 750 150 0 0 0 99 0\n");

@@ -1,12 +1,10 @@
 //! The table.
 
-use std::{collections::BTreeMap, fmt::Write as _, io::Write as _};
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use anyhow::{Context as _, Result};
 
-use super::{Report, Run};
-
-const MIB: f64 = 1024.0 * 1024.0;
+use super::{Report, Run, mib, say};
 
 /// A goal, and the value of a run.
 struct Goal {
@@ -25,10 +23,7 @@ pub(super) fn print(report: &Report, json: bool) -> Result<()> {
     } else {
         table(report)
     };
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .context("write to standard output")
+    say(&text)
 }
 
 fn table(report: &Report) -> String {
@@ -63,9 +58,9 @@ fn table(report: &Report) -> String {
             format!("{}/{}", login("vim"), login("rest")),
             format!(
                 "{:.1}/{:.1}/{:.1}",
-                run.before.resident_bytes as f64 / MIB,
-                run.after.resident_bytes as f64 / MIB,
-                run.after.peak_bytes as f64 / MIB
+                mib(run.before.resident_bytes),
+                mib(run.after.resident_bytes),
+                mib(run.after.peak_bytes)
             ),
             run.after.cpu_seconds - run.before.cpu_seconds,
             run.busy * 100.0,
@@ -130,8 +125,8 @@ pub(super) fn run(run: &Run) -> String {
         out,
         "  operator: {} threads, {:.1} MiB resident of which {:.1} MiB its own, {}",
         run.after.threads,
-        run.after.resident_bytes as f64 / MIB,
-        run.after.anonymous_bytes as f64 / MIB,
+        mib(run.after.resident_bytes),
+        mib(run.after.anonymous_bytes),
         if run.after.never_spawned() {
             "no child process ever"
         } else {
@@ -147,7 +142,7 @@ pub(super) fn run(run: &Run) -> String {
             idle.writes,
             idle.reads,
             idle.watches,
-            idle.usage.resident_bytes as f64 / MIB
+            mib(idle.usage.resident_bytes)
         );
     }
     if let Some(restart) = &run.restart {
@@ -160,8 +155,8 @@ pub(super) fn run(run: &Run) -> String {
             restart.reads,
             restart.writes.values().sum::<usize>(),
             restart.calls,
-            restart.usage.resident_bytes as f64 / MIB,
-            restart.usage.peak_bytes as f64 / MIB
+            mib(restart.usage.resident_bytes),
+            mib(restart.usage.peak_bytes)
         );
     }
     for (write, count) in run.restart.iter().flat_map(|r| &r.writes) {
@@ -186,14 +181,14 @@ fn goals(run: &Run) -> Vec<Goal> {
         goal("Kubernetes writes per VM", 8.0, run.writes_per_machine()),
         goal("VI/JSON logins", 1.0, login("vim")),
         goal("Automation API logins without tags", 0.0, login("rest")),
-        goal("resident MiB", 25.0, run.after.resident_bytes as f64 / MIB),
+        goal("resident MiB", 25.0, mib(run.after.resident_bytes)),
     ];
     if let Some(idle) = &run.idle {
         goals.push(goal("writes per minute at rest", 0.0, idle.writes));
     }
     if let Some(restart) = &run.restart {
         goals.push(goal("seconds until ready", 10.0, restart.ready_seconds));
-        let peak = restart.usage.peak_bytes as f64 / MIB;
+        let peak = mib(restart.usage.peak_bytes);
         goals.push(goal("resident MiB after a start", 64.0, peak));
     }
     goals

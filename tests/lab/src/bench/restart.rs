@@ -6,11 +6,11 @@ use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Patch, PatchParams};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     proc::{self, Usage},
-    run::{own, quiet, written_since},
+    run::{by_name, own, quiet, written_since},
     world::World,
 };
 use crate::parts::audit::count_writes;
@@ -57,11 +57,7 @@ pub(super) async fn measure(world: &mut World, bytes: usize) -> Result<Restart> 
         agent_bytes,
         ready_seconds,
         reads,
-        writes: count_writes(&entries, &world.access.user)
-            .0
-            .into_iter()
-            .map(|(write, count)| (write.to_string(), count))
-            .collect(),
+        writes: by_name(count_writes(&entries, &world.access.user).0),
         calls: world.vcenter.calls().await?.total - calls,
         usage: proc::usage(world.operator.process.pid())?,
     })
@@ -77,8 +73,7 @@ async fn grow(world: &World, bytes: usize) -> Result<usize> {
         async move {
             let name = agent.metadata.name.context("a name")?;
             let disk = json!({"id": "/dev/sdz", "name": "sdz", "driveType": "SSD", "sizeBytes": 1, "smart": smart});
-            let disks: Vec<Value> = vec![disk];
-            let patch = Patch::Merge(json!({"status": {"inventory": {"disks": disks}}}));
+            let patch = Patch::Merge(json!({"status": {"inventory": {"disks": [disk]}}}));
             let grown = agents
                 .patch_status(&name, &PatchParams::default(), &patch)
                 .await?;

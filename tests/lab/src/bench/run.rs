@@ -24,7 +24,7 @@ use super::{
 use crate::{
     parts::{
         VCenterAdmin,
-        audit::{Entry, count_writes},
+        audit::{Entry, Write, count_writes},
         vcenter_inventory::{Calls, Inventory},
     },
     played::{mirror::Object, object::Facts as _},
@@ -174,11 +174,7 @@ pub(super) async fn measure(program: &Path, plan: &Plan) -> Result<Run> {
         calls: difference(&calls, &calls_before),
         calls_before: calls_before.by_method,
         logins: calls.logins,
-        writes: count_writes(&entries, &world.access.user)
-            .0
-            .into_iter()
-            .map(|(write, count)| (write.to_string(), count))
-            .collect(),
+        writes: by_name(count_writes(&entries, &world.access.user).0),
         writes_refused: own(&world, &entries)
             .filter(|e| e.is_write() && e.code() >= 400)
             .count(),
@@ -301,6 +297,11 @@ pub(super) async fn idle(world: &World, span: Duration) -> Result<Idle> {
 pub(super) async fn written_since(world: &World, mark: usize) -> Result<Vec<Entry>> {
     let mut entries = world.lab.audited().await?;
     Ok(entries.split_off(mark.min(entries.len())))
+}
+
+pub(super) fn by_name(counts: BTreeMap<Write, usize>) -> BTreeMap<String, usize> {
+    let named = counts.into_iter().map(|(what, n)| (what.to_string(), n));
+    named.collect()
 }
 
 pub(super) fn own<'a>(world: &'a World, entries: &'a [Entry]) -> impl Iterator<Item = &'a Entry> {

@@ -5,8 +5,6 @@
 //! the Agents grow, and the start of the next process is measured (`bench::restart`). Assumption: [`Stamps`] replace
 //! all that identifies a copy. If not, the first process would have work with the copies, and its writes are printed.
 
-use std::io::Write as _;
-
 use agent_forge_crds::VsphereAgent;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args as ClapArgs;
@@ -22,8 +20,9 @@ use uuid::Uuid;
 use super::{
     Plan,
     binary::Source,
-    page, proc, restart,
+    mib, page, proc, restart,
     run::{LIMIT, quiet},
+    say,
     world::World,
 };
 use crate::{
@@ -42,7 +41,6 @@ use crate::{
 const AT_ONCE: usize = 16;
 /// Free bytes on the datastore for each copy, more than its disks take.
 const ROOM: i64 = 64 << 30;
-const MIB: f64 = 1024.0 * 1024.0;
 /// The goals for a thousand machines with Agents of 60 kB: seconds until ready, and resident memory in MiB.
 const READY_WITHIN: f64 = 10.0;
 const RESIDENT: f64 = 64.0;
@@ -112,29 +110,28 @@ pub async fn run(args: Args) -> Result<()> {
         start.reads,
         start.calls,
         usage.cpu_seconds,
-        usage.resident_bytes as f64 / MIB,
-        usage.anonymous_bytes as f64 / MIB,
-        usage.peak_bytes as f64 / MIB,
+        mib(usage.resident_bytes),
+        mib(usage.anonymous_bytes),
+        mib(usage.peak_bytes),
         page.took.as_secs_f64(),
         page.bytes as f64 / 1e3,
         page.packed_bytes as f64 / 1e3,
         proc::load()?,
     );
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .context("print the figures")?;
+    say(&text)?;
     for (write, count) in &start.writes {
-        writeln!(out, "{count:>11} {write}").context("print the figures")?;
+        say(&format!("{count:>11} {write}\n"))?;
     }
     if args.keep {
         let url = world.operator.web_url();
-        writeln!(out, "\nOpen the page: {url}/\nCtrl-C stops everything").context("print it")?;
-        out.flush().context("print it")?;
+        say(&format!(
+            "\nOpen the page: {url}/\nCtrl-C stops everything\n"
+        ))?;
         tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
     }
     ensure!(
         start.ready_seconds <= READY_WITHIN
-            && usage.peak_bytes as f64 / MIB <= RESIDENT
+            && mib(usage.peak_bytes) <= RESIDENT
             && page.took.as_secs_f64() <= PAGE_WITHIN,
         "a goal is missed"
     );

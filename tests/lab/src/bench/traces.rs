@@ -9,26 +9,25 @@
 
 use std::{
     fmt::Write as _,
-    io::Write as _,
     path::Path,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args as ClapArgs;
 
 use super::{
     Plan,
     binary::Source,
-    proc,
+    mib, proc,
     run::{LIMIT, quiet},
+    say,
     world::World,
 };
 use crate::parts::{Mood, SpanSink};
 
 /// The goal: processor time with tracing, divided by that without.
 const GOAL: f64 = 1.15;
-const MIB: f64 = 1024.0 * 1024.0;
 /// The memory that an unreachable collector may cost, in MiB. That covers the queue and the kept phases (2048 of each,
 /// about 1 kB per span), a batch under way, and the allocator's overhead.
 const MORE: f64 = 8.0;
@@ -76,15 +75,8 @@ pub async fn run(args: Args) -> Result<()> {
         }
         None => compared(&path, args.machines, args.rounds).await?,
     };
-    print(&text)?;
+    say(&text)?;
     within_bound(more.unwrap_or_default())
-}
-
-fn print(text: &str) -> Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    stdout
-        .write_all(text.as_bytes())
-        .context("print the figures")
 }
 
 /// Fails if the additional memory in MiB is above the limit.
@@ -227,7 +219,6 @@ async fn growth(
     loop {
         if begun.elapsed() >= due {
             let usage = proc::usage(pid)?;
-            let mib = |bytes: u64| bytes as f64 / MIB;
             last = mib(usage.anonymous_bytes);
             first.get_or_insert(last);
             let line = format!(
@@ -259,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_of_few() {
+    fn the_median_is_in_the_middle_of_few_and_of_an_even_number() {
         assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
         assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
     }

@@ -14,7 +14,7 @@ use crate::{
     parts::{Jaeger, Operator, OperatorOptions, VCenterAdmin, VCenterOptions},
     played::{
         Delays, Generation, HostedCluster, HostedClusterPlay, ImageOptions, MachineApi, Upstream,
-        foreign::Strangers, guests, mirror::Object,
+        foreign::Strangers, mirror::Object,
     },
     stage, tools,
 };
@@ -95,7 +95,7 @@ impl Stage {
         }
         voice.say("playing HyperShift, Cluster API, agent provider, assisted service and guests");
         let process = lab.vcenters().first().context("the lab has one vCenter")?;
-        let guests = guests::vcenter::VCenter::new(process.url(), process.ca_pem())?;
+        let vcenter = process.admin()?;
         let second = args
             .late_binding
             .then(|| super::late_binding::second(&cluster));
@@ -108,9 +108,8 @@ impl Stage {
 
         voice.say("adding a bare-metal host with the pool's labels, and a VM of another team");
         let labels = json!({"customer": "example"});
-        let foreign = Strangers::settle(service, "demo", labels, &guests, "other-team").await?;
+        let foreign = Strangers::settle(service, "demo", labels, &vcenter, "other-team").await?;
 
-        let vcenter = process.admin()?;
         let nodes = upstream
             .node_pool(&cluster, POOL, Some(agent_selector()))
             .await?;

@@ -9,13 +9,13 @@ use k8s_openapi::api::{
     core::v1::ServiceAccount,
     rbac::v1::PolicyRule,
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client, api::PostParams, config::Kubeconfig};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::apply::{apply, documents};
-use crate::patience::ANSWER;
+use crate::{parts::kubeconfig, patience::ANSWER};
 
 /// Lifetime of a token in seconds: longer than any test, because nothing renews it.
 const TOKEN_SECONDS: i64 = 24 * 3600;
@@ -33,6 +33,17 @@ pub struct OperatorAccess {
     pub namespace: String,
     /// Name of its ServiceAccount.
     pub service_account: String,
+}
+
+impl OperatorAccess {
+    /// A client of that user. It belongs to the async runtime of the caller.
+    ///
+    /// # Errors
+    /// The kubeconfig cannot be read.
+    pub async fn client(&self) -> Result<Client> {
+        let file = Kubeconfig::read_from(&self.kubeconfig).context("read a kubeconfig")?;
+        kubeconfig::client(&kubeconfig::config(file).await?)
+    }
 }
 
 /// Applies the rules of `directory` for an operator in `namespace`. Returns the name of its ServiceAccount.

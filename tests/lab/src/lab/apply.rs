@@ -53,6 +53,14 @@ pub async fn apply(client: &Client, object: &Value) -> Result<DynamicObject> {
     }
 }
 
+/// The client for the kind of `object`, in its namespace.
+///
+/// # Errors
+/// It names no kind, or one that is not served.
+pub async fn api_of(client: &Client, object: &Value) -> Result<Api<DynamicObject>> {
+    Ok(target(client, object).await?.0)
+}
+
 async fn target(
     client: &Client,
     object: &Value,

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -20,7 +20,11 @@ use super::{
     apply::{apply, documents},
     options::{LabOptions, MachineVersions},
 };
-use crate::{parts::process::Process, patience::HANG, tools::repository};
+use crate::{
+    parts::process::Process,
+    patience::HANG,
+    tools::{repository, shared},
+};
 
 /// Prefix of files with the CRD that HyperShift installs instead of the upstream file of the same name.
 const BUNDLED: &str = "hypershift-bundled_";
@@ -32,9 +36,7 @@ const AT_A_TIME: usize = 8;
 /// Directory of the real foreign CRDs, if it exists: `$AGENT_FORGE_SHARED/upstream-crds`, else the directory beside the
 /// repository.
 pub fn upstream_directory() -> Option<PathBuf> {
-    let shared = env::var_os("AGENT_FORGE_SHARED")
-        .map_or_else(|| repository().join("../shared"), PathBuf::from);
-    Some(shared.join("upstream-crds")).filter(|path| path.is_dir())
+    shared("upstream-crds")
 }
 
 /// Directory of the lab's own minimal definitions.

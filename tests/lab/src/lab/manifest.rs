@@ -116,16 +116,19 @@ pub fn pool(cluster: &HostedCluster, name: &str, patch: &Value) -> Result<Vspher
 }
 
 /// A JSON merge patch (RFC 7396).
-fn merge(target: &mut Value, patch: &Value) {
-    let (Some(to), Some(from)) = (target.as_object_mut(), patch.as_object()) else {
+pub fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
         *target = patch.clone();
         return;
     };
-    for (key, value) in from {
-        if value.is_null() {
-            to.remove(key);
-        } else {
-            merge(to.entry(key.clone()).or_insert(Value::Null), value);
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in fields {
+        if !value.is_null() {
+            merge(&mut target[key], value);
+        } else if let Some(object) = target.as_object_mut() {
+            object.remove(key);
         }
     }
 }

@@ -1,7 +1,5 @@
 //! The options of a lab.
 
-use std::path::PathBuf;
-
 use crate::parts::VCenterOptions;
 
 /// What to start. The default is an API server with the current provider's CRDs and garbage collection, and no vCenter.
@@ -17,9 +15,6 @@ pub struct LabOptions {
     pub controller_manager: bool,
     /// The simulated vCenters, in the order of [`crate::Lab::vcenters`].
     pub vcenters: Vec<VCenterOptions>,
-    /// Directory for data, keys and logs, which is kept. `None` means a temporary directory that is removed with the
-    /// lab. `AGENT_FORGE_LAB_DIR` names a parent directory for all labs, to keep the logs of a failed run.
-    pub dir: Option<PathBuf>,
 }
 
 impl Default for LabOptions {
@@ -30,7 +25,6 @@ impl Default for LabOptions {
             minimal_crds: false,
             controller_manager: true,
             vcenters: Vec::new(),
-            dir: None,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 use super::{
     audit::AuditLog,
@@ -15,10 +15,7 @@ use super::{
     ports,
     process::Process,
 };
-use crate::{
-    patience::{HANG, LOOK},
-    tools,
-};
+use crate::tools;
 
 /// Logs the writes and reads of all users, without bodies. The server's own bookkeeping is left out.
 const AUDIT_POLICY: &str = "\
@@ -168,18 +165,7 @@ impl ApiServer {
             .build()
             .context("make an HTTPS client")?;
         let readyz = format!("{url}/readyz");
-        process
-            .until_ready(HANG, || async {
-                let answer = http.get(&readyz).timeout(LOOK).send().await?;
-                let status = answer.status();
-                ensure!(
-                    status.is_success(),
-                    "{readyz} answers {status}: {}",
-                    answer.text().await.unwrap_or_default()
-                );
-                Ok(())
-            })
-            .await?;
+        process.until_answers(&http, &readyz).await?;
         Ok((process, url))
     }
 

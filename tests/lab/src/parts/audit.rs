@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// The audit log of one API server.
+/// The audit log of one API server. What reads it fails as [`AuditLog::entries`] does.
 #[derive(Clone, Debug)]
 pub struct AuditLog {
     path: PathBuf,
@@ -42,8 +42,6 @@ pub struct Entry {
     pub object_ref: Option<ObjectRef>,
     /// The answer.
     pub response_status: Option<Status>,
-    /// When the request arrived.
-    pub request_received_timestamp: Timestamp,
     /// When it reached this stage: for the rest, when it was answered.
     pub stage_timestamp: Timestamp,
     /// `ResponseStarted` for a watch, `ResponseComplete` for the rest, or `Panic`.
@@ -195,34 +193,22 @@ impl AuditLog {
     }
 
     /// Number of entries so far: a mark for [`AuditLog::since`].
-    ///
-    /// # Errors
-    /// As [`AuditLog::entries`].
     pub fn mark(&self) -> Result<usize> {
         Ok(self.entries()?.len())
     }
 
     /// Entries after a mark.
-    ///
-    /// # Errors
-    /// As [`AuditLog::entries`].
     pub fn since(&self, mark: usize) -> Result<Vec<Entry>> {
         let mut entries = self.entries()?;
         Ok(entries.split_off(mark.min(entries.len())))
     }
 
     /// Writes of `user`, accepted and refused (each costs a request), without requests for tokens and reviews.
-    ///
-    /// # Errors
-    /// As [`AuditLog::entries`].
     pub fn writes(&self, user: &str) -> Result<WriteCounts> {
         Ok(count_writes(&self.entries()?, user))
     }
 
     /// Requests of `user` that were forbidden (403). Each one shows a missing rule in its RBAC.
-    ///
-    /// # Errors
-    /// As [`AuditLog::entries`].
     pub fn forbidden(&self, user: &str) -> Result<Vec<Entry>> {
         let mut entries = self.entries()?;
         entries.retain(|entry| entry.user.username == user && entry.code() == 403);
@@ -280,7 +266,6 @@ mod tests {
         json!({
             "auditID": id.to_string(), "stage": "ResponseComplete", "verb": verb, "requestURI": "/x", "user": {"username": user},
             "objectRef": {"resource": resource, "subresource": subresource}, "responseStatus": {"code": 200},
-            "requestReceivedTimestamp": "2026-01-02T03:04:05.678901Z",
             "stageTimestamp": "2026-01-02T03:04:05.680000Z"
         })
         .to_string()

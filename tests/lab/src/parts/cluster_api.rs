@@ -2,13 +2,10 @@
 
 use std::{path::Path, process::Command};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 use super::{ports, process::Process};
-use crate::{
-    patience::{HANG, LOOK},
-    tools,
-};
+use crate::tools;
 
 /// The running controllers of Cluster, MachineDeployment, MachineSet and Machine, for all namespaces.
 #[derive(Debug)]
@@ -45,13 +42,7 @@ impl ClusterApi {
             .build()
             .context("make an HTTP client")?;
         let readyz = format!("http://127.0.0.1:{port}/readyz");
-        process
-            .until_ready(HANG, || async {
-                let status = http.get(&readyz).timeout(LOOK).send().await?.status();
-                ensure!(status.is_success(), "{readyz} answers {status}");
-                Ok(())
-            })
-            .await?;
+        process.until_answers(&http, &readyz).await?;
         Ok(Self { process })
     }
 }

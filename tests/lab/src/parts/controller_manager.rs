@@ -2,13 +2,10 @@
 
 use std::{path::Path, process::Command};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 use super::{api_server::ApiServer, kubeconfig, ports, process::Process};
-use crate::{
-    patience::{HANG, LOOK},
-    tools,
-};
+use crate::tools;
 
 /// Garbage collection by owner reference, namespace deletion, aggregated roles, and the `default` service account that
 /// pods need.
@@ -83,13 +80,7 @@ impl ControllerManager {
             .build()
             .context("make an HTTPS client")?;
         let healthz = format!("https://127.0.0.1:{port}/healthz");
-        process
-            .until_ready(HANG, || async {
-                let status = http.get(&healthz).timeout(LOOK).send().await?.status();
-                ensure!(status.is_success(), "{healthz} answers {status}");
-                Ok(())
-            })
-            .await?;
+        process.until_answers(&http, &healthz).await?;
         Ok(Self { process })
     }
 }

@@ -5,13 +5,10 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 use super::{ports, process::Process};
-use crate::{
-    patience::{HANG, LOOK},
-    tools,
-};
+use crate::tools;
 
 /// A running etcd.
 #[derive(Debug)]
@@ -70,13 +67,7 @@ impl Etcd {
             .no_proxy()
             .build()
             .context("make an HTTP client")?;
-        process
-            .until_ready(HANG, || async {
-                let status = http.get(&health).timeout(LOOK).send().await?.status();
-                ensure!(status.is_success(), "{health} answers {status}");
-                Ok(())
-            })
-            .await?;
+        process.until_answers(&http, &health).await?;
         Ok(Self { process, url })
     }
 

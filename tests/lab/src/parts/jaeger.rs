@@ -2,14 +2,11 @@
 
 use std::{collections::BTreeSet, path::Path, process::Command};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use super::{ports, process::Process};
-use crate::{
-    patience::{ANSWER, HANG, LOOK},
-    tools,
-};
+use crate::{patience::ANSWER, tools};
 
 /// A running Jaeger.
 #[derive(Debug)]
@@ -77,13 +74,9 @@ impl Jaeger {
                 .build()
                 .context("make an HTTP client")?,
         };
-        let ready = || async {
-            let url = format!("{}/api/services", jaeger.query);
-            let status = jaeger.http.get(&url).timeout(LOOK).send().await?.status();
-            ensure!(status.is_success(), "{url} answers {status}");
-            Ok(())
-        };
-        jaeger.process.until_ready(HANG, ready).await?;
+        let services = format!("{}/api/services", jaeger.query);
+        let answers = jaeger.process.until_answers(&jaeger.http, &services);
+        answers.await?;
         Ok(jaeger)
     }
 

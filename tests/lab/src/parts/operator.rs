@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 use super::{ports, process::Process};
-use crate::patience::{ANSWER, HANG, LOOK};
+use crate::patience::ANSWER;
 
 /// What to start, and how.
 #[derive(Clone, Debug)]
@@ -137,19 +137,8 @@ impl Operator {
     /// # Errors
     /// It does not become ready; the error has the end of its log.
     pub async fn until_ready(&self) -> Result<()> {
-        let url = format!("http://127.0.0.1:{}/readyz", self.health);
-        self.process
-            .until_ready(HANG, || async {
-                let answer = self.http.get(&url).timeout(LOOK).send().await?;
-                let status = answer.status();
-                ensure!(
-                    status.is_success(),
-                    "{url} answers {status}: {}",
-                    answer.text().await.unwrap_or_default()
-                );
-                Ok(())
-            })
-            .await
+        let url = format!("{}/readyz", self.health_url());
+        self.process.until_answers(&self.http, &url).await
     }
 
     /// URL of its metrics.

@@ -26,6 +26,7 @@ use tokio::{
 };
 
 use super::leash::HeldProcess;
+use crate::patience::{HANG, LOOK};
 
 /// How often a part that starts is asked whether it answers.
 const PROBE_INTERVAL: Duration = Duration::from_millis(25);
@@ -232,6 +233,23 @@ impl Process {
             // A foreign program does not announce that it is ready, so it must be asked.
             sleep(PROBE_INTERVAL).await;
         }
+    }
+
+    /// Asks `url` again and again until the answer is a success.
+    ///
+    /// # Errors
+    /// As [`Process::until_ready`].
+    pub async fn until_answers(&self, http: &reqwest::Client, url: &str) -> Result<()> {
+        self.until_ready(HANG, || async {
+            let answer = http.get(url).timeout(LOOK).send().await?;
+            let status = answer.status();
+            if status.is_success() {
+                return Ok(());
+            }
+            let said = answer.text().await.unwrap_or_default();
+            bail!("{url} answers {status}: {said}")
+        })
+        .await
     }
 
     /// The end of its log, for an error message.

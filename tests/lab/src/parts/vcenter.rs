@@ -34,10 +34,6 @@ pub struct VCenterOptions {
     pub reconfigure_delay: Duration,
     /// How long a Destroy task takes.
     pub destroy_delay: Duration,
-    /// Hosts per cluster; `None` keeps the simulator's own number.
-    pub hosts: Option<u32>,
-    /// Datastores per datastore cluster; `None` keeps the simulator's own number.
-    pub pod_datastores: Option<u32>,
     /// Whether its clusters have DRS.
     pub drs: bool,
     /// Newest API release of its VI/JSON interface, for instance `8.0.1.0`; `None` keeps its default.
@@ -58,8 +54,6 @@ impl Default for VCenterOptions {
             power_off_delay: Duration::from_millis(100),
             reconfigure_delay: Duration::from_millis(100),
             destroy_delay: Duration::from_millis(100),
-            hosts: None,
-            pod_datastores: None,
             drs: true,
             api_release: None,
             flags: Vec::new(),
@@ -98,11 +92,6 @@ impl VCenterOptions {
         ] {
             arguments.push(format!("--{flag}={}ms", delay.as_millis()));
         }
-        arguments.extend(self.hosts.map(|hosts| format!("--hosts={hosts}")));
-        arguments.extend(
-            self.pod_datastores
-                .map(|count| format!("--pod-datastores={count}")),
-        );
         arguments.extend(
             self.api_release
                 .as_ref()

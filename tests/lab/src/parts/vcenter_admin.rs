@@ -15,7 +15,7 @@ use super::{
 };
 use crate::patience::ANSWER;
 
-/// Client of the admin endpoint of one simulated vCenter.
+/// Client of the admin endpoint of one simulated vCenter. Each of its calls fails if the endpoint does not answer.
 #[derive(Clone, Debug)]
 pub struct VCenterAdmin {
     root: String,
@@ -70,7 +70,8 @@ impl VCenterAdmin {
         serde_json::from_str(text).with_context(|| format!("{method} {url} answers: {text}"))
     }
 
-    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+    /// What an admin path shows.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         self.call(Method::GET, path, None, ANSWER).await
     }
 
@@ -78,7 +79,8 @@ impl VCenterAdmin {
         self.call(Method::POST, path, Some(body), ANSWER).await
     }
 
-    async fn delete(&self, path: &str) -> Result<()> {
+    /// Deletes what is at an admin path.
+    pub async fn delete(&self, path: &str) -> Result<()> {
         self.call::<Value>(Method::DELETE, path, None, ANSWER)
             .await
             .map(drop)
@@ -93,9 +95,6 @@ impl VCenterAdmin {
     }
 
     /// A VM with everything that the endpoint shows of it; `None` if it is gone.
-    ///
-    /// # Errors
-    /// It does not answer.
     pub async fn shown(&self, moref: &str) -> Result<Option<Value>> {
         let all: Value = self.get("inventory?files=false").await?;
         let mut vms = all["vms"].as_array().into_iter().flatten();
@@ -105,7 +104,7 @@ impl VCenterAdmin {
     /// The first `length` bytes of a datastore file; `None` if there is no such file.
     ///
     /// # Errors
-    /// The path is no datastore path, or the endpoint does not answer.
+    /// The path is no datastore path.
     pub async fn read(&self, path: &str, length: usize) -> Result<Option<Vec<u8>>> {
         let (datastore, file) = path
             .strip_prefix('[')
@@ -127,17 +126,11 @@ impl VCenterAdmin {
     }
 
     /// The whole content of the simulated vCenter.
-    ///
-    /// # Errors
-    /// It does not answer.
     pub async fn inventory(&self) -> Result<Inventory> {
         self.get("inventory").await
     }
 
     /// Everything except the files, as soon as it is newer than `version`, or after `within` (at most 5 min).
-    ///
-    /// # Errors
-    /// It does not answer.
     pub async fn changed_since(&self, version: u64, within: Duration) -> Result<Inventory> {
         let path = format!(
             "inventory?files=false&waitVersion={version}&timeoutMs={}",
@@ -149,7 +142,7 @@ impl VCenterAdmin {
     /// Waits for at most `within` until `wanted` finds something in the inventory (files included).
     ///
     /// # Errors
-    /// It was not found in time, or the endpoint does not answer.
+    /// It was not found in time.
     pub async fn until<T>(
         &self,
         what: &str,
@@ -182,9 +175,6 @@ impl VCenterAdmin {
     }
 
     /// How often clients called.
-    ///
-    /// # Errors
-    /// It does not answer.
     pub async fn calls(&self) -> Result<Calls> {
         self.get("calls").await
     }
@@ -192,7 +182,7 @@ impl VCenterAdmin {
     /// Adds a rule and returns its id.
     ///
     /// # Errors
-    /// The rule is not valid, or the endpoint does not answer.
+    /// The rule is not valid.
     pub async fn add_rule(&self, rule: &Rule) -> Result<String> {
         let answer: Value = self.send("faults", serde_json::to_value(rule)?).await?;
         answer["id"]
@@ -202,9 +192,6 @@ impl VCenterAdmin {
     }
 
     /// How many calls the rule `id` has affected; `None` if there is no such rule.
-    ///
-    /// # Errors
-    /// It does not answer.
     pub async fn rule_hits(&self, id: &str) -> Result<Option<u64>> {
         let rules: Vec<Value> = self.get("faults").await?;
         Ok(rules
@@ -216,15 +203,12 @@ impl VCenterAdmin {
     /// Removes a rule. Calls that hang because of it continue.
     ///
     /// # Errors
-    /// There is no such rule, or the endpoint does not answer.
+    /// There is no such rule.
     pub async fn remove_rule(&self, id: &str) -> Result<()> {
         self.delete(&format!("faults/{id}")).await
     }
 
     /// Ends all sessions and returns their number.
-    ///
-    /// # Errors
-    /// It does not answer.
     pub async fn kill_sessions(&self) -> Result<u64> {
         let answer: Value = self.send("sessions/kill", json!({})).await?;
         answer["killed"]
@@ -233,17 +217,11 @@ impl VCenterAdmin {
     }
 
     /// Changes the password that logins need from now on.
-    ///
-    /// # Errors
-    /// It does not answer.
     pub async fn set_password(&self, password: &str) -> Result<()> {
         self.send("password", json!({ "password": password })).await
     }
 
     /// Starts an outage of this duration.
-    ///
-    /// # Errors
-    /// It does not answer.
     pub async fn outage(&self, outage: Outage, duration: Duration) -> Result<()> {
         let mode = match outage {
             Outage::Refuse => "refuse",
@@ -258,9 +236,6 @@ impl VCenterAdmin {
     }
 
     /// Ends an outage early.
-    ///
-    /// # Errors
-    /// It does not answer.
     pub async fn end_outage(&self) -> Result<()> {
         self.send("outage", json!({ "seconds": 0 })).await
     }
@@ -269,7 +244,7 @@ impl VCenterAdmin {
     /// `file`.
     ///
     /// # Errors
-    /// A kind is unknown, or the endpoint does not answer.
+    /// A kind is unknown.
     pub async fn set_delays(&self, delays: &[(&str, Duration)]) -> Result<()> {
         let body: serde_json::Map<_, _> = delays
             .iter()
@@ -287,9 +262,6 @@ impl VCenterAdmin {
 
     /// Removes privileges from the user, given as (privilege id, object name). The privilege is missing on that object
     /// and below; with an empty name it is missing everywhere. The list replaces an earlier one.
-    ///
-    /// # Errors
-    /// It does not answer.
     pub async fn deny(&self, denials: &[(&str, &str)]) -> Result<()> {
         let deny: Vec<Value> = denials
             .iter()
@@ -301,7 +273,7 @@ impl VCenterAdmin {
     /// Changes the state that a datastore shows.
     ///
     /// # Errors
-    /// There is no such datastore, or the endpoint does not answer.
+    /// There is no such datastore.
     pub async fn set_datastore(&self, name: &str, state: &DatastoreState) -> Result<()> {
         self.send(&format!("datastores/{name}"), serde_json::to_value(state)?)
             .await
@@ -310,7 +282,7 @@ impl VCenterAdmin {
     /// Creates a VM at once and returns its managed object id.
     ///
     /// # Errors
-    /// It cannot be created, or the endpoint does not answer.
+    /// It cannot be created.
     pub async fn create_vm(&self, vm: &ForeignVm) -> Result<String> {
         moref(&self.send("vms", serde_json::to_value(vm)?).await?)
     }
@@ -318,7 +290,7 @@ impl VCenterAdmin {
     /// Deletes a folder directly below the datacenter's VM folder, with its content.
     ///
     /// # Errors
-    /// There is no such folder, or the endpoint does not answer.
+    /// There is no such folder.
     pub async fn delete_folder(&self, name: &str) -> Result<()> {
         self.send::<Value>("folders/delete", json!({ "folder": name }))
             .await
@@ -328,7 +300,7 @@ impl VCenterAdmin {
     /// Does something to the VM `moref`. Returns the managed object id of the resulting VM.
     ///
     /// # Errors
-    /// There is no such VM, it is not possible now, or the endpoint does not answer.
+    /// There is no such VM, it is not possible now.
     pub async fn act(&self, vm: &str, action: VmAction<'_>) -> Result<String> {
         let (verb, body) = match action {
             VmAction::PowerOn => ("power-on", json!({})),
@@ -337,7 +309,6 @@ impl VCenterAdmin {
             VmAction::Hide => ("hide", json!({})),
             VmAction::Show => ("show", json!({})),
             VmAction::Destroy => ("destroy", json!({})),
-            VmAction::Eject => ("eject", json!({})),
             VmAction::LockTray => ("lock-tray", json!({})),
             VmAction::BootFromDisk => ("boot-from-disk", json!({})),
             VmAction::BootFromCd => ("boot-from-cd", json!({})),
@@ -348,7 +319,6 @@ impl VCenterAdmin {
             VmAction::SetNetwork(name) => ("set-network", json!({ "network": name })),
             VmAction::UnplugNic => ("unplug-nic", json!({})),
             VmAction::PlugNic => ("plug-nic", json!({})),
-            VmAction::Clone(name) => ("clone", json!({ "name": name })),
         };
         moref(&self.send(&format!("vms/{vm}/{verb}"), body).await?)
     }

@@ -12,8 +12,6 @@ pub struct Inventory {
     pub version: u64,
     /// All VMs, ordered by inventory path.
     pub vms: Vec<Vm>,
-    /// Live sessions.
-    pub sessions: Vec<Session>,
     /// Files of all datastores; empty if they were not requested.
     pub files: Vec<File>,
     /// Inventory paths of the VM folders.
@@ -142,20 +140,6 @@ pub struct Disk {
     pub eagerly_scrub: bool,
     /// Type name of its controller, for instance `ParaVirtualSCSIController`.
     pub controller: String,
-}
-
-/// A session.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Session {
-    /// Its user.
-    pub user: String,
-    /// The client's `User-Agent` at login.
-    pub user_agent: String,
-    /// `vim` (VI/JSON) or `rest` (Automation API).
-    pub kind: String,
-    /// When it was used last.
-    pub last_call: Timestamp,
 }
 
 /// A file of a datastore.

@@ -16,8 +16,6 @@ pub struct Rule {
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
     count: u32,
-    skip: u32,
-    vm_name: String,
 }
 
 impl Rule {
@@ -28,8 +26,6 @@ impl Rule {
             fault: None,
             status: None,
             count: 0,
-            skip: 0,
-            vm_name: String::new(),
         }
     }
 
@@ -72,20 +68,6 @@ impl Rule {
     #[must_use]
     pub fn times(mut self, count: u32) -> Self {
         self.count = count;
-        self
-    }
-
-    /// Lets `skip` calls pass before the first affected one.
-    #[must_use]
-    pub fn after(mut self, skip: u32) -> Self {
-        self.skip = skip;
-        self
-    }
-
-    /// Only for the VM with this name.
-    #[must_use]
-    pub fn vm(mut self, name: &str) -> Self {
-        self.vm_name = name.into();
         self
     }
 }
@@ -151,8 +133,6 @@ pub enum VmAction<'a> {
     Show,
     /// Destroy it.
     Destroy,
-    /// Remove the media from its CD-ROM drives.
-    Eject,
     /// Its guest locks the tray of its CD-ROM drive.
     LockTray,
     /// Put the disks first in its boot order.
@@ -169,6 +149,4 @@ pub enum VmAction<'a> {
     UnplugNic,
     /// Connect them again.
     PlugNic,
-    /// Copy it, with its BIOS uuid and extra configuration, under this name (empty: its own name with a suffix).
-    Clone(&'a str),
 }

@@ -1,18 +1,16 @@
 //! Objects of other people in the same namespaces, Agents and vCenter. The operator must not change them.
 
-use agent_forge_crds::VsphereAgent;
 use anyhow::{Context as _, Result};
-use kube::{Api, Client, api::PostParams, core::DynamicObject};
+use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use super::{
     assisted::{Assisted, host::HostFacts},
-    guests::vcenter::VCenter,
     mirror::Object,
     object::Facts as _,
     provider::AGENT_MACHINE_REF,
 };
-use crate::parts::vcenter_trouble::ForeignVm;
+use crate::parts::{VCenterAdmin, vcenter_trouble::ForeignVm};
 
 /// Creates a bare-metal host of this InfraEnv with these labels. Returns its Agent once its state is `known-unbound`,
 /// or once it is claimed.
@@ -72,7 +70,7 @@ pub struct Strangers {
     /// Managed object id of the VM.
     pub vm: String,
     service: Assisted,
-    vcenter: VCenter,
+    vcenter: VCenterAdmin,
 }
 
 impl Strangers {
@@ -84,13 +82,19 @@ impl Strangers {
         service: &Assisted,
         infra_env: &str,
         labels: Value,
-        vcenter: &VCenter,
+        vcenter: &VCenterAdmin,
         folder: &str,
     ) -> Result<Self> {
         let agent = bare_metal(service, infra_env, 9, labels, false).await?;
+        let vm = ForeignVm {
+            name: "somebody-elses".to_owned(),
+            folder: folder.to_owned(),
+            power_on: true,
+            ..ForeignVm::default()
+        };
         Ok(Self {
             agent: agent.name().to_owned(),
-            vm: vm(vcenter, folder, "somebody-elses").await?,
+            vm: vcenter.create_vm(&vm).await?,
             service: service.clone(),
             vcenter: vcenter.clone(),
         })
@@ -103,8 +107,8 @@ impl Strangers {
     pub async fn prints(&self) -> Result<(Vec<u8>, String)> {
         let agent = self.service.agents().fetch(&self.agent).await?;
         let agent = fingerprint(&*agent.context("the foreign Agent is gone")?)?;
-        let vm = vm_fingerprint(&self.vcenter, &self.vm).await?;
-        Ok((agent, vm.context("the foreign VM is gone")?))
+        let vm = self.vcenter.shown(&self.vm).await?;
+        Ok((agent, vm.context("the foreign VM is gone")?.to_string()))
     }
 }
 
@@ -114,49 +118,4 @@ impl Strangers {
 /// Never for an object from the API server.
 pub fn fingerprint(object: &DynamicObject) -> Result<Vec<u8>> {
     serde_json::to_vec(object).context("an object as JSON")
-}
-
-/// Creates a VM of another owner in `folder` under this name, powered on. Returns its managed object id.
-///
-/// # Errors
-/// vCenter refused, for instance because the name exists.
-pub async fn vm(vcenter: &VCenter, folder: &str, name: &str) -> Result<String> {
-    let vm = ForeignVm {
-        name: name.to_owned(),
-        folder: folder.to_owned(),
-        power_on: true,
-        ..ForeignVm::default()
-    };
-    vcenter.create_vm(&vm).await
-}
-
-/// A VM as the admin endpoint shows it, as text; `None` if it is gone.
-///
-/// # Errors
-/// The endpoint does not answer.
-pub async fn vm_fingerprint(vcenter: &VCenter, moref: &str) -> Result<Option<String>> {
-    Ok(vcenter.shown(moref).await?.map(|vm| vm.to_string()))
-}
-
-/// Creates a VsphereAgent of the pool `pool`, which need not exist: another operator's record of its own VM.
-///
-/// # Errors
-/// The API server refused.
-pub async fn vsphere_agent(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    pool: &str,
-) -> Result<VsphereAgent> {
-    let object = json!({
-        "apiVersion": "agent-forge.containeroo.ch/v1alpha1",
-        "kind": "VsphereAgent",
-        "metadata": {"name": name, "finalizers": ["example.org/not-yours"]},
-        "spec": {"poolRef": {"name": pool}},
-    });
-    let object = serde_json::from_value(object).context("a VsphereAgent")?;
-    let api: Api<VsphereAgent> = Api::namespaced(client.clone(), namespace);
-    api.create(&PostParams::default(), &object)
-        .await
-        .with_context(|| format!("create VsphereAgent {name}"))
 }

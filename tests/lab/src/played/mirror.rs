@@ -40,7 +40,21 @@ pub struct Change {
     pub new: Option<Object>,
 }
 
-/// See the module's contract. Cheap to clone; the watch ends with the last clone.
+impl Change {
+    /// The object, or what it was.
+    #[must_use]
+    pub fn object(&self) -> Option<&Object> {
+        self.new.as_ref().or(self.old.as_ref())
+    }
+
+    /// Its name, as the key of a [`super::desk::Desk`].
+    #[must_use]
+    pub fn name(&self) -> Option<String> {
+        self.object().map(|object| object.name().to_owned())
+    }
+}
+
+/// See the module's contract. Cheap to clone; the watch ends with the last clone. A write fails if the API server refuses it.
 #[derive(Debug, Clone)]
 pub struct Mirror(Arc<Inner>);
 
@@ -230,37 +244,36 @@ impl Mirror {
     }
 
     /// Creates an object of the mirror's kind.
-    ///
-    /// # Errors
-    /// The API server refused.
     pub async fn create(&self, metadata: Value, body: Value) -> Result<Object> {
         let mut object = DynamicObject::new("", &self.0.resource).data(body);
         object.metadata = serde_json::from_value(metadata).context("metadata of a new object")?;
         object.metadata.namespace = Some(self.0.namespace.clone());
-        Ok(self
-            .0
-            .state
-            .put(self.0.api.create(&PostParams::default(), &object).await?))
+        let created = self.0.api.create(&PostParams::default(), &object).await?;
+        Ok(self.0.state.put(created))
     }
 
     /// Merge-patches the object. If it changed since `seen`, the API server answers with a conflict.
-    ///
-    /// # Errors
-    /// The API server refused.
     pub async fn patch(&self, seen: &DynamicObject, body: Value) -> Result<Object> {
-        let patch = Patch::Merge(guarded(seen, body));
-        Ok(self.0.state.put(
-            self.0
-                .api
-                .patch(seen.name(), &PatchParams::default(), &patch)
-                .await?,
-        ))
+        self.merge(seen.name(), guarded(seen, body)).await
+    }
+
+    /// Adds a finalizer to the object. As [`Mirror::patch`].
+    pub async fn add_finalizer(&self, seen: &DynamicObject, finalizer: &str) -> Result<Object> {
+        let mut all = seen.metadata.finalizers.clone().unwrap_or_default();
+        all.push(finalizer.to_owned());
+        self.patch(seen, json!({"metadata": {"finalizers": all}}))
+            .await
+    }
+
+    /// Removes a finalizer from the object. As [`Mirror::patch`].
+    pub async fn remove_finalizer(&self, seen: &DynamicObject, finalizer: &str) -> Result<Object> {
+        let mut left = seen.metadata.finalizers.clone().unwrap_or_default();
+        left.retain(|kept| kept != finalizer);
+        self.patch(seen, json!({"metadata": {"finalizers": left}}))
+            .await
     }
 
     /// Merge-patches the object in whatever version it is, as controllers do that patch without a lock.
-    ///
-    /// # Errors
-    /// The API server refused.
     pub async fn merge(&self, name: &str, body: Value) -> Result<Object> {
         let (parameters, patch) = (PatchParams::default(), Patch::Merge(body));
         let merged = self.0.api.patch(name, &parameters, &patch).await?;
@@ -268,36 +281,21 @@ impl Mirror {
     }
 
     /// Merge-patches the status. If the object changed since `seen`, the API server answers with a conflict.
-    ///
-    /// # Errors
-    /// The API server refused.
     pub async fn patch_status(&self, seen: &DynamicObject, status: Value) -> Result<Object> {
         let patch = Patch::Merge(guarded(seen, json!({ "status": status })));
-        Ok(self.0.state.put(
-            self.0
-                .api
-                .patch_status(seen.name(), &PatchParams::default(), &patch)
-                .await?,
-        ))
+        let (api, parameters) = (&self.0.api, PatchParams::default());
+        let patched = api.patch_status(seen.name(), &parameters, &patch).await?;
+        Ok(self.0.state.put(patched))
     }
 
     /// Writes the whole object (PUT), as controllers do that call `Update`.
-    ///
-    /// # Errors
-    /// The API server refused.
     pub async fn replace(&self, object: &DynamicObject) -> Result<Object> {
-        Ok(self.0.state.put(
-            self.0
-                .api
-                .replace(object.name(), &PostParams::default(), object)
-                .await?,
-        ))
+        let (api, parameters) = (&self.0.api, PostParams::default());
+        let replaced = api.replace(object.name(), &parameters, object).await?;
+        Ok(self.0.state.put(replaced))
     }
 
     /// Requests the deletion of exactly this object. An object that is already gone counts as success.
-    ///
-    /// # Errors
-    /// The API server refused.
     pub async fn delete(&self, object: &DynamicObject) -> Result<()> {
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {

@@ -33,15 +33,11 @@ use kube::Client;
 use serde_json::Value;
 
 pub use capi::{HostedClusterPlay, NodePoolOptions};
-pub use options::{
-    Delays, Generation, HostedCluster, ImageOptions, MachineApi, PlayedOptions, Unbind,
-};
+pub use options::{Delays, Generation, HostedCluster, ImageOptions, MachineApi, PlayedOptions};
 
+use crate::parts::VCenterAdmin;
 use assisted::{Assisted, image_server::ImageServer};
-use guests::{
-    Guests,
-    vcenter::{Hypervisor, VCenter},
-};
+use guests::{Guests, vcenter::Hypervisor};
 use provider::Provider;
 
 /// The played upstream of some hosted clusters: providers, assisted services, image server, guests.
@@ -65,7 +61,7 @@ impl Upstream {
     /// A CRD is missing, or the API server or the vCenter's admin endpoint does not answer.
     pub async fn start(
         client: &Client,
-        vcenter: Option<VCenter>,
+        vcenter: Option<VCenterAdmin>,
         options: PlayedOptions,
     ) -> Result<Self> {
         let images = ImageServer::start(options.image.clone()).await?;

@@ -37,16 +37,6 @@ pub enum Generation {
     Legacy,
 }
 
-/// How the assisted service takes an installed host back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Unbind {
-    /// A pod in the hosted cluster boots the host into discovery.
-    #[default]
-    Reclaim,
-    /// Not automatically: the host waits for a user action (`unbinding-pending-user-action`).
-    Plain,
-}
-
 /// One played hosted cluster: its names, and the versions that its own controllers use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostedCluster {
@@ -80,107 +70,80 @@ impl HostedCluster {
     }
 }
 
-/// How long each played step takes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delays {
-    /// CAPI: from the Machine's creation until it owns the AgentMachine. It is also CAPI's usual reaction time.
-    pub owner_swap: Duration,
-    /// CAPI: drain of a Machine that has a Node.
-    pub drain: Duration,
-    /// CAPI: from a ready AgentMachine to a ready Node.
-    pub node_ready: Duration,
-    /// Provider: between the writes of one claim.
-    pub claim_step: Duration,
-    /// Provider: poll interval while it waits for the host of a deleted Machine.
-    pub hook_poll: Duration,
-    /// Guest: from power-on to the end of the boot.
-    pub boot: Duration,
-    /// Agent process: from the registration after a boot until it has replaced itself by the service's version and registered
-    /// again.
-    pub upgrade: Duration,
-    /// Agent process: from registration to its first inventory.
-    pub inventory: Duration,
-    /// Agent process: poll interval for its next steps. A bind or unbind takes this long. So does the check of what only a host
-    /// in a cluster needs.
-    pub agent_poll: Duration,
-    /// Service: interval of its monitor, which moves hosts between states.
-    pub monitor: Duration,
-    /// Service: time without an answer after which a host counts as disconnected.
-    pub disconnect: Duration,
-    /// Service: pause before a refused bind or unbind is repeated.
-    pub backend_retry: Duration,
-    /// Service: from `known` to `installing`.
-    pub install_start: Duration,
-    /// Service: one install stage. There are four before the reboot and three after it.
-    pub install_stage: Duration,
-    /// Service: download of the boot artifacts for a reclaim.
-    pub reclaim: Duration,
-    /// Service: from the end of that download to the registration of the rebooted host.
-    pub reclaim_reboot: Duration,
-    /// Service: time limit of a reclaim.
-    pub reclaim_limit: Duration,
-    /// Service: removal of a deleted Agent's host.
-    pub deregister: Duration,
-    /// Service: from a new InfraEnv to its image URL.
-    pub image: Duration,
+/// Each delay with its milliseconds for a demo of a minute that people can follow, and for tests.
+macro_rules! delays {
+    ($($(#[$doc:meta])* $name:ident: $demo:literal, $fast:literal;)*) => {
+        /// How long each played step takes.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Delays {
+            $($(#[$doc])* pub $name: Duration,)*
+        }
+
+        impl Default for Delays {
+            /// Times for a demo.
+            fn default() -> Self {
+                Self { $($name: Duration::from_millis($demo),)* }
+            }
+        }
+
+        impl Delays {
+            /// Times for tests: every step still takes place, but is as short as possible.
+            #[must_use]
+            pub fn fast() -> Self {
+                Self { $($name: Duration::from_millis($fast),)* }
+            }
+
+            fn named(&mut self) -> Vec<(String, &mut Duration)> {
+                vec![$((stringify!($name).replace('_', "-"), &mut self.$name),)*]
+            }
+        }
+    };
 }
 
-impl Default for Delays {
-    /// Times for a demo of a minute that people can follow.
-    fn default() -> Self {
-        let ms = Duration::from_millis;
-        Self {
-            owner_swap: ms(1000),
-            drain: ms(1000),
-            node_ready: ms(1000),
-            claim_step: ms(10),
-            hook_poll: ms(5000),
-            boot: ms(4000),
-            upgrade: ms(500),
-            inventory: ms(1000),
-            agent_poll: ms(2000),
-            monitor: ms(1000),
-            disconnect: ms(10_000),
-            backend_retry: ms(2000),
-            install_start: ms(1000),
-            install_stage: ms(1000),
-            reclaim: ms(2000),
-            reclaim_reboot: ms(2000),
-            reclaim_limit: ms(60_000),
-            deregister: ms(300),
-            image: ms(500),
-        }
-    }
+delays! {
+    /// CAPI: from the Machine's creation until it owns the AgentMachine. It is also CAPI's usual reaction time.
+    owner_swap: 1000, 100;
+    /// CAPI: drain of a Machine that has a Node.
+    drain: 1000, 50;
+    /// CAPI: from a ready AgentMachine to a ready Node.
+    node_ready: 1000, 50;
+    /// Provider: between the writes of one claim.
+    claim_step: 10, 5;
+    /// Provider: poll interval while it waits for the host of a deleted Machine.
+    hook_poll: 5000, 500;
+    /// Guest: from power-on to the end of the boot.
+    boot: 4000, 300;
+    /// Agent process: from the registration after a boot until it has replaced itself by the service's version and registered
+    /// again.
+    upgrade: 500, 50;
+    /// Agent process: from registration to its first inventory.
+    inventory: 1000, 100;
+    /// Agent process: poll interval for its next steps. A bind or unbind takes this long. So does the check of what only a host
+    /// in a cluster needs.
+    agent_poll: 2000, 150;
+    /// Service: interval of its monitor, which moves hosts between states.
+    monitor: 1000, 100;
+    /// Service: time without an answer after which a host counts as disconnected.
+    disconnect: 10_000, 1500;
+    /// Service: pause before a refused bind or unbind is repeated.
+    backend_retry: 2000, 300;
+    /// Service: from `known` to `installing`.
+    install_start: 1000, 50;
+    /// Service: one install stage. There are four before the reboot and three after it.
+    install_stage: 1000, 50;
+    /// Service: download of the boot artifacts for a reclaim.
+    reclaim: 2000, 150;
+    /// Service: from the end of that download to the registration of the rebooted host.
+    reclaim_reboot: 2000, 150;
+    /// Service: time limit of a reclaim.
+    reclaim_limit: 60_000, 10_000;
+    /// Service: removal of a deleted Agent's host.
+    deregister: 300, 50;
+    /// Service: from a new InfraEnv to its image URL.
+    image: 500, 50;
 }
 
 impl Delays {
-    /// Times for tests: every step still takes place, but is as short as possible.
-    #[must_use]
-    pub fn fast() -> Self {
-        let ms = Duration::from_millis;
-        Self {
-            owner_swap: ms(100),
-            drain: ms(50),
-            node_ready: ms(50),
-            claim_step: ms(5),
-            hook_poll: ms(500),
-            boot: ms(300),
-            upgrade: ms(50),
-            inventory: ms(100),
-            agent_poll: ms(150),
-            monitor: ms(100),
-            disconnect: ms(1500),
-            backend_retry: ms(300),
-            install_start: ms(50),
-            install_stage: ms(50),
-            reclaim: ms(150),
-            reclaim_reboot: ms(150),
-            reclaim_limit: ms(10_000),
-            deregister: ms(50),
-            image: ms(50),
-        }
-    }
-
     /// Sets the delay with this field name, written with hyphens, for command lines. `install-stage=3s` is
     /// `set("install-stage", 3 s)`.
     ///
@@ -188,41 +151,13 @@ impl Delays {
     /// There is no such delay. The text lists the existing ones.
     pub fn set(&mut self, name: &str, value: Duration) -> Result<(), String> {
         let mut all = self.named();
-        match all.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, place)) => **place = value,
-            None => {
-                let names: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
-                return Err(format!(
-                    "no delay is called {name:?}; there are {}",
-                    names.join(", ")
-                ));
-            }
+        if let Some((_, place)) = all.iter_mut().find(|(known, _)| known == name) {
+            **place = value;
+            return Ok(());
         }
-        Ok(())
-    }
-
-    fn named(&mut self) -> [(&'static str, &mut Duration); 19] {
-        [
-            ("owner-swap", &mut self.owner_swap),
-            ("drain", &mut self.drain),
-            ("node-ready", &mut self.node_ready),
-            ("claim-step", &mut self.claim_step),
-            ("hook-poll", &mut self.hook_poll),
-            ("boot", &mut self.boot),
-            ("upgrade", &mut self.upgrade),
-            ("inventory", &mut self.inventory),
-            ("agent-poll", &mut self.agent_poll),
-            ("monitor", &mut self.monitor),
-            ("disconnect", &mut self.disconnect),
-            ("backend-retry", &mut self.backend_retry),
-            ("install-start", &mut self.install_start),
-            ("install-stage", &mut self.install_stage),
-            ("reclaim", &mut self.reclaim),
-            ("reclaim-reboot", &mut self.reclaim_reboot),
-            ("reclaim-limit", &mut self.reclaim_limit),
-            ("deregister", &mut self.deregister),
-            ("image", &mut self.image),
-        ]
+        let names: Vec<String> = all.into_iter().map(|(known, _)| known).collect();
+        let names = names.join(", ");
+        Err(format!("no delay is called {name:?}; there are {names}"))
     }
 }
 
@@ -251,8 +186,6 @@ pub struct PlayedOptions {
     pub clusters: Vec<HostedCluster>,
     /// Step times.
     pub delays: Delays,
-    /// How an installed host is taken back.
-    pub unbind: Unbind,
     /// The discovery image.
     pub image: ImageOptions,
 }

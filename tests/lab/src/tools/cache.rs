@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn builds_once_and_keeps_the_result() {
+    fn a_tool_is_built_once_and_kept() {
         let root = tempfile::tempdir().expect("temporary directory");
         let first = entry_in(root.path(), "tool-1", "tool", |dir| {
             Ok(fs::write(dir.join("tool"), "made")?)

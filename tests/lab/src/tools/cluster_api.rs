@@ -68,18 +68,3 @@ fn entry(file: &str, build: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<P
         Ok(())
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_module_names_the_pinned_release() {
-        let path = super::super::repository().join("tests/lab/cluster-api/go.mod");
-        let text = fs::read_to_string(path).expect("go.mod");
-        for module in [MODULE, "sigs.k8s.io/cluster-api/api"] {
-            let found = go::required(&text, module);
-            assert_eq!(found.as_deref(), Some(CLUSTER_API), "{module}");
-        }
-    }
-}

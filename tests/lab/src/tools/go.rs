@@ -168,7 +168,7 @@ fn version(text: &str) -> Option<(u32, u32)> {
 
 /// The version after `module` in a `require` or `replace` of a `go.mod`.
 #[cfg(test)]
-pub(super) fn required(go_mod: &str, module: &str) -> Option<String> {
+fn required(go_mod: &str, module: &str) -> Option<String> {
     go_mod.lines().find_map(|line| {
         let mut words = line
             .trim()
@@ -186,10 +186,29 @@ pub(super) fn is_source(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::versions::{CLUSTER_API, JAEGER, KUBERNETES, PROMETHEUS},
+        *,
+    };
 
     #[test]
-    fn versions_are_read() {
+    fn each_module_names_the_pinned_release() {
+        for (folder, module, release) in [
+            ("cluster-api", "sigs.k8s.io/cluster-api", CLUSTER_API),
+            ("cluster-api", "sigs.k8s.io/cluster-api/api", CLUSTER_API),
+            ("jaeger", "github.com/jaegertracing/jaeger", JAEGER),
+            ("kubernetes", "k8s.io/kubernetes", KUBERNETES),
+            ("prometheus", "github.com/prometheus/prometheus", PROMETHEUS),
+        ] {
+            let lab = super::super::repository().join("tests/lab");
+            let text = std::fs::read_to_string(lab.join(folder).join("go.mod"));
+            let found = required(&text.expect("go.mod"), module);
+            assert_eq!(found.as_deref(), Some(release), "{module}");
+        }
+    }
+
+    #[test]
+    fn a_version_of_go_is_read() {
         assert_eq!(version("go1.26.8"), Some((1, 26)));
         assert_eq!(version("go1.27rc1"), Some((1, 27)));
         assert_eq!(version("devel go1.28-abcdef"), None);

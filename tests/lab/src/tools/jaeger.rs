@@ -29,16 +29,3 @@ pub fn jaeger() -> Result<PathBuf> {
         Ok(())
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_module_names_the_pinned_release() {
-        let path = super::super::repository().join("tests/lab/jaeger/go.mod");
-        let text = std::fs::read_to_string(path).expect("go.mod");
-        let found = go::required(&text, "github.com/jaegertracing/jaeger");
-        assert_eq!(found.as_deref(), Some(JAEGER));
-    }
-}

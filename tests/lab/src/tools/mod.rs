@@ -31,7 +31,28 @@ pub use kubernetes::{kube_apiserver, kube_controller_manager, kubectl};
 pub use prometheus::promtool;
 pub use vcenter::vcenter;
 
-use std::path::PathBuf;
+use std::{io::Write as _, path::PathBuf};
+
+/// A directory of what was recorded elsewhere, if this machine has it: below `$AGENT_FORGE_SHARED`, else below the
+/// directory `shared` beside the repository.
+pub fn shared(directory: &str) -> Option<PathBuf> {
+    let shared = std::env::var_os("AGENT_FORGE_SHARED")
+        .map_or_else(|| repository().join("../shared"), PathBuf::from);
+    Some(shared.join(directory)).filter(|path| path.is_dir())
+}
+
+/// The same for a test that needs it. If it is missing, stderr says so.
+pub fn shared_or_skipped(directory: &str) -> Option<PathBuf> {
+    let found = shared(directory);
+    if found.is_none() {
+        // Directly to stderr: the output of print macros stays hidden while a test passes.
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: there is no directory {directory}; set AGENT_FORGE_SHARED to the one that holds it"
+        );
+    }
+    found
+}
 
 /// Root of the repository that this crate belongs to.
 pub fn repository() -> PathBuf {

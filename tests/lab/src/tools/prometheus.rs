@@ -30,16 +30,3 @@ pub fn promtool() -> Result<PathBuf> {
         Ok(())
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_module_names_the_pinned_release() {
-        let path = super::super::repository().join("tests/lab/prometheus/go.mod");
-        let text = std::fs::read_to_string(path).expect("go.mod");
-        let found = go::required(&text, "github.com/prometheus/prometheus");
-        assert_eq!(found.as_deref(), Some(PROMETHEUS));
-    }
-}

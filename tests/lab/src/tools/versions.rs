@@ -1,6 +1,6 @@
 //! All versions of foreign programs that the lab runs, in one place.
 //!
-//! A test beside each build recipe fails if its `go.mod` names another version than this file.
+//! A test of `go` fails if a `go.mod` names another version than this file.
 
 /// Release of kube-apiserver, kube-controller-manager and kubectl (module `k8s.io/kubernetes`).
 pub const KUBERNETES: &str = "v1.36.3";

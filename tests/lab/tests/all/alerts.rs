@@ -18,7 +18,7 @@ fn run(arguments: &[&str]) -> Result<String> {
 }
 
 #[test]
-fn the_rules_are_rules() -> Result<()> {
+fn prometheus_accepts_each_alert_rule() -> Result<()> {
     let told = run(&[
         "check",
         "rules",

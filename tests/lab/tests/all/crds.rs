@@ -1,12 +1,19 @@
 //! The project's CRDs in the real API server. Bad objects are refused with the name of the field. Unusual objects that
 //! the predecessor accepts are still accepted. Everything that the predecessor stored can be stored again without loss.
 
-use std::{env, fs, io::Write as _, path::PathBuf};
+use std::fs;
 
-use agent_forge_lab::{apply_yaml, lab::apply::documents, tools::repository};
+use agent_forge_lab::{
+    apply_yaml,
+    lab::{
+        apply::{api_of, documents},
+        manifest::merge,
+    },
+    tools::{repository, shared_or_skipped},
+};
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::{
-    Api, Client,
+    Client,
     api::{Patch, PatchParams, PostParams},
     core::DynamicObject,
 };
@@ -54,58 +61,17 @@ fn sample(kind: &str) -> Result<Value> {
         .with_context(|| format!("{name} is empty"))
 }
 
-/// JSON merge patch (RFC 7396).
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(fields) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    let Some(object) = target.as_object_mut() else {
-        return;
-    };
-    for (key, value) in fields {
-        if value.is_null() {
-            object.remove(key);
-        } else {
-            merge(object.entry(key.clone()).or_insert(Value::Null), value);
-        }
-    }
+async fn create(client: &Client, object: &Value) -> Result<DynamicObject> {
+    let (api, object) = (api_of(client, object).await?, object.clone());
+    let object = serde_json::from_value(object)?;
+    Ok(api.create(&PostParams::default(), &object).await?)
 }
 
-async fn api(client: &Client, object: &Value, namespace: &str) -> Result<Api<DynamicObject>> {
-    let kind = serde_json::from_value(
-        json!({"apiVersion": object["apiVersion"], "kind": object["kind"]}),
-    )?;
-    let types: kube::core::TypeMeta = kind;
-    let kind = kube::core::GroupVersionKind::try_from(&types)?;
-    let (resource, _) = kube::discovery::pinned_kind(client, &kind).await?;
-    Ok(Api::namespaced_with(client.clone(), namespace, &resource))
-}
-
-async fn create(client: &Client, object: &Value, namespace: &str) -> Result<DynamicObject> {
-    let api = api(client, object, namespace).await?;
-    Ok(api
-        .create(
-            &PostParams::default(),
-            &serde_json::from_value(object.clone())?,
-        )
-        .await?)
-}
-
-async fn patch_status(
-    client: &Client,
-    object: &Value,
-    namespace: &str,
-    patch: &Value,
-) -> Result<DynamicObject> {
+async fn patch_status(client: &Client, object: &Value, patch: &Value) -> Result<DynamicObject> {
     let name = object["metadata"]["name"].as_str().context("a name")?;
-    let api = api(client, object, namespace).await?;
-    Ok(api
-        .patch_status(name, &PatchParams::default(), &Patch::Merge(patch))
-        .await?)
+    let api = api_of(client, object).await?;
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    Ok(api.patch_status(name, &params, &patch).await?)
 }
 
 /// Performs the steps of a row. Returns the outcome of the last step.
@@ -126,21 +92,21 @@ async fn run(
     if !in_status {
         let status = row.patch.get("status").cloned();
         merge(&mut object, &row.patch);
-        let created = create(client, &object, namespace).await;
+        let created = create(client, &object).await;
         return Ok(match (created, status) {
             (Ok(_), Some(status)) => {
-                patch_status(client, &object, namespace, &json!({"status": status})).await
+                patch_status(client, &object, &json!({"status": status})).await
             }
             (created, _) => created,
         });
     }
-    create(client, &object, namespace)
+    create(client, &object)
         .await
         .context("the sample itself is refused")?;
     let step = async |patch: &Value| match row.subresource {
-        Some(_) => patch_status(client, &object, namespace, patch).await,
+        Some(_) => patch_status(client, &object, patch).await,
         None => {
-            let api = api(client, &object, namespace).await?;
+            let api = api_of(client, &object).await?;
             Ok(api
                 .patch(
                     &format!("row-{number}"),
@@ -209,21 +175,6 @@ async fn odd_objects_that_the_predecessor_accepts_stay_accepted() -> Result<()> 
     Ok(())
 }
 
-/// Directory with objects of the predecessor, if it is available.
-fn predecessor() -> Option<PathBuf> {
-    let shared = env::var_os("AGENT_FORGE_SHARED")
-        .map_or_else(|| repository().join("../shared"), PathBuf::from);
-    let found = Some(shared.join("predecessor")).filter(|path| path.is_dir());
-    if found.is_none() {
-        // Directly to stderr: the output of print macros stays hidden while a test passes.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: the predecessor's objects are not available; set AGENT_FORGE_SHARED to their directory"
-        );
-    }
-    found
-}
-
 /// Fields of `recorded` that are missing or different in `stored`.
 fn lost(recorded: &Value, stored: &Value, path: &str, into: &mut Vec<String>) {
     match (recorded, stored) {
@@ -244,7 +195,7 @@ fn lost(recorded: &Value, stored: &Value, path: &str, into: &mut Vec<String>) {
 
 #[tokio::test]
 async fn what_the_predecessor_stored_is_stored_again_without_loss() -> Result<()> {
-    let Some(directory) = predecessor() else {
+    let Some(directory) = shared_or_skipped("predecessor") else {
         return Ok(());
     };
     let lab = lab().await?;
@@ -284,7 +235,7 @@ async fn what_the_predecessor_stored_is_stored_again_without_loss() -> Result<()
                 "annotations": recorded["metadata"]["annotations"]
             });
             let subject = format!("{} {}", path.display(), recorded["metadata"]["name"]);
-            let created = create(&client, &object, &namespace)
+            let created = create(&client, &object)
                 .await
                 .with_context(|| subject.clone())?;
             lost(
@@ -294,8 +245,7 @@ async fn what_the_predecessor_stored_is_stored_again_without_loss() -> Result<()
                 &mut losses,
             );
             if let Some(status) = recorded.get("status") {
-                let stored =
-                    patch_status(&client, &object, &namespace, &json!({"status": status})).await;
+                let stored = patch_status(&client, &object, &json!({"status": status})).await;
                 let stored = stored.with_context(|| subject.clone())?;
                 lost(
                     status,

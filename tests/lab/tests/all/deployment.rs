@@ -2,7 +2,7 @@
 //! Its Pod is accepted in a namespace that enforces PodSecurity `restricted`.
 
 use agent_forge_lab::{
-    OperatorAccess, apply_yaml,
+    apply_yaml,
     lab::{apply::apply, manifest::rendered},
     patience::HANG,
 };
@@ -12,9 +12,8 @@ use k8s_openapi::api::{
     rbac::v1::ClusterRole,
 };
 use kube::{
-    Api, Client, Config,
+    Api,
     api::{ListParams, PostParams},
-    config::{KubeConfigOptions, Kubeconfig},
     core::{DynamicObject, GroupVersionKind},
     discovery::pinned_kind,
     runtime::wait::await_condition,
@@ -23,13 +22,6 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::lab;
-
-async fn client(access: &OperatorAccess) -> Result<Client> {
-    let kubeconfig = Kubeconfig::read_from(&access.kubeconfig)?;
-    Ok(Client::try_from(
-        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?,
-    )?)
-}
 
 fn is_forbidden<T>(outcome: &kube::Result<T>) -> bool {
     matches!(outcome, Err(kube::Error::Api(status)) if status.code == 403)
@@ -46,7 +38,7 @@ async fn the_operators_user_may_do_what_its_rules_say_and_no_more() -> Result<()
     let first = lab.kubeconfig_for_operator(&first).await?;
     let second = lab.kubeconfig_for_operator(&second).await?;
     for access in [&first, &second] {
-        let client = client(access).await?;
+        let client = access.client().await?;
         let kind =
             GroupVersionKind::gvk("agent-forge.containeroo.ch", "v1alpha1", "VsphereAgentPool");
         let (resource, _) = pinned_kind(&client, &kind).await?;
@@ -82,7 +74,7 @@ async fn blocking_an_owners_deletion_needs_the_right_to_its_finalizers() -> Resu
         }})
         .to_string()
     };
-    let narrow = self::client(&access).await?;
+    let narrow = access.client().await?;
     let refused = apply_yaml(&narrow, &owned(true))
         .await
         .expect_err("no right to the owner's finalizers");

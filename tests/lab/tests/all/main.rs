@@ -12,10 +12,6 @@ mod parts;
 /// The API server that tests share which need none of their own.
 async fn lab() -> Result<&'static Lab> {
     static LAB: OnceCell<Lab> = OnceCell::const_new();
-    LAB.get_or_try_init(|| async {
-        let lab = Lab::start(LabOptions::default()).await?;
-        eprintln!("{}", lab.times());
-        Ok(lab)
-    })
-    .await
+    LAB.get_or_try_init(|| Lab::start(LabOptions::default()))
+        .await
 }

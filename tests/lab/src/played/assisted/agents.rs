@@ -20,7 +20,7 @@ use super::{
         mirror::{Mirror, Object},
         nature,
         object::{Facts as _, merge_is_idle},
-        options::{Delays, PlayedOptions, Unbind},
+        options::{Delays, PlayedOptions},
     },
     INFRA_ENV_LABEL, conditions,
     host::{Host, Hosts},
@@ -49,8 +49,6 @@ pub struct Late {
 pub struct Troubles {
     /// How late the service writes.
     pub late: Arc<Mutex<Late>>,
-    /// How long a call to the API of a hosted cluster takes before it fails; zero if it answers.
-    pub api_hangs: Arc<Mutex<Duration>>,
     /// Their kubeconfig is unusable.
     pub no_kubeconfig: Arc<AtomicBool>,
     /// No pod that reclaims a host ever reports.
@@ -64,7 +62,6 @@ pub struct Controller {
     pub infra_envs: Mirror,
     pub hosts: Hosts,
     pub delays: Delays,
-    pub unbind: Unbind,
     pub troubles: Troubles,
 }
 
@@ -94,11 +91,7 @@ impl Player for Controller {
             return Ok(None);
         }
         if !agent.has_finalizer(FINALIZER) {
-            let mut finalizers = agent.metadata.finalizers.clone().unwrap_or_default();
-            finalizers.push(FINALIZER.to_owned());
-            self.agents
-                .patch(&agent, json!({"metadata": {"finalizers": finalizers}}))
-                .await?;
+            self.agents.add_finalizer(&agent, FINALIZER).await?;
             return Ok(None);
         }
         if self.approves(&agent) {
@@ -107,17 +100,11 @@ impl Player for Controller {
                 .await?;
             return Ok(None);
         }
-        let hangs = read(&self.troubles.api_hangs);
         let host = self.hosts.lock().get(key).cloned();
         if let Some(until) = host.as_ref().and_then(|host| host.kept_until)
             && until > Instant::now()
         {
             return Ok(Some(until.duration_since(Instant::now())));
-        }
-        let cleans = host.as_ref().is_some_and(|host| must_clean(host, &agent));
-        if !hangs.is_zero() && cleans {
-            wait(hangs).await;
-            return Ok(Some(self.delays.backend_retry));
         }
         let cleans_first = host.is_some_and(|host| {
             cleans_before_it_tries_again(&host, &agent) && !self.cleanup_fails(&host, &agent)
@@ -158,10 +145,6 @@ impl Player for Controller {
             }
             let agent = self.write_metadata(&agent, &host).await?;
             wait(late.status).await;
-            // The service asks the hosted cluster for the Node.
-            if asks_for_node(&host) {
-                wait(hangs).await;
-            }
             let mut status = status(&agent, &host);
             if let Some(word) = read(&self.troubles.word) {
                 status["debugInfo"]["state"] = json!(word);
@@ -209,11 +192,7 @@ impl Controller {
         }
         self.hosts.lock().remove(agent.name());
         if agent.has_finalizer(FINALIZER) {
-            let mut left = agent.metadata.finalizers.clone().unwrap_or_default();
-            left.retain(|finalizer| finalizer != FINALIZER);
-            self.agents
-                .patch(agent, json!({"metadata": {"finalizers": left}}))
-                .await?;
+            self.agents.remove_finalizer(agent, FINALIZER).await?;
         }
         Ok(None)
     }
@@ -267,7 +246,7 @@ impl Controller {
         let outcome = match (&host.cluster, wanted) {
             (None, Some(cluster)) => lifecycle::bind(host, cluster, now),
             (Some(_), None) => {
-                let left = lifecycle::unbind(host, self.unbind, now);
+                let left = lifecycle::unbind(host, now);
                 host.kept_until = left.is_err().then(|| now + self.delays.backend_retry);
                 left
             }
@@ -387,12 +366,6 @@ pub fn cleans_before_it_tries_again(host: &Host, agent: &DynamicObject) -> bool 
     host.kept && must_clean(host, agent)
 }
 
-/// Whether the service follows the host's progress in the hosted cluster.
-fn asks_for_node(host: &Host) -> bool {
-    let rebooted = host.state.installs() && host.stage >= lifecycle::REBOOTING;
-    rebooted || host.state == HostState::InstallingPendingUserAction
-}
-
 fn stage(host: &Host) -> &'static str {
     lifecycle::STAGES
         .get(host.stage.wrapping_sub(1))
@@ -458,7 +431,6 @@ pub fn controller(
         infra_envs,
         hosts,
         delays: options.delays.clone(),
-        unbind: options.unbind,
         troubles,
     })
 }

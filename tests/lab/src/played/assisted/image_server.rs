@@ -75,10 +75,6 @@ pub struct Manners {
     pub edition: u64,
     /// `ETag`.
     pub etag: Tag,
-    /// `Last-Modified`.
-    pub dates: bool,
-    /// Whether ranges are supported.
-    pub ranges: bool,
 }
 
 /// Kind of `ETag`.
@@ -88,8 +84,6 @@ pub enum Tag {
     None,
     /// Equal tags promise equal bytes.
     Strong,
-    /// Equal tags do not promise equal bytes.
-    Weak,
     /// Strong, but different at each request, even if the bytes are equal.
     Moving,
 }
@@ -134,8 +128,6 @@ impl Default for Manners {
             volatile: false,
             edition: 0,
             etag: Tag::None,
-            dates: true,
-            ranges: true,
         }
     }
 }
@@ -392,12 +384,10 @@ async fn answer(
         begin: Bytes::from(begin),
         size: image::size(&options),
     };
-    let wanted = Wanted {
-        head,
-        said,
-        ranges: manners.ranges,
-    };
-    Ok(download(image, request.headers(), wanted, faults, shelf))
+    let range = request.headers().get(header::RANGE);
+    let range = range.and_then(|value| value.to_str().ok());
+    let wanted = Wanted { head, said, range };
+    Ok(download(image, wanted, faults, shelf))
 }
 
 /// Validators of this answer.
@@ -407,15 +397,11 @@ fn said_of(
     content: &str,
     unique: &str,
 ) -> Vec<(header::HeaderName, String)> {
-    let mut said = Vec::new();
-    if manners.dates {
-        let modified = served.modified.strftime("%a, %d %b %Y %H:%M:%S GMT");
-        said.push((header::LAST_MODIFIED, modified.to_string()));
-    }
+    let modified = served.modified.strftime("%a, %d %b %Y %H:%M:%S GMT");
+    let mut said = vec![(header::LAST_MODIFIED, modified.to_string())];
     let tag = match manners.etag {
         Tag::None => None,
         Tag::Strong => Some(format!("\"{content}\"")),
-        Tag::Weak => Some(format!("W/\"{content}\"")),
         Tag::Moving => Some(format!("\"{unique}\"")),
     };
     said.extend(tag.map(|tag| (header::ETAG, tag)));
@@ -491,45 +477,30 @@ impl Image {
 }
 
 /// What the answer must be like.
-struct Wanted {
+struct Wanted<'a> {
     head: bool,
     said: Vec<(header::HeaderName, String)>,
-    ranges: bool,
+    range: Option<&'a str>,
 }
 
 fn download(
     image: Image,
-    asked: &HeaderMap,
-    wanted: Wanted,
+    wanted: Wanted<'_>,
     faults: ImageFaults,
     shelf: Arc<Mutex<Shelf>>,
 ) -> Response<Body> {
     let total = image.size;
-    let says = |name: &header::HeaderName| {
-        let found = wanted.said.iter().find(|(n, _)| n == name);
-        found.map(|(_, value)| value.clone())
-    };
-    let same = asked.get(header::IF_RANGE).is_none_or(|had| {
-        says(&header::ETAG).is_some_and(|own| *had == *own && !own.starts_with("W/"))
-            || says(&header::LAST_MODIFIED).is_some_and(|own| *had == *own)
-    });
     let mut headers = vec![
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
         (
             header::CONTENT_DISPOSITION,
             "attachment; filename=discovery.iso".to_owned(),
         ),
+        (header::ACCEPT_RANGES, "bytes".to_owned()),
     ];
-    if wanted.ranges {
-        headers.push((header::ACCEPT_RANGES, "bytes".to_owned()));
-    }
-    headers.extend(wanted.said.clone());
+    headers.extend(wanted.said);
     let (mut status, mut part) = (StatusCode::OK, (0, total));
-    if let Some(text) = asked
-        .get(header::RANGE)
-        .filter(|_| wanted.ranges && same)
-        .and_then(|value| value.to_str().ok())
-    {
+    if let Some(text) = wanted.range {
         let Some((from, to)) = range(text, total) else {
             let unsatisfied = [(header::CONTENT_RANGE, format!("bytes */{total}"))];
             return plain(StatusCode::RANGE_NOT_SATISFIABLE, &unsatisfied);

@@ -7,13 +7,13 @@ use std::{
 };
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     super::{
         condition::{self, Condition, Shape},
         desk::Player,
-        mirror::{Mirror, Object},
+        mirror::Mirror,
         nature,
         object::Facts as _,
     },
@@ -39,21 +39,15 @@ impl Player for Controller {
             return Ok(None);
         };
         if infra_env.is_deleting() {
-            let mut left = infra_env.metadata.finalizers.clone().unwrap_or_default();
             if infra_env.has_finalizer(FINALIZER) {
-                left.retain(|finalizer| finalizer != FINALIZER);
-                self.infra_envs
-                    .patch(&infra_env, json!({"metadata": {"finalizers": left}}))
-                    .await?;
+                let ended = self.infra_envs.remove_finalizer(&infra_env, FINALIZER);
+                ended.await?;
             }
             return Ok(None);
         }
         if !infra_env.has_finalizer(FINALIZER) {
-            let mut finalizers = infra_env.metadata.finalizers.clone().unwrap_or_default();
-            finalizers.push(FINALIZER.to_owned());
-            self.infra_envs
-                .patch(&infra_env, json!({"metadata": {"finalizers": finalizers}}))
-                .await?;
+            let added = self.infra_envs.add_finalizer(&infra_env, FINALIZER);
+            added.await?;
             return Ok(Some(self.delay));
         }
         self.images.touch(self.infra_envs.namespace(), key);
@@ -76,36 +70,14 @@ impl Player for Controller {
                 "InfraEnvAvailable",
                 "Image has been created",
             );
-            self.write(
-                &infra_env,
-                &available,
-                Some(json!({"isoDownloadURL": url, "createdTime": created})),
-            )
-            .await?;
+            let before = infra_env.at("/status/conditions");
+            let conditions = condition::render(&[available], before, Shape::Metav1, nature::now());
+            let status = json!({
+                "isoDownloadURL": url, "createdTime": created, "conditions": conditions,
+                "agentLabelSelector": {"matchLabels": {INFRA_ENV_LABEL: key}},
+            });
+            self.infra_envs.patch_status(&infra_env, status).await?;
         }
         Ok(None)
-    }
-}
-
-impl Controller {
-    async fn write(
-        &self,
-        infra_env: &Object,
-        image: &Condition,
-        fields: Option<Value>,
-    ) -> Result<()> {
-        let before = infra_env.at("/status/conditions");
-        let mut status = fields.unwrap_or_else(|| json!({}));
-        status["conditions"] = condition::render(
-            std::slice::from_ref(image),
-            before,
-            Shape::Metav1,
-            nature::now(),
-        );
-        status["agentLabelSelector"] = json!({"matchLabels": {INFRA_ENV_LABEL: infra_env.name()}});
-        self.infra_envs
-            .patch_status(infra_env, status)
-            .await
-            .map(drop)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    super::options::{Delays, Unbind},
+    super::options::Delays,
     host::{Content, Host, NextBoot, VMWARE, Validation},
     state::HostState,
 };
@@ -178,15 +178,8 @@ fn apply(host: &mut Host, step: Step, now: Instant) {
         }
         Step::Validate => validate(host, now),
         Step::Silence => {
-            let bound = host.cluster.is_some();
-            host.enter(
-                if bound {
-                    HostState::Disconnected
-                } else {
-                    HostState::DisconnectedUnbound
-                },
-                now,
-            );
+            let states = [HostState::DisconnectedUnbound, HostState::Disconnected];
+            host.enter(states[usize::from(host.cluster.is_some())], now);
         }
         Step::Enter(state) => {
             host.enter(state, now);
@@ -249,27 +242,15 @@ fn next_stage(host: &mut Host, now: Instant) {
 
 fn validate(host: &mut Host, now: Instant) {
     let bound = host.cluster.is_some();
-    if is_sufficient(host) && (host.checked || !bound) {
-        host.validation = Validation::Passing;
-        host.enter(
-            if bound {
-                HostState::Known
-            } else {
-                HostState::KnownUnbound
-            },
-            now,
-        );
+    let (validation, states) = if is_sufficient(host) && (host.checked || !bound) {
+        let known = [HostState::KnownUnbound, HostState::Known];
+        (Validation::Passing, known)
     } else {
-        host.validation = Validation::Failing;
-        host.enter(
-            if bound {
-                HostState::Insufficient
-            } else {
-                HostState::InsufficientUnbound
-            },
-            now,
-        );
-    }
+        let not_enough = [HostState::InsufficientUnbound, HostState::Insufficient];
+        (Validation::Failing, not_enough)
+    };
+    host.validation = validation;
+    host.enter(states[usize::from(bound)], now);
 }
 
 /// Whether the host has the minimum hardware of a worker and a usable name. In a cluster, VMware disks must also show
@@ -322,18 +303,14 @@ pub fn bind(host: &mut Host, cluster: (String, String), now: Instant) -> Result<
 ///
 /// # Errors
 /// The host's state does not allow it. The service tries again later.
-pub fn unbind(host: &mut Host, way: Unbind, now: Instant) -> Result<(), String> {
+pub fn unbind(host: &mut Host, now: Instant) -> Result<(), String> {
     use HostState as S;
     let next = match host.state {
         S::Known | S::Discovering | S::Disconnected | S::Insufficient => S::Unbinding,
-        S::AddedToExistingCluster if way == Unbind::Reclaim => S::Reclaiming,
-        S::AddedToExistingCluster | S::Error | S::InstallingPendingUserAction => {
-            S::UnbindingPendingUserAction
-        }
+        S::AddedToExistingCluster => S::Reclaiming,
+        S::Error | S::InstallingPendingUserAction => S::UnbindingPendingUserAction,
         // The reclaim fails. The service then takes the Node away, and next time there is nothing left to reclaim.
-        S::Installing | S::InstallingInProgress
-            if way == Unbind::Reclaim && host.stage > REBOOTING && !host.kept =>
-        {
+        S::Installing | S::InstallingInProgress if host.stage > REBOOTING && !host.kept => {
             host.kept = true;
             return Err("host cannot be reclaimed before its install is done".to_owned());
         }

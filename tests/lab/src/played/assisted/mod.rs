@@ -20,10 +20,7 @@ mod recorded;
 mod restore;
 pub mod state;
 
-use std::{
-    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::sync::{Arc, PoisonError, atomic::Ordering::Relaxed};
 
 use anyhow::{Context as _, Result, bail};
 use jiff::{SignedDuration, Timestamp};
@@ -67,14 +64,6 @@ struct Inner {
     _tasks: Vec<Task>,
 }
 
-fn named(change: &Change) -> Vec<String> {
-    let object = change.new.as_ref().or(change.old.as_ref());
-    object
-        .map(|object| object.name().to_owned())
-        .into_iter()
-        .collect()
-}
-
 impl Assisted {
     /// Starts the service for the Agents and InfraEnvs of `namespace`, with images on `images`.
     ///
@@ -96,9 +85,8 @@ impl Assisted {
         let of_infra_env = {
             let agents = agents.clone();
             move |change: &Change| {
-                named(change)
-                    .iter()
-                    .flat_map(|name| agents::of_infra_env(&agents, name))
+                let name = change.name().into_iter();
+                name.flat_map(|name| agents::of_infra_env(&agents, &name))
                     .collect::<Vec<_>>()
             }
         };
@@ -116,11 +104,11 @@ impl Assisted {
             delay: options.delays.image,
         };
         let tasks = vec![
-            hosts_desk.follow(&agents, named),
+            hosts_desk.follow(&agents, Change::name),
             hosts_desk.follow(&infra_envs, of_infra_env),
             // The real service reconciles one Agent at a time.
             hosts_desk.work(controller, 1),
-            images_desk.follow(&infra_envs, named),
+            images_desk.follow(&infra_envs, Change::name),
             images_desk.work(Arc::new(publisher), 2),
         ];
         Ok(Self(Arc::new(Inner {
@@ -336,14 +324,6 @@ impl Assisted {
     pub fn name_states(&self, word: Option<&'static str>) {
         let trouble = &self.0.troubles.word;
         *trouble.lock().unwrap_or_else(PoisonError::into_inner) = word;
-        self.wake_all();
-    }
-
-    /// From now on each call to the API of a hosted cluster takes that long and then fails. Meanwhile the service does nothing
-    /// for any other Agent. Zero ends that.
-    pub fn hang_hosted_api(&self, time: Duration) {
-        let trouble = &self.0.troubles.api_hangs;
-        *trouble.lock().unwrap_or_else(PoisonError::into_inner) = time;
         self.wake_all();
     }
 

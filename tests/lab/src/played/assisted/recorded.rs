@@ -3,9 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
-    io::Write as _,
-    path::PathBuf,
+    fs,
     time::Duration,
 };
 
@@ -13,12 +11,12 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
-    super::options::{Delays, Unbind},
+    super::options::Delays,
     agents::{cleans_before_it_tries_again, is_new_verdict, must_clean, refuse, status},
     host::{Host, HostFacts, NextBoot},
     lifecycle::{self, Answer},
 };
-use crate::tools::repository;
+use crate::tools::shared_or_skipped;
 
 /// What the operator reads in an Agent's status: the state, the conditions with their reasons, and whether the host leaves a
 /// cluster. The approval changes `RequirementsMet`, so that is left out.
@@ -55,18 +53,8 @@ fn add(pictures: &mut Vec<Picture>, picture: Picture) {
 
 /// The text of each recording by its name; `None`, after a message on stderr, if there are none.
 fn recordings() -> Option<BTreeMap<String, String>> {
-    let shared = env::var_os("AGENT_FORGE_SHARED")
-        .map_or_else(|| repository().join("../shared"), PathBuf::from);
-    let directory = shared.join("recordings/assisted-service");
-    let Ok(files) = fs::read_dir(&directory) else {
-        // Directly to stderr: the output of print macros stays hidden while a test passes.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: there is no {}; set AGENT_FORGE_SHARED to the directory that holds recordings",
-            directory.display()
-        );
-        return None;
-    };
+    let directory = shared_or_skipped("recordings/assisted-service")?;
+    let files = fs::read_dir(directory).unwrap_or_else(|error| panic!("{error}"));
     let mut texts = BTreeMap::new();
     for file in files {
         let path = file.unwrap_or_else(|error| panic!("{error}")).path();
@@ -225,9 +213,19 @@ impl Run {
         if cleans_before_it_tries_again(&self.host, &self.agent) {
             self.write(&json!({"deprovision_info": null}));
         }
-        let outcome = lifecycle::unbind(&mut self.host, Unbind::Reclaim, self.now);
+        let outcome = lifecycle::unbind(&mut self.host, self.now);
         self.host.refused = outcome.err();
         self.show();
+    }
+
+    fn is_freed(&mut self) {
+        self.unbinds();
+        self.until_state("known-unbound");
+    }
+
+    fn is_discovered_again(&mut self) {
+        self.boots_again();
+        self.until_state("known-unbound");
     }
 
     /// The machine is switched off and starts discovery again.
@@ -273,16 +271,32 @@ impl Run {
     }
 }
 
-fn installed() -> Run {
+fn discovered() -> Run {
     let mut run = Run::new();
     run.until_state("known-unbound");
+    run
+}
+
+fn bound() -> Run {
+    let mut run = discovered();
     run.binds();
+    run
+}
+
+fn installed() -> Run {
+    let mut run = bound();
     run.until_state("added-to-existing-cluster");
     run
 }
 
+fn freed() -> Run {
+    let mut run = installed();
+    run.is_freed();
+    run
+}
+
 #[test]
-fn scale_up() {
+fn a_host_is_installed_as_recorded() {
     for conflicts in [false, true] {
         let mut run = Run::new();
         run.conflicts = conflicts;
@@ -296,30 +310,22 @@ fn scale_up() {
 }
 
 #[test]
-fn scale_down() {
-    let mut run = installed();
-    run.unbinds();
-    run.until_state("known-unbound");
-    run.is_like("scale-down", &[]);
+fn a_host_is_freed_as_recorded() {
+    freed().is_like("scale-down", &[]);
 }
 
 #[test]
-fn recycle() {
-    let mut run = installed();
-    run.unbinds();
-    run.until_state("known-unbound");
-    run.boots_again();
-    run.until_state("known-unbound");
+fn a_freed_host_is_installed_again_as_recorded() {
+    let mut run = freed();
+    run.is_discovered_again();
     run.binds();
     run.until_state("added-to-existing-cluster");
     run.is_like("recycle", &[]);
 }
 
 #[test]
-fn recycle_service_away() {
-    let mut run = installed();
-    run.unbinds();
-    run.until_state("known-unbound");
+fn a_freed_host_whose_guest_dies_unheard_is_like_the_recorded_one() {
+    let mut run = freed();
     // Its guest died while nobody listened.
     run.host.set_agent(false, run.now);
     run.until_state("disconnected-unbound");
@@ -327,17 +333,14 @@ fn recycle_service_away() {
 }
 
 #[test]
-fn stranger_claims() {
-    let mut run = installed();
-    run.unbinds();
-    run.until_state("known-unbound");
-    run.boots_again();
-    run.until_state("known-unbound");
+fn a_host_that_a_stranger_claims_is_like_the_recorded_one() {
+    let mut run = freed();
+    run.is_discovered_again();
     run.is_like("stranger-claims", &[]);
 }
 
 #[test]
-fn boots_the_iso_again() {
+fn a_host_that_boots_its_image_again_is_like_the_recorded_one() {
     let mut run = Run::new();
     run.host.next_boot = NextBoot::Image;
     run.unseen = Some("discovering");
@@ -350,23 +353,17 @@ fn boots_the_iso_again() {
 }
 
 #[test]
-fn cut_insufficient() {
-    let mut run = Run::new();
-    run.until_state("known-unbound");
-    run.binds();
+fn a_host_that_is_cut_off_before_its_install_is_like_the_recorded_one() {
+    let mut run = bound();
     run.until_state("insufficient");
-    run.unbinds();
-    run.until_state("known-unbound");
-    run.boots_again();
-    run.until_state("known-unbound");
+    run.is_freed();
+    run.is_discovered_again();
     run.is_like("cut-insufficient", &[]);
 }
 
 #[test]
-fn cut_joined() {
-    let mut run = Run::new();
-    run.until_state("known-unbound");
-    run.binds();
+fn a_host_that_is_cut_off_after_it_joined_is_like_the_recorded_one() {
+    let mut run = bound();
     run.until(|host| host.stage > 0 && lifecycle::STAGES[host.stage - 1] == "Joined");
     // The first try takes the Node away, the second one unbinds the host.
     run.unbinds();
@@ -375,9 +372,8 @@ fn cut_joined() {
 }
 
 #[test]
-fn silent_guest() {
-    let mut run = Run::new();
-    run.until_state("known-unbound");
+fn a_silent_guest_is_like_the_recorded_one() {
+    let mut run = discovered();
     run.host.set_agent(false, run.now);
     run.until_state("disconnected-unbound");
     let own = [
@@ -389,22 +385,17 @@ fn silent_guest() {
 }
 
 #[test]
-fn cut_while_writing() {
-    let mut run = Run::new();
-    run.until_state("known-unbound");
-    run.binds();
+fn a_host_that_is_cut_off_while_it_writes_is_like_the_recorded_one() {
+    let mut run = bound();
     run.until(|host| host.stage == 2);
-    run.unbinds();
-    run.until_state("known-unbound");
-    run.boots_again();
-    run.until_state("known-unbound");
+    run.is_freed();
+    run.is_discovered_again();
     run.is_like("cut-while-writing", &[]);
 }
 
 #[test]
-fn dead_in_binding() {
-    let mut run = Run::new();
-    run.until_state("known-unbound");
+fn a_host_that_is_bound_when_it_is_dead_is_like_the_recorded_one() {
+    let mut run = discovered();
     run.host.set_agent(false, run.now);
     run.binds();
     for _ in 0..3 {
@@ -417,6 +408,5 @@ fn dead_in_binding() {
     // The other way out: the guest registers again.
     run.boots_again();
     run.until_state("discovering");
-    run.unbinds();
-    run.until_state("known-unbound");
+    run.is_freed();
 }

@@ -155,12 +155,9 @@ impl Controller {
             return Ok(None);
         }
         let machine = self.write_deletion(&machine, "DeletionCompleted").await?;
-        let mut left = machine.metadata.finalizers.clone().unwrap_or_default();
-        left.retain(|finalizer| finalizer != objects::MACHINE_FINALIZER);
-        self.pool
-            .machines
-            .patch(&machine, json!({"metadata": {"finalizers": left}}))
-            .await?;
+        let machines = &self.pool.machines;
+        let ended = machines.remove_finalizer(&machine, objects::MACHINE_FINALIZER);
+        ended.await?;
         Ok(None)
     }
 

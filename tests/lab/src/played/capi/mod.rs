@@ -145,13 +145,10 @@ impl HostedClusterPlay {
             mirror.synced().await?;
         }
         let desk = Desk::new();
-        let named = |change: &Change| {
-            let object = change.new.as_ref().or(change.old.as_ref());
-            object.map(|object| object.name().to_owned())
-        };
         let counted = move |change: &Change| {
             let sets = counts(change.old.as_ref()) != counts(change.new.as_ref());
-            named(change)
+            change
+                .name()
                 .into_iter()
                 .chain(sets.then(|| SETS.to_owned()))
                 .collect::<Vec<_>>()
@@ -159,7 +156,7 @@ impl HostedClusterPlay {
         let tasks = vec![
             desk.follow(&pool.machines, counted),
             // AgentMachine and Machine have the same name.
-            desk.follow(&pool.agent_machines, named),
+            desk.follow(&pool.agent_machines, Change::name),
             desk.work(Arc::new(machine::Controller::new(pool.clone())), 16),
         ];
         Ok(Self { pool, desk, tasks })

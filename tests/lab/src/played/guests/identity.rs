@@ -1,4 +1,4 @@
-//! What the agent process in a VM finds out about it, and special guests that report something else.
+//! What the agent process in a VM finds out about it, and guests with an unusual behaviour.
 
 use super::{
     super::assisted::host::{HostFacts, Interface, VMWARE},
@@ -8,12 +8,6 @@ use super::{
 /// A guest with an unusual behaviour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quirk {
-    /// The firmware shows no serial number.
-    NoSerial,
-    /// Old virtual hardware: the guest sees the uuid in vSphere's byte order.
-    NotSwapped,
-    /// The guest reports another MAC address than the VM's.
-    OtherMac,
     /// The guest never registers.
     DeadOnArrival,
     /// The guest registers, and then never answers again.
@@ -46,8 +40,7 @@ pub fn serial(uuid: &str) -> String {
 
 /// The facts of a VM as its guest sees them.
 #[must_use]
-pub fn facts(vm: &Vm, quirks: &[Quirk]) -> HostFacts {
-    let has = |quirk: Quirk| quirks.contains(&quirk);
+pub fn facts(vm: &Vm) -> HostFacts {
     let uuid = vm.uuid.to_ascii_lowercase();
     let bridge = Interface {
         name: "docker0".to_owned(),
@@ -56,11 +49,7 @@ pub fn facts(vm: &Vm, quirks: &[Quirk]) -> HostFacts {
         carrier: false,
     };
     let cards = vm.nics.iter().enumerate().map(|(index, nic)| {
-        let mac = if has(Quirk::OtherMac) {
-            other_mac(&nic.mac)
-        } else {
-            nic.mac.to_ascii_lowercase()
-        };
+        let mac = nic.mac.to_ascii_lowercase();
         Interface {
             name: format!("ens{}", 192 + 32 * index),
             ipv4: Some(address(&mac)),
@@ -72,16 +61,8 @@ pub fn facts(vm: &Vm, quirks: &[Quirk]) -> HostFacts {
         key.eq_ignore_ascii_case("disk.EnableUUID") && value.eq_ignore_ascii_case("TRUE")
     });
     HostFacts {
-        id: if has(Quirk::NotSwapped) {
-            uuid.clone()
-        } else {
-            swapped(&uuid)
-        },
-        serial: if has(Quirk::NoSerial) {
-            String::new()
-        } else {
-            serial(&uuid)
-        },
+        id: swapped(&uuid),
+        serial: serial(&uuid),
         manufacturer: VMWARE.to_owned(),
         product: "VMware20,1".to_owned(),
         is_virtual: true,
@@ -92,14 +73,6 @@ pub fn facts(vm: &Vm, quirks: &[Quirk]) -> HostFacts {
         disk_uuid: shows_disks,
         disk_id: vm.disk_id(),
     }
-}
-
-fn other_mac(mac: &str) -> String {
-    // A locally administered address that belongs to no vendor.
-    format!(
-        "02:00:00{}",
-        mac.to_ascii_lowercase().get(8..).unwrap_or(":00:00:01")
-    )
 }
 
 /// A private address that differs between network cards.
@@ -134,7 +107,7 @@ mod tests {
 
     #[test]
     fn identity_is_byte_swapped_and_the_serial_is_not() {
-        let facts = facts(&vm(), &[]);
+        let facts = facts(&vm());
         assert_eq!(facts.id, "c8363e42-3d72-242b-8590-0eb1d9180aa2");
         assert_eq!(
             facts.serial,
@@ -149,18 +122,5 @@ mod tests {
         assert_eq!(facts.interfaces[1].mac, "00:50:56:aa:bb:01");
         assert!(facts.disk_uuid);
         assert_eq!(facts.own_hostname(), "00-50-56-aa-bb-01");
-    }
-
-    #[test]
-    fn each_quirk_shows() {
-        assert_eq!(facts(&vm(), &[Quirk::NoSerial]).serial, "");
-        assert_eq!(facts(&vm(), &[Quirk::NotSwapped]).id, UUID);
-        let other = facts(&vm(), &[Quirk::OtherMac]);
-        assert!(
-            other
-                .interfaces
-                .iter()
-                .all(|interface| interface.mac != "00:50:56:aa:bb:01")
-        );
     }
 }

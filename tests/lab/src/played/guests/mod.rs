@@ -210,7 +210,7 @@ impl World {
         let Some(service) = self.services.get(&namespace) else {
             return Ok(());
         };
-        let facts = identity::facts(&vm, &quirks);
+        let facts = identity::facts(&vm);
         let id = facts.id.clone();
         let answer = service
             .register(&infra_env, facts)

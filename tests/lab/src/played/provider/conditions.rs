@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_mirrors_the_agent() {
+    fn a_reserved_machine_mirrors_the_conditions_of_its_agent() {
         let agent: DynamicObject = serde_json::from_value(json!({
             "metadata": {"name": "a"},
             "status": {"conditions": [

@@ -86,7 +86,7 @@ impl Provider {
             mirror.synced().await?;
         }
         let desk = Desk::new();
-        let mut tasks = vec![desk.follow(&agent_machines, named)];
+        let mut tasks = vec![desk.follow(&agent_machines, Change::name)];
         tasks.push(desk.follow(&machines, {
             let agent_machines = agent_machines.clone();
             move |change| owned_by_machine(&agent_machines, change)
@@ -118,16 +118,8 @@ impl Play {
     }
 }
 
-fn named(change: &Change) -> Vec<String> {
-    change
-        .new
-        .iter()
-        .map(|object| object.name().to_owned())
-        .collect()
-}
-
 fn owned_by_machine(agent_machines: &Mirror, change: &Change) -> Vec<String> {
-    let Some(machine) = change.new.as_ref().or(change.old.as_ref()) else {
+    let Some(machine) = change.object() else {
         return Vec::new();
     };
     let owned = |agent_machine: &Object| {
@@ -145,7 +137,7 @@ fn names(objects: &[Object]) -> Vec<String> {
 /// change of a free and valid Agent concerns the AgentMachines that have no Agent and may take it. The real provider
 /// reconciles all that have none, but has nothing to do for the others.
 fn concerned_by_agent(agent_machines: &Mirror, change: &Change) -> Vec<String> {
-    let Some(agent) = change.new.as_ref().or(change.old.as_ref()) else {
+    let Some(agent) = change.object() else {
         return Vec::new();
     };
     let mut states = change.old.iter().chain(&change.new);

@@ -102,7 +102,7 @@ fn an_install_that_starts_over_fails() {
 fn a_reclaim_without_power_times_out_and_cannot_be_cut_short() {
     let mut run = Run::installed();
     run.host.powered = false;
-    unbind(&mut run.host, Unbind::Reclaim, run.now).unwrap_or_else(|error| panic!("{error}"));
+    unbind(&mut run.host, run.now).unwrap_or_else(|error| panic!("{error}"));
     let early = register(&mut run.host.clone(), run.now);
     assert_eq!(early, Answer::TryAgain);
     assert_eq!(
@@ -115,7 +115,7 @@ fn a_reclaim_without_power_times_out_and_cannot_be_cut_short() {
 fn a_reclaim_that_stalls_times_out_with_power_too() {
     let mut run = Run::installed();
     run.host.reclaim_stalls = true;
-    unbind(&mut run.host, Unbind::Reclaim, run.now).unwrap_or_else(|error| panic!("{error}"));
+    unbind(&mut run.host, run.now).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(
         run.settle(),
         ["reclaiming", "unbinding-pending-user-action"]
@@ -132,7 +132,7 @@ fn a_reclaim_leaves_discovery_on_the_disk_and_an_install_a_system() {
     let disk = run.host.facts.disk_id.clone();
     let system = Some((disk.clone(), Content::System));
     assert_eq!(run.host.written, system);
-    unbind(&mut run.host, Unbind::Reclaim, run.now).unwrap_or_else(|error| panic!("{error}"));
+    unbind(&mut run.host, run.now).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(run.host.stage, 0, "its progress is gone");
     run.settle();
     let discovery = Content::Discovery("env".to_owned());
@@ -146,7 +146,10 @@ fn a_reclaim_leaves_discovery_on_the_disk_and_an_install_a_system() {
 #[test]
 fn a_host_with_a_new_disk_shows_the_old_inventory_until_it_reports() {
     let mut run = Run::installed();
-    unbind(&mut run.host, Unbind::Plain, run.now).unwrap_or_else(|error| panic!("{error}"));
+    run.host.reclaim_stalls = true;
+    unbind(&mut run.host, run.now).unwrap_or_else(|error| panic!("{error}"));
+    run.settle();
+    assert_eq!(run.host.state, HostState::UnbindingPendingUserAction);
     let old = run.host.facts.clone();
     assert_eq!(register(&mut run.host, run.now), Answer::Accepted);
     run.host.facts.disk_id = "another".to_owned();
