@@ -1,5 +1,7 @@
 //! Pools of one group lend each other free hosts, across namespaces, on the real API server and the simulated vCenter.
 
+use std::collections::BTreeSet;
+
 use agent_forge_crds::{VsphereAgent, agent::VmStatus, names::ALLOW_POOLS_FROM_ANNOTATION};
 use agent_forge_lab::lab::{
     apply::apply,
@@ -125,7 +127,15 @@ async fn of_eight_pools_that_want_a_host_at_once_one_gets_it_and_the_others_a_vm
     for nodes in &takers {
         world.running(nodes, 1).await?;
     }
-    ensure!(taken(&world).await? == [host], "not one winner");
+    // A taker that comes late may get the next host of the buffer.
+    let taken = taken(&world).await?;
+    let winners = taken.iter().filter(|vm| **vm == host).count();
+    ensure!(winners == 1, "not one winner: {taken:?}");
+    let distinct: BTreeSet<&String> = taken.iter().collect();
+    ensure!(
+        distinct.len() == taken.len(),
+        "a host with two winners: {taken:?}"
+    );
     // Eight that serve, and the buffer is filled again.
     world.hosts_wait(1, 9).await?;
     for nodes in &takers {
