@@ -63,7 +63,6 @@ pub async fn set_with(
         clusters: clusters.to_vec(),
         delays,
         image,
-        ..PlayedOptions::default()
     };
     let upstream = Upstream::start(&client, Some(vcenter.admin()?), played).await?;
     let service = upstream.service(&cluster.agent_namespace)?;

@@ -20,18 +20,10 @@ pub const VARIABLE: &str = "AGENT_FORGE_SIM_SEED";
 /// list.
 pub const NOT_PASSED: &[&str] = &[
     "host_wanted_by_two",
-    "guest_falls_silent",
-    "agent_deleted_before_serving",
     "serving_vm_switched_off",
-    "two_pools",
     "scale_up_and_down",
-    "machine_deleted_after_registration",
-    "node_pool_and_pool_deletion",
     "new_discovery_image",
     "vm_renamed_and_destroyed",
-    "invalid_network_corrected",
-    "password_changed",
-    "machine_deleted_during_create",
     "takeover_from_predecessor",
     "two_instances_one_lease",
 ];
