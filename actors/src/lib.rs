@@ -6,7 +6,8 @@
 //!
 //! Reading order:
 //! - [`domain`]: what things are.
-//! - [`demand`] and [`lifecycle`]: who needs a host, and what happens to a VM that no Machine needs.
+//! - [`world`]: what the caches say, as typed values.
+//! - [`demand`] and [`lifecycle`]: what a host gets, and what happens to a VM that no Machine needs.
 //! - [`guard`]: what is proven live before a call that may harm a host.
 //! - [`pool`] and [`vm`]: the pure decisions, and the actors that carry them out.
 //! - [`news`]: what vCenters report of running VMs.
@@ -28,6 +29,7 @@ pub mod runtime;
 pub mod sessions;
 pub mod supervisor;
 pub mod vm;
+pub mod world;
 
 #[cfg(test)]
 mod testing;

@@ -10,6 +10,7 @@ use std::{
 
 use agent_forge_crds::{
     agent::{Placement, VmStatus, VsphereAgent, VsphereAgentStatus},
+    conditions::{ConditionStatus, ConditionUpdate, READY, Reason, set_condition},
     external::{
         ForeignCondition, NamespacedName,
         agent::{
@@ -294,6 +295,19 @@ pub fn child_with_vm(name: &str) -> VsphereAgent {
             ..VsphereAgentStatus::default()
         });
     })
+}
+
+/// The VM of that VsphereAgent does not go on for that reason, as its actor says. `None`: it goes on.
+pub fn obstruct(child: &mut VsphereAgent, reason: Option<Reason>) {
+    let update = ConditionUpdate {
+        type_: READY,
+        status: ConditionStatus::from(reason.is_none()),
+        reason: reason.as_ref().unwrap_or(&Reason::VmCreated),
+        message: "",
+        observed_generation: None,
+    };
+    let status = child.status.get_or_insert_default();
+    set_condition(&mut status.conditions, &update, &Time(at(0)));
 }
 
 /// The pool moves the VsphereAgent into its buffer.

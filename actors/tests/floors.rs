@@ -23,6 +23,7 @@ const FLOORS: &[&[&str]] = &[
     &["sessions", "placement"],
     &["iso"],
     &["context"],
+    &["world"],
     &["demand"],
     &["lifecycle"],
     &["guard"],
@@ -160,7 +161,6 @@ fn a_room_imports_only_from_floors_below_it() {
 /// The largest circle of imports that a room may have, in files. A room without a row has none. These numbers only fall: a
 /// reader can learn a room from the bottom up once it has no circle.
 const CIRCLES: &[(&str, usize)] = &[
-    ("demand", 3),
     ("domain", 2),
     ("iso", 7),
     ("pool", 23),
@@ -300,7 +300,6 @@ const LIVE_READS: &[(&str, usize)] = &[
     ("pool/act.rs", 2),
     ("pool/provision.rs", 1),
     ("pool/secret_finalizers.rs", 1),
-    ("runtime/holds/live.rs", 2),
     ("vm/act/create.rs", 2),
     ("vm/act/find.rs", 3),
     ("vm/act/give_up.rs", 2),

@@ -9,7 +9,9 @@ pub(super) mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use agent_forge_actors::{
-    demand::classify, domain::names::ObjectKey, ports::cluster::View as _, runtime::holds,
+    domain::{belonging, names::ObjectKey},
+    ports::cluster::View as _,
+    runtime::holds,
 };
 use agent_forge_crds::{
     VsphereAgentPool,
@@ -263,7 +265,7 @@ fn pool_node(
     let demands = caches.agent_machines(home).into_iter();
     let grants = join.grants();
     let demands = demands.filter(|am| {
-        let is_its = classify::belongs(pool, am) && grants.shows(pool, am);
+        let is_its = belonging::belongs(pool, am) && grants.shows(pool, am);
         is_its && join.made_for(am).is_none()
     });
     let agent = |am: &AgentMachine| {

@@ -27,7 +27,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::prepare;
 use crate::{
-    domain::{managed_vm::ManagedVm, recycle, selector},
+    domain::{belonging, managed_vm::ManagedVm, recycle, selector},
     ports::cluster::AgentPatch,
 };
 
@@ -150,7 +150,7 @@ pub fn wait(
     auto_approved: bool,
     agent: &Agent,
 ) -> Option<AgentPatch> {
-    let mut own = prepare::base_labels(pool);
+    let mut own = belonging::base_labels(pool);
     own.insert(AGENT_MACHINE_LABEL.to_owned(), String::new());
     let mut left = agent.labels().clone();
     left.retain(|key, _| !own.contains_key(key));

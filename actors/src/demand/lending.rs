@@ -13,7 +13,6 @@ mod tests;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use agent_forge_crds::{
-    WaitingOn,
     agent::{HardwareDifference, VsphereAgent},
     conditions::Reason,
     external::{agent::Agent, agent_machine::AgentMachine},
@@ -23,7 +22,7 @@ use agent_forge_crds::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{agents_home, boundary::Grants, buffer};
+use super::buffer;
 use crate::{
     domain::{
         disk, grants,
@@ -41,6 +40,7 @@ use crate::{
     ports::{cluster::View, vcenter::PowerState},
     runtime::holds,
     sessions::secret_ref,
+    world::{agents_home, boundary::Grants},
 };
 
 /// Why a pool lends nothing, or a host is not lent.
@@ -485,10 +485,8 @@ fn is_free(
             && vm.power_state.as_deref() == Some(PowerState::On.as_str())
             && vm.hardware_drift.is_empty()
     });
-    let status = child.object.status.as_ref();
     // After a crash it may say that it is reserved, for this very taker.
-    let lent = |w: &WaitingOn| w.reason == Reason::HostLent;
-    let nothing_waits = status.is_some_and(|s| s.waiting_on.iter().all(lent));
+    let nothing_waits = child.obstacle().is_none_or(|o| o == Reason::HostLent);
     let (_, infra_env) = agents_home::find(view, grants, pool);
     let approved = infra_env_guards::approves(infra_env.as_deref(), agent);
     let choosers = view.all_agent_machines();

@@ -1,8 +1,5 @@
-//! Which AgentMachines need a host, where their Agents are, and what a pool may use in other namespaces.
+//! What an Agent gets, how hosts wait in the buffer, and which hosts pools lend each other.
 
-pub mod agents_home;
-pub mod boundary;
 pub mod buffer;
-pub mod classify;
 pub mod lending;
 pub mod prepare;

@@ -14,7 +14,7 @@ use agent_forge_crds::{
         agent::{Agent, RESOURCE_CLASS_LABEL},
         agent_machine::AgentMachine,
     },
-    names::{AGENT_MACHINE_LABEL, CLEANUP_VM_ANNOTATION, NODE_POOL_LABEL, NODE_POOL_ROLE_LABEL},
+    names::{AGENT_MACHINE_LABEL, CLEANUP_VM_ANNOTATION, NODE_POOL_LABEL},
     pool::VsphereAgentPool,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -22,6 +22,7 @@ use kube::ResourceExt;
 
 use crate::{
     domain::{
+        belonging::base_labels,
         managed_vm::ManagedVm,
         recycle::Stage,
         selector::{self, Labels, Unsatisfiable},
@@ -33,16 +34,6 @@ use crate::{
 /// Roles that the Assisted Installer knows. The pool's role is a NodePool role and may be any word. For other words the
 /// Agent's role is `worker`.
 const INSTALLER_ROLES: [&str; 5] = ["auto-assign", "master", "arbiter", "worker", "bootstrap"];
-
-/// Labels that the pool sets on each of its Agents.
-#[must_use]
-pub fn base_labels(pool: &VsphereAgentPool) -> Labels {
-    let mut labels = pool.spec.agent.labels.clone();
-    labels
-        .entry(NODE_POOL_ROLE_LABEL.to_owned())
-        .or_insert_with(|| pool.spec.agent.role().to_owned());
-    labels
-}
 
 /// The role that the pool gives its Agents.
 #[must_use]
@@ -97,18 +88,6 @@ pub fn pin_value(agent_machine: &AgentMachine, name_is_ambiguous: bool) -> Strin
         head.pop();
     }
     format!("{head}-{short}")
-}
-
-/// The AgentMachine's pin, if it has one.
-#[must_use]
-pub fn pinned(agent_machine: &AgentMachine) -> Option<&String> {
-    agent_machine
-        .spec
-        .agent_label_selector
-        .as_ref()?
-        .match_labels
-        .as_ref()?
-        .get(AGENT_MACHINE_LABEL)
 }
 
 /// The patch that prepares `agent` for `agent_machine`; `None` when nothing is missing.

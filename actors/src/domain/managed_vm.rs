@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use agent_forge_crds::{
     agent::{Failure, Milestone, VmStatus, VsphereAgent},
+    conditions::{READY, Reason, find_condition},
     external::agent::Agent,
     names::{
         ADOPT_ANNOTATION, AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION,
@@ -467,6 +468,16 @@ impl ManagedVm {
     #[must_use]
     pub fn vm(&self) -> Option<&VmStatus> {
         self.object.status.as_ref()?.vm.as_ref()
+    }
+
+    /// What keeps its VM from going on, by its own actor: the reason of its condition `Ready`. `None`: nothing does. Rows of
+    /// `status.waitingOn` are for people; decisions of other actors read this.
+    #[must_use]
+    pub fn obstacle(&self) -> Option<Reason> {
+        let status = self.object.status.as_ref()?;
+        let ready = find_condition(&status.conditions, READY)?;
+        let waits = ready.status != "True" && ready.reason != Reason::VmCreatePending.as_str();
+        waits.then(|| Reason::from(ready.reason.as_str()))
     }
 
     /// What an administrator of vCenter has marked the VM with, by the record.

@@ -2,6 +2,7 @@
 //! the inner code handles no raw strings.
 
 pub mod address;
+pub mod belonging;
 pub mod disk;
 pub mod failure;
 pub mod grants;

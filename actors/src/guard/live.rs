@@ -9,9 +9,8 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::case::Case;
+use super::{case::Case, pausing::Pausing};
 use crate::{
-    demand::agents_home,
     domain::{
         failure::ReconcileError,
         holds::Mode,
@@ -24,6 +23,7 @@ use crate::{
         upstream::{MachineFacts, Pausable, PausableKind},
     },
     ports::cluster::{AgentMachineFilter, View},
+    world::agents_home,
 };
 
 /// What was read.
@@ -127,13 +127,38 @@ fn wanted_agent_machines(child: &ManagedVm, agents: &[Arc<Agent>]) -> AgentMachi
 /// What was read, over the caches.
 pub(super) struct LiveView {
     pub(super) cached: Arc<dyn View>,
+    pub(super) pausing: Pausing,
     pub(super) live: Live,
-    pub(super) child: Arc<VsphereAgent>,
+    /// The VsphereAgent, if it was read.
+    pub(super) child: Option<Arc<VsphereAgent>>,
+}
+
+impl Pausing {
+    /// `cached`, with this instead of what the caches show.
+    #[must_use]
+    pub fn over(self, cached: Arc<dyn View>) -> Arc<dyn View> {
+        Arc::new(LiveView {
+            cached,
+            pausing: self,
+            live: Live::default(),
+            child: None,
+        })
+    }
 }
 
 impl LiveView {
     fn is_control_plane(&self, namespace: &str) -> bool {
         self.live.control_plane.as_deref() == Some(namespace)
+    }
+
+    /// The VsphereAgents of the caches, with the one that was read.
+    fn shown(&self, mut cached: Vec<Arc<VsphereAgent>>) -> Vec<Arc<VsphereAgent>> {
+        for shown in &mut cached {
+            let live = self.child.as_ref();
+            let live = live.filter(|c| ObjectKey::of(c.as_ref()) == ObjectKey::of(shown.as_ref()));
+            *shown = live.unwrap_or(shown).clone();
+        }
+        cached
     }
 }
 
@@ -148,22 +173,30 @@ impl View for LiveView {
         self.cached.cluster_id()
     }
     fn pools(&self) -> Vec<Arc<VsphereAgentPool>> {
-        self.cached.pools()
+        let mut all = self.cached.pools();
+        all.retain(|pool| self.pausing.pool(&ObjectKey::of(pool.as_ref())).is_none());
+        all.extend(self.pausing.pool.clone());
+        all
     }
     fn pool(&self, key: &ObjectKey) -> Option<Arc<VsphereAgentPool>> {
-        self.cached.pool(key)
+        match self.pausing.pool(key) {
+            Some(live) => live.cloned(),
+            None => self.cached.pool(key),
+        }
     }
     fn children(&self, pool: &ObjectKey) -> Vec<Arc<VsphereAgent>> {
-        self.cached.children(pool)
+        self.shown(self.cached.children(pool))
     }
     fn child(&self, key: &ObjectKey) -> Option<Arc<VsphereAgent>> {
-        if *key == ObjectKey::of(self.child.as_ref()) {
-            return Some(self.child.clone());
-        }
-        self.cached.child(key)
+        let live = self.child.as_ref();
+        let live = live.filter(|c| ObjectKey::of(c.as_ref()) == *key);
+        live.cloned().or_else(|| self.cached.child(key))
     }
     fn all_children(&self) -> Vec<Arc<VsphereAgent>> {
-        self.cached.all_children()
+        self.shown(self.cached.all_children())
+    }
+    fn children_asking(&self, keys: &IndexKeys) -> Vec<Arc<VsphereAgent>> {
+        self.shown(self.cached.children_asking(keys))
     }
     fn agent_machines(&self, namespace: &str) -> Vec<Arc<AgentMachine>> {
         if !self.is_control_plane(namespace) {
@@ -183,6 +216,13 @@ impl View for LiveView {
         all.extend(cached.filter(|am| !is_live(am)));
         all
     }
+    fn agent_machine(&self, key: &ObjectKey) -> Option<Arc<AgentMachine>> {
+        if !self.is_control_plane(&key.namespace) {
+            return self.cached.agent_machine(key);
+        }
+        let mut all = self.agent_machines(&key.namespace).into_iter();
+        all.find(|am| ObjectKey::of(am.as_ref()) == *key)
+    }
     fn machines(&self, namespace: &str) -> Vec<Arc<MachineFacts>> {
         if self.is_control_plane(namespace) {
             self.live.machines.clone()
@@ -190,8 +230,18 @@ impl View for LiveView {
             self.cached.machines(namespace)
         }
     }
+    fn machine(&self, key: &ObjectKey) -> Option<Arc<MachineFacts>> {
+        if !self.is_control_plane(&key.namespace) {
+            return self.cached.machine(key);
+        }
+        let mut all = self.live.machines.iter();
+        all.find(|m| m.key == *key).cloned()
+    }
     fn pausables(&self, kind: PausableKind, namespace: &str) -> Vec<Arc<Pausable>> {
-        self.cached.pausables(kind, namespace)
+        match self.pausing.list(kind, namespace) {
+            Some(live) => live.to_vec(),
+            None => self.cached.pausables(kind, namespace),
+        }
     }
     fn agents(&self, namespace: &str) -> Vec<Arc<Agent>> {
         if !self.live.homes.contains(namespace) {

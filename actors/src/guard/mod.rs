@@ -22,6 +22,7 @@ mod agents;
 mod case;
 mod live;
 mod of_pool;
+mod pausing;
 mod proof;
 mod stray;
 
@@ -29,6 +30,7 @@ pub use self::{
     agents::serves,
     case::Case,
     of_pool::{Leaves, LiveReads, OUTDATED, PoolCase, Refusal},
+    pausing::Pausing,
     proof::{Proof, Sight, harmless},
     stray::{Found, Stray},
 };

@@ -15,9 +15,10 @@ use agent_forge_crds::{
 };
 use tokio::sync::OnceCell;
 
+use super::pausing::Pausing;
 use crate::{
     context::Context,
-    demand::{agents_home, prepare},
+    demand::prepare,
     domain::{
         failure::ReconcileError,
         machine_state::{MachineState, machine_state},
@@ -32,8 +33,9 @@ use crate::{
         permit::Permit,
         vcenter::VmObservation,
     },
-    runtime::holds::{self, Pausing},
+    runtime::holds,
     sessions::of_vm,
+    world::agents_home,
 };
 
 /// How long a pass waits for a vCenter before it releases a VsphereAgent.

@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use super::{
     case::Case,
     live::{Live, LiveView},
+    pausing::Pausing,
 };
 use crate::{
     context::Context,
@@ -22,7 +23,7 @@ use crate::{
         permit::Permit,
         vcenter::{VCenter, VmAt, VmObservation},
     },
-    runtime::holds::{self, Pausing},
+    runtime::holds,
 };
 
 /// How old a look at the VM may be when it is switched on, or gets its boot order. These follow a create within seconds.
@@ -81,11 +82,11 @@ impl Case<'_> {
         if !waived && class == Class::Ends {
             self.is_chosen_by_nobody(&live)?;
         }
-        let cached = self.pausing(&child).await?.over(self.context.view.clone());
         let view = LiveView {
-            cached,
+            cached: self.context.view.clone(),
+            pausing: self.pausing(&child).await?,
             live,
-            child: child.object.clone(),
+            child: Some(child.object.clone()),
         };
         Ok(Some(Proof {
             kind,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use agent_forge_crds::{agent::VsphereAgent, pool::VsphereAgentPool};
 
+use super::pausing::Pausing;
 use crate::{
     context::Context,
     domain::{
@@ -16,7 +17,7 @@ use crate::{
         permit::Permit,
         vcenter::{VCenter, VmAt, VmObservation},
     },
-    runtime::holds::{self, Pausing},
+    runtime::holds,
 };
 
 /// A VM with our mark, without a VsphereAgent.

@@ -16,13 +16,9 @@ use kube::ResourceExt;
 
 use super::{Memory, index::Index, lending::Lent, provision::Pending, secret_finalizers};
 use crate::{
-    demand::{
-        agents_home,
-        boundary::Grants,
-        classify,
-        lending::{self, Lender},
-    },
+    demand::lending::{self, Lender},
     domain::{
+        belonging,
         holds::Holds,
         identity::{AgentMatch, MacAddress, agent_runs_on},
         managed_vm::ManagedVm,
@@ -37,6 +33,7 @@ use crate::{
     lifecycle::Policy,
     ports::{clock::Clock, cluster::View, effect::Hold},
     runtime::holds,
+    world::{agents_home, boundary::Grants},
 };
 
 /// What a control plane namespace holds.
@@ -187,7 +184,7 @@ impl Observed {
     pub fn refusing(&self) -> Vec<String> {
         let all = self.agent_machines.iter();
         let refused: BTreeSet<String> = all
-            .filter(|am| classify::belongs(&self.pool, am) && !self.grants.shows(&self.pool, am))
+            .filter(|am| belonging::belongs(&self.pool, am) && !self.grants.shows(&self.pool, am))
             .filter_map(|am| self.grants.lacking(&self.pool, am))
             .chain(self.grants.unserved_control_plane(&self.pool))
             .collect();
@@ -263,7 +260,7 @@ pub fn observe(
     let made_by_others = made_by_others(view, &grants, key, &agent_machines);
     let (infra_env_key, infra_env) = agents_home::find(view, &grants, &pool);
     let own = agent_machines.iter().map(AsRef::as_ref);
-    let own: Vec<_> = own.filter(|am| classify::belongs(&pool, am)).collect();
+    let own: Vec<_> = own.filter(|am| belonging::belongs(&pool, am)).collect();
     let home = &infra_env_key.namespace;
     let mut agents = agents_home::of_pool(view, &pool, &children, &own, home);
     agents.retain(|agent| is_shown(agent, &grants, &pool, &children));
@@ -319,7 +316,7 @@ pub fn observe(
 fn see_group(view: &dyn View, s: &mut Observed, memory: &mut Memory) {
     let asks = s.agent_machines.iter().any(|am| {
         let unserved = am.agent_ref().is_none() && s.child_for(am).is_none();
-        unserved && !am.is_deleting() && classify::belongs(&s.pool, am)
+        unserved && !am.is_deleting() && belonging::belongs(&s.pool, am)
     });
     let whose = (s.pool.as_ref(), asks);
     let lenders = lending::lenders(view, &s.grants, whose, &s.secret_namespaces, s.wall);

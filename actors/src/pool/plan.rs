@@ -35,10 +35,6 @@ use super::{
     secret_finalizers::{self, SecretPlan},
 };
 use crate::{
-    demand::{
-        agents_home,
-        classify::{self, Demand},
-    },
     domain::{
         identity::agent_runs_on,
         managed_vm::{ManagedVm, Recorded},
@@ -51,6 +47,10 @@ use crate::{
         effect::{Effect, EffectKind, Subject},
     },
     sessions::secret_ref,
+    world::{
+        agents_home,
+        classify::{self, Demand},
+    },
 };
 
 /// One action on a machine or on the pool. The executor does not decide anything more about it.

@@ -16,8 +16,8 @@ use kube::ResourceExt;
 
 use super::{observed::Observed, plan::Plan, waits::Wait};
 use crate::{
-    demand::classify::{Demand, DemandState},
     domain::names::ObjectKey,
+    world::classify::{Demand, DemandState},
 };
 
 /// The time between the end of a demand and its export, and again until it is forgotten. So another pool with the same

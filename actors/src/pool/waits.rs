@@ -17,13 +17,13 @@ use kube::{Resource as _, ResourceExt};
 
 use super::{announce::Topic, observed::Observed, plan::Plan};
 use crate::{
-    demand::classify::{Demand, DemandReason, DemandState},
     domain::{names::ObjectKey, trace::TraceId},
     ports::cluster::{Notice, Regarding},
     runtime::{
         announcer::{Announcer, Due, Pace},
         timeline::{self, Until},
     },
+    world::classify::{Demand, DemandReason, DemandState},
 };
 
 /// Shorter waits are the debounce; no trace needs them.

@@ -5,7 +5,6 @@
 
 mod conditions;
 mod gather;
-mod live;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +16,6 @@ use jiff::Timestamp;
 pub use self::{
     conditions::set_conditions,
     gather::{covers, home_of_hosted_cluster, of, of_pool, of_vm},
-    live::Pausing,
 };
 use super::lease::{Leadership, Need};
 use crate::{

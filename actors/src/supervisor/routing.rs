@@ -10,8 +10,8 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use crate::{
-    demand::{agents_home, classify},
     domain::{
+        belonging,
         index_keys::{self, IndexKeys},
         managed_vm::{ManagedVm, recorded_machine},
         names::ObjectKey,
@@ -218,7 +218,7 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
         }
         Change::Agent(news) => out.extend(concerned_by(news, view)),
         Change::InfraEnv(key) => {
-            let of = |p: &VsphereAgentPool| agents_home::candidates(p).contains(key);
+            let of = |p: &VsphereAgentPool| belonging::infra_envs(p).contains(key);
             for pool in view.pools().iter().filter(|p| of(p)) {
                 let key = ObjectKey::of(pool.as_ref());
                 // It may block the creation of a VM, or stop blocking it.
@@ -288,7 +288,7 @@ fn concerned_by(news: &AgentNews, view: &dyn View) -> Vec<(ActorKey, &'static st
     let mut out = Vec::new();
     for pool in view.pools() {
         let key = ObjectKey::of(pool.as_ref());
-        let serves = || machines.iter().any(|am| classify::belongs(&pool, am));
+        let serves = || machines.iter().any(|am| belonging::belongs(&pool, am));
         let counts = || news.counts_for(&pool.spec.agent.labels);
         let is_near = near.contains(&key) || serves() || counts();
         if !is_near || !has_agents_in(view, &pool, &key, namespace) {
@@ -314,7 +314,7 @@ fn has_agents_in(
         let source = vm.and_then(|vm| vm.infra_env_ref.as_ref());
         source.is_some_and(|s| s.namespace.as_deref() == Some(namespace))
     };
-    let homes = agents_home::candidates(pool);
+    let homes = belonging::infra_envs(pool);
     homes.iter().any(|home| home.namespace == namespace)
         || view.children(key).iter().any(boots_from_there)
 }
@@ -322,7 +322,7 @@ fn has_agents_in(
 /// Whether the pool is in that namespace, or depends on objects there.
 fn is_near(view: &dyn View, pool: &VsphereAgentPool, name: &str) -> bool {
     let control_plane = &pool.spec.control_plane_namespace;
-    let homes = agents_home::candidates(pool);
+    let homes = belonging::infra_envs(pool);
     let of_node_pool = |am: &Arc<AgentMachine>| am.node_pool().is_some_and(|(ns, _)| ns == name);
     pool.metadata.namespace.as_deref() == Some(name)
         || control_plane == name

@@ -27,9 +27,9 @@ use super::{
 };
 use crate::{
     context::Context,
-    demand::{agents_home, lending, prepare},
+    demand::{lending, prepare},
     domain::{
-        disk,
+        belonging, disk,
         holds::Holds,
         identity::{AgentMatch, BootSource, agent_runs_on, lineup::Doubt},
         machine_state::MachineState,
@@ -49,6 +49,7 @@ use crate::{
         vcenter::PowerState,
     },
     runtime::holds,
+    world::agents_home,
 };
 
 /// How long a deletion hook may wait for the guest of a VM before the VM is looked at. The guest may be dead.
@@ -315,7 +316,7 @@ impl Observed {
     /// future AgentMachines. `None` if the pool is gone: its labels are not known then.
     #[must_use]
     pub fn fencing(&self, context: &Context, agent: &Agent) -> Option<AgentPatch> {
-        let own = prepare::base_labels(self.pool.as_ref()?);
+        let own = belonging::base_labels(self.pool.as_ref()?);
         let choosers = context.view.all_agent_machines();
         let approved = infra_env_guards::is_auto_approved(context.view.as_ref(), agent);
         let stays = self.lifecycle().leaves_to_people();

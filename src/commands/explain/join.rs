@@ -7,7 +7,6 @@
 use std::{collections::HashMap, sync::Arc};
 
 use agent_forge_actors::{
-    demand::boundary::Grants,
     domain::{
         identity::{AgentMatch, agent_runs_on},
         index_keys,
@@ -16,6 +15,7 @@ use agent_forge_actors::{
         upstream::{self, MachineFacts},
     },
     ports::cluster::View as _,
+    world::boundary::Grants,
 };
 use agent_forge_crds::external::{agent::Agent, agent_machine::AgentMachine};
 use kube::ResourceExt;

@@ -3,8 +3,7 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use agent_forge_actors::{
-    demand::classify,
-    domain::{managed_vm::ManagedVm, names::ObjectKey, upstream::MachineFacts},
+    domain::{belonging, managed_vm::ManagedVm, names::ObjectKey, upstream::MachineFacts},
     ports::cluster::View as _,
 };
 use agent_forge_crds::{
@@ -260,7 +259,7 @@ fn complete(caches: &Caches, found: &mut Found) {
             let serves = |pool: &&Arc<VsphereAgentPool>| join.grants().serves(pool, am);
             // One that lacks only the grant of its InfraEnv waits for that, and says so.
             let sees = |pool: &&Arc<VsphereAgentPool>| {
-                classify::belongs(pool, am) && join.grants().shows(pool, am)
+                belonging::belongs(pool, am) && join.grants().shows(pool, am)
             };
             let serving = pools.iter().find(serves);
             found.pool = serving.or_else(|| pools.iter().find(sees)).cloned();
@@ -281,7 +280,7 @@ fn complete(caches: &Caches, found: &mut Found) {
 
 /// Why the pool may not serve an AgentMachine of its NodePool.
 fn refused(join: &Join<'_>, pool: &VsphereAgentPool, am: &AgentMachine) -> Option<String> {
-    let belongs = classify::belongs(pool, am);
+    let belongs = belonging::belongs(pool, am);
     let lacking = join.grants().lacking(pool, am).filter(|_| belongs)?;
     let own = pool.namespace().unwrap_or_default();
     let why = join.grants().sentence(&[lacking], &own);

@@ -3,10 +3,6 @@
 use std::collections::BTreeSet;
 
 use agent_forge_actors::{
-    demand::classify::{self, DemandState},
-    ports::effect::EffectKind,
-};
-use agent_forge_actors::{
     domain::{
         holds::{Check, Holds},
         managed_vm::ManagedVm,
@@ -17,6 +13,10 @@ use agent_forge_actors::{
         plan::{Action, Plan},
     },
     runtime::holds,
+};
+use agent_forge_actors::{
+    ports::effect::EffectKind,
+    world::classify::{self, DemandState},
 };
 use agent_forge_crds::{
     VsphereAgent, WaitingOn,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use agent_forge_actors::{
-    domain::{managed_vm::ManagedVm, names::ObjectKey},
+    domain::{belonging, managed_vm::ManagedVm, names::ObjectKey},
     ports::cluster::View as _,
     runtime::holds,
 };
@@ -92,7 +92,7 @@ pub fn overview(caches: &Caches, namespace: Option<&str>, now: Timestamp) -> Ove
             .agent_machines(&pool.spec.control_plane_namespace)
             .into_iter()
             .filter(|am| {
-                let belongs = agent_forge_actors::demand::classify::belongs(&pool, am);
+                let belongs = belonging::belongs(&pool, am);
                 let has_one = managed.iter().any(|c| {
                     c.agent_machine
                         .as_ref()

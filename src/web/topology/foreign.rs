@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use agent_forge_actors::{
-    demand::boundary::Grants, domain::names::ObjectKey, ports::cluster::View as _,
+    domain::names::ObjectKey, ports::cluster::View as _, world::boundary::Grants,
 };
 use agent_forge_crds::external::agent::Agent;
 use serde::Serialize;

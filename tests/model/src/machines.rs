@@ -10,7 +10,6 @@ use std::{
 
 use agent_forge_actors::{
     context::{Context, NewsOfVms, Settings, SuspectVms},
-    demand::classify::{Demand, DemandReason, DemandState},
     domain::names::ObjectKey,
     orphans::{self, OrphanScan},
     pool::{
@@ -28,6 +27,7 @@ use agent_forge_actors::{
         pass,
         step::{self, Step},
     },
+    world::classify::{Demand, DemandReason, DemandState},
 };
 use agent_forge_crds::pool::VsphereAgentPool;
 use kube::ResourceExt;

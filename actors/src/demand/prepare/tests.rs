@@ -2,7 +2,7 @@
 
 use super::{awaits_approval, fence, pin_value, prepare, prepare_as, seal};
 use crate::{
-    demand::prepare::base_labels,
+    domain::belonging::base_labels,
     ports::cluster::AgentPatch,
     testing::{POOL, World, agent_machine, labels, pool, selector, with},
 };

@@ -18,11 +18,8 @@ const NEEDED: Duration = backoff::RESYNC;
 pub fn within(children: &[ManagedVm]) -> Option<Duration> {
     let making = children.iter().filter(|c| is_made_by_us(&c.object));
     let soon = |child: &ManagedVm| {
-        if misses_a_file(&child.object) {
-            MISSED
-        } else {
-            NEEDED
-        }
+        let misses_a_file = child.obstacle().is_some_and(|o| o.has(Policy::File));
+        if misses_a_file { MISSED } else { NEEDED }
     };
     making.map(soon).min()
 }
@@ -41,29 +38,20 @@ pub fn is_in_the_making(child: &VsphereAgent) -> bool {
     vm.is_some_and(|vm| vm.bios_uuid.is_some() && vm.moref.is_none())
 }
 
-fn misses_a_file(child: &VsphereAgent) -> bool {
-    let mut waits = child.status.iter().flat_map(|s| &s.waiting_on);
-    waits.any(|w| w.reason.has(Policy::File))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use agent_forge_crds::{WaitingOn, conditions::Reason};
+    use agent_forge_crds::conditions::Reason;
 
     use super::*;
-    use crate::testing::{child, child_with_vm, intent, with};
+    use crate::testing::{child, child_with_vm, intent, obstruct, with};
 
     fn making(waits: Reason) -> ManagedVm {
         let made = with(child("a"), |c| {
             let vm = intent(c, 1);
-            let status = c.status.get_or_insert_default();
-            status.vm = Some(vm);
-            status.waiting_on = vec![WaitingOn {
-                reason: waits,
-                ..WaitingOn::default()
-            }];
+            c.status.get_or_insert_default().vm = Some(vm);
+            obstruct(c, Some(waits));
         });
         ManagedVm::read(Arc::new(made))
     }

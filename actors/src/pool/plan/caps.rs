@@ -107,8 +107,6 @@ fn caps(s: &Observed) -> Vec<Cap> {
 
 /// The VM is being made, or its guest has not registered yet.
 fn is_provisioned(s: &Observed, child: &ManagedVm) -> bool {
-    let status = child.object.status.as_ref();
-    let waits = status.and_then(|status| status.waiting_on.first());
-    let is_stuck = waits.is_some_and(|wait| wait.reason.has(Policy::Stuck));
+    let is_stuck = child.obstacle().is_some_and(|o| o.has(Policy::Stuck));
     !child.deleting && !is_stuck && !child.has_served(&[]) && s.agent_on(child).is_none()
 }

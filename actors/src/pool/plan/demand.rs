@@ -12,11 +12,9 @@ use kube::ResourceExt;
 
 use super::{Action, Plan, Records, buffer, is_for, lend, possible_agents, served_by_child};
 use crate::{
-    demand::{
-        classify::{self, Demand, DemandReason, DemandState},
-        prepare,
-    },
+    demand::prepare,
     domain::{
+        belonging,
         machine_state::MachineState,
         managed_vm::ManagedVm,
         names::ObjectKey,
@@ -25,6 +23,7 @@ use crate::{
     },
     placement::request,
     pool::observed::Observed,
+    world::classify::{self, Demand, DemandReason, DemandState},
 };
 
 /// Names that are tried for the VsphereAgent of one AgentMachine.
@@ -235,12 +234,12 @@ fn pins_early(s: &Observed, demand: &Demand) -> bool {
     );
     about_to_ask
         && !s.other_pools.iter().any(|p| s.grants.serves(p, am))
-        && !s.home_agents().any(|a| classify::is_free_for(a, am))
+        && !s.home_agents().any(|a| belonging::is_free_for(a, am))
 }
 
 pub(super) fn pin_if_needed(s: &Observed, am: &Arc<AgentMachine>, plan: &mut Plan) {
     let uid = am.metadata.uid.as_ref();
-    let done = prepare::pinned(am).is_some() || uid.is_some_and(|uid| s.pinned.contains(uid));
+    let done = belonging::pinned(am).is_some() || uid.is_some_and(|uid| s.pinned.contains(uid));
     if !done && plan.pins.insert(uid.cloned().unwrap_or_default()) {
         let pin = prepare::pin_value(am, s.ambiguous_names.contains(&am.name_any()));
         plan.actions.push(Action::Pin {
@@ -303,8 +302,6 @@ fn is_sound(child: &ManagedVm) -> bool {
     let orphaned = status
         .and_then(|s| s.vm.as_ref()?.phase.as_ref())
         .is_some_and(|p| *p == Phase::Orphaned);
-    let in_trouble = status
-        .and_then(|s| s.waiting_on.first())
-        .is_some_and(|w| w.reason.has(Policy::Useless));
+    let in_trouble = child.obstacle().is_some_and(|o| o.has(Policy::Useless));
     !orphaned && !in_trouble
 }

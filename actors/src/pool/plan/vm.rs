@@ -9,12 +9,9 @@ use kube::ResourceExt;
 
 use super::{Action, Plan, Records, buffer, demand, lend, served_by_child, serving_agent};
 use crate::{
-    demand::{
-        buffer as waiting,
-        classify::{self, Demand, DemandReason, DemandState},
-        prepare,
-    },
+    demand::{buffer as waiting, prepare},
     domain::{
+        belonging,
         machine_state::MachineState,
         managed_vm::ManagedVm,
         names::ObjectKey,
@@ -27,6 +24,7 @@ use crate::{
     lifecycle::{End, Fate, FreeVm, ReleaseReason, Renewal, Stay},
     pool::observed::Observed,
     ports::cluster::AgentPatch,
+    world::classify::{Demand, DemandReason, DemandState},
 };
 
 /// How long a VM is kept whose AgentMachine disappeared before its Agent was approved. Cluster API replaces a Machine
@@ -69,7 +67,7 @@ pub(super) fn keeps(s: &Observed, demand: &Demand) -> Option<Duration> {
 
 /// What keeps AgentMachines from that Agent. `None`: nothing has to be changed.
 pub(in crate::pool) fn fence(s: &Observed, agent: &Agent) -> Option<AgentPatch> {
-    let own = prepare::base_labels(&s.pool);
+    let own = belonging::base_labels(&s.pool);
     let approved = infra_env_guards::approves(s.infra_env.as_deref(), agent);
     prepare::fence(&own, &s.choosers, approved, agent)
 }
@@ -471,7 +469,7 @@ fn has_vanished(
 fn is_of_another_node_pool(s: &Observed, child: &ManagedVm) -> bool {
     let am = child.agent_machine.as_ref();
     let am = am.and_then(|record| s.recorded_agent_machine(record));
-    am.is_some_and(|am| !classify::belongs(&s.pool, am))
+    am.is_some_and(|am| !belonging::belongs(&s.pool, am))
 }
 
 /// Another VsphereAgent that has not served is for the same AgentMachine.
@@ -539,7 +537,7 @@ fn prepare_agent(
     }
     let am = &demand.agent_machine;
     // The pin must be in the AgentMachine before its Agent can be chosen.
-    let Some(pin) = prepare::pinned(am) else {
+    let Some(pin) = belonging::pinned(am) else {
         demand::pin_if_needed(s, am, plan);
         return;
     };

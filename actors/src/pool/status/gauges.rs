@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use agent_forge_crds::{conditions::Reason, pool::VsphereAgentPoolStatus};
 
 use crate::{
-    demand::classify::{Demand, DemandReason, DemandState},
     domain::upstream::WaitingSign,
     pool::{
         observed::Observed,
         plan::{BufferCount, Plan},
     },
     ports::instruments::{PoolGauges, PoolView},
+    world::classify::{Demand, DemandReason, DemandState},
 };
 
 /// The counts, for status and metrics.

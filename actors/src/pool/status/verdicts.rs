@@ -8,10 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::Outcome;
 use crate::{
-    demand::{
-        classify::{self, DemandReason, DemandState},
-        prepare,
-    },
+    demand::prepare,
     domain::{failure::ErrorSource, upstream::WaitingSign},
     iso::{msg::IsoState, of_pool::NoSource},
     pool::{
@@ -19,6 +16,7 @@ use crate::{
         plan::{self, Plan},
     },
     ports::{instruments::PoolGauges, iso_source::IsoUrl},
+    world::classify::{self, DemandReason, DemandState},
 };
 
 type Row = (&'static str, bool, Reason, String);

@@ -9,7 +9,6 @@ use agent_forge_crds::{
 
 use super::{Done, Executor, StepOutcome, release::held};
 use crate::{
-    demand::agents_home,
     domain::{
         failure::ReconcileError,
         identity::agent_runs_on,
@@ -23,6 +22,7 @@ use crate::{
         lost::{self, Lost, is_abandoned},
         memory::Memory,
     },
+    world::agents_home,
 };
 
 impl Executor<'_> {

@@ -12,10 +12,7 @@ use kube::ResourceExt;
 
 use super::{Done, Executor, StepOutcome, defect, look::SOON, release::held};
 use crate::{
-    demand::{
-        agents_home,
-        lending::{self, Taken, Verdict},
-    },
+    demand::lending::{self, Taken, Verdict},
     domain::{
         disk,
         failure::ReconcileError,
@@ -26,19 +23,20 @@ use crate::{
         recycle::{self, Says},
         upstream,
     },
-    guard,
+    guard::{self, Pausing},
     ports::{
         cluster::{AgentPatch, MetadataPatch},
         effect::EffectKind,
         permit::Permit,
         vcenter::{VCenter, VmAt, VmChange, VmObservation},
     },
-    runtime::holds::{self, Pausing},
+    runtime::holds,
     vm::{
         memory::Memory,
         ownership::{self, Ownership},
         step::Lent,
     },
+    world::agents_home,
 };
 
 impl Executor<'_> {

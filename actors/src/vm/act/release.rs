@@ -14,7 +14,6 @@ use tracing::Instrument as _;
 
 use super::{Done, Executor, StepOutcome, defect};
 use crate::{
-    demand::agents_home,
     domain::{
         failure::{ErrorSource, ReconcileError},
         identity::{AgentMatch, Misfit, agent_runs_on},
@@ -28,6 +27,7 @@ use crate::{
         effect::EffectKind,
     },
     vm::{arrival, lost, memory::Memory, ownership::Ownership, traced},
+    world::agents_home,
 };
 
 pub(super) fn held(reason: Reason, message: String) -> ReconcileError {

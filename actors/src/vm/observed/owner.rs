@@ -8,8 +8,8 @@ use agent_forge_crds::{
 };
 
 use crate::{
-    demand::{agents_home, boundary::Grants},
     domain::{
+        belonging,
         machine_state::{MachineState, machine_state, unserved},
         managed_vm::ManagedVm,
         names::ObjectKey,
@@ -17,6 +17,7 @@ use crate::{
     },
     iso::infra_env_guards::{self, Guard},
     ports::cluster::View,
+    world::{agents_home, boundary::Grants},
 };
 
 /// Namespace of the AgentMachine and the Machine of `child`, even if its pool is gone.
@@ -152,7 +153,7 @@ fn guard(
         return None;
     }
     let Some(infra_env) = infra_env else {
-        return Some(infra_env_guards::gone(&agents_home::candidates(pool)[0]));
+        return Some(infra_env_guards::gone(&belonging::infra_envs(pool)[0]));
     };
     let choosers = view.all_agent_machines();
     let shown = |am: &AgentMachine| grants.shows(pool, am);

@@ -7,7 +7,7 @@ use agent_forge_crds::{
 };
 
 use super::*;
-use crate::{demand::prepare, testing::condition};
+use crate::{domain::belonging, testing::condition};
 
 const TIMEOUT: Duration = Duration::from_secs(1800);
 
@@ -439,7 +439,7 @@ async fn the_agent_of_a_vm_that_somebody_destroyed_goes_and_another_vm_is_made()
     let mut bench = registered().await;
     change(&bench, |agent| {
         let pool = testing::pool("p");
-        agent.labels_mut().extend(prepare::base_labels(&pool));
+        agent.labels_mut().extend(belonging::base_labels(&pool));
         agent.spec.approved = true;
     });
     bench.site.with(|i| i.vms.clear());

@@ -230,14 +230,8 @@ async fn a_create_that_misses_a_file_has_the_iso_looked_for() {
         pool.bench.hub.with(|o| {
             let child = o.child.as_mut().expect("a VsphereAgent");
             let vm = waits.as_ref().map(|_| crate::testing::intent(child, 1));
-            let status = child.status.get_or_insert_default();
-            status.vm = vm;
-            let row = |reason| agent_forge_crds::WaitingOn {
-                subject: "vSphere".to_owned(),
-                reason,
-                ..agent_forge_crds::WaitingOn::default()
-            };
-            status.waiting_on = waits.map(row).into_iter().collect();
+            child.status.get_or_insert_default().vm = vm;
+            crate::testing::obstruct(child, waits);
         });
         pool.next().await;
         asked.push(*pool.isos.look_within.lock().expect("lock"));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use agent_forge_crds::{WaitingOn, conditions::Reason, pool::ScalingSpec};
+use agent_forge_crds::{conditions::Reason, pool::ScalingSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use proptest::{collection::vec, prelude::*};
@@ -13,7 +13,8 @@ use crate::{
         plan::{Action, Plan, plan},
     },
     testing::{
-        World, agent_machine, agent_on, at, child, child_with_vm, claim, delete, machine, reserve,
+        World, agent_machine, agent_on, at, child, child_with_vm, claim, delete, machine, obstruct,
+        reserve,
     },
 };
 
@@ -122,13 +123,7 @@ fn provisioning_ends_with_the_agent_and_a_vm_that_waits_for_a_person_does_not_co
     assert_eq!(with(|_| {}), 0);
     assert_eq!(with(|w| w.agents = vec![agent_on(&w.children[0])]), 1);
     assert_eq!(with(|w| delete(&mut w.children[0])), 1);
-    let stuck = with(|w| {
-        let status = w.children[0].status.as_mut().expect("a status");
-        status.waiting_on = vec![WaitingOn {
-            reason: Reason::ReplacementsExhausted,
-            ..WaitingOn::default()
-        }];
-    });
+    let stuck = with(|w| obstruct(&mut w.children[0], Some(Reason::ReplacementsExhausted)));
     assert_eq!(stuck, 1);
 }
 

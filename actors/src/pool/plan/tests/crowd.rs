@@ -8,12 +8,13 @@ use proptest::prelude::*;
 
 use super::properties::{NAMES, lot, world};
 use crate::{
-    demand::{agents_home, classify, prepare},
-    domain::{identity::BiosUuid, names::ObjectKey},
+    demand::prepare,
+    domain::{belonging, identity::BiosUuid, names::ObjectKey},
     pool::{plan::plan, status},
     supervisor::routing::{ActorKey, AgentNews, Change, route},
     testing::{self, World, agent_machine, agent_on, child_with_vm, claim, foreign_agent, reserve},
     vm::testing::hub::Hub,
+    world::agents_home,
 };
 
 /// A host that may or may not belong to machine `of` of the world.
@@ -191,7 +192,7 @@ proptest! {
         let hub = hub_of(&w);
         let mut s = w.observed();
         let own: Vec<_> = s.agent_machines.iter().map(AsRef::as_ref).collect();
-        let own: Vec<_> = own.into_iter().filter(|am| classify::belongs(&s.pool, am)).collect();
+        let own: Vec<_> = own.into_iter().filter(|am| belonging::belongs(&s.pool, am)).collect();
         let home = &s.infra_env_key.namespace;
         let found = agents_home::of_pool(&hub, &s.pool, &s.children, &own, home);
         for child in &s.children {

@@ -22,9 +22,8 @@ use agent_forge_crds::{
     pool::VsphereAgentPool,
 };
 
-use super::{agents_home, classify};
 use crate::{
-    domain::{grants, names::ObjectKey},
+    domain::{belonging, grants, names::ObjectKey},
     ports::cluster::View,
 };
 
@@ -56,7 +55,7 @@ impl Grants {
         let mut all = Self::default();
         for pool in pools {
             all.look_at(view, &pool.spec.control_plane_namespace);
-            for home in agents_home::candidates(pool) {
+            for home in belonging::infra_envs(pool) {
                 all.look_at(view, &home.namespace);
             }
         }
@@ -99,7 +98,7 @@ impl Grants {
     /// Namespaces in which the pool's InfraEnv may be and is looked for, in order of preference.
     #[must_use]
     pub fn homes(&self, pool: &VsphereAgentPool) -> Vec<ObjectKey> {
-        let mut all = agents_home::candidates(pool);
+        let mut all = belonging::infra_envs(pool);
         all.retain(|home| self.admit(&home.namespace, pool));
         all
     }
@@ -107,7 +106,7 @@ impl Grants {
     /// The namespaces that refuse the pool.
     #[must_use]
     pub fn refused_homes(&self, pool: &VsphereAgentPool) -> Vec<String> {
-        let all = agents_home::candidates(pool).into_iter();
+        let all = belonging::infra_envs(pool).into_iter();
         let mut refused: Vec<String> = all
             .map(|home| home.namespace)
             .filter(|namespace| !self.admit(namespace, pool))
@@ -156,7 +155,7 @@ impl Grants {
     /// Whether the pool serves this AgentMachine, and is allowed to.
     #[must_use]
     pub fn serves(&self, pool: &VsphereAgentPool, am: &AgentMachine) -> bool {
-        classify::belongs(pool, am) && self.lacking(pool, am).is_none()
+        belonging::belongs(pool, am) && self.lacking(pool, am).is_none()
     }
 
     /// The message for a pool of namespace `own` about namespaces that it may not use, and who can change that.

@@ -10,37 +10,17 @@ use agent_forge_crds::{
     external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
     pool::VsphereAgentPool,
 };
-use kube::ResourceExt;
 
-use super::{boundary::Grants, classify};
+use super::boundary::Grants;
 use crate::{
     domain::{
+        belonging,
         index_keys::{self, IndexKey, IndexKeys},
         managed_vm::ManagedVm,
         names::ObjectKey,
     },
     ports::cluster::View,
 };
-
-/// Namespaces in which the InfraEnv may be, in order of preference. If the spec names one, only that. Else the pool's own,
-/// then the control plane's.
-#[must_use]
-pub fn candidates(pool: &VsphereAgentPool) -> Vec<ObjectKey> {
-    let name = &pool.spec.infra_env_ref.name;
-    match pool
-        .spec
-        .infra_env_ref
-        .namespace
-        .as_deref()
-        .filter(|n| !n.is_empty())
-    {
-        Some(namespace) => vec![ObjectKey::new(namespace, name)],
-        None => vec![
-            ObjectKey::new(pool.namespace().unwrap_or_default(), name),
-            ObjectKey::new(&pool.spec.control_plane_namespace, name),
-        ],
-    }
-}
 
 /// The Agents that name the VM of that VsphereAgent, in key order. No other Agent may run there. The search covers:
 /// - Each namespace in which the InfraEnv may be. It may have been deleted or moved while its Agents serve.
@@ -85,7 +65,7 @@ pub fn of_pool(
     let namespaces = namespaces(Some(pool), children).into_iter();
     let named = namespaces.flat_map(|n| view.agents_with(&n, &keys));
     let first_free = |am: &&AgentMachine| {
-        let fits = |agent: &Agent| classify::is_free_for(agent, am);
+        let fits = |agent: &Agent| belonging::is_free_for(agent, am);
         view.first_agent(home, IndexKey::free_for(am), &fits)
     };
     let free = agent_machines.iter().filter_map(first_free);
@@ -102,7 +82,10 @@ pub fn namespaces<'a>(
     pool: Option<&VsphereAgentPool>,
     children: impl IntoIterator<Item = &'a ManagedVm>,
 ) -> BTreeSet<String> {
-    let homes = pool.map(candidates).unwrap_or_default().into_iter();
+    let homes = pool
+        .map(belonging::infra_envs)
+        .unwrap_or_default()
+        .into_iter();
     let mut all: BTreeSet<String> = homes.map(|key| key.namespace).collect();
     for child in children {
         let source = child.identity.as_ref().and_then(|i| i.infra_env.as_ref());
@@ -143,7 +126,7 @@ pub fn find(
     grants: &Grants,
     pool: &VsphereAgentPool,
 ) -> (ObjectKey, Option<Arc<InfraEnv>>) {
-    let first = candidates(pool)[0].clone();
+    let first = belonging::infra_envs(pool)[0].clone();
     grants
         .homes(pool)
         .into_iter()

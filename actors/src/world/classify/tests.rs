@@ -2,13 +2,13 @@
 
 use super::{DemandReason, DemandState, classify};
 use crate::{
-    demand::classify,
     domain::names::ObjectKey,
     pool::observed::Observed,
     testing::{
         CONTROL_PLANE, NAMESPACE, World, agent_on, at, child, child_with_vm, claim, condition,
         delete, foreign_agent, machine, pool, reserve, selector,
     },
+    world::classify,
 };
 use agent_forge_crds::{
     external::{agent::Agent, agent_machine::NODE_POOL_ANNOTATION},

@@ -11,7 +11,6 @@ use kube::ResourceExt;
 
 use super::Grants;
 use crate::{
-    demand::classify::{DemandReason, DemandState},
     domain::names::ObjectKey,
     iso::of_pool::NoSource,
     pool::{
@@ -25,6 +24,7 @@ use crate::{
         foreign_agent, labels, pool, with,
     },
     vm::testing::{Turned, hub::Hub},
+    world::classify::{DemandReason, DemandState},
 };
 
 const ATTACKER: &str = "attacker";

@@ -11,7 +11,6 @@ use std::{
 use agent_forge_crds::{
     conditions::Reason,
     external::{agent::Agent, agent_machine::AgentMachine},
-    names::AGENT_MACHINE_LABEL,
     pool::VsphereAgentPool,
 };
 use jiff::Timestamp;
@@ -20,6 +19,7 @@ use kube::ResourceExt;
 use super::boundary::Grants;
 use crate::{
     domain::{
+        belonging,
         names::ObjectKey,
         selector,
         upstream::{self, MachineFacts, WaitingSign},
@@ -154,32 +154,6 @@ pub struct Facts<'a> {
     pub wall: Timestamp,
 }
 
-/// Whether this pool is meant to serve this AgentMachine. Whether it may is another question ([`Grants::serves`]).
-///
-/// HyperShift's NodePool annotation (`namespace/name`) decides. The control plane namespace belongs to one HostedCluster, so
-/// the name is enough. Without the annotation the selector decides: the pool must offer each of its labels on its Agents.
-#[must_use]
-pub fn belongs(pool: &VsphereAgentPool, agent_machine: &AgentMachine) -> bool {
-    if agent_machine.namespace().as_deref() != Some(pool.spec.control_plane_namespace.as_str()) {
-        return false;
-    }
-    if let Some((_, name)) = agent_machine.node_pool() {
-        return name == pool.spec.node_pool_ref.name;
-    }
-    let exact = agent_machine
-        .spec
-        .agent_label_selector
-        .as_ref()
-        .and_then(|s| s.match_labels.as_ref());
-    let mut asked = exact
-        .into_iter()
-        .flatten()
-        .filter(|(k, _)| *k != AGENT_MACHINE_LABEL && !selector::is_service_label(k))
-        .peekable();
-    let offered = crate::demand::prepare::base_labels(pool);
-    asked.peek().is_some() && asked.all(|(k, v)| offered.get(k) == Some(v))
-}
-
 /// Classifies every AgentMachine of the pool, in name order.
 #[must_use]
 pub fn classify(facts: &Facts<'_>) -> Vec<Demand> {
@@ -188,7 +162,7 @@ pub fn classify(facts: &Facts<'_>) -> Vec<Demand> {
         .agent_machines
         .iter()
         // Of an AgentMachine that the pool may not see, it learns only that its own VM is on record for it.
-        .filter(|am| belongs(facts.pool, am))
+        .filter(|am| belonging::belongs(facts.pool, am))
         .filter(|am| facts.grants.shows(facts.pool, am) || (facts.on_record)(am))
         .map(|am| {
             let machine = am.owner_machine().and_then(|owner| {
@@ -312,7 +286,7 @@ fn state(
     }
     if let Err(why) = selector::satisfiable(
         am.spec.agent_label_selector.as_ref(),
-        &crate::demand::prepare::base_labels(facts.pool),
+        &belonging::base_labels(facts.pool),
     ) {
         return DemandState::NotNow {
             why: DemandReason::SelectorUnsatisfiable(why.to_string()),
@@ -336,7 +310,7 @@ fn state(
         };
     }
     if waited < FREE_AGENT_GRACE
-        && let Some(free) = sorted.free.iter().find(|a| is_free_for(a, am))
+        && let Some(free) = sorted.free.iter().find(|a| belonging::is_free_for(a, am))
     {
         let again = Some(FREE_AGENT_GRACE.saturating_sub(waited));
         return DemandState::NotNow {
@@ -369,18 +343,6 @@ fn not_asking(am: &AgentMachine) -> DemandReason {
     };
     let first = error.lines().next().unwrap_or_default();
     DemandReason::SearchFailed(first.chars().take(LONGEST_ERROR).collect())
-}
-
-/// Whether the provider could bind this Agent to that AgentMachine, and our pin does not promise it to another one.
-#[must_use]
-pub fn is_free_for(agent: &Agent, am: &AgentMachine) -> bool {
-    let promised = agent
-        .labels()
-        .get(AGENT_MACHINE_LABEL)
-        .is_some_and(|pin| crate::demand::prepare::pinned(am) != Some(pin));
-    !promised
-        && upstream::claimable(agent)
-        && selector::matches(am.spec.agent_label_selector.as_ref(), agent.labels())
 }
 
 /// Reason and sentence of a [`DemandReason`].

@@ -1,0 +1,91 @@
+//! Reads live what can hold a pool and its VMs. A watch may hang for minutes after the API server accepted a pause.
+
+use std::sync::Arc;
+
+use agent_forge_crds::pool::VsphereAgentPool;
+use futures::future::try_join_all;
+
+use crate::{
+    domain::{
+        names::ObjectKey,
+        upstream::{Pausable, PausableKind},
+    },
+    ports::cluster::{Cluster, ClusterResult, View},
+    runtime::holds::home_of_hosted_cluster,
+};
+
+/// The pool, and the Clusters, NodePools and HostedClusters that can pause it, as the API server has them.
+#[derive(Clone, Debug)]
+pub struct Pausing {
+    key: ObjectKey,
+    pub(super) pool: Option<Arc<VsphereAgentPool>>,
+    /// Which lists were read, and what they showed.
+    lists: Vec<(PausableKind, String, Vec<Arc<Pausable>>)>,
+}
+
+impl Pausing {
+    /// Reads all of it: the pool, its Cluster, its NodePool and its HostedCluster, so four reads. `home`: the control plane of
+    /// a VM, whose Cluster counts as well. It may differ from the pool's. Nothing is read in namespaces that are not served:
+    /// no cache shows what is there either.
+    ///
+    /// # Errors
+    /// One of the reads failed: nobody knows what holds the pool.
+    pub async fn read(
+        view: &dyn View,
+        cluster: &dyn Cluster,
+        key: &ObjectKey,
+        home: Option<&str>,
+    ) -> ClusterResult<Self> {
+        let mut read = Self::read_pool(cluster, key).await?;
+        let mut wanted: Vec<(PausableKind, String, Option<&str>)> = Vec::new();
+        if let Some(pool) = &read.pool {
+            let spec = &pool.spec;
+            wanted.push((
+                PausableKind::Cluster,
+                spec.control_plane_namespace.clone(),
+                None,
+            ));
+            if let Some(above) = home_of_hosted_cluster(pool) {
+                let name = spec.node_pool_ref.name.as_str();
+                wanted.push((PausableKind::NodePool, above.clone(), Some(name)));
+                let name = spec.hosted_cluster_ref.name.as_str();
+                wanted.push((PausableKind::HostedCluster, above, Some(name)));
+            }
+        }
+        let is_listed = |home: &str| wanted.iter().any(|(_, namespace, _)| namespace == home);
+        if let Some(home) = home.filter(|home| !is_listed(home)) {
+            wanted.push((PausableKind::Cluster, home.to_owned(), None));
+        }
+        wanted.retain(|(_, namespace, _)| view.serves(namespace));
+        let lists = wanted.into_iter().map(async |(kind, namespace, name)| {
+            let found = cluster.live_pausables(kind, &namespace, name).await?;
+            Ok((kind, namespace, found.into_iter().map(Arc::new).collect()))
+        });
+        read.lists = try_join_all(lists).await?;
+        Ok(read)
+    }
+
+    /// Reads the pool alone. A forced deletion asks nothing else: no pause holds it.
+    ///
+    /// # Errors
+    /// The read failed.
+    pub async fn read_pool(cluster: &dyn Cluster, key: &ObjectKey) -> ClusterResult<Self> {
+        Ok(Self {
+            key: key.clone(),
+            pool: cluster.live_pool(key).await?.map(Arc::new),
+            lists: Vec::new(),
+        })
+    }
+
+    /// The pool of that key, if this is the one that was read.
+    pub(super) fn pool(&self, key: &ObjectKey) -> Option<Option<&Arc<VsphereAgentPool>>> {
+        (*key == self.key).then_some(self.pool.as_ref())
+    }
+
+    /// The list of that kind in that namespace, if it was read.
+    pub(super) fn list(&self, kind: PausableKind, namespace: &str) -> Option<&[Arc<Pausable>]> {
+        let mut lists = self.lists.iter();
+        let read = lists.find(|(of, at, _)| *of == kind && at == namespace);
+        read.map(|(_, _, found)| found.as_slice())
+    }
+}
