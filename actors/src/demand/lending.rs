@@ -29,6 +29,7 @@ use crate::{
         hardware::Hardware,
         holds::{Check, Holds, VmMarks},
         index_keys::{IndexKey, IndexKeys},
+        machine_state::MachineState,
         managed_vm::ManagedVm,
         names::ObjectKey,
         reassign::{Reservation, Source, Taking},
@@ -40,7 +41,7 @@ use crate::{
     ports::{cluster::View, vcenter::PowerState},
     runtime::holds,
     sessions::secret_ref,
-    world::{agents_home, boundary::Grants},
+    world::{agents_home, boundary::Grants, host::Host},
 };
 
 /// Why a pool lends nothing, or a host is not lent.
@@ -263,7 +264,7 @@ pub fn suits(made: &Hardware, wanted: &Hardware) -> Option<Refusal> {
 
 /// A host of another pool's buffer.
 #[derive(Clone, Debug)]
-pub struct Host {
+pub struct Offer {
     /// Its VsphereAgent.
     pub child: ManagedVm,
     /// The Agent that runs there.
@@ -272,7 +273,7 @@ pub struct Host {
     pub refusal: Option<Refusal>,
 }
 
-impl Host {
+impl Offer {
     /// For whom its Agent is reserved.
     #[must_use]
     pub fn reservation(&self) -> Option<Reservation> {
@@ -288,7 +289,7 @@ pub struct Lender {
     /// Why it lends nothing.
     pub refusal: Option<Refusal>,
     /// The hosts of its buffer.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<Offer>,
 }
 
 /// For whom that Agent is reserved.
@@ -299,7 +300,7 @@ pub fn reservation(agent: &Agent) -> Option<Reservation> {
 
 /// Why that host is not for the VsphereAgent `own`, of a pool that wants `wanted`.
 #[must_use]
-pub fn refuses(host: &Host, own: &Reservation, wanted: &Hardware) -> Option<Refusal> {
+pub fn refuses(host: &Offer, own: &Reservation, wanted: &Hardware) -> Option<Refusal> {
     if let Some(refusal) = &host.refusal {
         return Some(refusal.clone());
     }
@@ -318,7 +319,7 @@ pub fn choose<'a>(
     own: &Reservation,
     wanted: &Hardware,
     taken: &BTreeSet<String>,
-) -> Option<&'a Host> {
+) -> Option<&'a Offer> {
     let willing = lenders.iter().filter(|l| l.refusal.is_none());
     let hosts = willing.flat_map(|l| &l.hosts);
     hosts
@@ -327,7 +328,7 @@ pub fn choose<'a>(
         .min_by_key(|host| order(host, own))
 }
 
-fn order(host: &Host, own: &Reservation) -> (bool, Option<Timestamp>, String) {
+fn order(host: &Offer, own: &Reservation) -> (bool, Option<Timestamp>, String) {
     let reserved = host.reservation().as_ref() == Some(own);
     (
         !reserved,
@@ -440,16 +441,19 @@ fn hosts(
     grants: &Grants,
     (taking, pool): (&VsphereAgentPool, &VsphereAgentPool),
     now: Timestamp,
-) -> Vec<Host> {
+) -> Vec<Offer> {
+    let home = &pool.spec.control_plane_namespace;
+    let (machines, agent_machines) = (view.machines(home), view.agent_machines(home));
+    let is_reserved = |agent: &Agent| upstream::is_reserved(agent, &agent_machines, &machines);
     let children = view.children(&ObjectKey::of(pool)).into_iter();
     let buffered = children.map(ManagedVm::read).filter(|c| c.in_buffer);
     buffered
         .map(|child| {
-            let agents = agents_home::naming(view, Some(pool), &child);
-            let agent = child.lineup(&agents).approvable().cloned();
-            let ready = agent
-                .as_deref()
-                .is_some_and(|agent| is_free(view, grants, (pool, &child), agent));
+            let naming = agents_home::naming(view, Some(pool), &child);
+            let host = Host::read(&child, &naming, MachineState::Buffer, &is_reserved);
+            let agent = host.approvable.clone();
+            let free = agent.as_deref().filter(|_| !host.serves());
+            let ready = free.is_some_and(|agent| is_free(view, grants, (pool, &child), agent));
             let held = is_held(&holds::of_vm(view, &child), now)
                 || child.marks() != VmMarks::default()
                 || child.skips_delete();
@@ -460,7 +464,7 @@ fn hosts(
                 let refused = (!free).then_some(Refusal::NotReady);
                 refused.or_else(|| disk_refusal(taking, Some(pool), &child))
             };
-            Host {
+            Offer {
                 child,
                 agent,
                 refusal,

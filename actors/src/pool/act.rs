@@ -382,7 +382,7 @@ pub async fn perform(
             agent_machine,
             machine,
         } => {
-            let leaving = s.machine_state(child) == MachineState::Leaving;
+            let leaving = s.host(child).machine == MachineState::Leaving;
             let leaves = Leaves::To(agent_machine, leaving);
             let permit = match asks(child).permit(live, &effect, leaves).await? {
                 Ok(permit) => permit,
@@ -393,7 +393,7 @@ pub async fn perform(
             Ok(ActionOutcome::It)
         }
         Action::Prepare { patch, child } => {
-            let shown = s.agents_naming(child);
+            let shown = s.host(child).possible.iter();
             let case = asks(child);
             match case.permit_promise(live, &effect, patch, shown).await? {
                 Ok(permit) => cluster.patch_agent(&permit).await?,

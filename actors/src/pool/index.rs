@@ -15,12 +15,15 @@ use std::{
 use agent_forge_crds::external::{agent::Agent, agent_machine::AgentMachine};
 
 use super::observed::Observed;
-use crate::domain::{
-    identity::{BiosUuid, lineup::Lineup, proof},
-    machine_state::{MachineState, machine_state, unserved},
-    managed_vm::{ManagedVm, Recorded},
-    names::ObjectKey,
-    upstream::{self, MachineFacts},
+use crate::{
+    domain::{
+        identity::{BiosUuid, proof},
+        machine_state::{MachineState, machine_state, unserved},
+        managed_vm::{ManagedVm, Recorded},
+        names::ObjectKey,
+        upstream::{self, MachineFacts},
+    },
+    world::host::Host,
 };
 
 /// Positions in a list.
@@ -78,9 +81,13 @@ struct Tables {
     children: Known,
 }
 
-/// The tables, filled at the first question.
+/// The tables and the hosts, filled at the first question.
 #[derive(Clone, Debug, Default)]
-pub struct Index(OnceLock<Tables>);
+pub struct Index {
+    tables: OnceLock<Tables>,
+    /// By uid of the VsphereAgent.
+    hosts: OnceLock<HashMap<String, Host>>,
+}
 
 impl Tables {
     fn of(s: &Observed) -> Self {
@@ -118,11 +125,31 @@ impl Tables {
 
 impl Observed {
     fn tables(&self) -> &Tables {
-        self.index.0.get_or_init(|| Tables::of(self))
+        self.index.tables.get_or_init(|| Tables::of(self))
+    }
+
+    /// The host of that VsphereAgent. It is read once in a pass.
+    #[must_use]
+    pub fn host(&self, child: &ManagedVm) -> &Host {
+        static UNSEEN: OnceLock<Host> = OnceLock::new();
+        let read = || {
+            let all = self.children.iter();
+            all.map(|c| (c.uid.clone(), self.read_host(c))).collect()
+        };
+        let hosts: &HashMap<String, Host> = self.index.hosts.get_or_init(read);
+        let unseen = || Host::unknown("it is not among the VsphereAgents of this pass".to_owned());
+        let host = hosts.get(&child.uid);
+        host.unwrap_or_else(|| UNSEEN.get_or_init(unseen))
+    }
+
+    fn read_host(&self, child: &ManagedVm) -> Host {
+        let naming: Vec<Arc<Agent>> = self.agents_naming(child).cloned().collect();
+        let machine = self.machine_state(child);
+        Host::read(child, &naming, machine, &|agent| self.is_reserved(agent))
     }
 
     /// Agents that name the child's VM as their machine. No other Agent may run there.
-    pub fn agents_naming(&self, child: &ManagedVm) -> impl Iterator<Item = &Arc<Agent>> {
+    fn agents_naming(&self, child: &ManagedVm) -> impl Iterator<Item = &Arc<Agent>> {
         let tables = self.tables();
         let vm = child.identity.as_ref().map(|vm| vm.bios_uuid);
         let places = match vm {
@@ -133,18 +160,6 @@ impl Observed {
             None => &[],
         };
         places.iter().filter_map(|at| self.agents.get(*at))
-    }
-
-    /// The Agents that name the child's VM, compared with each other.
-    #[must_use]
-    pub fn lineup(&self, child: &ManagedVm) -> Lineup<'_> {
-        child.lineup(self.agents_naming(child))
-    }
-
-    /// The Agent that runs on the child's VM, by the identity rule.
-    #[must_use]
-    pub fn agent_on(&self, child: &ManagedVm) -> Option<&Arc<Agent>> {
-        self.lineup(child).own
     }
 
     /// Whether the cache shows an Agent of that name, or one that this AgentMachine claims.
@@ -176,11 +191,7 @@ impl Observed {
     /// The AgentMachine of another control plane that has claimed the child's Agent.
     #[must_use]
     pub fn serves_elsewhere(&self, child: &ManagedVm) -> Option<ObjectKey> {
-        let agent = self.agent_on(child)?;
-        let namespace = agent.claimed_by_namespace()?;
-        let foreign = namespace != child.home(&self.pool);
-        let name = agent.claimed_by().filter(|_| foreign)?;
-        Some(ObjectKey::new(namespace, name))
+        self.host(child).serves_elsewhere(child.home(&self.pool))
     }
 
     /// Whether a VsphereAgent records this AgentMachine.
@@ -245,8 +256,7 @@ impl Observed {
     }
 
     /// As [`upstream::is_reserved`].
-    #[must_use]
-    pub fn is_reserved(&self, agent: &Agent) -> bool {
+    fn is_reserved(&self, agent: &Agent) -> bool {
         let tables = self.tables();
         let name = agent.metadata.name.as_deref().unwrap_or_default();
         let reserving: Vec<_> = at(&tables.reservations, name)
@@ -262,8 +272,7 @@ impl Observed {
     }
 
     /// The state of the Machine of one of the pool's VsphereAgents.
-    #[must_use]
-    pub fn machine_state(&self, child: &ManagedVm) -> MachineState {
+    fn machine_state(&self, child: &ManagedVm) -> MachineState {
         let home = child.home(&self.pool);
         if home != self.pool.spec.control_plane_namespace {
             return match self.recorded_homes.get(home) {

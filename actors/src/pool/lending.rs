@@ -37,7 +37,11 @@ pub fn lent(view: &dyn View, s: &Observed, clocks: &mut BTreeMap<String, Duratio
             lent.to.insert(child.uid.clone(), taker.key);
             continue;
         }
-        let agent = s.agent_on(child).filter(|a| !a.is_claimed_or_bound());
+        let agent = s
+            .host(child)
+            .own
+            .as_ref()
+            .filter(|a| !a.is_claimed_or_bound());
         let Some(agent) = agent.filter(|a| lending::reservation(a).is_some()) else {
             continue;
         };

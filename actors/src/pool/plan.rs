@@ -36,7 +36,6 @@ use super::{
 };
 use crate::{
     domain::{
-        identity::agent_runs_on,
         managed_vm::{ManagedVm, Recorded},
         names::ObjectKey,
         upstream::{self, MachineFacts},
@@ -363,34 +362,17 @@ fn is_for(child: &ManagedVm, am: &AgentMachine) -> bool {
         .is_some_and(|r| r.is_object(&am.metadata))
 }
 
-/// Agents that may run on the child's VM, because they name it. This is enough to hold an action back, and never enough
-/// to act.
-fn possible_agents<'a>(
-    s: &'a Observed,
-    child: &'a ManagedVm,
-) -> impl Iterator<Item = &'a Arc<Agent>> {
-    s.agents_naming(child).filter(move |a| {
-        child
-            .identity
-            .as_ref()
-            .is_some_and(|vm| agent_runs_on(a, vm).may_run_there())
-    })
-}
-
 /// Agents to read live before the child's VM may be removed. They are those that may run there, the one that was last
 /// seen there, and those with a name of the VM's Agents.
 #[must_use]
 pub fn agents_to_ask(s: &Observed, child: &ManagedVm) -> BTreeSet<ObjectKey> {
-    possible_agents(s, child)
+    s.host(child)
+        .possible
+        .iter()
         .map(|a| ObjectKey::of(a.as_ref()))
         .chain(child.agent.clone())
         .chain(agents_home::names(Some(&s.pool), child))
         .collect()
-}
-
-/// An Agent that runs on the child's VM, or may, and that serves a Machine.
-fn serving_agent<'a>(s: &'a Observed, child: &'a ManagedVm) -> Option<&'a Arc<Agent>> {
-    possible_agents(s, child).find(|a| a.is_claimed_or_bound() || s.is_reserved(a))
 }
 
 /// The Agent of the AgentMachine is the one on this child's VM, or may be.
@@ -402,13 +384,16 @@ fn served_by_child(s: &Observed, demand: &Demand, child: &ManagedVm) -> bool {
     };
     // An Agent that the cache does not show may be the child's.
     !s.sees_agent_of(reference, am)
-        || possible_agents(s, child).any(serves)
+        || s.host(child).possible.iter().any(serves)
         || child.identity.is_none() && s.agents.iter().any(|a| serves(a) && is_nobodys(s, a))
 }
 
 /// The Agent was prepared for the VM of a VsphereAgent, and matches no recorded VM. The record of its VM may be lost,
 /// for example on a hub that was restored without status.
 fn is_nobodys(s: &Observed, agent: &Agent) -> bool {
-    let is_its_own = |child: &ManagedVm| s.agent_on(child).is_some_and(|a| a.uid() == agent.uid());
+    let is_its_own = |child: &ManagedVm| {
+        let own = s.host(child).own.as_ref();
+        own.is_some_and(|a| a.uid() == agent.uid())
+    };
     agent.labels().contains_key(AGENT_MACHINE_LABEL) && !s.children.iter().any(is_its_own)
 }

@@ -191,7 +191,7 @@ fn planned(s: &Observed, plan: &Plan, outcome: &Outcome) -> Vec<PlannedAction> {
         .collect();
     rows.extend(plan.actions.iter().filter_map(|a| match a {
         Action::Release { child, why } => {
-            let agent = s.agent_on(child)?.name_any();
+            let agent = s.host(child).own.as_ref()?.name_any();
             let reason = format!("{}; after its VM", release_words(*why));
             Some(row(action::DELETE_AGENT, Some(agent), reason))
         }

@@ -208,8 +208,8 @@ impl Executor<'_> {
             child: &observed.child,
             pool: observed.pool.as_deref(),
             control_plane: observed.control_plane(),
-            possible: &observed.possible,
-            own: observed.agent.as_deref(),
+            possible: &observed.host.possible,
+            own: observed.host.agent.as_deref(),
             can_be_chosen: Box::new(|agent| observed.fencing(context, agent).is_some()),
         }
     }

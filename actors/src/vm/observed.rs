@@ -31,7 +31,7 @@ use crate::{
     domain::{
         belonging, disk,
         holds::Holds,
-        identity::{AgentMatch, BootSource, agent_runs_on, lineup::Doubt},
+        identity::{AgentMatch, BootSource, agent_runs_on},
         machine_state::MachineState,
         managed_vm::ManagedVm,
         names::ObjectKey,
@@ -49,7 +49,7 @@ use crate::{
         vcenter::PowerState,
     },
     runtime::holds,
-    world::agents_home,
+    world::{agents_home, host::Host},
 };
 
 /// How long a deletion hook may wait for the guest of a VM before the VM is looked at. The guest may be dead.
@@ -61,15 +61,9 @@ pub struct Observed {
     pub child: ManagedVm,
     /// Its pool.
     pub pool: Option<Arc<VsphereAgentPool>>,
-    /// The Agent that runs on the VM, by the identity rule; not one that is being deleted.
-    pub agent: Option<Arc<Agent>>,
-    /// Agents that may run there, by uuid alone.
-    pub possible: Vec<Arc<Agent>>,
-    /// One of those serves a Machine, or is about to.
-    pub bound: bool,
-    /// Why none of those is approved.
-    pub doubt: Option<Doubt>,
-    /// Each Agent that serves matches the VM only in part: which one, and what is different.
+    /// Its Agents and the state of its Machine.
+    pub host: Host,
+    /// See [`Host::unproven`].
     pub unproven: Option<String>,
     /// An Agent that matches the VM existed before the VM was switched on for the first time.
     pub early: Option<String>,
@@ -77,8 +71,6 @@ pub struct Observed {
     pub machine: Option<MachineFacts>,
     /// Its AgentMachine.
     pub agent_machine: Option<Arc<AgentMachine>>,
-    /// Whether they exist.
-    pub machine_state: MachineState,
     /// Why nothing more is made for it: a namespace does not admit the pool.
     pub refused: Option<String>,
     /// What forbids a VM that does not exist yet.
@@ -93,21 +85,6 @@ pub struct Observed {
     pub lent: Lent,
     /// What people hold back of the VsphereAgent that the VM is taken from.
     pub lender_holds: Holds,
-}
-
-/// See [`Observed::unproven`].
-fn unproven(child: &ManagedVm, possible: &[Arc<Agent>]) -> Option<String> {
-    let lineup = child.lineup(possible);
-    let mut serving = possible.iter().filter(|a| a.is_claimed_or_bound());
-    let missing_in_scan = |a: &Arc<Agent>| {
-        let doubtful = &lineup.doubtful;
-        let (_, misfit) = doubtful.iter().find(|(other, _)| Arc::ptr_eq(other, a))?;
-        Some(format!("{} ({misfit})", ObjectKey::of(a.as_ref())))
-    };
-    let first = missing_in_scan(serving.next()?)?;
-    serving
-        .all(|a| missing_in_scan(a).is_some())
-        .then_some(first)
 }
 
 /// See [`Observed::early`].
@@ -169,28 +146,19 @@ impl Observed {
         let pool_key = ObjectKey::new(&child.key.namespace, &child.object.spec.pool_ref.name);
         let pool = view.pool(&pool_key);
         let agents = agents_home::naming(view, pool.as_deref(), &child);
-        let may_run_there = |a: &&Arc<Agent>| {
-            let identity = child.identity.as_ref();
-            identity.is_some_and(|vm| agent_runs_on(a, vm).may_run_there())
-        };
-        let possible: Vec<Arc<Agent>> = agents.iter().filter(may_run_there).cloned().collect();
-        let lineup = child.lineup(&agents);
-        let owner = Owner::read(view, &child, pool.as_deref(), &possible);
+        let owner = Owner::read(view, &child, pool.as_deref());
+        let is_reserved = |agent: &Agent| owner.has_chosen(agent);
+        let host = Host::read(&child, &agents, owner.state.clone(), &is_reserved);
         let provision = Provision::read(view, &child, pool.as_deref(), &owner);
-        let bound = owner.reserves_agent || possible.iter().any(|a| a.is_claimed_or_bound());
         Self {
-            doubt: lineup.doubt(),
-            agent: lineup.own.filter(|a| !a.is_deleting()).cloned(),
-            unproven: unproven(&child, &possible),
-            early: early(&child, &possible),
-            bound,
-            machine_has_another: !bound && owner.has_another_host(&child, pool.as_deref()),
+            unproven: host.unproven(),
+            early: early(&child, &host.possible),
+            machine_has_another: !host.serves() && owner.has_another_host(&child, pool.as_deref()),
             holds: holds::of_vm(view, &child),
-            lent: lent(view, &child, &possible),
+            lent: lent(view, &child, &host.possible),
             lender_holds: lender_holds(view, &child),
             machine: owner.machine,
             agent_machine: owner.agent_machine,
-            machine_state: owner.state,
             guard: provision.guard,
             refused: provision.refused,
             template_changes: pool
@@ -200,7 +168,7 @@ impl Observed {
                 .unwrap_or_default(),
             child,
             pool,
-            possible,
+            host,
         }
     }
 
@@ -259,7 +227,11 @@ impl Observed {
     /// An Agent of the VM is bound, or was bound once.
     #[must_use]
     pub fn has_served(&self, memory: &Memory) -> bool {
-        let serves = self.agent.as_ref().is_some_and(|a| a.is_claimed_or_bound());
+        let serves = self
+            .host
+            .agent
+            .as_ref()
+            .is_some_and(|a| a.is_claimed_or_bound());
         serves || memory.seen_bound || self.child.has_served(memory.told())
     }
 
@@ -273,10 +245,10 @@ impl Observed {
     #[must_use]
     pub fn vanished(&self, memory: &Memory) -> Vanished {
         let node = self.has_served(memory) || self.guest_may_be_node(memory);
-        let own = self.agent.as_deref();
+        let own = self.host.agent.as_deref();
         vanished(
             &self.child,
-            &self.machine_state,
+            &self.host.machine,
             own,
             self.is_paused(memory),
             node,
@@ -286,7 +258,7 @@ impl Observed {
     /// Remembers what this actor has to know later of what is in view now.
     pub fn remember(&self, memory: &mut Memory) {
         memory.note_guest(self.vm().and_then(|vm| vm.may_serve.as_deref()));
-        let own = self.agent.as_ref();
+        let own = self.host.agent.as_ref();
         memory.seen_bound |= own.is_some_and(|a| a.is_claimed_or_bound());
         memory.paused = match self.vanished(memory) {
             Vanished::Over => self.paused() == Some(true),
@@ -297,7 +269,7 @@ impl Observed {
 
     /// Remembers why the guest booted the discovery ISO instead of its disk. That is mended before the VM is reset.
     fn note_boot(&self, memory: &mut Memory) {
-        let agent = self.agent.as_deref();
+        let agent = self.host.agent.as_deref();
         let Some(agent) = agent.filter(|a| boot_repair::is_needed(&self.child, a)) else {
             return;
         };
@@ -351,7 +323,7 @@ impl Observed {
     pub fn waits_for_guest(&self) -> bool {
         let waits =
             |a: &Arc<Agent>| !a.is_claimed_or_bound() && upstream::waits_for_guest(a.state());
-        self.machine_state == MachineState::Leaving && self.agent.as_ref().is_some_and(waits)
+        self.host.machine == MachineState::Leaving && self.host.agent.as_ref().is_some_and(waits)
     }
 
     /// `cleanupPolicy` of the pool, or the recorded one where the pool is gone.
@@ -389,7 +361,7 @@ impl Observed {
             }
             Some(lost) => Sight::Lost(lost, self.lost_left(context, vm, memory)),
             None if self.outdated(context, memory).is_replaced() => Sight::Outdated,
-            None if self.possible.is_empty() => Sight::Unseen,
+            None if self.host.possible.is_empty() => Sight::Unseen,
             None if self.sends_no_inventory() => Sight::NoInventory,
             None => Sight::There,
         };
@@ -401,7 +373,7 @@ impl Observed {
     /// It waits in the buffer, and the only Agent that names it is free and has sent no inventory. For an AgentMachine that
     /// waits, a person decides.
     fn sends_no_inventory(&self) -> bool {
-        let candidate = self.candidate().filter(|_| self.possible.len() == 1);
+        let candidate = self.candidate().filter(|_| self.host.possible.len() == 1);
         self.child.in_buffer && !self.child.adopted && candidate.is_some_and(lost::has_no_inventory)
     }
 
@@ -410,13 +382,13 @@ impl Observed {
         let registered = self.vm().is_some_and(|vm| vm.agent_ref.is_some());
         let failing = |a: &Agent| lost::failing(a, context.clock.steady()).is_ok();
         let progress = match self.candidate() {
-            None if self.possible.is_empty() && !registered => Progress::Unregistered,
+            None if self.host.possible.is_empty() && !registered => Progress::Unregistered,
             Some(agent) if failing(agent) => Progress::Failing,
             _ => Progress::Other,
         };
         Outdated {
             changed: !self.template_changes.is_empty(),
-            serves: self.bound || self.has_served(memory),
+            serves: self.host.serves() || self.has_served(memory),
             may_be_node: self.guest_may_be_node(memory),
             is_kept: self.lifecycle().leaves_to_people(),
             progress,
@@ -433,10 +405,10 @@ impl Observed {
         // One that only may run there counts with a word that nobody knows. Without any state it is no host that the service
         // ever had, and a stranger's Agent must not keep the VM.
         let named = |agent: &&Arc<Agent>| !agent.state().is_empty();
-        let mut possible = self.possible.iter().filter(named);
+        let mut possible = self.host.possible.iter().filter(named);
         let unknown = own == Says::Unknown || possible.any(|a| says(a) == Says::Unknown);
         let says = match own {
-            _ if self.bound && !matches!(own, Says::Returns(_)) => Says::Serves,
+            _ if self.host.serves() && !matches!(own, Says::Returns(_)) => Says::Serves,
             _ if unknown => Says::Unknown,
             Says::Returns(patience) => Says::Returns(recycle::left(record, patience, now)),
             other => other,
@@ -449,11 +421,15 @@ impl Observed {
             says,
             back: self
                 .vm()
-                .zip(self.agent.as_deref())
+                .zip(self.host.agent.as_deref())
                 .is_some_and(|(vm, agent)| recycle::is_back(vm, agent)),
-            claimed: self.agent.as_ref().is_some_and(|a| a.is_claimed_or_bound()),
+            claimed: self
+                .host
+                .agent
+                .as_ref()
+                .is_some_and(|a| a.is_claimed_or_bound()),
             restarted: record
-                .zip(self.agent.as_deref())
+                .zip(self.host.agent.as_deref())
                 .is_some_and(|(record, agent)| recycle::has_restarted(record, agent)),
             cleanup_hangs: memory.looks_for_cluster(context.clock.monotonic())
                 && self.cleanup_hangs(now),
@@ -473,6 +449,7 @@ impl Observed {
                     .vm()
                     .is_some_and(|vm| vm.attempt.is_some() && vm.vm_path.is_some())
                 && self
+                    .host
                     .agent
                     .as_ref()
                     .is_some_and(|a| matches!(a.state(), "unbinding" | "binding")),
@@ -481,7 +458,7 @@ impl Observed {
 
     /// Whether the Agent of the VM hangs in the clean-up of the hosted cluster of its pool.
     fn cleanup_hangs(&self, now: Timestamp) -> bool {
-        let agent = self.vm().zip(self.agent.as_deref());
+        let agent = self.vm().zip(self.host.agent.as_deref());
         agent
             .zip(self.pool.as_ref())
             .is_some_and(|((vm, agent), pool)| {
@@ -520,8 +497,13 @@ impl Observed {
     /// Why its Agent cannot be claimed.
     #[must_use]
     pub fn lost(&self, context: &Context, memory: &Memory) -> Option<Lost> {
-        let served = self.bound || self.has_served(memory);
-        lost::lost(&self.child, &self.possible, served, context.clock.steady())
+        let served = self.host.serves() || self.has_served(memory);
+        lost::lost(
+            &self.child,
+            &self.host.possible,
+            served,
+            context.clock.steady(),
+        )
     }
 
     /// How long a lost Agent is still awaited: by the record, and by this actor's own clock if it saw the loss.
@@ -564,8 +546,8 @@ impl Observed {
     /// See [`lost::candidate`].
     #[must_use]
     pub fn candidate(&self) -> Option<&Agent> {
-        let own = self.agent.as_deref();
-        own.or_else(|| lost::candidate(&self.child, &self.possible).map(AsRef::as_ref))
+        let own = self.host.agent.as_deref();
+        own.or_else(|| lost::candidate(&self.child, &self.host.possible).map(AsRef::as_ref))
     }
 
     /// The pool has tags for it.

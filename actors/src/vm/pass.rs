@@ -430,7 +430,7 @@ fn watch_for_stuck_hook(context: &Context, observed: &Observed, memory: &mut Mem
 
 /// Remembers whether an Agent was seen. Drops a view of a VM that is recorded as running when it gets too old.
 fn keep_up(context: &Context, observed: &Observed, memory: &mut Memory) {
-    memory.agent_seen |= !observed.possible.is_empty();
+    memory.agent_seen |= !observed.host.possible.is_empty();
     let begun = observed
         .vm()
         .is_some_and(|vm| vm.agent_lost_since.is_some());
@@ -552,10 +552,11 @@ fn patience(observed: &Observed, new: &VsphereAgentStatus) -> Duration {
     let old = observed.child.object.status.as_ref();
     let arrives = old.is_some_and(|old| is_of_arrival(old, new));
     let bound = observed
+        .host
         .agent
         .as_ref()
         .is_none_or(|a| a.is_claimed_or_bound());
-    let wanted = observed.machine_state.wants_host() && !observed.child.deleting;
+    let wanted = observed.host.machine.wants_host() && !observed.child.deleting;
     if arrives && wanted && !bound {
         UNTIL_BOUND
     } else {
@@ -602,7 +603,7 @@ async fn publish(
     let deadline = observed
         .vm()
         .and_then(|v| v.discovery_deadline.as_ref())
-        .filter(|_| observed.agent.is_none());
+        .filter(|_| observed.host.agent.is_none());
     let deadline = deadline
         .and_then(|d| {
             Duration::try_from(d.0.duration_since(discovery_time(observed, memory, clock))).ok()
@@ -666,16 +667,16 @@ pub fn known<'a>(
     let now = clock.wall();
     Known {
         child: &observed.child,
-        agent: observed.agent.as_deref(),
+        agent: observed.host.agent.as_deref(),
         candidate: observed.candidate(),
-        any_agent: !observed.possible.is_empty(),
-        bound: observed.bound,
+        any_agent: !observed.host.possible.is_empty(),
+        bound: observed.host.serves(),
         lost: observed.lost(context, memory),
         patience: observed.patience_with_lost(context, memory),
         asked: observed.is_asked(),
         hours_tried: memory.hours_tried,
-        doubt: observed.doubt.as_ref(),
-        machine_state: &observed.machine_state,
+        doubt: observed.host.doubt.as_ref(),
+        machine_state: &observed.host.machine,
         policy: observed.policy(),
         paused: observed.is_paused(memory),
         vanished: observed.vanished(memory),

@@ -74,6 +74,7 @@ pub fn note_recorded(
     let base = noted.map_or_else(|| recorded.to_vec(), |(_, noted)| noted);
     let meta = &child.object.metadata;
     if let Some(agent) = observed
+        .host
         .agent
         .as_deref()
         .filter(|a| a.is_claimed_or_bound())
@@ -93,8 +94,9 @@ pub fn note_recorded(
             Ownership::Ours(vm) => Some(vm.power == PowerState::On),
             _ => None,
         },
-        agent: observed.agent.as_deref(),
+        agent: observed.host.agent.as_deref(),
         prepared: observed
+            .host
             .agent
             .as_ref()
             .is_some_and(|a| status::prepared(a, child)),
@@ -207,7 +209,7 @@ pub fn export(
     let timeline = recorded_timeline(&child, Some(status));
     let about = about(&child, &child.key);
     tell_lasting(context, &about, status);
-    let agent = observed.agent.as_deref();
+    let agent = observed.host.agent.as_deref();
     let installation = agent.and_then(|a| timeline::installation(&about, timeline, a));
     let ready = agent
         .zip(observed.ready())

@@ -6,3 +6,4 @@
 pub mod agents_home;
 pub mod boundary;
 pub mod classify;
+pub mod host;

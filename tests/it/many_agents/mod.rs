@@ -137,7 +137,7 @@ fn vm_pass(view: &dyn View, n: usize) {
     let name = format!("p{}-w{}", n % POOLS, n % VMS);
     let child = view.child(&ObjectKey::new(HOME, name));
     let observed = Observed::gather(view, child.expect("a VsphereAgent"));
-    assert_eq!(observed.possible.len(), 1);
+    assert_eq!(observed.host.possible.len(), 1);
 }
 
 /// Prints past the test harness, which hides the output of passing tests. The figures are part of the result.

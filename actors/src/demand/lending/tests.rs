@@ -24,7 +24,7 @@ fn own(name: &str) -> Reservation {
     }
 }
 
-fn reserved(host: Host, by: &Reservation) -> Host {
+fn reserved(host: Offer, by: &Reservation) -> Offer {
     with(host, |h| {
         let agent = Arc::make_mut(h.agent.as_mut().expect("an Agent"));
         let key = RESERVED_FOR_ANNOTATION.to_owned();
@@ -33,21 +33,21 @@ fn reserved(host: Host, by: &Reservation) -> Host {
 }
 
 /// A host that was made at that second.
-fn host(name: &str, made: i64) -> Host {
+fn host(name: &str, made: i64) -> Offer {
     let child = with(buffered(name), |c| {
         let time = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(made));
         c.metadata.creation_timestamp = Some(time);
         let vm = c.status.as_mut().and_then(|s| s.vm.as_mut());
         vm.expect("a record").template = Some(template::record(&hardware()));
     });
-    Host {
+    Offer {
         agent: Some(Arc::new(agent_on(&child))),
         child: ManagedVm::read(Arc::new(child)),
         refusal: None,
     }
 }
 
-fn lender(hosts: Vec<Host>) -> Lender {
+fn lender(hosts: Vec<Offer>) -> Lender {
     Lender {
         key: ObjectKey::new(NAMESPACE, "lender"),
         refusal: None,

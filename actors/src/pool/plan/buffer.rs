@@ -14,7 +14,7 @@ use agent_forge_crds::{
     agent::VmStatus, conditions::Reason, external::agent::Agent, pool::DeletePolicy,
 };
 
-use super::{Action, BufferCount, Plan, caps, fence, serving_agent};
+use super::{Action, BufferCount, Plan, caps, fence};
 use crate::{
     demand::{
         buffer::{self, Size, since},
@@ -59,7 +59,7 @@ pub(super) fn hosts<'a>(
         .filter(|c| {
             Renewal::of(c, &s.pool).is_none_or(|r| has_next_life(s, c, Unneeded::Renewal(r)))
         })
-        .filter(|c| serving_agent(s, c).is_none())
+        .filter(|c| !s.host(c).serves())
         .collect();
     all.sort_by_cached_key(|c| (is_outdated(s, c), since(c), c.uid.clone()));
     all.into_iter().partition(|c| is_ready(s, c))
@@ -95,10 +95,8 @@ fn has_other_content(s: &Observed, child: &ManagedVm) -> bool {
 
 fn is_ready(s: &Observed, child: &ManagedVm) -> bool {
     let settled = !child.given_up && child.recycling() == Stage::No;
-    let agent = s.agent_on(child).filter(|_| settled);
-    agent.is_some_and(|agent| {
-        buffer::is_ready(&s.pool, child, agent) && s.lineup(child).approvable().is_some()
-    })
+    let agent = s.host(child).approvable.as_ref().filter(|_| settled);
+    agent.is_some_and(|agent| buffer::is_ready(&s.pool, child, agent))
 }
 
 /// Plans which hosts stay in the buffer, and which come. The others are surplus.
@@ -163,8 +161,8 @@ fn move_spare(
     }
     let unfenced = |agent: &Arc<Agent>| !agent.is_deleting() && fence(s, agent).is_some();
     let waits = |c: &&ManagedVm| {
-        let leaving = s.machine_state(c) == MachineState::Leaving;
-        leaving || s.agent_on(c).is_some_and(unfenced)
+        let host = s.host(c);
+        host.machine == MachineState::Leaving || host.own.as_ref().is_some_and(unfenced)
     };
     let spare = s.children.iter();
     let spare = spare.filter(|c| plan.spare.contains(&c.uid) && !taken.contains(&c.key));
@@ -174,7 +172,7 @@ fn move_spare(
     let now: Vec<ManagedVm> = now.into_iter().take(room).cloned().collect();
     let (moved, coming) = (now.len(), coming.len().min(room - now.len()));
     for child in now {
-        let why = match s.machine_state(&child) {
+        let why = match s.host(&child).machine {
             MachineState::Gone => ReleaseReason::MachineGone,
             _ => ReleaseReason::Surplus,
         };
@@ -297,10 +295,9 @@ pub(super) fn prepare(s: &Observed, child: &ManagedVm, agent: &Agent, plan: &mut
         plan.actions.push(Action::Fence { patch, child });
         return;
     }
-    match s.lineup(&child).doubt() {
-        Some(doubt) if s.lineup(&child).approvable().is_none() => {
-            plan.wait(child.key.name.clone(), doubt.reason, doubt.message);
-        }
-        _ => plan.actions.push(Action::Prepare { patch, child }),
+    let host = s.host(&child);
+    match host.doubt.clone().filter(|_| host.approvable.is_none()) {
+        Some(doubt) => plan.wait(child.key.name.clone(), doubt.reason, doubt.message),
+        None => plan.actions.push(Action::Prepare { patch, child }),
     }
 }

@@ -108,5 +108,5 @@ fn caps(s: &Observed) -> Vec<Cap> {
 /// The VM is being made, or its guest has not registered yet.
 fn is_provisioned(s: &Observed, child: &ManagedVm) -> bool {
     let is_stuck = child.obstacle().is_some_and(|o| o.has(Policy::Stuck));
-    !child.deleting && !is_stuck && !child.has_served(&[]) && s.agent_on(child).is_none()
+    !child.deleting && !is_stuck && !child.has_served(&[]) && s.host(child).own.is_none()
 }

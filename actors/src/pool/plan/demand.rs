@@ -10,7 +10,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Action, Plan, Records, buffer, is_for, lend, possible_agents, served_by_child};
+use super::{Action, Plan, Records, buffer, is_for, lend, served_by_child};
 use crate::{
     demand::prepare,
     domain::{
@@ -18,7 +18,6 @@ use crate::{
         machine_state::MachineState,
         managed_vm::ManagedVm,
         names::ObjectKey,
-        recycle::Stage,
         upstream::{self, MachineFacts, WaitingSign},
     },
     placement::request,
@@ -91,7 +90,7 @@ pub(super) fn assign_hosts(
     spare.extend(
         making
             .into_iter()
-            .filter(|c| is_sound(c) && is_in_the_making(s, c)),
+            .filter(|c| is_sound(c) && s.host(c).is_in_the_making(c, s.wall)),
     );
     spare.reverse();
     let unconfirmed = |c: &&Demand| c.sign == WaitingSign::NoConditions;
@@ -179,7 +178,7 @@ fn belongs_to(
     demands: &[Demand],
     child: &ManagedVm,
 ) -> Option<(Arc<AgentMachine>, Option<MachineFacts>)> {
-    let agent = s.agent_on(child);
+    let agent = s.host(child).own.as_ref();
     if let Some(served) = agent.and_then(|a| records.served_by(demands, a)) {
         // Another VsphereAgent that was made for that AgentMachine is then surplus, or serves another AgentMachine.
         let moved = !is_for(child, &served.agent_machine);
@@ -256,44 +255,23 @@ fn is_spare(s: &Observed, records: &Records, demands: &[Demand], child: &Managed
     if child.deleting || child.adopted || !is_sound(child) || child.vm().is_some_and(outdated) {
         return false;
     }
-    let untouched = possible_agents(s, child).all(|a| !a.spec.approved && !a.is_claimed_or_bound());
-    let wanted = match s.machine_state(child) {
+    let host = s.host(child);
+    let mut agents = host.possible.iter();
+    let untouched = agents.all(|a| !a.spec.approved && !a.is_claimed_or_bound());
+    let wanted = match host.machine {
         MachineState::Leaving | MachineState::Gone => false,
         MachineState::Alive => records
             .find(demands, child.agent_machine.as_ref())
             .is_none_or(|c| c.state != DemandState::Served || served_by_child(s, c, child)),
         MachineState::Nobody | MachineState::Buffer | MachineState::Unknown(_) => true,
     };
-    untouched && !wanted && is_in_the_making(s, child)
+    untouched && !wanted && host.is_in_the_making(child, s.wall)
 }
 
 /// Those whose disk has no data of another hosted cluster.
 fn own_data<'a>(s: &Observed, mut all: Vec<&'a ManagedVm>) -> Vec<&'a ManagedVm> {
     all.retain(|c| !buffer::has_data_of_others(s, c));
     all
-}
-
-/// Nothing shows that the VM was a host before, and its Agent is there or may still come. A guest whose Agent is gone,
-/// or has not registered in time, registers no other one. A hub that was restored from before that Agent knows no more
-/// than this about a VM that was a node.
-fn is_in_the_making(s: &Observed, child: &ManagedVm) -> bool {
-    let vm = child.object.status.as_ref().and_then(|s| s.vm.as_ref());
-    let Some(vm) = vm.filter(|_| child.identity.is_some()) else {
-        return true;
-    };
-    let mut agents = possible_agents(s, child).peekable();
-    if child.is_outdated() {
-        return false;
-    }
-    let comes = if agents.peek().is_some() {
-        agents.all(|a| !a.is_deleting() && !a.is_installed())
-    } else {
-        let overdue = vm.discovery_deadline.as_ref();
-        vm.agent_ref.is_none() && overdue.is_none_or(|at| at.0 > s.wall)
-    };
-    // Until its next life has begun, what its record and its Agent show is of the life before.
-    let new = matches!(child.recycling(), Stage::No | Stage::Begun);
-    comes && new && !child.given_up && !child.has_served(&[])
 }
 
 /// Nothing prevents its VM from serving. A VM whose name conflicts, or that cannot be found, is of no use.

@@ -70,7 +70,7 @@ pub(super) fn is_lent(s: &Observed, child: &ManagedVm, plan: &mut Plan) -> bool 
     }
     if child.in_buffer
         && s.lent.stale.contains(&child.uid)
-        && let Some(agent) = s.agent_on(child)
+        && let Some(agent) = &s.host(child).own
     {
         plan.actions.push(Action::Unreserve {
             patch: AgentPatch {

@@ -1,13 +1,13 @@
 //! What the pool does for each VsphereAgent: prepare or fence its Agent, keep or release it.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use agent_forge_crds::{
     agent::VmStatus, conditions::Reason, duration, external::agent::Agent, pool::ReleaseSpec,
 };
 use kube::ResourceExt;
 
-use super::{Action, Plan, Records, buffer, demand, lend, served_by_child, serving_agent};
+use super::{Action, Plan, Records, buffer, demand, lend, served_by_child};
 use crate::{
     demand::{buffer as waiting, prepare},
     domain::{
@@ -24,7 +24,10 @@ use crate::{
     lifecycle::{End, Fate, FreeVm, ReleaseReason, Renewal, Stay},
     pool::observed::Observed,
     ports::cluster::AgentPatch,
-    world::classify::{Demand, DemandReason, DemandState},
+    world::{
+        classify::{Demand, DemandReason, DemandState},
+        host::Host,
+    },
 };
 
 /// How long a VM is kept whose AgentMachine disappeared before its Agent was approved. Cluster API replaces a Machine
@@ -83,55 +86,52 @@ pub(super) fn plan_vm(
     if lend::is_lent(s, child, plan) {
         return;
     }
-    let machine_state = s.machine_state(child);
-    if is_unknown(child, &machine_state, plan)
+    let host = s.host(child);
+    if is_unknown(child, &host.machine, plan)
         || is_outdated(child, plan)
-        || is_elsewhere(s, child, &machine_state, plan)
-        || has_vanished(s, child, &machine_state, plan)
+        || is_elsewhere(s, child, &host.machine, plan)
+        || has_vanished(child, host, plan)
     {
         return;
     }
     let demand = records.find(&plan.demands, child.agent_machine.as_ref());
-    let host = Host {
+    let subject = Subject {
         s,
         child,
+        host,
         demand: demand.cloned(),
         serves_elsewhere: s.serves_elsewhere(child),
-        bound: serving_agent(s, child),
-        machine_state,
         pool_deleting,
         buffered: plan.buffered.contains(&child.uid),
     };
-    if let Some(foreign) = &host.serves_elsewhere {
+    if let Some(foreign) = &subject.serves_elsewhere {
         let message = format!(
             "its Agent serves AgentMachine {foreign} of another control plane; the VM stays while it does, and the AgentMachine \
              that it was made for gets another one"
         );
         plan.wait(child.key.name.clone(), Reason::AgentElsewhere, message);
     }
-    let surplus = host.is_surplus();
-    if !host.fence_or_prepare(surplus, plan) && !child.deleting {
-        host.release(surplus, plan);
+    let surplus = subject.is_surplus();
+    if !subject.fence_or_prepare(surplus, plan) && !child.deleting {
+        subject.release(surplus, plan);
     }
 }
 
-/// One VsphereAgent, with what is known of its Machine and its Agent.
-struct Host<'a> {
+/// One VsphereAgent that is decided about.
+struct Subject<'a> {
     s: &'a Observed,
     child: &'a ManagedVm,
+    host: &'a Host,
     /// The demand of the AgentMachine that it is for.
     demand: Option<Demand>,
-    machine_state: MachineState,
     /// The AgentMachine of another control plane that its Agent serves.
     serves_elsewhere: Option<ObjectKey>,
-    /// An Agent that runs there, or may run there, and serves a Machine.
-    bound: Option<&'a Arc<Agent>>,
     pool_deleting: bool,
     /// It stays in the buffer.
     buffered: bool,
 }
 
-impl Host<'_> {
+impl Subject<'_> {
     fn demand_is(&self, state: &DemandState) -> bool {
         self.demand.as_ref().is_some_and(|d| d.state == *state)
     }
@@ -152,8 +152,8 @@ impl Host<'_> {
     /// No AgentMachine of this pool needs it.
     fn is_surplus(&self) -> bool {
         self.demand_is(&DemandState::Served) && !self.serves_its_own()
-            || self.machine_state == MachineState::Nobody && !self.child.adopted
-            || self.machine_state == MachineState::Buffer && !self.buffered
+            || self.host.machine == MachineState::Nobody && !self.child.adopted
+            || self.host.machine == MachineState::Buffer && !self.buffered
             || self.is_moved()
             || self.is_replaced()
     }
@@ -170,16 +170,11 @@ impl Host<'_> {
     /// No Machine will get it any more.
     fn is_leaving(&self, surplus: bool) -> bool {
         let ends = matches!(
-            self.machine_state,
+            self.host.machine,
             MachineState::Leaving | MachineState::Gone
         );
         let unneeded = self.child.deleting || self.pool_deleting || surplus;
-        ends && self.serves_elsewhere.is_none() || self.bound.is_none() && unneeded
-    }
-
-    /// The Agent that runs there.
-    fn agent(&self) -> Option<&Arc<Agent>> {
-        self.s.agent_on(self.child).filter(|a| !a.is_deleting())
+        ends && self.serves_elsewhere.is_none() || !self.host.serves() && unneeded
     }
 
     /// Fences the Agent of a VM that is leaving, and prepares that of any other. Returns whether it fences now: then nothing
@@ -191,8 +186,8 @@ impl Host<'_> {
             return false;
         }
         let leaving = self.is_leaving(surplus);
-        let Some(agent) = self.agent() else {
-            if !leaving && self.bound.is_none() {
+        let Some(agent) = &self.host.agent else {
+            if !leaving && !self.host.serves() {
                 dispute(s, child, plan);
             }
             return false;
@@ -206,7 +201,8 @@ impl Host<'_> {
             plan.actions.extend(fence);
             return fences;
         }
-        let is_free = self.bound.is_none_or(|b| is_doubtful(s, child, b));
+        let serving = self.host.serving.as_ref();
+        let is_free = serving.is_none_or(|a| self.host.misfit(a).is_some());
         if !agent.is_claimed_or_bound() && is_free {
             if self.buffered {
                 buffer::prepare(s, child, agent, plan);
@@ -219,7 +215,7 @@ impl Host<'_> {
 
     /// Why no Machine needs it.
     fn unneeded(&self, surplus: bool) -> Option<ReleaseReason> {
-        if self.machine_state == MachineState::Gone && !self.child.adopted {
+        if self.host.machine == MachineState::Gone && !self.child.adopted {
             Some(ReleaseReason::MachineGone)
         } else if self.pool_deleting {
             Some(ReleaseReason::PoolDeleting)
@@ -235,7 +231,7 @@ impl Host<'_> {
         };
         let (s, name) = (self.s, self.child.key.name.clone());
         let moved = self.is_moved();
-        if moved && self.bound.is_none() {
+        if moved && !self.host.serves() {
             plan.wait(
                 name.clone(),
                 Reason::NodePoolMoved,
@@ -259,9 +255,9 @@ impl Host<'_> {
                 && !self.child.has_served(&[])
                 && !buffer::is_as_wanted(s, self.child),
             serves_elsewhere: self.serves_elsewhere.is_some(),
-            is_bound: self.bound.is_some(),
+            is_bound: self.host.serves(),
             // A Machine that only waits for an Agent loses nothing except a VM in the making.
-            machine_remains: self.machine_state == MachineState::Leaving || self.serves_its_own(),
+            machine_remains: self.host.machine == MachineState::Leaving || self.serves_its_own(),
             offer_left: offer_left(s, self.child, plan),
             wait_left: plan.wait_left.filter(|_| !moved),
         };
@@ -301,11 +297,11 @@ impl Host<'_> {
             && room > 0
             && s.guard().is_none()
             && s.refused_source().is_none();
-        let usable = match self.agent() {
+        let usable = match &self.host.agent {
             Some(agent) => {
                 !agent.is_bare_metal_host()
                     && recycle::says(Some(agent), false) != Says::Serves
-                    && !is_doubtful(s, child, agent)
+                    && self.host.misfit(agent).is_none()
             }
             None => !child.has_served(&[]) && !child.given_up,
         };
@@ -315,7 +311,7 @@ impl Host<'_> {
     /// Its present life is over. Not if its guest never served, or is on its way back already. The record of a binding may be
     /// late, so a guest that has ever registered counts as used.
     fn is_used(&self) -> bool {
-        let registered = self.child.agent.is_some() || self.agent().is_some();
+        let registered = self.child.agent.is_some() || self.host.agent.is_some();
         let used = registered || self.child.has_served(&[]);
         used && self.child.recycling() == Stage::No
     }
@@ -354,9 +350,9 @@ impl Host<'_> {
     /// Reports why it stays for now.
     fn stay(&self, stay: Stay, plan: &mut Plan) {
         let name = self.child.key.name.clone();
-        match (stay, self.bound) {
+        match (stay, &self.host.serving) {
             (Stay::Bound, Some(agent)) => {
-                let (reason, words) = if is_doubtful(self.s, self.child, agent) {
+                let (reason, words) = if self.host.misfit(agent).is_some() {
                     (Reason::AgentUnproven, UNPROVEN)
                 } else {
                     (Reason::AgentBound, "the VM goes when that is unbound")
@@ -447,18 +443,13 @@ fn is_elsewhere(
 }
 
 /// Its Machine disappeared and left its Agent bound: it is neither fenced nor released, unless a person forces that.
-fn has_vanished(
-    s: &Observed,
-    child: &ManagedVm,
-    machine_state: &MachineState,
-    plan: &mut Plan,
-) -> bool {
-    let own = s.agent_on(child).map(AsRef::as_ref);
+fn has_vanished(child: &ManagedVm, host: &Host, plan: &mut Plan) -> bool {
+    let own = host.own.as_deref();
     let paused = child
         .vm()
         .is_some_and(|vm| vm.agent_machine_paused == Some(true));
     let node = child.has_served(&[]) || child.guest_may_be_node();
-    let held = vanished(child, machine_state, own, paused, node) == Vanished::Held && !child.forced;
+    let held = vanished(child, &host.machine, own, paused, node) == Vanished::Held && !child.forced;
     if held {
         plan.wait(child.key.name.clone(), Reason::MachineVanishedPaused, STAYS);
     }
@@ -479,16 +470,9 @@ fn has_other(s: &Observed, child: &ManagedVm) -> bool {
         .any(|c| c.uid != child.uid && c.agent_machine == child.agent_machine && !c.has_served(&[]))
 }
 
-/// That Agent matches the VM only in part.
-fn is_doubtful(s: &Observed, child: &ManagedVm, agent: &Agent) -> bool {
-    let lineup = s.lineup(child);
-    let mut doubtful = lineup.doubtful.iter();
-    doubtful.any(|(a, _)| a.uid() == agent.uid())
-}
-
 /// Reports why no Agent of this VM is approved, if an Agent names it.
 fn dispute(s: &Observed, child: &ManagedVm, plan: &mut Plan) -> bool {
-    let Some(doubt) = s.lineup(child).doubt() else {
+    let Some(doubt) = s.host(child).doubt.clone() else {
         return false;
     };
     plan.wait(child.key.name.clone(), doubt.reason, doubt.message);
@@ -532,7 +516,7 @@ fn prepare_agent(
         plan.wait(demand.name(), Reason::NamespaceNotAllowed, message);
         return;
     }
-    if s.lineup(child).approvable().is_none() && dispute(s, child, plan) {
+    if s.host(child).approvable.is_none() && dispute(s, child, plan) {
         return;
     }
     let am = &demand.agent_machine;

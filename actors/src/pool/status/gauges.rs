@@ -28,7 +28,7 @@ pub fn gauges(s: &Observed, plan: &Plan) -> PoolGauges {
     let pending = s
         .children
         .iter()
-        .filter(|c| !c.deleting && s.agent_on(c).is_none())
+        .filter(|c| !c.deleting && s.host(c).own.is_none())
         .count();
     let size = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let template = &s.pool.spec.template;

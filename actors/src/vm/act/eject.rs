@@ -31,7 +31,7 @@ impl Executor<'_> {
     /// unless it booted that instead of its disk.
     pub(super) async fn eject(&self, memory: &mut Memory) -> Done {
         let shown = self.shown(memory)?;
-        let agent = self.observed.agent.as_ref();
+        let agent = self.observed.host.agent.as_ref();
         let key = agent.map(|a| ObjectKey::of(a.as_ref()));
         let key = key.ok_or_else(|| defect("no Agent runs on the VM"))?;
         let session = self.session().await?;

@@ -77,7 +77,7 @@ impl Executor<'_> {
                 Cause::NoInventory => lost::has_no_inventory(&agent) || is_abandoned(&agent),
                 _ => is_abandoned(&agent) || self.is_not_back(&agent),
             };
-            let useless = useless && self.observed.possible.iter().any(is_shown);
+            let useless = useless && self.observed.host.possible.iter().any(is_shown);
             if !allowed && !useless {
                 // The Agent registered after all, answers again, or is valid by now. The watch will show it.
                 memory.agent_seen = true;

@@ -122,7 +122,7 @@ impl Executor<'_> {
     /// That the VM may serve its AgentMachine in the life that it is in, or whatever has bound its Agent.
     fn may_serve(&self, shown: &VmObservation) -> Option<MayServe> {
         let machine = self.observed.child.offered_to();
-        let machine = machine.or(self.observed.bound.then_some(MayServe::BOUND))?;
+        let machine = machine.or(self.observed.host.serves().then_some(MayServe::BOUND))?;
         Some(MayServe {
             life: shown.life(),
             machine: Some(machine.to_owned()),
@@ -343,7 +343,7 @@ impl Executor<'_> {
             ),
             None => (None, None),
         };
-        let agent = self.observed.agent.as_deref();
+        let agent = self.observed.host.agent.as_deref();
         let key = agent.map(ObjectKey::of);
         let key = key.or_else(|| child.agent.clone());
         let live = match &key {

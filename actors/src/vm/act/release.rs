@@ -52,7 +52,7 @@ impl Executor<'_> {
         let (Some(namespace), Some(record), MachineState::Alive) = (
             self.observed.control_plane(),
             &self.observed.child.agent_machine,
-            &self.observed.machine_state,
+            &self.observed.host.machine,
         ) else {
             return Ok(None);
         };
@@ -66,7 +66,7 @@ impl Executor<'_> {
         let child = &self.observed.child;
         let (Some(namespace), cluster) = (self.observed.control_plane(), &self.context.cluster)
         else {
-            return Ok(self.observed.machine_state.clone());
+            return Ok(self.observed.host.machine.clone());
         };
         let mut agent_machines = Vec::new();
         if let Some(record) = &child.agent_machine {
@@ -83,6 +83,7 @@ impl Executor<'_> {
     pub(super) async fn record_left_bound(&self, memory: &mut Memory) -> Done {
         let key = self
             .observed
+            .host
             .agent
             .as_ref()
             .map(|a| ObjectKey::of(a.as_ref()));
@@ -100,7 +101,7 @@ impl Executor<'_> {
     }
 
     pub(super) async fn fence(&self, memory: &mut Memory) -> Done {
-        let Some(agent) = &self.observed.agent else {
+        let Some(agent) = &self.observed.host.agent else {
             return Ok(StepOutcome::Same);
         };
         let mut vm = self.vm();
@@ -122,7 +123,7 @@ impl Executor<'_> {
     }
 
     pub(super) async fn delete_agent(&self, why: &str) -> Done {
-        let Some(agent) = &self.observed.agent else {
+        let Some(agent) = &self.observed.host.agent else {
             return Ok(StepOutcome::Same);
         };
         let proof = Box::pin(self.case().read_or_fail(EffectKind::DeleteAgent)).await?;
@@ -200,7 +201,7 @@ impl Executor<'_> {
     /// an Agent whose VM was removed after its network card was replaced. Otherwise these Agents would be left behind.
     fn left_behind<'b>(&self, live: &'b [Arc<Agent>]) -> Option<&'b Arc<Agent>> {
         let child = &self.observed.child;
-        let alone = self.observed.possible.len() <= 1 && live.len() == 1;
+        let alone = self.observed.host.possible.len() <= 1 && live.len() == 1;
         let own = lost::candidate(child, live).filter(|_| alone);
         let status = child.object.status.as_ref();
         let failure = status.and_then(|s| s.last_failure.as_ref());
@@ -234,6 +235,7 @@ impl Executor<'_> {
         let is_read = |a: &Agent| live.iter().any(|l| l.uid() == a.uid());
         let shown = self
             .observed
+            .host
             .possible
             .iter()
             .filter(|a| !is_read(a))

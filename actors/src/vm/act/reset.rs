@@ -20,7 +20,7 @@ use crate::{
 impl Executor<'_> {
     /// Records the next reset.
     pub(super) async fn record_boot_repair(&self, memory: &mut Memory) -> Done {
-        let agent = self.observed.agent.as_ref();
+        let agent = self.observed.host.agent.as_ref();
         let agent = agent.ok_or_else(|| defect("no Agent runs on the VM"))?;
         let (mut vm, now) = (self.vm(), self.context.clock.wall());
         let before = boot_repair::last(vm.boot_repair.as_ref(), memory.reset.as_ref());

@@ -93,7 +93,7 @@ impl Observed {
             },
             agent: self.agent_state(context, memory),
             owner: OwnerState {
-                state: &self.machine_state,
+                state: &self.host.machine,
                 vanished: self.vanished(memory),
                 left_bound: self.is_left_bound(),
                 has_another_host: self.machine_has_another,
@@ -149,17 +149,17 @@ impl Observed {
     fn is_to_be_marked(&self, memory: &Memory, says: bool) -> bool {
         let child = &self.child;
         let ours = child.vm().is_some_and(|vm| vm.attempt.is_some());
-        let serves = self.bound || self.has_served(memory);
-        let wanted = match self.machine_state {
+        let serves = self.host.serves() || self.has_served(memory);
+        let wanted = match self.host.machine {
             MachineState::Alive => child.offered_to().is_some(),
             // An AgentMachine was faster than the fence.
-            MachineState::Buffer => child.has_served(&[]) && self.bound,
+            MachineState::Buffer => child.has_served(&[]) && self.host.serves(),
             _ => false,
         };
         let stays = match child.recycling() {
             Stage::No => true,
             // Who has claimed the host has it in this life.
-            Stage::Asked(_) => self.bound,
+            Stage::Asked(_) => self.host.serves(),
             Stage::Recorded(_) | Stage::Begun => false,
         };
         ours && wanted
@@ -246,7 +246,7 @@ impl Observed {
     /// The ISO is to be taken out of the drive, and that has not failed in this pass.
     fn is_to_eject(&self, context: &Context, memory: &Memory) -> bool {
         let pool = self.pool.as_deref();
-        let agent = self.agent.as_deref();
+        let agent = self.host.agent.as_deref();
         let installed = drive::is_to_be_emptied(pool, self.child.adopted, self.vm(), agent);
         let inserted = || match (&memory.seen, pool) {
             (Ownership::Ours(shown), Some(pool)) => !drive::isos_of(pool, &shown.cdroms).is_empty(),
@@ -259,8 +259,8 @@ impl Observed {
 
     /// The Agent of the VM says that its guest booted the discovery ISO instead of its disk.
     fn boots_image(&self) -> Option<&Agent> {
-        let wanted = self.machine_state == MachineState::Alive && !self.child.adopted;
-        let agent = self.agent.as_deref().filter(|_| wanted)?;
+        let wanted = self.host.machine == MachineState::Alive && !self.child.adopted;
+        let agent = self.host.agent.as_deref().filter(|_| wanted)?;
         boot_repair::is_needed(&self.child, agent).then_some(agent)
     }
 
@@ -287,9 +287,9 @@ impl Observed {
         // Where a request of ours may have switched the VM on, the Agent may be its own.
         let early = self.early.as_deref();
         AgentState {
-            present: self.agent.is_some(),
+            present: self.host.agent.is_some(),
             fenced: self.is_fenced(context),
-            bound: self.bound,
+            bound: self.host.serves(),
             unproven: self.unproven.as_deref(),
             early: early.filter(|_| memory.switched_on_at.is_none()),
             has_served: memory.seen_bound || self.child.has_served(memory.told()),
@@ -310,7 +310,7 @@ impl Observed {
         };
         let attached =
             reference.is_some() && self.tagged_as(memory) == reference.map(String::as_str);
-        let serves = self.bound || self.has_served(memory);
+        let serves = self.host.serves() || self.has_served(memory);
         !self.wants_tags() || attached || (serves && !self.lacks_tags())
     }
 
@@ -361,7 +361,7 @@ impl Observed {
         let differs = |a: &Arc<Agent>| {
             identity.is_some_and(|vm| agent_runs_on(a, vm) == AgentMatch::Partly(Misfit::Mac))
         };
-        self.possible.iter().any(differs)
+        self.host.possible.iter().any(differs)
     }
 
     /// The cache shows that its Machine is gone and its Agent still bound to it, and the record does not say so yet.
@@ -371,14 +371,14 @@ impl Observed {
             .is_none_or(|vm| vm.machine_vanished_paused == Some(true));
         let bound = |a: &Arc<Agent>| self.child.is_bound_to(a);
         !marked
-            && self.machine_state == MachineState::Gone
-            && self.agent.as_ref().is_some_and(bound)
+            && self.host.machine == MachineState::Gone
+            && self.host.agent.as_ref().is_some_and(bound)
     }
 
     /// No selector matches the Agent. That takes a look at all AgentMachines, so it is checked only for a VM that is to be
     /// removed.
     fn is_fenced(&self, context: &Context) -> bool {
-        let Some(agent) = &self.agent else {
+        let Some(agent) = &self.host.agent else {
             return true;
         };
         let recycles = self.child.recycling() != Stage::No;

@@ -39,20 +39,15 @@ pub(super) struct Owner {
     pub machine: Option<MachineFacts>,
     /// The AgentMachine.
     pub agent_machine: Option<Arc<AgentMachine>>,
-    /// An AgentMachine has chosen an Agent that may run on the VM.
-    pub reserves_agent: bool,
+    machines: Vec<Arc<MachineFacts>>,
+    agent_machines: Vec<Arc<AgentMachine>>,
     /// Their namespace is known, and the operator watches it.
     in_view: bool,
 }
 
 impl Owner {
-    /// Reads it. `possible`: the Agents that may run on the VM.
-    pub fn read(
-        view: &dyn View,
-        child: &ManagedVm,
-        pool: Option<&VsphereAgentPool>,
-        possible: &[Arc<Agent>],
-    ) -> Self {
+    /// Reads it.
+    pub fn read(view: &dyn View, child: &ManagedVm, pool: Option<&VsphereAgentPool>) -> Self {
         let Some(namespace) = control_plane(child, pool) else {
             return Self::out_of_view(MachineState::Unknown("its pool does not exist".to_owned()));
         };
@@ -62,20 +57,18 @@ impl Owner {
         let machines = view.machines(namespace);
         let agent_machines = view.agent_machines(namespace);
         let state = machine_state(child, namespace, &machines, &agent_machines);
-        let mut agents = possible.iter();
-        let reserves_agent = agents.any(|a| upstream::is_reserved(a, &agent_machines, &machines));
         let recorded = child.machine.as_ref();
-        let mut machines = machines.iter();
-        let machine = machines.find(|m| recorded.is_some_and(|r| r.is(&m.key.name, &m.uid)));
+        let mut all = machines.iter();
+        let machine = all.find(|m| recorded.is_some_and(|r| r.is(&m.key.name, &m.uid)));
         let recorded = child.agent_machine.as_ref();
-        let mut agent_machines = agent_machines.into_iter();
-        let agent_machine =
-            agent_machines.find(|am| recorded.is_some_and(|r| r.is_object(&am.metadata)));
+        let mut all = agent_machines.iter();
+        let agent_machine = all.find(|am| recorded.is_some_and(|r| r.is_object(&am.metadata)));
         Self {
             state,
             machine: machine.map(|m| m.as_ref().clone()),
-            agent_machine,
-            reserves_agent,
+            agent_machine: agent_machine.cloned(),
+            machines,
+            agent_machines,
             in_view: true,
         }
     }
@@ -85,9 +78,15 @@ impl Owner {
             state,
             machine: None,
             agent_machine: None,
-            reserves_agent: false,
+            machines: Vec::new(),
+            agent_machines: Vec::new(),
             in_view: false,
         }
+    }
+
+    /// An AgentMachine has chosen that Agent, and is about to claim it.
+    pub fn has_chosen(&self, agent: &Agent) -> bool {
+        upstream::is_reserved(agent, &self.agent_machines, &self.machines)
     }
 
     /// The AgentMachine has another host than this VM.

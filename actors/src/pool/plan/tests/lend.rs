@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 
 use super::buffer::{asks, wants};
 use crate::{
-    demand::lending::{Host, Lender, Refusal},
+    demand::lending::{Lender, Offer, Refusal},
     domain::{managed_vm::ManagedVm, names::ObjectKey, template},
     placement::request,
     pool::plan::{Action, Plan, plan},
@@ -21,7 +21,7 @@ fn lender(world: &World, names: &[&str]) -> Lender {
             let vm = c.status.as_mut().and_then(|s| s.vm.as_mut());
             vm.expect("a record").template = Some(template::record(&hardware));
         });
-        Host {
+        Offer {
             agent: Some(Arc::new(agent_on(&child))),
             child: ManagedVm::read(Arc::new(child)),
             refusal: None,

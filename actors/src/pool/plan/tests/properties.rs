@@ -26,6 +26,7 @@ use crate::{
         self, World, agent_machine, agent_on, child, child_with_vm, claim, foreign_agent, machine,
         reserve,
     },
+    world::host::Host,
 };
 
 pub(super) const NAMES: [&str; 4] = ["w-0", "w-1", "w-2", "w-3"];
@@ -268,21 +269,12 @@ proptest! {
         }
         let s = w.observed();
         let namespace = &s.pool.spec.control_plane_namespace;
-        let names = |all: Vec<&Arc<Agent>>| all.iter().map(|a| a.name_any()).collect::<Vec<_>>();
         for child in &s.children {
-            let stands = machine_state(child, namespace, &s.machines, &s.agent_machines);
-            prop_assert_eq!(s.machine_state(child), stands);
-            let may_run = |a: &&Arc<Agent>| {
-                child.identity.as_ref().is_some_and(|vm| agent_runs_on(a, vm).may_run_there())
-            };
-            let all = names(s.agents.iter().filter(may_run).collect());
-            prop_assert_eq!(names(s.agents_naming(child).filter(may_run).collect()), all);
-            let runs = child.lineup(&s.agents).own.map(|a| a.name_any());
-            prop_assert_eq!(s.agent_on(child).map(|a| a.name_any()), runs);
-        }
-        for agent in &s.agents {
-            let reserved = upstream::is_reserved(agent, &s.agent_machines, &s.machines);
-            prop_assert_eq!(s.is_reserved(agent), reserved);
+            let machine = machine_state(child, namespace, &s.machines, &s.agent_machines);
+            let is_reserved =
+                |agent: &Agent| upstream::is_reserved(agent, &s.agent_machines, &s.machines);
+            let found = Host::read(child, &s.agents, machine, &is_reserved);
+            prop_assert_eq!(format!("{:?}", s.host(child)), format!("{found:?}"));
         }
         for am in &s.agent_machines {
             let is_for = |c: &&ManagedVm| {
