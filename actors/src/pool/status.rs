@@ -66,6 +66,8 @@ pub struct Outcome {
     pub failed: Option<ReconcileError>,
     /// What a live read held back while acting.
     pub held: Vec<Waiting>,
+    /// VMs that wait for a task slot.
+    pub queued: Option<Waiting>,
 }
 
 impl Outcome {
@@ -89,6 +91,11 @@ impl Outcome {
             // After a write conflict the next pass looks again at once: it is not worth a condition.
             failed: failed.filter(|t| t.class != Class::Conflict).cloned(),
             held: acted.held.clone(),
+            queued: seen.queued.map(|message| Waiting {
+                subject: "vSphere".to_owned(),
+                reason: Reason::CreateQueued,
+                message,
+            }),
             ..Self::default()
         };
         if let (Some((_, want)), Some(state)) = (plan.ensure, &iso) {
@@ -271,6 +278,7 @@ pub fn render(
         .waiting
         .iter()
         .chain(&outcome.held)
+        .chain(&outcome.queued)
         .map(|w| WaitingOn {
             since: WaitingOn::since_of(&record.waiting_on, &w.subject, &w.reason)
                 .or_else(|| Some(now.clone())),

@@ -38,6 +38,8 @@ pub struct VcenterObserved {
     pub insecure: bool,
     /// The server, if the credentials give access to it.
     pub server: Option<String>,
+    /// The VMs of the pool that wait for a task slot, in words.
+    pub queued: Option<String>,
     /// What the ISO is made from. `None`: the spec names no usable Secret or hardware.
     pub iso: Option<IsoFacts>,
 }
@@ -99,6 +101,12 @@ pub async fn observe_vcenter(
     let cache = of_pool::cache_key(&s.pool, server).to_string();
     context.instruments.pool_uses(&s.key, server, &cache);
     seen.server = Some(server.to_owned());
+    let line = session.slots().line(&s.key);
+    seen.queued = line.map(|(count, cap)| {
+        format!(
+            "VMs that wait to be created: {count}; vCenter {server} {cap}, and others are ahead"
+        )
+    });
     // Even if no VM needs vCenter now, the status shows an outage.
     let answered = tokio::time::timeout(SESSION_PATIENCE, session.reachable()).await;
     seen.failure = match answered {

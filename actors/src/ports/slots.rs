@@ -98,15 +98,6 @@ impl Ticket {
         locked(&self.desk.slot).take()
     }
 
-    /// The limit that a create waits for now. `None`: it does not wait, or is no create.
-    #[must_use]
-    pub fn cap(&self) -> Option<Cap> {
-        let office = self.slots.office();
-        let request = &office.waiting.get(&self.number)?.request;
-        let is_create = request.errand == Errand::Create;
-        is_create.then(|| office.turns.cap(&request.datastore))
-    }
-
     /// Waits for the slot. A cancelled wait keeps its place in the line.
     pub async fn granted(&self) -> Slot {
         loop {
@@ -195,6 +186,16 @@ impl Slots {
     #[must_use]
     pub fn free(&self) -> usize {
         self.office().turns.free()
+    }
+
+    /// How many creates of that pool wait, and the limit that the first of them waits for. `None`: none waits.
+    #[must_use]
+    pub fn line(&self, pool: &ObjectKey) -> Option<(usize, Cap)> {
+        let office = self.office();
+        let all = office.waiting.values().map(|w| &w.request);
+        let mut creates = all.filter(|r| r.errand == Errand::Create && r.pool == *pool);
+        let cap = office.turns.cap(&creates.next()?.datastore);
+        Some((1 + creates.count(), cap))
     }
 
     fn slot(&self, kind: Kind) -> Slot {

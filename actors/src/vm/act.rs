@@ -59,9 +59,6 @@ pub enum StepOutcome {
     Same,
     /// End the pass and look again after that long.
     Pause(Duration),
-    /// End the pass, because others are ahead at the limit of creates that the sentence names. The place in the line is
-    /// kept.
-    Queued(String),
     /// The object is released: nothing more to do.
     Gone,
 }
@@ -98,8 +95,7 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
         match executor.turn(memory, errand).await? {
             Turn::Now => {}
             Turn::Come => return Ok(StepOutcome::Same),
-            Turn::Ahead(None) => return Ok(StepOutcome::Pause(Duration::ZERO)),
-            Turn::Ahead(Some(limit)) => return Ok(StepOutcome::Queued(limit)),
+            Turn::Ahead => return Ok(StepOutcome::Pause(Duration::ZERO)),
         }
     }
     match step {

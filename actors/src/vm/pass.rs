@@ -224,11 +224,6 @@ async fn carry_out(
             outcome.again = Some(again);
             return After::Publish(memory.status.over(before));
         }
-        Ok(StepOutcome::Queued(limit)) => {
-            let reason = Reason::CreateCapReached;
-            outcome.hold(key, reason, limit, Some(Duration::ZERO));
-            return After::Publish(memory.status.over(before));
-        }
         // A person began a pause meanwhile: that is no failure.
         Err(held) if held.reason.is_held() => {
             outcome.hold(key, held.reason, held.message, Some(UNSEEN));

@@ -293,8 +293,11 @@ reasons! {
     }
     Demand {
         CreateCapReached = "CreateCapReached" => Waits, PoolOwner,
-            "A limit is reached. At an AgentMachine: one of the pool. At a VsphereAgent: the one on creates at once in its vCenter. The message has the limit.",
-            "At an AgentMachine: raise spec.scaling, or wait until VMs go. At a VsphereAgent: wait, or raise the flag in the message. Limit how many VMs there are (docs/how-to/limit-vms.md) says what counts.";
+            "A limit of the pool is reached. The message has the limit.",
+            "Raise spec.scaling, or wait until VMs go. Limit how many VMs there are (docs/how-to/limit-vms.md) says what counts.";
+        CreateQueued = "CreateQueued" => Progress, Nobody,
+            "VMs of the pool wait until their vCenter may run one more task. The message has the limit, and how many wait.",
+            "None. If it lasts, look at the tasks in vCenter, or raise the flag in the message (docs/how-to/limit-vms.md).";
         PoolConflict = "PoolConflict" => Refused, PoolOwner,
             "Two pools claim the same AgentMachine. Neither acts.",
             "Change spec.nodePoolRef of one pool.";

@@ -7,7 +7,7 @@
 //! - All other work takes turns by pool. A pool has two lines, one for what it begins and one for what it removes. The line
 //!   that was served longest ago is next. So a burst of one pool does not delay another pool, and every request is served.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use crate::domain::names::ObjectKey;
 
@@ -67,6 +67,21 @@ pub enum Cap {
     Datastore(usize),
     /// All tasks in the vCenter.
     Tasks(usize),
+}
+
+impl fmt::Display for Cap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (limit, what, flag) = match self {
+            Self::Creates(n) => (n, "creates", "--max-concurrent-creates"),
+            Self::Datastore(n) => (
+                n,
+                "creates on a datastore",
+                "--max-concurrent-creates-per-datastore",
+            ),
+            Self::Tasks(n) => (n, "tasks", "--max-concurrent-vcenter-tasks"),
+        };
+        write!(f, "may run {limit} {what} at once ({flag})")
+    }
 }
 
 /// Which slot it is.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::Executor;
 use crate::{
     domain::{failure::ReconcileError, names::ObjectKey},
-    ports::slots::turns::{Cap, Errand},
+    ports::slots::turns::Errand,
     vm::memory::Memory,
 };
 
@@ -19,8 +19,8 @@ pub(super) enum Turn {
     Now,
     /// The slot is free after a wait. The step is decided again, because the state may have changed.
     Come,
-    /// Others are still ahead. A create has a sentence about the limit that it waits for.
-    Ahead(Option<String>),
+    /// Others are still ahead. The place in the line is kept. The status of the pool says how many VMs wait so.
+    Ahead,
 }
 
 impl Executor<'_> {
@@ -62,27 +62,9 @@ impl Executor<'_> {
                 Turn::Come
             }
             Err(_) => {
-                let cap = ticket.cap();
                 memory.ticket = Some(ticket);
-                Turn::Ahead(cap.map(|cap| self.explain(cap)))
+                Turn::Ahead
             }
         })
-    }
-
-    /// The limit in words. Who is ahead is left out: each change of that number would be written to the status.
-    fn explain(&self, cap: Cap) -> String {
-        let vm = self.vm();
-        let server = vm.server.as_deref().unwrap_or("?");
-        let (limit, what, flag) = match cap {
-            Cap::Creates(n) => (n, "creates".to_owned(), "--max-concurrent-creates"),
-            Cap::Datastore(n) => {
-                let place = vm.placement.as_ref();
-                let name = place.and_then(|p| p.datastore.as_deref()).unwrap_or("?");
-                let what = format!("creates on datastore {name}");
-                (n, what, "--max-concurrent-creates-per-datastore")
-            }
-            Cap::Tasks(n) => (n, "tasks".to_owned(), "--max-concurrent-vcenter-tasks"),
-        };
-        format!("vCenter {server} may run {limit} {what} at once ({flag}), and others are ahead")
     }
 }

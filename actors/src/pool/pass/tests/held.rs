@@ -12,7 +12,10 @@ use crate::{
         holds::Mode,
         upstream::{Pausable, PausableKind},
     },
-    ports::effect::Nature,
+    ports::{
+        effect::Nature,
+        slots::{Slots, turns::Limits},
+    },
     testing::{agent_machine, machine, told::Told as Log},
 };
 
@@ -227,4 +230,34 @@ async fn a_deleted_pool_waits_for_the_end_of_its_dry_run() {
         rows.contains(&("ChangeFinalizer".to_owned(), Some(POOL.to_owned()))),
         "{rows:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_says_how_many_of_its_vms_wait_to_be_created_and_for_which_limit() {
+    let bench = Bench::new();
+    let slots = Slots::new(Limits::tasks(1));
+    let busy = slots.count("d");
+    let [own, other] = [POOL, "another"].map(|name| ObjectKey::new(NAMESPACE, name));
+    let line = [&own, &own, &other].map(|pool| slots.ask_create(pool, "d"));
+    bench.site.with(|i| i.slots = Some(slots));
+    bench.hub.with(|o| o.version = 10);
+    let said = async |bench: &Bench| {
+        let isos = Told::new(IsoState::Queued(other.clone()));
+        run(bench.context.clone(), isos, own.clone(), Memory::default()).await;
+        let status = bench.hub.with(|o| o.pool.as_ref()?.status.clone());
+        let rows = status.expect("a status").waiting_on.into_iter();
+        let mut rows = rows.filter(|row| row.reason == Reason::CreateQueued);
+        rows.next().map(|row| row.message)
+    };
+    let words = said(&bench).await.expect("a row");
+    assert!(
+        words.starts_with("VMs that wait to be created: 2; vCenter "),
+        "{words}"
+    );
+    assert!(
+        words.contains("1 tasks at once (--max-concurrent-vcenter-tasks)"),
+        "{words}"
+    );
+    drop((busy, line));
+    assert_eq!(said(&bench).await, None);
 }
