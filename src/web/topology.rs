@@ -2,7 +2,6 @@
 //! the caches. It takes time in proportion to the number of objects.
 
 mod foreign;
-mod state;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -21,17 +20,16 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
-pub use self::{foreign::ForeignHosts, state::State};
+pub use self::foreign::ForeignHosts;
 use super::access::Reach;
 use crate::{
     cluster::view::Caches,
-    commands::{
-        explain::{
-            chain::{self, Live, Member},
-            join::Join,
-            subject::{Found, Kind},
-        },
-        top::rows,
+    commands::top::rows,
+    machines::{
+        chain::{self, Live, Member},
+        found::{Found, Kind},
+        join::Join,
+        state::{self, State},
     },
 };
 

@@ -21,12 +21,14 @@ use serde_json::{Value, json};
 
 use self::redact::Redactor;
 use super::{
-    explain::{self, subject::Kind},
     plan,
     report::{self, Verdict},
     sight::{self, Sight},
 };
-use crate::args::Args;
+use crate::{
+    args::Args,
+    machines::{explain, found::Kind},
+};
 
 /// Where the archive goes.
 #[derive(Clone, Debug, ClapArgs)]
@@ -194,8 +196,8 @@ fn answers(
         if own(&key) {
             let path = format!("answers/explain/{}/{}.yaml", key.namespace, key.name);
             match explain::of_object(&sight.caches, Kind::VsphereAgent, &key, bound, now) {
-                Ok(explained) => all.push(file(&redactor, path, &explained)?),
-                Err(e) => failed.push(e.context(path)),
+                Some(explained) => all.push(file(&redactor, path, &explained)?),
+                None => failed.push(anyhow::anyhow!("{path}: it is gone")),
             }
         }
     }

@@ -5,7 +5,7 @@ use super::{
     screen::{Key, View, draw, press, show},
     *,
 };
-use crate::commands::testing::World;
+use crate::testing::World;
 
 fn overview(world: &World) -> Overview {
     let now = "2026-01-01T00:10:00Z".parse().expect("a time");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use agent_forge_actors::domain::upstream::{Pausable, PausableKind};
 
-use crate::commands::testing::World;
+use crate::testing::World;
 
 fn now() -> Timestamp {
     "2026-01-01T01:00:00Z".parse().expect("a time")

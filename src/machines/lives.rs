@@ -4,26 +4,26 @@ use agent_forge_actors::domain::recycle;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{subject::Found, trace};
+use super::{explain::trace, found::Found};
 
 /// One life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Life {
+pub struct Life {
     /// Its number.
-    pub(super) number: u32,
+    pub number: u32,
     /// When it began.
-    pub(super) since: Option<Timestamp>,
+    pub since: Option<Timestamp>,
     /// When it ended; `None` for the present one.
-    pub(super) until: Option<Timestamp>,
+    pub until: Option<Timestamp>,
     /// The Machine that it served.
-    pub(super) machine: Option<String>,
+    pub machine: Option<String>,
     /// The name of the host.
-    pub(super) host: Option<String>,
+    pub host: Option<String>,
     /// The trace of that machine.
-    pub(super) trace: Option<String>,
+    pub trace: Option<String>,
     /// Address of that trace.
-    pub(super) url: Option<String>,
+    pub url: Option<String>,
 }
 
 /// The lives on record and the present one. A VM in its first life has none to tell of. `url`: address of a trace, with `{}`

@@ -29,7 +29,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;
 
-use super::{progress, subject::Found};
+use super::{found::Found, progress};
 
 /// One thing that does not happen now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -206,7 +206,10 @@ pub fn failed_steps(child: &VsphereAgent) -> Option<Wait> {
 /// Why the AgentMachine asks for no host, or gets none.
 fn demand(found: &Found, plan: &Plan) -> Option<Wait> {
     let am = found.agent_machine.as_ref()?;
-    let demand = plan.demands.iter().find(|d| Some(d.uid()) == am.uid())?;
+    let demand = plan
+        .demands
+        .iter()
+        .find(|d| d.agent_machine.metadata.uid == am.metadata.uid)?;
     let (DemandState::NotRequested(why) | DemandState::NotNow { why, .. }) = &demand.state else {
         return None;
     };

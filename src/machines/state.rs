@@ -9,7 +9,7 @@ use agent_forge_crds::{
 use kube::ResourceExt as _;
 use serde::Serialize;
 
-use crate::commands::explain::subject::Found;
+use super::found::Found;
 
 /// The state of a machine. The order is that of the page: what needs a look comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -7,7 +7,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use agent_forge_actors::{
-    demand::boundary::Grants,
+    demand::{boundary::Grants, classify},
     domain::{
         identity::{AgentMatch, agent_runs_on},
         index_keys,
@@ -17,10 +17,13 @@ use agent_forge_actors::{
     },
     ports::cluster::View as _,
 };
-use agent_forge_crds::external::{agent::Agent, agent_machine::AgentMachine};
+use agent_forge_crds::{
+    VsphereAgentPool,
+    external::{agent::Agent, agent_machine::AgentMachine},
+};
 use kube::ResourceExt;
 
-use super::subject::Found;
+use super::found::{Found, Kind};
 use crate::cluster::view::Caches;
 
 /// Places in a list, by a name or a uid.
@@ -210,5 +213,93 @@ impl<'a> Join<'a> {
         let reference = am.agent_ref()?;
         let key = ObjectKey::new(&reference.namespace, &reference.name);
         self.caches.agents.get(&key)
+    }
+
+    /// The machine of the VsphereAgent or AgentMachine of that name. `None`: there is no such object.
+    #[must_use]
+    pub fn machine(&self, kind: Kind, key: &ObjectKey) -> Option<Found> {
+        let mut found = Found::default();
+        match kind {
+            Kind::VsphereAgent => {
+                let child = self.caches.children.get(key)?;
+                found.child = Some(ManagedVm::read(child));
+            }
+            Kind::AgentMachine => {
+                found.agent_machine = Some(self.caches.agent_machines.get(key)?);
+            }
+            _ => return None,
+        }
+        Some(self.complete(found))
+    }
+
+    /// Adds what belongs to the objects that are found. Each one may lead to the next, in both directions.
+    #[must_use]
+    pub fn complete(&self, mut found: Found) -> Found {
+        let asked_for_agent = found.agent.is_some();
+        for _ in 0..3 {
+            let child = found.child.as_ref();
+            found.agent_machine = found.agent_machine.take().or_else(|| {
+                let by_machine = found.machine.as_deref().and_then(|m| self.owned(m));
+                let by_child = || self.agent_machine_of(child?);
+                let by_agent = || self.claimant(found.agent.as_deref()?);
+                let all = by_machine.or_else(by_child).or_else(by_agent);
+                all.filter(|am| child.is_none_or(|c| self.may_be_for(c, am)))
+            });
+            let am = found.agent_machine.as_deref();
+            found.child = found.child.take().or_else(|| {
+                let by_agent = found.agent.as_deref().and_then(|a| self.runs_agent(a));
+                let by_agent = by_agent.filter(|c| am.is_none_or(|am| self.may_be_for(c, am)));
+                by_agent.or_else(|| self.made_for(am?).cloned())
+            });
+            let child = found.child.as_ref();
+            found.agent = found.agent.take().or_else(|| {
+                let by_child = child.and_then(|c| self.agent_of(c));
+                let all = by_child.or_else(|| self.reserved(am?));
+                all.filter(|agent| child.is_none_or(|c| self.may_see(c, agent)))
+            });
+        }
+        found.machine = found
+            .machine
+            .take()
+            .or_else(|| self.machine_of(found.agent_machine.as_deref()?));
+        match (&found.child, found.agent_machine.as_deref()) {
+            (Some(child), _) => {
+                let name = &child.object.spec.pool_ref.name;
+                found.pool = self
+                    .caches
+                    .pool(&ObjectKey::new(&child.key.namespace, name));
+            }
+            (None, Some(am)) => {
+                let pools = self.caches.pools();
+                let serves = |pool: &&Arc<VsphereAgentPool>| self.grants().serves(pool, am);
+                // One that lacks only the grant of its InfraEnv waits for that, and says so.
+                let sees = |pool: &&Arc<VsphereAgentPool>| {
+                    classify::belongs(pool, am) && self.grants().shows(pool, am)
+                };
+                let serving = pools.iter().find(serves);
+                found.pool = serving.or_else(|| pools.iter().find(sees)).cloned();
+                if found.pool.is_none() {
+                    found.refused = pools.iter().find_map(|pool| self.refused(pool, am));
+                }
+            }
+            (None, None) => {}
+        }
+        let agent = found.agent.as_deref().filter(|_| !asked_for_agent);
+        if let (None, Some(pool), Some(agent)) = (&found.child, &found.pool, agent) {
+            let namespace = agent.metadata.namespace.as_deref().unwrap_or_default();
+            if !self.grants().admit(namespace, pool) {
+                found.agent = None;
+            }
+        }
+        found
+    }
+
+    /// Why the pool may not serve an AgentMachine of its NodePool.
+    fn refused(&self, pool: &VsphereAgentPool, am: &AgentMachine) -> Option<String> {
+        let belongs = classify::belongs(pool, am);
+        let lacking = self.grants().lacking(pool, am).filter(|_| belongs)?;
+        let own = pool.namespace().unwrap_or_default();
+        let why = self.grants().sentence(&[lacking], &own);
+        Some(format!("VsphereAgentPool {}: {why}", ObjectKey::of(pool)))
     }
 }
