@@ -1,7 +1,7 @@
 //! One machine in full: its objects and the proof that they belong together, what it waits for, and its history.
 
 use agent_forge_actors::{
-    domain::{holds::Holds, names::ObjectKey, trace::TraceId},
+    domain::{holds::Holds, names::ObjectKey, recycle, trace::TraceId},
     pool::plan::Plan,
     runtime::holds,
 };
@@ -15,7 +15,7 @@ use super::{
     decide,
     found::{Found, Kind},
     join::Join,
-    lives::{self, Life},
+    progress, state,
     waits::{self, Wait},
 };
 use crate::cluster::view::Caches;
@@ -62,6 +62,26 @@ pub struct Moment {
     pub after_seconds: Option<i64>,
 }
 
+/// One life.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Life {
+    /// Its number.
+    pub number: u32,
+    /// When it began.
+    pub since: Option<Timestamp>,
+    /// When it ended; `None` for the present one.
+    pub until: Option<Timestamp>,
+    /// The Machine that it served.
+    pub machine: Option<String>,
+    /// The name of the host.
+    pub host: Option<String>,
+    /// The trace of that machine.
+    pub trace: Option<String>,
+    /// Address of that trace.
+    pub url: Option<String>,
+}
+
 /// Where the trace is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Trace {
@@ -105,7 +125,7 @@ pub fn plan(
     Some(decided.1)
 }
 
-/// Explains a machine. `live` and `plan`: what its VM and its pool's actor say. `trace_url`: see [`lives::lives`].
+/// Explains a machine. `live` and `plan`: what its VM and its pool's actor say. `trace_url`: address of a trace, with `{}` for its id.
 #[must_use]
 pub fn explain(
     caches: &Caches,
@@ -125,14 +145,24 @@ pub fn explain(
         pool: pool.map(|p| p.to_string()),
         chain: chain::members(found, live),
         proofs: chain::proofs(found, live),
-        waits: waits::waits(found, plan, &held, now),
+        waits: all_waits(found, plan, &held, now),
         notes: waits::notes(found, &held, now),
         standing: waits::standing(&held, &waits::next_effects(found)),
-        lives: lives::lives(found, trace_url),
+        lives: lives(found, trace_url),
         timeline: timeline(found),
         trace: trace(found, trace_url),
         seen: now,
     }
+}
+
+/// What it waits for; what a person has to act on comes first. If nothing holds it, what comes next.
+fn all_waits(found: &Found, plan: Option<&Plan>, held: &Holds, now: Timestamp) -> Vec<Wait> {
+    let mut all = waits::waits(found, plan, held, now);
+    all.sort_by_key(|wait| state::held(found, &wait.reason));
+    if all.is_empty() {
+        all.extend(progress::next(found));
+    }
+    all
 }
 
 fn timeline(found: &Found) -> Vec<Moment> {
@@ -153,8 +183,48 @@ fn timeline(found: &Found) -> Vec<Moment> {
     found.timeline().iter().map(moment).collect()
 }
 
+/// The lives on record and the present one. A VM in its first life has none to tell of. `url`: address of a trace, with `{}`
+/// for its id.
+pub(super) fn lives(found: &Found, url: Option<&str>) -> Vec<Life> {
+    let Some(vm) = found.child.as_ref().and_then(|c| c.vm()) else {
+        return Vec::new();
+    };
+    let mut all: Vec<Life> = vm
+        .lives
+        .iter()
+        .map(|life| Life {
+            number: u32::try_from(life.generation).unwrap_or_default(),
+            since: life.since.as_ref().map(|t| t.0),
+            until: life.until.as_ref().map(|t| t.0),
+            machine: life.machine.clone(),
+            host: life.host_name.clone(),
+            trace: life.trace_id.clone(),
+            url: life
+                .trace_id
+                .as_ref()
+                .and_then(|id| Some(url?.replace("{}", id))),
+        })
+        .collect();
+    let present = recycle::generation(vm);
+    // From the intent to the renewal, the VM is still in the life whose end is recorded.
+    if all.last().is_some_and(|last| last.number < present) {
+        let trace = trace(found, url);
+        let machine = vm.machine_ref.as_ref();
+        all.push(Life {
+            number: present,
+            since: vm.generation_since.as_ref().map(|t| t.0),
+            until: None,
+            machine: machine.and_then(|m| m.name.clone()),
+            host: found.agent.as_ref().and_then(|a| a.spec.hostname.clone()),
+            trace: trace.as_ref().map(|t| t.id.clone()),
+            url: trace.and_then(|t| t.url),
+        });
+    }
+    all
+}
+
 /// The trace on record, else the one that the operator gives to the machine.
-pub(super) fn trace(found: &Found, url: Option<&str>) -> Option<Trace> {
+fn trace(found: &Found, url: Option<&str>) -> Option<Trace> {
     let recorded = found
         .child
         .as_ref()

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use agent_forge_actors::domain::{managed_vm::ManagedVm, upstream::MachineFacts};
 use agent_forge_crds::{
-    VsphereAgentPool,
+    VsphereAgentPool, WaitingOn,
     agent::Milestone,
     conditions::Phase,
     external::{agent::Agent, agent_machine::AgentMachine},
@@ -63,6 +63,40 @@ impl Found {
         self.child.as_ref().is_some_and(goes)
             || am.is_some_and(|am| am.is_deleting())
             || self.machine.as_ref().is_some_and(|m| m.deleting)
+    }
+
+    /// Whether the AgentMachine has the Agent of this VM. The record of the VM says so some seconds later.
+    #[must_use]
+    pub fn is_reserved(&self) -> bool {
+        let (am, agent) = (self.agent_machine.as_deref(), self.agent.as_deref());
+        let reference = am.and_then(AgentMachine::agent_ref);
+        agent.zip(reference).is_some_and(|(agent, reference)| {
+            let namespace = agent.metadata.namespace.as_ref();
+            agent.metadata.name.as_ref() == Some(&reference.name)
+                && namespace == Some(&reference.namespace)
+        })
+    }
+
+    /// The rows of statuses about it: its own, then those of its pool.
+    pub fn rows(&self) -> impl Iterator<Item = &WaitingOn> {
+        let own = self.child.iter().filter_map(|c| c.object.status.as_ref());
+        let of_pool = self.pool.iter().filter_map(|p| p.status.as_ref());
+        let of_pool = of_pool.flat_map(|s| &s.waiting_on);
+        let about = of_pool.filter(|row| self.is_named(&row.subject));
+        own.flat_map(|s| &s.waiting_on).chain(about)
+    }
+
+    /// Whether the subject of a row names it.
+    #[must_use]
+    pub fn is_named(&self, subject: &str) -> bool {
+        let am = self.agent_machine.as_deref();
+        let am = am.and_then(|am| am.metadata.name.as_deref());
+        let child = self.child.as_ref().map(|c| c.key.name.as_str());
+        let ends = |name: &str| {
+            let before = subject.strip_suffix(name);
+            before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
+        };
+        am.is_some_and(ends) || child.is_some_and(ends)
     }
 
     /// What happened to its VM, and when.

@@ -2,14 +2,16 @@
 
 use agent_forge_actors::domain::managed_vm::ManagedVm;
 use agent_forge_crds::{
-    VsphereAgentPool, WaitingOn,
-    conditions::{Phase, READY, Reason, Who, find_condition},
+    conditions::{Phase, Reason, Who},
     external::agent_machine::AgentMachine,
 };
 use kube::ResourceExt as _;
 use serde::Serialize;
 
-use super::found::Found;
+use super::{
+    found::Found,
+    waits::{self, Wait},
+};
 
 /// The state of a machine. The order is that of the page: what needs a look comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -32,6 +34,7 @@ pub enum State {
 }
 
 /// A state, and why.
+#[derive(Clone, Debug)]
 pub struct Judged {
     /// Gives the colour.
     pub state: State,
@@ -39,6 +42,8 @@ pub struct Judged {
     pub reason: String,
     /// A sentence; empty if there is none.
     pub message: String,
+    /// What it waits for, and who can end that. A machine that is stuck or waits has one.
+    pub wait: Option<Wait>,
 }
 
 impl Judged {
@@ -47,75 +52,69 @@ impl Judged {
             state,
             reason: reason.to_string(),
             message: message.into(),
+            wait: None,
         }
     }
 
-    /// A machine that waits for this reason. It is stuck if a person has to act.
-    fn waits(reason: &Reason, message: &str) -> Self {
-        let state = match (reason, reason.about().who) {
-            // In most cases the provider frees the Agent a moment later.
-            (Reason::AgentBound, _) | (_, Who::Nobody | Who::Holder) => State::Waiting,
-            _ => State::Stuck,
-        };
-        Self::new(state, reason, message)
+    fn waits(state: State, wait: Wait) -> Self {
+        Self {
+            wait: Some(wait.clone()),
+            ..Self::new(state, wait.reason, wait.message)
+        }
+    }
+}
+
+/// The state of a machine that waits for this reason. It is stuck if a person has to act.
+#[must_use]
+pub fn held(found: &Found, reason: &Reason) -> State {
+    match (reason, reason.about().who) {
+        // In most cases the provider frees the Agent a moment later.
+        (Reason::AgentBound, _) | (_, Who::Nobody | Who::Holder) => State::Waiting,
+        // It has a VM to come: it waits in the line of creates, which moves by itself.
+        (Reason::CreateCapReached, _) if found.child.is_some() => State::Waiting,
+        _ => State::Stuck,
     }
 }
 
 /// The first row that a person has to act on, else the first row.
-fn worst<'r>(rows: impl Iterator<Item = &'r WaitingOn>) -> Option<Judged> {
-    let judged = rows.map(|row| Judged::waits(&row.reason, &row.message));
-    judged.min_by_key(|judged| judged.state)
-}
-
-/// The rows of the pool's status about the machine with that name.
-fn about<'p>(pool: &'p VsphereAgentPool, name: &str) -> impl Iterator<Item = &'p WaitingOn> {
-    let rows = pool.status.iter().flat_map(|s| &s.waiting_on);
-    rows.filter(move |row| {
-        let before = row.subject.strip_suffix(name);
-        before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
-    })
+fn worst(found: &Found) -> Option<Judged> {
+    let rows = found.rows().map(|row| (held(found, &row.reason), row));
+    let (state, row) = rows.min_by_key(|(state, _)| *state)?;
+    Some(Judged::waits(state, Wait::recorded(row)))
 }
 
 /// The state of a machine that has a VsphereAgent.
 #[must_use]
 pub fn of_child(found: &Found, child: &ManagedVm) -> Judged {
-    let status = child.object.status.as_ref();
-    let own = status.iter().flat_map(|s| &s.waiting_on);
-    let of_pool = found.pool.as_deref().into_iter();
-    let waits = worst(own.chain(of_pool.flat_map(|p| about(p, &child.key.name))));
-    // It has a VM to come: it waits in the line of creates, which moves by itself.
-    let waits = waits.map(
-        |waits| match waits.reason == Reason::CreateCapReached.as_str() {
-            true => Judged::new(State::Waiting, waits.reason, waits.message),
-            false => waits,
-        },
-    );
-    if let Some(stuck) = waits.as_ref().filter(|w| w.state == State::Stuck) {
-        return Judged::new(State::Stuck, &stuck.reason, &stuck.message);
+    let worst = worst(found);
+    if let Some(stuck) = worst.as_ref().filter(|w| w.state == State::Stuck) {
+        return stuck.clone();
     }
-    if found.pool.is_none() {
-        let message = "its VsphereAgentPool does not exist";
-        return Judged::new(State::Stuck, Reason::PoolNotFound, message);
+    if let Some(gone) = waits::gone_pool(found) {
+        return Judged::waits(State::Stuck, gone);
     }
     let vm = child.vm();
     let phase = vm.and_then(|vm| vm.phase.clone());
     let reason = vm.and_then(|vm| vm.reason.clone());
     let reason = reason.unwrap_or(Reason::CreateRequested);
     if phase == Some(Phase::Orphaned) {
-        let conditions = status.map(|s| s.conditions.as_slice()).unwrap_or_default();
-        let message = find_condition(conditions, READY).map(|c| c.message.clone());
-        return Judged::new(State::Stuck, reason, message.unwrap_or_default());
+        // Nothing needs it, and a person has to decide.
+        let told = waits::not_ready(found).map(|w| (w.message, w.since));
+        let (message, since) = told.unwrap_or_default();
+        let subject = format!("VsphereAgent/{}", child.key.name);
+        return Judged::waits(State::Stuck, Wait::of(subject, &reason, message, since));
     }
     if child.deleting || phase == Some(Phase::Released) {
-        return match waits {
-            Some(waits) => Judged::new(State::Leaving, waits.reason, waits.message),
-            None => Judged::new(State::Leaving, reason, ""),
+        let leaves = worst.unwrap_or_else(|| Judged::new(State::Leaving, reason, ""));
+        return Judged {
+            state: State::Leaving,
+            ..leaves
         };
     }
-    if let Some(waits) = waits {
+    if let Some(waits) = worst {
         return waits;
     }
-    if phase == Some(Phase::Bound) || serves(found) {
+    if phase == Some(Phase::Bound) || found.is_reserved() {
         let is_ready = found.agent_machine.as_ref().is_some_and(|am| am.is_ready());
         let state = if is_ready {
             State::Serving
@@ -130,40 +129,33 @@ pub fn of_child(found: &Found, child: &ManagedVm) -> Judged {
     Judged::new(State::Coming, reason, "")
 }
 
-/// Whether the AgentMachine has the Agent of this VM. The record of the VM says so some seconds later.
-fn serves(found: &Found) -> bool {
-    let agent = found.agent.as_deref();
-    let am = found.agent_machine.as_deref();
-    let reference = am.and_then(AgentMachine::agent_ref);
-    agent.zip(reference).is_some_and(|(agent, reference)| {
-        reference.name == agent.name_any()
-            && Some(&reference.namespace) == agent.namespace().as_ref()
-    })
-}
-
 /// The state of an AgentMachine that has no VsphereAgent.
 #[must_use]
-pub fn of_demand(pool: &VsphereAgentPool, found: &Found, am: &AgentMachine) -> Judged {
+pub fn of_demand(found: &Found, am: &AgentMachine) -> Judged {
     if am.agent_ref().is_some() {
         let message = "a host that is not a VM of agent-forge serves this AgentMachine";
-        let agent = found.agent.as_deref();
-        let state = agent
-            .map(|a| a.state().to_owned())
-            .filter(|s| !s.is_empty());
-        return Judged::new(State::Foreign, state.unwrap_or("?".to_owned()), message);
+        let state = found.agent.as_deref().map(|a| a.state());
+        let state = state.filter(|s| !s.is_empty());
+        return Judged::new(State::Foreign, state.unwrap_or("?"), message);
     }
     if am.is_deleting() {
         return Judged::new(State::Leaving, Reason::Deleting, "");
     }
-    if let Some(waits) = worst(about(pool, &am.name_any())) {
-        return waits;
-    }
+    worst(found).unwrap_or_else(|| Judged::waits(State::Waiting, unreserved(am)))
+}
+
+/// Why the provider has no Agent for it.
+fn unreserved(am: &AgentMachine) -> Wait {
     let condition = am.reserved_condition();
-    let reason = condition.and_then(|c| c.reason.clone());
+    let reason = condition.and_then(|c| c.reason.as_deref());
+    let reason = reason.map_or(Reason::ConditionsMissing, Reason::from);
     let message = condition.and_then(|c| c.message.clone());
-    Judged::new(
-        State::Waiting,
-        reason.unwrap_or_else(|| Reason::ConditionsMissing.to_string()),
+    let since = condition.and_then(|c| c.last_transition_time.as_ref());
+    let subject = format!("AgentMachine/{}", am.name_any());
+    Wait::of(
+        subject,
+        &reason,
         message.unwrap_or_default(),
+        since.map(|t| t.0),
     )
 }
