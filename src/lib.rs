@@ -11,9 +11,12 @@ pub mod gate;
 mod health;
 pub mod iso_source;
 pub mod lease;
+pub mod machines;
 pub mod run;
 mod servers;
 mod standby;
 pub mod telemetry;
+#[cfg(test)]
+mod testing;
 pub mod vsphere;
 pub mod web;

@@ -45,7 +45,7 @@ use self::{
 };
 use crate::{
     cluster::view::Caches,
-    commands::explain::{self, subject::Kind},
+    machines::{explain, found::Kind},
     standby,
     telemetry::{
         http::{Answer, Asked, answer, text},
@@ -188,7 +188,7 @@ impl Web {
         let key = ObjectKey::new(namespace, name);
         let bound = &self.secret_namespaces;
         let explained = explain::of_object(&self.caches, kind, &key, bound, Timestamp::now());
-        let Ok(explained) = explained else {
+        let Some(explained) = explained else {
             return absent();
         };
         // A VsphereAgent is in its pool's namespace. An AgentMachine is not.

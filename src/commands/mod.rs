@@ -6,7 +6,6 @@
 
 pub mod cli;
 pub mod collect;
-pub mod decide;
 pub mod doctor;
 pub mod explain;
 pub mod iso;
@@ -18,8 +17,6 @@ pub mod read_only;
 pub mod reasons;
 pub mod report;
 pub mod sight;
-#[cfg(test)]
-pub(crate) mod testing;
 pub mod top;
 pub mod validate;
 pub mod vcenters;

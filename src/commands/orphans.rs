@@ -237,7 +237,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::commands::testing::{CHILD_UID, CLUSTER, World};
+    use crate::testing::{CHILD_UID, CLUSTER, World};
 
     fn vm(moref: &str, cluster: &str, uid: &str, power: PowerState) -> MarkedVm {
         MarkedVm {

@@ -25,8 +25,7 @@ use serde::Serialize;
 
 use self::{actions::Step, cost::Costs, diff::Change};
 use super::{
-    Asked, decide,
-    explain::waits::{Wait, by_people, failed_steps, invalid_pause, next_effects_of_pool},
+    Asked,
     manifest_file::{self, Document},
     report::{self, Report, Verdict},
     sight::Sight,
@@ -35,6 +34,10 @@ use super::{
 use crate::{
     args::Args,
     cluster::{lists, view::Caches},
+    machines::{
+        decide,
+        waits::{Wait, by_people, failed_steps, invalid_pause, next_effects_of_pool},
+    },
 };
 
 /// What `agent-forge plan` is about.

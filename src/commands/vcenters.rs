@@ -156,7 +156,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::commands::testing::World;
+    use crate::testing::World;
     use agent_forge_actors::ports::vcenter::Trust;
     use agent_forge_crds::{Time, conditions::Reason, pool::RefusedCredentials};
     use clap::Parser as _;

@@ -24,9 +24,7 @@ use super::{
     access::{KEPT, Reviewer},
     *,
 };
-use crate::{
-    cluster::reviews::Reviews, commands::testing::World, debug, telemetry::places::NoPlace,
-};
+use crate::{cluster::reviews::Reviews, debug, telemetry::places::NoPlace, testing::World};
 
 /// Describes three actors.
 struct Described3;

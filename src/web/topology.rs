@@ -2,38 +2,26 @@
 //! the caches. It takes time in proportion to the number of objects.
 
 mod foreign;
-mod state;
 #[cfg(test)]
 pub(super) mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use agent_forge_actors::{
-    domain::{belonging, names::ObjectKey},
-    ports::cluster::View as _,
-    runtime::holds,
-};
-use agent_forge_crds::{
-    VsphereAgentPool,
-    agent::Milestone,
-    conditions::{READY, Reason, find_condition},
-    external::{agent::Agent, agent_machine::AgentMachine},
-};
+use agent_forge_actors::runtime::holds;
+use agent_forge_crds::VsphereAgentPool;
 use jiff::Timestamp;
-use kube::ResourceExt as _;
 use serde::Serialize;
 
-pub use self::{foreign::ForeignHosts, state::State};
+pub use self::foreign::ForeignHosts;
 use super::access::Reach;
 use crate::{
     cluster::view::Caches,
-    commands::{
-        explain::{
-            chain::{self, Live, Member},
-            join::Join,
-            subject::{Found, Kind},
-        },
-        top::rows,
+    machines::{
+        self,
+        chain::{self, Live, Member},
+        found::{Found, Kind},
+        row::{Machine, OfPool},
+        state::State,
     },
 };
 
@@ -147,46 +135,21 @@ pub struct MachineNode {
 /// Builds what a viewer with this reach may see.
 #[must_use]
 pub fn topology(caches: &Caches, reach: &Reach, notes: Vec<String>, now: Timestamp) -> Topology {
-    let join = Join::new(caches);
-    let all = join.children().iter().cloned();
-    let all: Vec<Found> = all.map(|child| join.of_child(child)).collect();
-    let mut of_pool: BTreeMap<ObjectKey, Vec<&Found>> = BTreeMap::new();
-    let mut own = BTreeSet::new();
-    for found in &all {
-        own.extend(found.agent.as_deref().map(ObjectKey::of));
-        if let Some(child) = &found.child {
-            let name = &child.object.spec.pool_ref.name;
-            let pool = ObjectKey::new(&child.key.namespace, name);
-            of_pool.entry(pool).or_default().push(found);
-        }
-    }
+    let all = machines::machines(caches, now);
     let mut tree: BTreeMap<ClusterKey, BTreeMap<String, Vec<PoolNode>>> = BTreeMap::new();
-    for pool in caches.pools() {
-        let key = ObjectKey::of(pool.as_ref());
-        if !reach.covers(&key.namespace) {
-            continue;
-        }
-        let machines = of_pool.remove(&key).unwrap_or_default();
-        let node = PoolNode {
-            paused: rows::paused(caches, &key, now),
-            ..pool_node(caches, &join, &pool, &machines)
+    for of_pool in all.pools.iter().filter(|p| reach.covers(&p.key.namespace)) {
+        let (cluster, node_pool) = match &of_pool.pool {
+            Some(pool) => (ClusterKey::of(pool), pool.spec.node_pool_ref.name.clone()),
+            None => (ClusterKey::unknown(), "?".to_owned()),
         };
-        let cluster = tree.entry(ClusterKey::of(&pool)).or_default();
-        let node_pool = pool.spec.node_pool_ref.name.clone();
-        cluster.entry(node_pool).or_default().push(node);
-    }
-    // A VsphereAgent whose pool is gone still has a VM.
-    for (key, machines) in of_pool
-        .iter()
-        .filter(|(key, _)| reach.covers(&key.namespace))
-    {
-        let cluster = tree.entry(ClusterKey::unknown()).or_default();
-        let pools = cluster.entry("?".to_owned()).or_default();
-        let over = caches.over_bound(&key.namespace);
-        pools.push(gone_pool(key, over, machines));
+        let cluster = tree.entry(cluster).or_default();
+        cluster
+            .entry(node_pool)
+            .or_default()
+            .push(pool_node(of_pool));
     }
     let clusters: Vec<ClusterNode> = tree.into_iter().map(|(k, n)| k.node(n)).collect();
-    let foreign = foreign::hosts(caches, join.grants(), reach, &own);
+    let foreign = foreign::hosts(caches, &all.grants, reach, &all.agents());
     Topology {
         notes,
         counts: counts(&clusters, &foreign),
@@ -250,81 +213,18 @@ impl ClusterKey {
     }
 }
 
-fn pool_node(
-    caches: &Caches,
-    join: &Join<'_>,
-    pool: &VsphereAgentPool,
-    machines: &[&Found],
-) -> PoolNode {
-    let status = pool.status.as_ref();
-    let conditions = status.map(|s| s.conditions.as_slice()).unwrap_or_default();
-    let ready = find_condition(conditions, READY);
-    let own = pool.namespace().unwrap_or_default();
-    let children = machines.iter().filter_map(|found| child_node(found));
-    let home = &pool.spec.control_plane_namespace;
-    let demands = caches.agent_machines(home).into_iter();
-    let grants = join.grants();
-    let demands = demands.filter(|am| {
-        let is_its = belonging::belongs(pool, am) && grants.shows(pool, am);
-        is_its && join.made_for(am).is_none()
-    });
-    let agent = |am: &AgentMachine| {
-        let namespace = |agent: &Agent| agent.namespace().unwrap_or_default();
-        let agent = join.reserved(am);
-        agent.filter(|agent| grants.admit(&namespace(agent), pool))
-    };
-    let demands = demands.map(|am| {
-        let found = Found {
-            machine: join.machine_of(&am),
-            agent: agent(&am),
-            agent_machine: Some(am),
-            ..Found::default()
-        };
-        demand_node(pool, &found)
-    });
-    let machines: Vec<MachineNode> = children.chain(demands.flatten()).collect();
-    PoolNode {
-        name: format!("{own}/{}", pool.name_any()),
-        ready: ready.map(|c| c.status == "True"),
-        reason: ready.map(|c| c.reason.clone()).unwrap_or_default(),
-        message: ready.map(|c| c.message.clone()).unwrap_or_default(),
-        ..of_machines(machines)
-    }
-}
-
-/// `over`: why a part of its namespace is unknown.
-fn gone_pool(key: &ObjectKey, over: Option<String>, machines: &[&Found]) -> PoolNode {
-    let machines = machines.iter().filter_map(|found| child_node(found));
-    let (ready, reason, message) = match over {
-        Some(why) => (None, Reason::NamespaceTooLarge, why),
-        None => (
-            Some(false),
-            Reason::PoolNotFound,
-            "this VsphereAgentPool does not exist".to_owned(),
-        ),
-    };
-    PoolNode {
-        name: key.to_string(),
-        ready,
-        reason: reason.to_string(),
-        message,
-        ..of_machines(machines.collect())
-    }
-}
-
-/// What the machines of a pool say together.
-fn of_machines(mut machines: Vec<MachineNode>) -> PoolNode {
-    let by_name = |m: &MachineNode| (m.state, m.name.clone());
-    machines.sort_by_cached_key(by_name);
+fn pool_node(of_pool: &OfPool) -> PoolNode {
+    let mut machines: Vec<MachineNode> = of_pool.machines.iter().map(machine_node).collect();
+    machines.sort_by_cached_key(|m| (m.state, m.name.clone()));
     let took: Vec<i64> = machines.iter().filter_map(|m| m.took_seconds).collect();
     PoolNode {
-        name: String::new(),
-        paused: None,
-        ready: None,
-        reason: String::new(),
-        message: String::new(),
+        name: of_pool.key.to_string(),
+        paused: of_pool.paused.clone(),
+        ready: of_pool.ready,
+        reason: of_pool.reason.clone(),
+        message: of_pool.message.clone(),
+        usual_seconds: of_pool.usual_seconds,
         histogram: histogram(&took),
-        usual_seconds: rows::median(took),
         machines,
     }
 }
@@ -347,45 +247,21 @@ fn existing(found: &Found) -> Vec<Member> {
     all
 }
 
-fn child_node(found: &Found) -> Option<MachineNode> {
-    let child = found.child.as_ref()?;
-    let place = child.vm().and_then(|vm| vm.placement.as_ref());
-    let timeline = rows::timeline(&child.object);
-    let at = |entry: &Milestone| entry.at.as_ref().map(|t| t.0);
-    let created = child.object.metadata.creation_timestamp.as_ref();
-    let judged = state::of_child(found, child);
-    Some(MachineNode {
-        kind: Kind::VsphereAgent,
-        namespace: child.key.namespace.clone(),
-        name: child.key.name.clone(),
-        state: judged.state,
-        reason: judged.reason,
-        message: judged.message,
-        since: timeline.first().and_then(at).or(created.map(|t| t.0)),
-        step: timeline.last().map(|e| (e.event.clone(), at(e))),
-        took_seconds: rows::took(timeline),
+fn machine_node(machine: &Machine) -> MachineNode {
+    let child = machine.found.child.as_ref();
+    let place = child.and_then(|c| c.vm()?.placement.as_ref());
+    MachineNode {
+        kind: machine.kind,
+        namespace: machine.key.namespace.clone(),
+        name: machine.key.name.clone(),
+        state: machine.judged.state,
+        reason: machine.judged.reason.clone(),
+        message: machine.judged.message.clone(),
+        since: machine.since,
+        step: machine.step().map(|(event, at)| (event.to_owned(), at)),
+        took_seconds: machine.took_seconds,
         host: place.and_then(|p| p.host.clone()),
         datastore: place.and_then(|p| p.datastore.clone()),
-        chain: existing(found),
-    })
-}
-
-/// An AgentMachine without a VsphereAgent: it waits, or another host serves it.
-fn demand_node(pool: &VsphereAgentPool, found: &Found) -> Option<MachineNode> {
-    let am = found.agent_machine.as_deref()?;
-    let judged = state::of_demand(pool, found, am);
-    Some(MachineNode {
-        kind: Kind::AgentMachine,
-        namespace: am.namespace().unwrap_or_default(),
-        name: am.name_any(),
-        state: judged.state,
-        reason: judged.reason,
-        message: judged.message,
-        since: am.metadata.creation_timestamp.as_ref().map(|t| t.0),
-        step: None,
-        took_seconds: None,
-        host: None,
-        datastore: None,
-        chain: existing(found),
-    })
+        chain: existing(&machine.found),
+    }
 }

@@ -21,12 +21,14 @@ use serde_json::{Value, json};
 
 use self::redact::Redactor;
 use super::{
-    explain::{self, subject::Kind},
     plan,
     report::{self, Verdict},
     sight::{self, Sight},
 };
-use crate::args::Args;
+use crate::{
+    args::Args,
+    machines::{self, chain::Live, decide, explain, found::Kind, row::Machine},
+};
 
 /// Where the archive goes.
 #[derive(Clone, Debug, ClapArgs)]
@@ -189,21 +191,24 @@ fn answers(
     let own = |key: &ObjectKey| namespace.is_none_or(|wanted| wanted == key.namespace);
     let bound = args.secret_bound();
     let mut all = Vec::new();
-    for child in sight.caches.all_children() {
-        let key = ObjectKey::of(child.as_ref());
-        if own(&key) {
+    let caches = &sight.caches;
+    let mut pools = machines::machines(caches, now).pools;
+    pools.retain(|pool| own(&pool.key));
+    for of_pool in &pools {
+        let key = &of_pool.key;
+        // One decision for all machines of the pool.
+        let decided = decide::decide(caches, key, bound, now);
+        let plan = decided.as_ref().map(|(_, plan)| plan);
+        let recorded = |m: &&Machine| m.kind == Kind::VsphereAgent;
+        for Machine { found, key, .. } in of_pool.machines.iter().filter(recorded) {
             let path = format!("answers/explain/{}/{}.yaml", key.namespace, key.name);
-            match explain::of_object(&sight.caches, Kind::VsphereAgent, &key, bound, now) {
-                Ok(explained) => all.push(file(&redactor, path, &explained)?),
-                Err(e) => failed.push(e.context(path)),
-            }
+            let words = (format!("{}/{}", Kind::VsphereAgent, key.name), None);
+            let explained = explain::explain(caches, found, (&Live::NotAsked, plan), words, now);
+            all.push(file(&redactor, path, &explained)?);
         }
-    }
-    for pool in sight.caches.pools() {
-        let key = ObjectKey::of(pool.as_ref());
-        if own(&key) {
+        if of_pool.pool.is_some() {
             let path = format!("answers/plan/{}/{}.yaml", key.namespace, key.name);
-            match plan::of_pool(&sight.caches, &key, bound, now) {
+            match plan::of_pool(caches, key, bound, now) {
                 Ok(planned) => all.push(file(&redactor, path, &planned)?),
                 Err(e) => failed.push(e.context(path)),
             }

@@ -22,7 +22,7 @@ use super::{
     report::{self, Report, Verdict},
     sight::{self, Sight},
 };
-use crate::{args::Args, cluster::view::NamespaceGrant};
+use crate::{args::Args, cluster::view::NamespaceGrant, machines::decide};
 
 /// What `agent-forge doctor` checks.
 #[derive(Clone, Debug, ClapArgs)]
@@ -188,7 +188,7 @@ async fn of_pools(args: &Args, asked: &DoctorArgs, sight: &Sight) -> anyhow::Res
     for key in keys {
         let about = format!("pool {key}");
         let Some((observed, plan)) =
-            super::decide::decide(&sight.caches, &key, args.secret_bound(), Timestamp::now())
+            decide::decide(&sight.caches, &key, args.secret_bound(), Timestamp::now())
         else {
             continue;
         };

@@ -22,7 +22,7 @@ use serde_json::Value;
 use super::Check;
 use crate::{
     args::Args,
-    commands::explain::waits::{
+    machines::waits::{
         Wait, by_people, failed_steps, invalid_pause, next_effects_of_pool, standing,
     },
 };

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{cluster::view::Caches, commands::testing::World};
+use crate::{cluster::view::Caches, testing::World};
 
 fn found(world: &World) -> Vec<Check> {
     found_in(&world.caches())
@@ -10,7 +10,7 @@ fn found(world: &World) -> Vec<Check> {
 fn found_in(caches: &Caches) -> Vec<Check> {
     let key = ObjectKey::new("demo", "workers");
     let now = "2026-01-01T01:00:00Z".parse().expect("a time");
-    let (observed, plan) = crate::commands::decide::decide(caches, &key, &[], now).expect("a pool");
+    let (observed, plan) = crate::machines::decide::decide(caches, &key, &[], now).expect("a pool");
     pool::checks("pool demo/workers", &observed, &plan)
 }
 
@@ -121,7 +121,7 @@ fn failed_steps_and_an_invalid_pause_are_yellow_and_a_standing_veto_is_green() {
     }]);
     world.child["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:50:00Z");
     let caches = world.caches();
-    crate::commands::testing::pause_until(&caches, "tomorrow");
+    crate::testing::pause_until(&caches, "tomorrow");
     let all = found_in(&caches);
     for (check, word) in [
         ("holds", "backup"),

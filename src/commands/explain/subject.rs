@@ -1,45 +1,20 @@
-//! What the user asks about, and the objects of its machine.
+//! What the user asks about.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{fmt, str::FromStr};
 
 use agent_forge_actors::{
-    domain::{belonging, managed_vm::ManagedVm, names::ObjectKey, upstream::MachineFacts},
+    domain::{managed_vm::ManagedVm, names::ObjectKey},
     ports::cluster::View as _,
 };
-use agent_forge_crds::{
-    VsphereAgentPool,
-    agent::Milestone,
-    conditions::Phase,
-    external::{agent::Agent, agent_machine::AgentMachine},
-};
 use kube::ResourceExt;
-use serde::Serialize;
 
-use super::join::Join;
-use crate::cluster::view::Caches;
-
-/// The kinds of objects of a machine, in the order of its chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Kind {
-    /// The demand.
-    AgentMachine,
-    /// Its owner in Cluster API.
-    Machine,
-    /// The operator's record.
-    VsphereAgent,
-    /// In vCenter.
-    VM,
-    /// The host that booted the discovery ISO.
-    Agent,
-    /// In the hosted cluster.
-    Node,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
+use crate::{
+    cluster::view::Caches,
+    machines::{
+        found::{Found, Kind, hostname},
+        join::Join,
+    },
+};
 
 /// `KIND/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,52 +56,6 @@ impl FromStr for Subject {
         let name = name.to_owned();
         Ok(Self { kind, name })
     }
-}
-
-/// The objects of one machine, as far as they exist.
-#[derive(Clone, Debug, Default)]
-pub struct Found {
-    /// AgentMachine.
-    pub agent_machine: Option<Arc<AgentMachine>>,
-    /// Machine.
-    pub machine: Option<Arc<MachineFacts>>,
-    /// VsphereAgent, with what it records of its VM.
-    pub child: Option<ManagedVm>,
-    /// Agent.
-    pub agent: Option<Arc<Agent>>,
-    /// The pool of the VsphereAgent; without one, the pool that may serve the AgentMachine, or may see it.
-    pub pool: Option<Arc<VsphereAgentPool>>,
-    /// Why a pool that names the NodePool of the AgentMachine may not see it, if no other one may.
-    pub refused: Option<String>,
-}
-
-impl Found {
-    /// Whether its VM is being removed, or its Machine goes.
-    #[must_use]
-    pub fn leaves(&self) -> bool {
-        let goes = |child: &ManagedVm| {
-            let phase = child.vm().and_then(|vm| vm.phase.as_ref());
-            child.deleting || child.given_up || phase == Some(&Phase::Released)
-        };
-        let am = self.agent_machine.as_ref();
-        self.child.as_ref().is_some_and(goes)
-            || am.is_some_and(|am| am.is_deleting())
-            || self.machine.as_ref().is_some_and(|m| m.deleting)
-    }
-
-    /// What happened to its VM, and when.
-    #[must_use]
-    pub fn timeline(&self) -> &[Milestone] {
-        let status = self.child.as_ref().and_then(|c| c.object.status.as_ref());
-        status.map(|s| s.timeline.as_slice()).unwrap_or_default()
-    }
-}
-
-/// The name of the host that an Agent is: it becomes the name of the Node.
-#[must_use]
-pub fn hostname(agent: &Agent) -> Option<&str> {
-    let wanted = agent.spec.hostname.as_deref().filter(|h| !h.is_empty());
-    wanted.or_else(|| agent.inventory()?.hostname.as_deref())
 }
 
 fn is_vm(child: &ManagedVm, name: &str) -> bool {
@@ -211,78 +140,9 @@ pub fn find(caches: &Caches, subject: &Subject, namespace: Option<&str>) -> anyh
             found.agent = Some(one);
         }
     }
-    complete(caches, &mut found);
-    Ok(found)
+    Ok(Join::new(caches).complete(found))
 }
 
 fn key<K: ResourceExt>(object: &K) -> String {
     ObjectKey::of(object).to_string()
-}
-
-/// Adds what belongs to the objects that are found. Each one may lead to the next, in both directions.
-fn complete(caches: &Caches, found: &mut Found) {
-    let join = Join::new(caches);
-    let asked_for_agent = found.agent.is_some();
-    for _ in 0..3 {
-        let child = found.child.as_ref();
-        found.agent_machine = found.agent_machine.take().or_else(|| {
-            let by_machine = found.machine.as_deref().and_then(|m| join.owned(m));
-            let by_child = || join.agent_machine_of(child?);
-            let by_agent = || join.claimant(found.agent.as_deref()?);
-            let all = by_machine.or_else(by_child).or_else(by_agent);
-            all.filter(|am| child.is_none_or(|c| join.may_be_for(c, am)))
-        });
-        let am = found.agent_machine.as_deref();
-        found.child = found.child.take().or_else(|| {
-            let by_agent = found.agent.as_deref().and_then(|a| join.runs_agent(a));
-            let by_agent = by_agent.filter(|c| am.is_none_or(|am| join.may_be_for(c, am)));
-            by_agent.or_else(|| join.made_for(am?).cloned())
-        });
-        let child = found.child.as_ref();
-        found.agent = found.agent.take().or_else(|| {
-            let by_child = child.and_then(|c| join.agent_of(c));
-            let all = by_child.or_else(|| join.reserved(am?));
-            all.filter(|agent| child.is_none_or(|c| join.may_see(c, agent)))
-        });
-    }
-    found.machine = found
-        .machine
-        .take()
-        .or_else(|| join.machine_of(found.agent_machine.as_deref()?));
-    match (&found.child, found.agent_machine.as_deref()) {
-        (Some(child), _) => {
-            let name = &child.object.spec.pool_ref.name;
-            found.pool = caches.pool(&ObjectKey::new(&child.key.namespace, name));
-        }
-        (None, Some(am)) => {
-            let pools = caches.pools();
-            let serves = |pool: &&Arc<VsphereAgentPool>| join.grants().serves(pool, am);
-            // One that lacks only the grant of its InfraEnv waits for that, and says so.
-            let sees = |pool: &&Arc<VsphereAgentPool>| {
-                belonging::belongs(pool, am) && join.grants().shows(pool, am)
-            };
-            let serving = pools.iter().find(serves);
-            found.pool = serving.or_else(|| pools.iter().find(sees)).cloned();
-            if found.pool.is_none() {
-                found.refused = pools.iter().find_map(|pool| refused(&join, pool, am));
-            }
-        }
-        (None, None) => {}
-    }
-    let agent = found.agent.as_deref().filter(|_| !asked_for_agent);
-    if let (None, Some(pool), Some(agent)) = (&found.child, &found.pool, agent) {
-        let namespace = agent.metadata.namespace.as_deref().unwrap_or_default();
-        if !join.grants().admit(namespace, pool) {
-            found.agent = None;
-        }
-    }
-}
-
-/// Why the pool may not serve an AgentMachine of its NodePool.
-fn refused(join: &Join<'_>, pool: &VsphereAgentPool, am: &AgentMachine) -> Option<String> {
-    let belongs = belonging::belongs(pool, am);
-    let lacking = join.grants().lacking(pool, am).filter(|_| belongs)?;
-    let own = pool.namespace().unwrap_or_default();
-    let why = join.grants().sentence(&[lacking], &own);
-    Some(format!("VsphereAgentPool {}: {why}", key(pool)))
 }

@@ -8,8 +8,9 @@ use agent_forge_crds::conditions::Reason;
 use serde_json::json;
 
 use super::*;
-use crate::commands::{
-    report::Output,
+use crate::{
+    commands::report::Output,
+    machines::{chain::Proof, found::Kind},
     testing::{CHILD_UID, CLUSTER, World, uuid},
 };
 
@@ -33,10 +34,9 @@ fn explained(world: &World, subject: &str, live: &Live) -> Explanation {
     let caches = world.caches();
     let asked = asked(subject);
     let found = subject::find(&caches, &asked.subject, None).expect(subject);
-    {
-        let words = (asked.subject.to_string(), asked.trace_url.as_deref());
-        explain(&caches, &found, live, (words, &[]), now())
-    }
+    let words = (asked.subject.to_string(), asked.trace_url.as_deref());
+    let plan = plan(&caches, &found, &[], now());
+    explain(&caches, &found, (live, plan.as_ref()), words, now())
 }
 
 fn shown(uid: &str) -> Live {

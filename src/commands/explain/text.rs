@@ -2,8 +2,10 @@
 
 use jiff::Timestamp;
 
-use super::Explanation;
-use crate::commands::report::{self, one_line};
+use crate::{
+    commands::report::{self, one_line},
+    machines::explain::Explanation,
+};
 
 /// The whole text.
 pub(super) fn text(e: &Explanation) -> String {

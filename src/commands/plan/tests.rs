@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::commands::testing::World;
+use crate::testing::World;
 
 fn now() -> Timestamp {
     "2026-01-01T01:00:00Z".parse().expect("a time")
@@ -61,7 +61,7 @@ fn an_invalid_pause_and_failed_steps_are_told_and_a_standing_veto_is_not() {
         "lastTransitionTime": "2026-01-01T00:30:00Z",
     }]);
     let caches = world.caches();
-    crate::commands::testing::pause_until(&caches, "tomorrow");
+    crate::testing::pause_until(&caches, "tomorrow");
     let planned = plan(&caches, &key(), None, &[], now()).expect("a plan");
     let told: Vec<_> = planned.waits.iter().map(|w| w.reason.as_str()).collect();
     assert_eq!(told, ["PausedUntilInvalid", "EjectFailed"]);

@@ -5,7 +5,7 @@ use super::{
     screen::{Key, View, draw, press, show},
     *,
 };
-use crate::commands::testing::World;
+use crate::testing::World;
 
 fn overview(world: &World) -> Overview {
     let now = "2026-01-01T00:10:00Z".parse().expect("a time");
@@ -109,6 +109,31 @@ fn an_agent_machine_without_a_record_waits_and_what_is_much_too_late_is_counted(
     let shown = overview(&world);
     assert_eq!(shown.pools[0].late, 1);
     assert!(shown.text().contains("3m late"), "{}", shown.text());
+}
+
+#[test]
+fn the_table_has_the_machines_of_the_page_and_what_is_finished_comes_last() {
+    let mut world = World::serving();
+    let mut gone = second(&world, false);
+    gone["spec"]["poolRef"]["name"] = json!("gone");
+    gone["status"]["vm"] = json!({"name": "w-2", "phase": "Provisioning"});
+    let own = std::mem::take(&mut world.child);
+    world.child = gone;
+    let shown = overview(&world);
+    let cells: Vec<_> = shown.machines.iter().map(machine_cells).collect();
+    assert_eq!(cells[0][..3], ["w-2", "demo/gone", "Provisioning"]);
+    assert_eq!(cells[0][6], "PoolNotFound");
+    assert_eq!(cells[1][..3], ["w-1", "demo/workers", "Foreign"]);
+    assert_eq!(shown.pools[0].ready, "PoolNotFound");
+    // The reason that a person has to act on comes first.
+    world.child = own;
+    world.child["status"]["waitingOn"] = json!([
+        {"subject": "w-1", "reason": "ISOUploading"}, {"subject": "w-1", "reason": "InvalidSpec"},
+    ]);
+    assert_eq!(
+        machine_cells(&overview(&world).machines[0])[6],
+        "InvalidSpec"
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use agent_forge_crds::external::agent::Agent;
 use serde::Serialize;
 
 use super::Reach;
-use crate::{cluster::view::Caches, commands::explain::subject::hostname};
+use crate::{cluster::view::Caches, machines::found::hostname};
 
 /// The most hosts that are listed.
 pub const MOST: usize = 500;

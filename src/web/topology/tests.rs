@@ -3,9 +3,12 @@ pub mod crowd;
 use serde_json::{Value, json};
 
 use super::*;
-use agent_forge_actors::domain::upstream::{Pausable, PausableKind};
+use agent_forge_actors::domain::{
+    names::ObjectKey,
+    upstream::{Pausable, PausableKind},
+};
 
-use crate::commands::testing::World;
+use crate::testing::World;
 
 fn now() -> Timestamp {
     "2026-01-01T01:00:00Z".parse().expect("a time")
@@ -26,11 +29,6 @@ fn bound(child: &mut Value) {
     let entry = json!({"event": "Bound", "attempt": 1, "at": "2026-01-01T00:16:00.000000Z"});
     let timeline = child["status"]["timeline"].as_array_mut();
     timeline.expect("a timeline").push(entry);
-}
-
-fn waiting_on(object: &mut Value, subject: &str, reason: &str) {
-    object["status"]["waitingOn"] =
-        json!([{"subject": subject, "reason": reason, "message": "a sentence"}]);
 }
 
 #[test]
@@ -71,188 +69,15 @@ fn a_serving_machine_stands_below_its_cluster_with_all_its_objects() {
         shown.foreign.hosts.is_empty(),
         "its own Agent is not foreign"
     );
-}
-
-#[test]
-fn the_state_follows_from_what_a_machine_waits_for() {
-    type Change = fn(&mut World);
-    let table: [(&str, Change, State, &str); 15] = [
-        (
-            "the operator goes on",
-            |w| waiting_on(&mut w.child, "w-1", "ISOUploading"),
-            State::Waiting,
-            "ISOUploading",
-        ),
-        (
-            "a person has to act",
-            |w| waiting_on(&mut w.child, "w-1", "InvalidSpec"),
-            State::Stuck,
-            "InvalidSpec",
-        ),
-        (
-            "a person paused it",
-            |w| waiting_on(&mut w.child, "w-1", "Paused"),
-            State::Waiting,
-            "Paused",
-        ),
-        (
-            "the Node is not ready",
-            |w| w.agent_machine["status"]["ready"] = json!(false),
-            State::Coming,
-            "AgentBound",
-        ),
-        (
-            "its VM is being made",
-            |w| {
-                w.child["status"]["vm"]["phase"] = json!("Provisioning");
-                w.child["status"]["vm"]["reason"] = json!("VMCreatePending");
-                w.agent = Value::Null;
-            },
-            State::Coming,
-            "VMCreatePending",
-        ),
-        (
-            "its pool cannot fence it",
-            |w| {
-                w.child["status"]["vm"]["phase"] = json!("Released");
-                waiting_on(&mut w.pool, "w-1", "Paused");
-            },
-            State::Leaving,
-            "Paused",
-        ),
-        (
-            "its pool waits for another one",
-            |w| waiting_on(&mut w.pool, "new-w-1", "InvalidSpec"),
-            State::Serving,
-            "AgentBound",
-        ),
-        (
-            "its record is late",
-            |w| {
-                w.child["status"]["vm"]["phase"] = json!("Provisioning");
-                w.child["status"]["vm"]["reason"] = json!("AgentNotDiscovered");
-            },
-            State::Serving,
-            "AgentBound",
-        ),
-        (
-            "its AgentMachine has another host",
-            |w| {
-                w.child["status"]["vm"]["phase"] = json!("Available");
-                w.child["status"]["vm"]["reason"] = json!("AgentPrepared");
-                w.agent_machine["status"]["agentRef"]["name"] = json!("metal");
-            },
-            State::Coming,
-            "AgentPrepared",
-        ),
-        (
-            "it waits in the buffer",
-            |w| {
-                w.child["metadata"]["labels"] =
-                    json!({"agent-forge.containeroo.ch/created-for": "buffer"});
-                w.child["metadata"]["annotations"] = json!({});
-                w.child["status"]["vm"]["phase"] = json!("Available");
-                w.child["status"]["vm"]["reason"] = json!("AgentAvailable");
-                w.agent["metadata"]["labels"] =
-                    json!({"infraenvs.agent-install.openshift.io": "infra"});
-                w.agent["spec"]["clusterDeploymentName"] = json!(null);
-                w.agent_machine = Value::Null;
-            },
-            State::Ready,
-            "AgentAvailable",
-        ),
-        (
-            "it is being deleted",
-            |w| {
-                w.child["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:20:00Z");
-            },
-            State::Leaving,
-            "AgentBound",
-        ),
-        (
-            "its deletion waits for the provider",
-            |w| {
-                w.child["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:20:00Z");
-                waiting_on(&mut w.child, "w-1", "AgentBound");
-            },
-            State::Leaving,
-            "AgentBound",
-        ),
-        (
-            "its deletion waits for a person",
-            |w| {
-                w.child["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:20:00Z");
-                waiting_on(&mut w.child, "w-1", "InvalidSpec");
-            },
-            State::Stuck,
-            "InvalidSpec",
-        ),
-        (
-            "nothing needs it",
-            |w| w.child["status"]["vm"]["phase"] = json!("Orphaned"),
-            State::Stuck,
-            "AgentBound",
-        ),
-        (
-            "its pool is gone",
-            |w| w.pool = Value::Null,
-            State::Stuck,
-            "PoolNotFound",
-        ),
-    ];
-    for (what, change, state, reason) in table {
-        let mut world = World::serving();
-        change(&mut world);
-        let shown = shown(&world);
-        let machine = machines(&shown)[0];
-        assert_eq!(
-            (machine.state, machine.reason.as_str()),
-            (state, reason),
-            "{what}"
-        );
-    }
-}
-
-#[test]
-fn an_agent_machine_without_a_vm_waits_or_has_a_foreign_host() {
-    let mut world = World::waiting();
-    let first = shown(&world);
-    let machine = machines(&first)[0].clone();
+    // A pool that is gone has still its machines.
+    world.pool = Value::Null;
+    let gone = super::topology(&world.caches(), &Reach::All, Vec::new(), now());
+    assert_eq!(gone.clusters[0].name, "?");
+    let pool = &gone.clusters[0].node_pools[0].pools[0];
     assert_eq!(
-        (machine.kind, machine.name.as_str()),
-        (Kind::AgentMachine, "w-1")
+        (pool.ready, pool.reason.as_str()),
+        (Some(false), "PoolNotFound")
     );
-    assert_eq!(
-        (machine.state, machine.reason.as_str()),
-        (State::Waiting, "NoSuitableAgents")
-    );
-    assert_eq!(machine.message, "m");
-    // The pool says more than the provider.
-    waiting_on(
-        &mut world.pool,
-        "AgentMachine/demo-demo/w-1",
-        "CreateCapReached",
-    );
-    let second = shown(&world);
-    let machine = machines(&second)[0];
-    assert_eq!(
-        (machine.state, machine.reason.as_str()),
-        (State::Stuck, "CreateCapReached")
-    );
-    // One that has a VsphereAgent waits in the line of creates.
-    let mut queued = World::serving();
-    queued.child["status"]["vm"]["phase"] = json!("Provisioning");
-    waiting_on(&mut queued.child, "w-1", "CreateCapReached");
-    let queued = shown(&queued);
-    assert_eq!(machines(&queued)[0].state, State::Waiting);
-    // A bare-metal host serves it: the pool's rows do not matter then.
-    let host = World::serving();
-    world.agent_machine = host.agent_machine;
-    world.agent = host.agent;
-    let third = shown(&world);
-    let machine = machines(&third)[0];
-    assert_eq!(machine.state, State::Foreign);
-    assert_eq!(machine.reason, "added-to-existing-cluster");
 }
 
 #[test]
@@ -421,7 +246,9 @@ fn a_pool_says_that_it_is_paused_while_it_is() {
         crate::cluster::lists::show(cache, &None, vec![object], |p| p.key.clone());
         let all = topology(&caches, &Reach::All, Vec::new(), now());
         let page = all.clusters[0].node_pools[0].pools[0].paused.clone();
-        let top = rows::overview(&caches, None, now()).pools[0].paused.clone();
+        let top = crate::commands::top::rows::overview(&caches, None, now()).pools[0]
+            .paused
+            .clone();
         assert_eq!(page, top);
         page
     };

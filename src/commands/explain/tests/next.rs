@@ -100,11 +100,11 @@ fn a_pause_that_means_nothing_and_steps_that_failed_are_notes() {
         "lastTransitionTime": "2026-01-01T00:30:00Z",
     }]);
     let caches = world.caches();
-    crate::commands::testing::pause_until(&caches, "tomorrow");
+    crate::testing::pause_until(&caches, "tomorrow");
     let subject = "va/w-1".parse().expect("a subject");
     let found = subject::find(&caches, &subject, None).expect("a machine");
     let words = ("va/w-1".to_owned(), None);
-    let e = explain(&caches, &found, &Live::NotAsked, (words, &[]), now());
+    let e = explain(&caches, &found, (&Live::NotAsked, None), words, now());
     assert_eq!((&e.waits[..], e.verdict()), (&[][..], Verdict::Findings));
     for said in [
         "TaggingFailed: AttachTags: no such tag. Correct the id",

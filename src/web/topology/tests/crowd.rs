@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent_forge_actors::domain::identity::BiosUuid;
 
 use super::*;
-use crate::commands::testing::CLUSTER;
+use crate::testing::CLUSTER;
 
 /// A pool with that many serving machines.
 pub fn crowd(many: usize) -> World {

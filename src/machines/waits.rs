@@ -29,7 +29,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;
 
-use super::{progress, subject::Found};
+use super::found::Found;
 
 /// One thing that does not happen now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -74,33 +74,23 @@ impl Wait {
             page: about.section.page(),
         }
     }
-}
 
-/// The row of a status.
-fn recorded(row: &WaitingOn) -> Wait {
-    let since = row.since.as_ref().map(|t| t.0);
-    Wait::of(&row.subject, &row.reason, &row.message, since)
+    /// The wait that a row of a status tells.
+    #[must_use]
+    pub fn recorded(row: &WaitingOn) -> Self {
+        let since = row.since.as_ref().map(|t| t.0);
+        Self::of(&row.subject, &row.reason, &row.message, since)
+    }
 }
 
 /// Everything that the machine waits for. Each reason once: the status of the machine comes first, then that of its pool, then
-/// what the operator would decide now. If nothing holds it, what comes next.
+/// what the operator would decide now.
 #[must_use]
 pub fn waits(found: &Found, plan: Option<&Plan>, held: &Holds, now: Timestamp) -> Vec<Wait> {
-    let mut all: Vec<Wait> = Vec::new();
-    let status = found.child.as_ref().and_then(|c| c.object.status.as_ref());
-    all.extend(status.iter().flat_map(|s| &s.waiting_on).map(recorded));
-    let names = names(found);
-    let is_about = |subject: &str| {
-        names
-            .iter()
-            .any(|name| subject == name.as_str() || subject.ends_with(&format!("/{name}")))
-    };
-    let of_pool = found.pool.as_ref().and_then(|p| p.status.as_ref());
-    let rows = of_pool.iter().flat_map(|s| &s.waiting_on);
-    all.extend(rows.filter(|row| is_about(&row.subject)).map(recorded));
+    let mut all: Vec<Wait> = found.rows().map(Wait::recorded).collect();
     all.extend(by_people(held, &next_effects(found), now));
     if let Some(plan) = plan {
-        let rows = plan.waiting.iter().filter(|w| is_about(&w.subject));
+        let rows = plan.waiting.iter().filter(|w| found.is_named(&w.subject));
         all.extend(rows.map(|w| Wait::of(&w.subject, &w.reason, &w.message, None)));
         all.extend(demand(found, plan));
     }
@@ -112,17 +102,7 @@ pub fn waits(found: &Found, plan: Option<&Plan>, held: &Holds, now: Timestamp) -
     all.extend(not_ready(found));
     let mut seen = BTreeSet::new();
     all.retain(|wait| seen.insert(wait.reason.clone()));
-    if all.is_empty() {
-        all.extend(progress::next(found));
-    }
     all
-}
-
-/// Names of the machine in the subjects of rows.
-fn names(found: &Found) -> BTreeSet<String> {
-    let am = found.agent_machine.as_ref().map(|am| am.name_any());
-    let child = found.child.as_ref().map(|c| c.key.name.clone());
-    am.into_iter().chain(child).collect()
 }
 
 /// Whether the machine needs nothing more of the pool.
@@ -206,7 +186,10 @@ pub fn failed_steps(child: &VsphereAgent) -> Option<Wait> {
 /// Why the AgentMachine asks for no host, or gets none.
 fn demand(found: &Found, plan: &Plan) -> Option<Wait> {
     let am = found.agent_machine.as_ref()?;
-    let demand = plan.demands.iter().find(|d| Some(d.uid()) == am.uid())?;
+    let demand = plan
+        .demands
+        .iter()
+        .find(|d| d.agent_machine.metadata.uid == am.metadata.uid)?;
     let (DemandState::NotRequested(why) | DemandState::NotNow { why, .. }) = &demand.state else {
         return None;
     };
@@ -238,7 +221,8 @@ fn of_the_pool(found: &Found) -> Vec<Wait> {
     all.iter().filter_map(row).collect()
 }
 
-fn gone_pool(found: &Found) -> Option<Wait> {
+/// The pool of the VsphereAgent does not exist.
+pub(super) fn gone_pool(found: &Found) -> Option<Wait> {
     let child = found.child.as_ref().filter(|_| found.pool.is_none())?;
     let name = &child.object.spec.pool_ref.name;
     let message = format!(
@@ -260,7 +244,7 @@ fn refused_pool(found: &Found) -> Option<Wait> {
 }
 
 /// The condition `Ready` of the VsphereAgent, if it is False.
-fn not_ready(found: &Found) -> Option<Wait> {
+pub(super) fn not_ready(found: &Found) -> Option<Wait> {
     let child = found.child.as_ref()?;
     let status = child.object.status.as_ref()?;
     let condition = find_condition(&status.conditions, READY).filter(|c| c.status == "False")?;

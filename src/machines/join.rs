@@ -8,6 +8,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use agent_forge_actors::{
     domain::{
+        belonging,
         identity::{AgentMatch, agent_runs_on},
         index_keys,
         managed_vm::ManagedVm,
@@ -17,10 +18,13 @@ use agent_forge_actors::{
     ports::cluster::View as _,
     world::boundary::Grants,
 };
-use agent_forge_crds::external::{agent::Agent, agent_machine::AgentMachine};
+use agent_forge_crds::{
+    VsphereAgentPool,
+    external::{agent::Agent, agent_machine::AgentMachine},
+};
 use kube::ResourceExt;
 
-use super::subject::Found;
+use super::found::{Found, Kind};
 use crate::cluster::view::Caches;
 
 /// Places in a list, by a name or a uid.
@@ -62,12 +66,13 @@ impl<'a> Join<'a> {
         let children = caches.all_children().into_iter().map(ManagedVm::read);
         let children: Vec<ManagedVm> = children.collect();
         let agent_machines = caches.all_agent_machines();
-        let record = |c: &'_ ManagedVm| c.agent_machine.clone();
-        let records: Vec<_> = children.iter().map(record).collect();
-        let uids = records.iter().map(|r| r.as_ref()?.uid.as_deref());
-        let named = |r: &&agent_forge_actors::domain::managed_vm::Recorded| r.uid.is_none();
-        let names = records.iter();
-        let names = names.map(|r| r.as_ref().filter(named).map(|r| r.name.as_str()));
+        let uids = children
+            .iter()
+            .map(|c| c.agent_machine.as_ref()?.uid.as_deref());
+        let names = children.iter().map(|c| {
+            let record = c.agent_machine.as_ref()?;
+            record.uid.is_none().then_some(record.name.as_str())
+        });
         let pools = caches.pools();
         let pools = pools.iter().map(AsRef::as_ref);
         let grants = Grants::read(caches, pools, agent_machines.iter().map(AsRef::as_ref));
@@ -86,8 +91,8 @@ impl<'a> Join<'a> {
 
     /// Which pools are admitted by the namespaces that pools and AgentMachines name.
     #[must_use]
-    pub fn grants(&self) -> &Grants {
-        &self.grants
+    pub fn into_grants(self) -> Grants {
+        self.grants
     }
 
     /// Whether the pool of the VsphereAgent may use the AgentMachine.
@@ -111,21 +116,36 @@ impl<'a> Join<'a> {
         &self.children
     }
 
-    /// Everything that belongs to the machine of a VsphereAgent. The Agent is that of its VM, and no other.
+    /// Everything that belongs to the machine of a VsphereAgent.
     #[must_use]
     pub fn of_child(&self, child: ManagedVm) -> Found {
-        let mut found = Found {
-            agent_machine: self.agent_machine_of(&child),
-            agent: self.agent_of(&child),
+        self.complete(Found {
+            child: Some(child),
             ..Found::default()
-        };
-        let am = found.agent_machine.as_deref();
-        found.machine = am.and_then(|am| self.machine_of(am));
-        let name = &child.object.spec.pool_ref.name;
-        let pool = ObjectKey::new(&child.key.namespace, name);
-        found.pool = self.caches.pool(&pool);
-        found.child = Some(child);
-        found
+        })
+    }
+
+    /// The machine of an AgentMachine that the pool may see and that has no VsphereAgent. `None`: it has one, or belongs to
+    /// others.
+    #[must_use]
+    pub fn of_demand(&self, pool: &Arc<VsphereAgentPool>, am: &Arc<AgentMachine>) -> Option<Found> {
+        let is_its = belonging::belongs(pool, am) && self.grants.shows(pool, am);
+        if !is_its || self.made_for(am).is_some() {
+            return None;
+        }
+        Some(Found {
+            machine: self.machine_of(am),
+            agent: self.reserved(am).filter(|a| self.admits(a, pool)),
+            agent_machine: Some(am.clone()),
+            pool: Some(pool.clone()),
+            ..Found::default()
+        })
+    }
+
+    /// Whether the namespace of the Agent admits the pool.
+    fn admits(&self, agent: &Agent, pool: &VsphereAgentPool) -> bool {
+        let namespace = agent.metadata.namespace.as_deref().unwrap_or_default();
+        self.grants.admit(namespace, pool)
     }
 
     /// The AgentMachine that the VsphereAgent is for.
@@ -210,5 +230,92 @@ impl<'a> Join<'a> {
         let reference = am.agent_ref()?;
         let key = ObjectKey::new(&reference.namespace, &reference.name);
         self.caches.agents.get(&key)
+    }
+
+    /// The machine of the VsphereAgent or AgentMachine of that name. `None`: there is no such object.
+    #[must_use]
+    pub fn machine(&self, kind: Kind, key: &ObjectKey) -> Option<Found> {
+        let mut found = Found::default();
+        match kind {
+            Kind::VsphereAgent => {
+                let child = self.caches.children.get(key)?;
+                found.child = Some(ManagedVm::read(child));
+            }
+            Kind::AgentMachine => {
+                found.agent_machine = Some(self.caches.agent_machines.get(key)?);
+            }
+            _ => return None,
+        }
+        Some(self.complete(found))
+    }
+
+    /// Adds what belongs to the objects that are found. Each one may lead to the next, in both directions.
+    #[must_use]
+    pub fn complete(&self, mut found: Found) -> Found {
+        let asked_for_agent = found.agent.is_some();
+        for _ in 0..3 {
+            let child = found.child.as_ref();
+            found.agent_machine = found.agent_machine.take().or_else(|| {
+                let by_machine = found.machine.as_deref().and_then(|m| self.owned(m));
+                let by_child = || self.agent_machine_of(child?);
+                let by_agent = || self.claimant(found.agent.as_deref()?);
+                let all = by_machine.or_else(by_child).or_else(by_agent);
+                all.filter(|am| child.is_none_or(|c| self.may_be_for(c, am)))
+            });
+            let am = found.agent_machine.as_deref();
+            found.child = found.child.take().or_else(|| {
+                let by_agent = found.agent.as_deref().and_then(|a| self.runs_agent(a));
+                let by_agent = by_agent.filter(|c| am.is_none_or(|am| self.may_be_for(c, am)));
+                by_agent.or_else(|| self.made_for(am?).cloned())
+            });
+            let child = found.child.as_ref();
+            found.agent = found.agent.take().or_else(|| match child {
+                // That of its VM, and no other.
+                Some(child) => self.agent_of(child),
+                None => self.reserved(am?),
+            });
+        }
+        found.machine = found
+            .machine
+            .take()
+            .or_else(|| self.machine_of(found.agent_machine.as_deref()?));
+        match (&found.child, found.agent_machine.as_deref()) {
+            (Some(child), _) => {
+                let name = &child.object.spec.pool_ref.name;
+                found.pool = self
+                    .caches
+                    .pool(&ObjectKey::new(&child.key.namespace, name));
+            }
+            (None, Some(am)) => {
+                let pools = self.caches.pools();
+                let serves = |pool: &&Arc<VsphereAgentPool>| self.grants.serves(pool, am);
+                // One that lacks only the grant of its InfraEnv waits for that, and says so.
+                let sees = |pool: &&Arc<VsphereAgentPool>| {
+                    belonging::belongs(pool, am) && self.grants.shows(pool, am)
+                };
+                let serving = pools.iter().find(serves);
+                found.pool = serving.or_else(|| pools.iter().find(sees)).cloned();
+                if found.pool.is_none() {
+                    found.refused = pools.iter().find_map(|pool| self.refused(pool, am));
+                }
+            }
+            (None, None) => {}
+        }
+        let agent = found.agent.as_deref().filter(|_| !asked_for_agent);
+        if let (None, Some(pool), Some(agent)) = (&found.child, &found.pool, agent)
+            && !self.admits(agent, pool)
+        {
+            found.agent = None;
+        }
+        found
+    }
+
+    /// Why the pool may not serve an AgentMachine of its NodePool.
+    fn refused(&self, pool: &VsphereAgentPool, am: &AgentMachine) -> Option<String> {
+        let belongs = belonging::belongs(pool, am);
+        let lacking = self.grants.lacking(pool, am).filter(|_| belongs)?;
+        let own = pool.namespace().unwrap_or_default();
+        let why = self.grants.sentence(&[lacking], &own);
+        Some(format!("VsphereAgentPool {}: {why}", ObjectKey::of(pool)))
     }
 }

@@ -8,7 +8,7 @@ use agent_forge_crds::{
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use super::{subject::Found, waits::Wait};
+use super::{found::Found, waits::Wait};
 
 /// The next step that is awaited. `None`: its Node is ready, it waits in the buffer, or there is no VsphereAgent yet.
 #[must_use]

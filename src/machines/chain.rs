@@ -17,7 +17,7 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 use serde::Serialize;
 
-use super::subject::{Found, Kind, hostname};
+use super::found::{Found, Kind, hostname};
 
 /// What vCenter shows of the VM now.
 #[derive(Clone, Debug)]
