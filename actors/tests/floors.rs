@@ -25,7 +25,7 @@ const FLOORS: &[&[&str]] = &[
     &["context"],
     &["demand"],
     &["lifecycle"],
-    &["guard"],
+    &["guard", "report"],
     &["pool", "vm", "orphans", "news"],
     &["supervisor"],
 ];

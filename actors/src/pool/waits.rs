@@ -20,10 +20,8 @@ use crate::{
     demand::classify::{Demand, DemandReason, DemandState},
     domain::{names::ObjectKey, trace::TraceId},
     ports::cluster::{Notice, Regarding},
-    runtime::{
-        announcer::{Announcer, Due, Pace},
-        timeline::{self, Until},
-    },
+    report::timeline::{self, Until},
+    runtime::announcer::{Announcer, Due, Pace},
 };
 
 /// Shorter waits are the debounce; no trace needs them.
