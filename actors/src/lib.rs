@@ -9,6 +9,7 @@
 //! - [`world`]: what the caches say, as typed values.
 //! - [`demand`] and [`lifecycle`]: what a host gets, and what happens to a VM that no Machine needs.
 //! - [`guard`]: what is proven live before a call that may harm a host.
+//! - [`report`]: which Events, log lines, spans and metrics the states of machines and pools give.
 //! - [`pool`] and [`vm`]: the pure decisions, and the actors that carry them out.
 //! - [`news`]: what vCenters report of running VMs.
 //! - [`iso`], [`sessions`], [`supervisor`]: the ISO caches, the vCenter sessions, and the tree of actors.
@@ -25,6 +26,7 @@ pub mod orphans;
 pub mod placement;
 pub mod pool;
 pub mod ports;
+pub mod report;
 pub mod runtime;
 pub mod sessions;
 pub mod supervisor;

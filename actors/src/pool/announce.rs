@@ -14,6 +14,7 @@ use crate::{
     domain::failure::Class,
     iso::{infra_env, msg::IsoState, of_pool::held::HeldBack},
     ports::cluster::{Notice, Regarding},
+    report::{Reports, tell},
     runtime::announcer::{Due, Pace},
 };
 
@@ -41,29 +42,33 @@ pub fn announce(
     acted: &Acted,
     memory: &mut Memory,
 ) -> Option<Duration> {
-    let events = Events { context, s };
+    let mut events = Events {
+        s,
+        reports: Reports::default(),
+    };
     events.old_isos(outcome, memory);
     events.iso(outcome, memory);
     events.infra_env(outcome, memory);
-    let applied = events.applied(acted, memory);
+    events.applied(acted, memory);
     events.failure(acted, memory);
+    let mut reports = events.reports;
     let waits = waits::waits(s, plan);
-    let traces = traced::export_waits(context, s, plan, &waits, memory);
+    traced::export_waits(s, plan, &waits, memory, &mut reports);
     let (notices, wait) = waits::events(&mut memory.announcer, &waits, s.now);
-    for notice in notices {
-        context.cluster.notify(notice);
-    }
-    [applied, traces, wait].into_iter().flatten().min()
+    reports.events.extend(notices);
+    let again = [reports.again, wait].into_iter().flatten().min();
+    tell(context, reports);
+    again
 }
 
 struct Events<'a> {
-    context: &'a Context,
     s: &'a Observed,
+    reports: Reports,
 }
 
 impl Events<'_> {
-    fn send(&self, warning: bool, reason: &'static str, action: &'static str, note: String) {
-        self.context.cluster.notify(Notice {
+    fn send(&mut self, warning: bool, reason: &'static str, action: &'static str, note: String) {
+        self.reports.events.push(Notice {
             regarding: Regarding {
                 api_version: agent_forge_crds::names::API_VERSION.to_owned(),
                 kind: "VsphereAgentPool".to_owned(),
@@ -81,7 +86,7 @@ impl Events<'_> {
         memory.announcer.announce(topic, reason, self.s.now, pace) == Due::Now
     }
 
-    fn old_isos(&self, outcome: &Outcome, memory: &mut Memory) {
+    fn old_isos(&mut self, outcome: &Outcome, memory: &mut Memory) {
         match &outcome.held_back {
             Some(None) => memory.announcer.over(&Topic::OldIsos),
             Some(Some(held)) if self.is_due(memory, Topic::OldIsos, "", HeldBack::PACE) => {
@@ -91,7 +96,7 @@ impl Events<'_> {
         }
     }
 
-    fn iso(&self, outcome: &Outcome, memory: &mut Memory) {
+    fn iso(&mut self, outcome: &Outcome, memory: &mut Memory) {
         if matches!(outcome.iso, Some(IsoState::Lost(_))) {
             // If it comes back, that is a new Event.
             memory.announcer.over(&Topic::Iso);
@@ -123,7 +128,7 @@ impl Events<'_> {
         }
     }
 
-    fn infra_env(&self, outcome: &Outcome, memory: &mut Memory) {
+    fn infra_env(&mut self, outcome: &Outcome, memory: &mut Memory) {
         let no_source = outcome.no_source.as_ref();
         let lack = no_source.and_then(|no| infra_env::lack(&self.s.infra_env_key, no));
         let Some((reason, pace, note)) = lack else {
@@ -135,8 +140,8 @@ impl Events<'_> {
         }
     }
 
-    /// Announces what was done with VsphereAgents. Returns when the Event is due.
-    fn applied(&self, acted: &Acted, memory: &mut Memory) -> Option<Duration> {
+    /// Announces what was done with VsphereAgents.
+    fn applied(&mut self, acted: &Acted, memory: &mut Memory) {
         memory.applied.add(acted, self.s.now);
         // A pool that is gone has no later pass.
         let by = if acted.gone {
@@ -145,15 +150,12 @@ impl Events<'_> {
             self.s.now
         };
         match memory.applied.due(by) {
-            Ok(note) => {
-                self.send(false, event::PLAN_APPLIED, "ApplyPlan", note);
-                None
-            }
-            Err(left) => left,
+            Ok(note) => self.send(false, event::PLAN_APPLIED, "ApplyPlan", note),
+            Err(left) => left.into_iter().for_each(|left| self.reports.wake(left)),
         }
     }
 
-    fn failure(&self, acted: &Acted, memory: &mut Memory) {
+    fn failure(&mut self, acted: &Acted, memory: &mut Memory) {
         match &acted.result {
             Err(t) if t.class == Class::Conflict => {}
             Err(t) => {

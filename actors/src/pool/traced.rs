@@ -1,6 +1,6 @@
 //! What a pool does for one machine, as a span of that machine's trace.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use agent_forge_crds::{
     WaitingOn, agent::Milestone, external::agent_machine::AgentMachine, pool::VsphereAgentPool,
@@ -20,7 +20,10 @@ use crate::{
     domain::{failure::ReconcileError, managed_vm::ManagedVm, names::ObjectKey, trace::TraceId},
     guard::LiveReads,
     ports::tracer::{self, Under},
-    runtime::timeline::{self, About},
+    report::{
+        Reports,
+        timeline::{self, About},
+    },
 };
 
 /// The action, and the uid of its object.
@@ -146,14 +149,14 @@ pub(super) fn whose(s: &Observed, action: &Action) -> Option<Machine> {
 }
 
 /// Exports what AgentMachines wait for until the pool can act, under the roots of their traces. Also exports the roots
-/// of AgentMachines that ended without a VsphereAgent. Returns when the next root is due.
+/// of AgentMachines that ended without a VsphereAgent.
 pub fn export_waits(
-    context: &Context,
     s: &Observed,
     plan: &Plan,
     waits: &[Wait],
     memory: &mut Memory,
-) -> Option<Duration> {
+    reports: &mut Reports,
+) {
     let rows = s.pool.status.as_ref().map(|st| st.waiting_on.as_slice());
     let recorded = |w: &Wait| {
         let name = w.agent_machine.name_any();
@@ -163,21 +166,21 @@ pub fn export_waits(
         let about = about(s, &wait.uid, &wait.agent_machine);
         let subject = format!("AgentMachine/{}", wait.agent_machine.name);
         let what = (subject.as_str(), wait.reason.as_str());
-        for span in timeline::wait(&about, &[], what, wait.since, wait.until) {
-            context.tracer.phase(span);
-        }
+        let spans = timeline::wait(&about, &[], what, wait.since, wait.until);
+        reports.spans.extend(spans);
     }
     let unanswered = memory.unanswered.look(s, plan, waits);
     for ended in unanswered.ended {
         let about = about(s, &ended.uid, &ended.agent_machine);
         let (from, to) = (ended.demanded, ended.end);
         let root = timeline::unanswered(&about, from, to, ended.served);
-        context.tracer.phase(root);
+        reports.spans.push(root);
     }
-    for uid in unanswered.forgotten {
-        context.tracer.forget(TraceId::of_machine(&uid));
-    }
-    unanswered.again
+    let forgotten = unanswered.forgotten.iter();
+    let forgotten = forgotten.map(|uid| TraceId::of_machine(uid));
+    reports.ended.extend(forgotten);
+    let again = unanswered.again.into_iter();
+    again.for_each(|left| reports.wake(left));
 }
 
 fn about<'a>(s: &'a Observed, uid: &str, agent_machine: &'a ObjectKey) -> About<'a> {

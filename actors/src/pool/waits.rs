@@ -19,10 +19,8 @@ use super::{announce::Topic, observed::Observed, plan::Plan};
 use crate::{
     domain::{names::ObjectKey, trace::TraceId},
     ports::cluster::{Notice, Regarding},
-    runtime::{
-        announcer::{Announcer, Due, Pace},
-        timeline::{self, Until},
-    },
+    report::timeline::{self, Until},
+    runtime::announcer::{Announcer, Due, Pace},
     world::classify::{Demand, DemandReason, DemandState},
 };
 

@@ -1,4 +1,4 @@
-//! The base of all actors: the shell that gathers wakes into passes, backoff, Lease, holds, and the timeline of a machine.
+//! The base of all actors: the shell that gathers wakes into passes, backoff, Lease and holds.
 
 pub mod announcer;
 pub mod backoff;
@@ -8,7 +8,6 @@ pub mod lease;
 pub mod mailbox;
 pub mod shell;
 pub mod status_writer;
-pub mod timeline;
 
 #[cfg(test)]
 mod tests;

@@ -44,10 +44,11 @@ use crate::{
     },
     guard::Case,
     ports::{
-        cluster::{Notice, Precondition},
+        cluster::Precondition,
         effect::{Effect, EffectKind, Subject},
         vcenter::{Place, TaskRef, VCenter},
     },
+    report::{Metric, Reports, tell, vm as report},
     sessions::of_vm::{self, Reached},
 };
 
@@ -316,16 +317,17 @@ impl Executor<'_> {
         executor.save_record(kind, record, memory).await
     }
 
-    /// Sends an Event about something that went well, with the trace.
-    fn tell(&self, reason: &'static str, action: &'static str, what: &str) {
-        let trace = self.observed.child.trace();
-        self.context.cluster.notify(Notice {
-            regarding: self.observed.regarding(),
-            warning: false,
-            reason,
-            action,
-            note: format!("{what} (trace {trace})"),
-        });
+    /// Sends an Event about what was done with the VM, with the trace.
+    fn event(&self, warning: bool, reason: &'static str, action: &'static str, words: &str) {
+        let child = &self.observed.child;
+        let event = report::notice(child, warning, reason, action, words);
+        tell(self.context, Reports::event(event));
+    }
+
+    /// Counts a vSphere operation on the VM that ended.
+    fn operation(&self, operation: &'static str, success: bool) {
+        let metric = Metric::Operation(operation, success);
+        tell(self.context, Reports::metric(metric));
     }
 
     async fn save_record(

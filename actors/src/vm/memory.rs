@@ -7,7 +7,7 @@ use std::{
 };
 
 use agent_forge_crds::{
-    agent::{Milestone, RecycleStatus, VmStatus, VsphereAgent, VsphereAgentStatus},
+    agent::{RecycleStatus, VmStatus, VsphereAgent, VsphereAgentStatus},
     conditions::Reason,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -25,7 +25,6 @@ use crate::{
         failure::{Class, ErrorSource, ReconcileError},
         identity::BiosUuid,
         names::ObjectKey,
-        trace::TraceId,
     },
     ports::{
         clock::Clock,
@@ -33,22 +32,10 @@ use crate::{
         slots::{Slot, Ticket},
         vcenter::{Fault, Place, PowerState, VcError, VmObservation},
     },
-    runtime::{announcer::Announcer, backoff, status_writer::StatusWriter},
+    report::vm::Told,
+    runtime::{backoff, status_writer::StatusWriter},
     sessions::of_vm::Reached,
 };
-
-/// What Events of a VsphereAgent are about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Topic {
-    /// A step is held.
-    Hold,
-    /// vCenter rejects an operation on the VM.
-    Vcenter,
-    /// The host makes no progress, or is gone.
-    Host,
-    /// Somebody has changed the hardware of the VM.
-    Drift,
-}
 
 /// How long this actor does not ask again whether the hosted cluster is gone.
 const CLUSTER_PAUSE: Duration = Duration::from_secs(300);
@@ -148,24 +135,16 @@ pub struct Memory {
     pub proof_at: Option<Duration>,
     /// Writes the status.
     pub status: StatusWriter<VsphereAgentStatus>,
-    /// The milestones of the machine with that trace, including those that are not written yet.
-    pub timeline: Option<(TraceId, Vec<Milestone>)>,
-    /// The step that failed last, and how often in a row.
-    pub failed_step: Option<(&'static str, u32)>,
     /// vCenter refused the last call that was to change the VM: the call changed nothing.
     pub call_refused: bool,
     /// How often in a row somebody had changed the VM between the look and our change of it.
     pub outrun: u8,
     /// The VM was busy with a task when it was to be changed.
     pub busy: Option<Busy>,
-    /// The machine of that trace has a bound Agent that was not installed when last seen.
-    pub installing: Option<TraceId>,
-    /// What was announced in Events.
-    pub announcer: Announcer<Topic>,
+    /// What was reported.
+    pub told: Told,
     /// What the log has of the next step, in a dry run.
     rehearsed: Option<String>,
-    /// How much of that trace was exported: entries of the timeline, and whether installation and readiness were.
-    pub traced: Option<(TraceId, usize, [bool; 2])>,
 }
 
 /// Tags that are attached.
@@ -310,14 +289,6 @@ impl Memory {
         self.seen = Ownership::NotAsked;
         self.outrun = self.outrun.saturating_add(1);
         self.outrun < OUTRUN
-    }
-
-    /// The milestones of this VM, recorded or not yet.
-    #[must_use]
-    pub fn told(&self) -> &[Milestone] {
-        self.timeline
-            .as_ref()
-            .map_or(&[], |(_, all)| all.as_slice())
     }
 
     /// The time that counts for the discovery deadline of `vm`. If the wall clock was set ahead, a deadline that this
@@ -483,7 +454,7 @@ impl Memory {
         self.stuck_since = None;
         self.off_seen = None;
         self.reset = None;
-        self.installing = None;
+        self.told.installing = None;
     }
 
     /// Counts the time in which this actor tries to make the VM ready for another life, in whole hours. `way`: what is recorded
@@ -511,7 +482,6 @@ impl Memory {
 
     /// Forgets everything about a VM, because another attempt begins.
     pub fn forget_vm(&mut self) {
-        self.announcer.keep(|topic| *topic == Topic::Vcenter);
         *self = Self {
             uid: self.uid.take(),
             history: self.history,
@@ -520,9 +490,7 @@ impl Memory {
             recorded: self.recorded,
             paused: self.paused,
             stuck_since: self.stuck_since,
-            timeline: self.timeline.take(),
-            announcer: std::mem::take(&mut self.announcer),
-            traced: self.traced,
+            told: self.told.for_another_vm(),
             ..Self::default()
         };
     }

@@ -44,7 +44,7 @@ use crate::{
     lifecycle::Policy,
     placement::request,
     ports::{
-        cluster::{AgentPatch, Regarding, View},
+        cluster::{AgentPatch, View},
         effect::EffectKind,
         vcenter::PowerState,
     },
@@ -128,17 +128,6 @@ fn lender_holds(view: &dyn View, child: &ManagedVm) -> Holds {
 }
 
 impl Observed {
-    /// Its VsphereAgent, for an Event about it.
-    #[must_use]
-    pub fn regarding(&self) -> Regarding {
-        Regarding {
-            api_version: agent_forge_crds::names::API_VERSION.to_owned(),
-            kind: "VsphereAgent".to_owned(),
-            key: self.child.key.clone(),
-            uid: self.child.uid.clone(),
-        }
-    }
-
     /// Gathers from the cached view.
     #[must_use]
     pub fn gather(view: &dyn View, object: Arc<VsphereAgent>) -> Self {
@@ -232,7 +221,7 @@ impl Observed {
             .agent
             .as_ref()
             .is_some_and(|a| a.is_claimed_or_bound());
-        serves || memory.seen_bound || self.child.has_served(memory.told())
+        serves || memory.seen_bound || self.child.has_served(memory.told.milestones())
     }
 
     /// Its guest may be a node whose Agent is missing.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
-    conditions::{Phase, Policy, Reason, event},
+    conditions::{Phase, Policy, Reason},
 };
 use kube::ResourceExt;
 
@@ -12,7 +12,7 @@ use super::{
     act::StepOutcome,
     arrival::Arrival,
     concern,
-    memory::{Busy, Memory, Topic, subject},
+    memory::{Busy, Memory, subject},
     observed::{Observed, STUCK_GRACE, has_news},
     ownership::Ownership,
     status::{self, Known, Obstacle},
@@ -23,17 +23,17 @@ use crate::{
     context::Context,
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
+        managed_vm::ManagedVm,
         names::ObjectKey,
         recycle::Stage,
-        template,
     },
     ports::{
         clock::Clock,
-        cluster::{Notice, Precondition},
+        cluster::{ClusterResult, Precondition},
         effect::Effect,
     },
+    report::{tell, vm as report},
     runtime::{
-        announcer::{Announcer, Due, Pace},
         holds,
         shell::Verdict,
         status_writer::{Publish, is_newer},
@@ -44,8 +44,6 @@ use crate::{
 const DOUBTED: Duration = Duration::from_secs(2);
 /// Limit of steps in one pass. It is higher than any path needs, and stops a decision that makes no progress.
 const MAX_STEPS: usize = 24;
-/// Subject in `waitingOn` for what vCenter refuses or fails.
-const VSPHERE: &str = "vSphere";
 /// How soon the pass asks again what people hold back by a live read, and no cache shows. The watch wakes it sooner.
 const UNSEEN: Duration = Duration::from_secs(30);
 /// How long a change of phase, reason and references waits for the next change before it is written.
@@ -89,7 +87,7 @@ async fn steps(
     let mut outcome = Outcome::default();
     for steps in 1.. {
         let step = decide(&context, &observed, &mut memory);
-        if rests(&context, &observed, &mut memory, &mut outcome, &step) {
+        if rests(&observed, &mut memory, &mut outcome, &step) {
             memory.forget_failures(&step);
             break;
         }
@@ -112,18 +110,43 @@ async fn steps(
     }
     memory.slot = None;
     name_obstacle(&key, &memory, &mut outcome);
-    announce_vcenter(&context, &observed, &mut memory, &mut outcome);
-    publish(&context, &observed, &mut memory, &mut outcome).await;
-    let shown = view.child(&key);
-    if let Some(shown) = shown.filter(|s| s.uid().as_ref() == Some(&observed.child.uid)) {
-        traced::export(
-            &context,
-            &memory.status.over(&shown),
-            &observed,
-            &mut memory,
-        );
-    }
+    let monotonic = context.clock.monotonic();
+    let status = publish(&context, &observed, &mut memory, &mut outcome).await;
+    let again = report(
+        &context,
+        &observed,
+        &mut memory,
+        &status,
+        (outcome.held, monotonic),
+    );
+    outcome.again = [outcome.again, again].into_iter().flatten().min();
     (memory, outcome.verdict())
+}
+
+/// Reports what is due at the end of a pass that rendered `status` and ended with a hold (`held`) at that monotonic time. Returns
+/// when more may be due.
+fn report(
+    context: &Context,
+    observed: &Observed,
+    memory: &mut Memory,
+    status: &VsphereAgentStatus,
+    (held, monotonic): (bool, Duration),
+) -> Option<Duration> {
+    let shown = context.view.child(&observed.child.key);
+    let shown = shown.filter(|s| s.uid().as_ref() == Some(&observed.child.uid));
+    let recorded = shown.map(|s| ManagedVm::read(memory.status.over(&s)));
+    let facts = report::Facts {
+        child: &observed.child,
+        agent: observed.host.agent.as_deref(),
+        ready: observed.ready(),
+        held,
+        now: context.clock.wall(),
+        monotonic,
+    };
+    let reports = report::report(recorded.as_ref(), status, &facts, &mut memory.told);
+    let again = reports.again;
+    tell(context, reports);
+    again
 }
 
 /// Prepares the memory for a pass. Returns the object as it is known now.
@@ -179,23 +202,17 @@ pub(super) fn held_back(context: &Context, observed: &Observed, step: Step) -> S
 }
 
 /// Whether the pass ends before `step`, because that step does nothing. A hold is noted.
-fn rests(
-    context: &Context,
-    observed: &Observed,
-    memory: &mut Memory,
-    outcome: &mut Outcome,
-    step: &Step,
-) -> bool {
+fn rests(observed: &Observed, memory: &mut Memory, outcome: &mut Outcome, step: &Step) -> bool {
     if let Step::Hold {
         reason,
         message,
         again,
     } = step
     {
-        announce_hold(context, observed, memory, reason, message);
         memory.rehearse(&observed.child.key, reason, message);
         memory.look_again_at(reason.has(Policy::Seen));
         outcome.hold(&observed.child.key, reason.clone(), message.clone(), *again);
+        outcome.held = true;
     }
     matches!(step, Step::Hold { .. } | Step::Settled)
 }
@@ -284,130 +301,6 @@ fn name_obstacle(key: &ObjectKey, memory: &Memory, outcome: &mut Outcome) {
     }
 }
 
-/// Sends an Event when a hold begins that people must know about.
-fn announce_hold(
-    context: &Context,
-    observed: &Observed,
-    memory: &mut Memory,
-    hold: &Reason,
-    message: &str,
-) {
-    let news = match hold {
-        Reason::AgentBound | Reason::MachineStateUnknown if observed.child.deleting => {
-            Some((event::AGENT_DELETE_DEFERRED, "DeleteAgent"))
-        }
-        Reason::MachineVanishedPaused => Some((event::AGENT_DELETE_DEFERRED, "DeleteAgent")),
-        Reason::PoolNotFound => Some((event::POOL_NOT_FOUND, "ProvideHost")),
-        Reason::VmInaccessible => Some((event::VSPHERE_TROUBLE, "LookUpVM")),
-        _ => None,
-    };
-    let Some((event, action)) = news else {
-        memory.announcer.over(&Topic::Hold);
-        return;
-    };
-    let (now, announcer) = (context.clock.monotonic(), &mut memory.announcer);
-    if announcer.announce(Topic::Hold, hold.as_str(), now, Pace::NEWS) == Due::Now {
-        notify(context, observed, event, action, message);
-    }
-}
-
-/// Sends an Event when vCenter has rejected an operation on this VM for a while. If vCenter does not answer at all, the
-/// pool sends one Event for all VMs.
-fn announce_vcenter(
-    context: &Context,
-    observed: &Observed,
-    memory: &mut Memory,
-    outcome: &mut Outcome,
-) {
-    let of_vm = |o: &&Obstacle| o.subject == VSPHERE && !o.reason.says_nothing_of_its_object();
-    let Some(obstacle) = outcome.obstacle.as_ref().filter(of_vm) else {
-        memory.announcer.over(&Topic::Vcenter);
-        return;
-    };
-    let (reason, message) = (&obstacle.reason, &obstacle.message);
-    let (now, announcer) = (context.clock.monotonic(), &mut memory.announcer);
-    match announcer.announce(Topic::Vcenter, reason.as_str(), now, Pace::OBSTACLE) {
-        Due::Now => {
-            let words = format!("{reason}: {message}");
-            notify(
-                context,
-                observed,
-                event::VSPHERE_TROUBLE,
-                "ChangeVM",
-                &words,
-            );
-        }
-        Due::In(left) => outcome.again = Some(outcome.again.map_or(left, |a| a.min(left))),
-        Due::Never => {}
-    }
-}
-
-/// Sends an Event when a host makes no progress for a while, or is gone. Returns when the next Event is due.
-fn announce_host(
-    context: &Context,
-    observed: &Observed,
-    announcer: &mut Announcer<Topic>,
-    rendered: &VsphereAgentStatus,
-) -> Option<Duration> {
-    let first = rendered.waiting_on.first();
-    let Some(row) = first.filter(|w| w.reason.has(Policy::Told)) else {
-        announcer.over(&Topic::Host);
-        return None;
-    };
-    let now = context.clock.monotonic();
-    match announcer.announce(Topic::Host, row.reason.as_str(), now, Pace::OBSTACLE) {
-        Due::Now => {
-            let words = format!("{}: {}", row.reason, row.message);
-            notify(
-                context,
-                observed,
-                event::HOST_TROUBLE,
-                "ProvideHost",
-                &words,
-            );
-            None
-        }
-        Due::In(left) => Some(left),
-        Due::Never => None,
-    }
-}
-
-/// Sends an Event when somebody has changed the hardware of the VM.
-fn announce_drift(
-    context: &Context,
-    observed: &Observed,
-    announcer: &mut Announcer<Topic>,
-    rendered: &VsphereAgentStatus,
-) {
-    let vm = rendered.vm.as_ref();
-    let drift = vm.map_or(&[][..], |vm| vm.hardware_drift.as_slice());
-    if drift.is_empty() {
-        announcer.over(&Topic::Drift);
-        return;
-    }
-    let (now, words) = (context.clock.monotonic(), template::explain(drift));
-    if announcer.announce(Topic::Drift, &words, now, Pace::NEWS) == Due::Now {
-        let note = format!("somebody has changed the VM in vCenter ({words}); it is left as it is");
-        notify(context, observed, event::HARDWARE_DRIFT, "CompareVM", &note);
-    }
-}
-
-fn notify(
-    context: &Context,
-    observed: &Observed,
-    reason: &'static str,
-    action: &'static str,
-    words: &str,
-) {
-    context.cluster.notify(Notice {
-        regarding: observed.regarding(),
-        warning: true,
-        reason,
-        action,
-        note: format!("{words} (trace {})", observed.child.trace()),
-    });
-}
-
 /// Starts or stops the clock of a deletion hook that waits for a dead guest. While it runs, the VM is looked at again.
 fn watch_for_stuck_hook(context: &Context, observed: &Observed, memory: &mut Memory) {
     if !observed.waits_for_guest() {
@@ -472,6 +365,8 @@ fn count_tries(context: &Context, observed: &Observed, memory: &mut Memory) {
 /// How a pass went.
 #[derive(Default)]
 struct Outcome {
+    /// It ended with a hold, which is the obstacle.
+    held: bool,
     obstacle: Option<Obstacle>,
     failure: Option<Class>,
     again: Option<Duration>,
@@ -497,7 +392,7 @@ impl Outcome {
 
     fn say(&mut self, key: &ObjectKey, trouble: &ReconcileError) {
         let subject = if trouble.side == ErrorSource::Vsphere {
-            VSPHERE.to_owned()
+            report::VSPHERE.to_owned()
         } else {
             subject(key)
         };
@@ -583,12 +478,13 @@ fn until_stuck(since: Duration, now: Duration) -> Option<Duration> {
     (!left.is_zero()).then_some(left)
 }
 
+/// Renders the status, and writes it if it is due. Returns it.
 async fn publish(
     context: &Context,
     observed: &Observed,
     memory: &mut Memory,
     outcome: &mut Outcome,
-) {
+) -> VsphereAgentStatus {
     let recorded = observed.child.object.status.as_ref();
     traced::note(context, observed, memory);
     let clock = context.clock.as_ref();
@@ -610,19 +506,17 @@ async fn publish(
         .vm
         .as_ref()
         .and_then(|vm| concern::wakes(&known, vm));
-    let announce = announce_host(context, observed, &mut memory.announcer, &rendered);
-    announce_drift(context, observed, &mut memory.announcer, &rendered);
     let pause_ends = observed.holds.left(clock.wall());
     // Nothing but a look shows that an administrator of vCenter has ended a pause.
     let paused = observed.child.marks().paused.then_some(MISSING_PROBE);
     let holds = [pause_ends, paused];
-    outcome.again = [outcome.again, stuck, deadline, wakes, announce]
+    outcome.again = [outcome.again, stuck, deadline, wakes]
         .into_iter()
         .chain(holds)
         .flatten()
         .min();
     if observed.holds.is_silent() {
-        return;
+        return rendered;
     }
     let changed = recorded != Some(&rendered);
     let window = || {
@@ -637,11 +531,12 @@ async fn publish(
             None
         }
         Publish::Now => {
-            let written = traced::publish(context, observed, rendered, memory).await;
+            let written = traced::publish(context, observed, rendered.clone(), memory).await;
             written.err().map(|e| e.class())
         }
     };
     outcome.failure = outcome.failure.or(failed);
+    rendered
 }
 
 /// The time that counts for the discovery deadline of the VM.
@@ -685,7 +580,7 @@ pub fn known<'a>(
             .map(|m| (m.api_version.as_str(), m.key.namespace.as_str())),
         obstacle,
         trace: observed.child.trace(),
-        timeline: memory.timeline.as_ref().map_or(&[], |(_, t)| t.as_slice()),
+        timeline: memory.told.milestones(),
         wants_tags: observed.pool.is_none() || observed.wants_tags(),
         tagged: observed.tagged_as(memory),
         failed_steps: &memory.failed_steps,
@@ -710,13 +605,17 @@ pub async fn write(
     object: &Arc<VsphereAgent>,
     status: VsphereAgentStatus,
     memory: &mut Memory,
-) -> crate::ports::cluster::ClusterResult<Arc<VsphereAgent>> {
+) -> ClusterResult<Arc<VsphereAgent>> {
     let at = Precondition::of(object.as_ref());
     let version = context.cluster.child_status(effect, &at, &status).await;
     let view = context.view.as_ref();
     let next = memory.status.record(view, object, status, version)?;
     if let Some(status) = &next.status {
-        traced::recorded(context, object, status);
+        let child = ManagedVm::read(object.clone());
+        tell(
+            context,
+            report::written(&child, status, context.clock.wall()),
+        );
     }
     Ok(next)
 }

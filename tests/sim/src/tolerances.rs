@@ -308,6 +308,19 @@ const LONGER: &[Longer] = &[
         )
     },
     Longer {
+        of: &[FaultClass::Operator],
+        within: &["takeover_from_predecessor"],
+        ..longer(
+            120,
+            "a VM that is not proven is looked at each minute, and an actor that starts anew counts from then on",
+        )
+    },
+    Longer {
+        with: &[Fault::TaskHangs10m],
+        within: &["takeover_from_predecessor"],
+        ..longer(300, "a busy VM rests for five minutes")
+    },
+    Longer {
         at: &[Call::Effect(PowerOff)],
         with: &[Fault::EffectLate],
         within: &["hosted_cluster_gone"],

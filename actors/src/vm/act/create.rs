@@ -72,7 +72,7 @@ impl Executor<'_> {
         {
             Ok(task) => task,
             Err(e) => {
-                self.context.instruments.vm_operation("create", false);
+                self.operation("create", false);
                 return self.create_failed(memory, &session, e).await;
             }
         };
@@ -136,7 +136,7 @@ impl Executor<'_> {
         let now = self.context.clock.monotonic();
         match ended {
             Ok(Ok(TaskEnd::Success(Some(moref)))) => {
-                self.context.instruments.vm_operation("create", true);
+                self.operation("create", true);
                 memory.only_create = false;
                 // The next tasks of this VM follow at once, and use it.
                 slot.end_create();
@@ -161,7 +161,7 @@ impl Executor<'_> {
                 Err(e.into())
             }
             Ok(Err(e)) => {
-                self.context.instruments.vm_operation("create", false);
+                self.operation("create", false);
                 self.forget_task(memory).await?;
                 self.create_failed(memory, &session, e).await
             }

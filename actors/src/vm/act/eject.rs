@@ -144,9 +144,7 @@ impl Executor<'_> {
                 (Err((why, Class::Transient)), true)
             }
         };
-        self.context
-            .instruments
-            .vm_operation("eject", ended.is_ok());
+        self.operation("eject", ended.is_ok());
         let ended = ended.map_err(|(why, class)| ReconcileError {
             side: ErrorSource::Vsphere,
             reason: Reason::EjectFailed,

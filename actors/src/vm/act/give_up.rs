@@ -16,7 +16,7 @@ use crate::{
         recycle::{self, Stage},
     },
     guard::serves,
-    ports::{cluster::Notice, effect::EffectKind},
+    ports::effect::EffectKind,
     vm::{
         arrival::{self, Arrival, Cause},
         lost::{self, Lost, is_abandoned},
@@ -88,35 +88,28 @@ impl Executor<'_> {
         let vm = self.vm();
         let now = self.context.clock.wall();
         let failure = arrival::failure(&vm, cause, record.last_failure.as_ref(), &shown, now);
-        let note = format!(
-            "VM {} (attempt {}) is given up: {} ({}); it is replaced (trace {})",
+        let words = format!(
+            "VM {} (attempt {}) is given up: {} ({}); it is replaced",
             vm.name,
             self.attempt(),
             cause.explain(),
-            failure.class.as_deref().unwrap_or_default(),
-            self.observed.child.trace()
+            failure.class.as_deref().unwrap_or_default()
         );
         record.last_failure = Some(failure);
         let next = self
             .save_record(EffectKind::RecordObservation, record, memory)
             .await?;
-        tracing::warn!(object = %self.observed.child.key, "{note}");
+        tracing::warn!(object = %self.observed.child.key, "{words} (trace {})", self.observed.child.trace());
         // A VM that is replaced for its template did not fail: no alert counts it.
         let operation = match cause {
             Cause::TemplateChanged => "replace",
             Cause::NotRegistered | Cause::NoInventory | Cause::Lost(_) | Cause::Asked => "give_up",
         };
-        self.context.instruments.vm_operation(operation, true);
+        self.operation(operation, true);
         if self.observed.child.recycling() == Stage::Begun {
             self.count_recycle("given_up");
         }
-        self.context.cluster.notify(Notice {
-            regarding: self.observed.regarding(),
-            warning: true,
-            reason: event::VM_GIVEN_UP,
-            action: "ReplaceVM",
-            note,
-        });
+        self.event(true, event::VM_GIVEN_UP, "ReplaceVM", &words);
         Ok(StepOutcome::Object(next))
     }
 }

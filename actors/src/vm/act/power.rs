@@ -21,7 +21,6 @@ use crate::{
         network, recycle,
     },
     ports::{
-        cluster::Notice,
         effect::EffectKind,
         vcenter::{BootDevice, Fault, PowerState, TaskEnd, VCenter, VmChange, VmObservation},
     },
@@ -114,9 +113,7 @@ impl Executor<'_> {
         // Also if no reply comes. A look shows whether it is off.
         memory.switched_off |= kind == EffectKind::PowerOff;
         let ended = self.change(memory, session.as_ref(), kind, started).await;
-        self.context
-            .instruments
-            .vm_operation(kind.name(), matches!(ended, Ok(Ok(_))));
+        self.operation(kind.name(), matches!(ended, Ok(Ok(_))));
         match ended? {
             Ok(TaskEnd::Success(_)) => {}
             Ok(TaskEnd::Vanished) => return Ok(StepOutcome::Same),
@@ -174,16 +171,8 @@ impl Executor<'_> {
         }
         let runs = matches!(&memory.seen, Ownership::Ours(vm) if vm.power == PowerState::On);
         if done.is_ok() && runs {
-            self.context.cluster.notify(Notice {
-                regarding: self.observed.regarding(),
-                warning: true,
-                reason: event::VM_SWITCHED_ON,
-                action: "PowerOnVM",
-                note: format!(
-                    "somebody had switched the VM off, and spec.power of the pool is EnsureOn (trace {})",
-                    self.observed.child.trace()
-                ),
-            });
+            let words = "somebody had switched the VM off, and spec.power of the pool is EnsureOn";
+            self.event(true, event::VM_SWITCHED_ON, "PowerOnVM", words);
         }
         Ok(match done? {
             StepOutcome::Same => StepOutcome::Object(recorded),

@@ -30,6 +30,7 @@ use crate::{
         permit::Permit,
         vcenter::{VCenter, VmAt, VmChange, VmObservation},
     },
+    report::{Metric, Reports, tell},
     runtime::holds,
     vm::{
         memory::Memory,
@@ -165,9 +166,10 @@ impl Executor<'_> {
         }
         let kind = EffectKind::RecordObservation;
         let next = self.save(kind, vm, memory).await?;
-        self.context.instruments.reassigned("taken");
+        tell(self.context, Reports::metric(Metric::Reassigned("taken")));
         let name = &self.observed.child.vm_name;
-        self.tell(
+        self.event(
+            false,
             event::HOST_BORROWED,
             "TakeHost",
             &format!("host {name} of VsphereAgent {from} serves here now"),
@@ -192,7 +194,7 @@ impl Executor<'_> {
             .save_as(EffectKind::RecordIdentity, status, memory)
             .await?;
         memory.forget_vm();
-        self.context.instruments.reassigned("lost");
+        tell(self.context, Reports::metric(Metric::Reassigned("lost")));
         Ok(StepOutcome::Object(next))
     }
 
@@ -213,7 +215,7 @@ impl Executor<'_> {
         let proof = Box::pin(self.case().read_or_fail(EffectKind::ReassignChild)).await?;
         let permit = proof.permit_at(self.observed.child.object.as_ref())?;
         self.context.cluster.patch_child(&permit, &patch).await?;
-        self.context.instruments.reassigned("lost");
+        tell(self.context, Reports::metric(Metric::Reassigned("lost")));
         // The watch shows the object without it.
         Ok(StepOutcome::Pause(SOON))
     }
@@ -242,8 +244,9 @@ impl Executor<'_> {
         let permit = proof.permit_at(child.object.as_ref())?;
         if !child.deleting {
             self.context.cluster.delete_child(&permit).await?;
-            self.context.instruments.reassigned("lent");
-            self.tell(
+            tell(self.context, Reports::metric(Metric::Reassigned("lent")));
+            self.event(
+                false,
                 event::HOST_LENT,
                 "LendHost",
                 &format!("host {} went to VsphereAgent {to}", child.vm_name),

@@ -24,10 +24,11 @@ use crate::{
     iso::{content, of_pool},
     placement::request,
     ports::{
-        cluster::{AgentPatch, Notice},
+        cluster::AgentPatch,
         effect::EffectKind,
         vcenter::{NewLife, PowerState, RenewedDisk, VmChange},
     },
+    report::{Metric, Reports, tell},
     runtime::holds::home_of_hosted_cluster,
     vm::{memory::Memory, ownership::Ownership},
 };
@@ -114,9 +115,8 @@ impl Executor<'_> {
         };
         let ended = self.configure(memory, session.as_ref(), &permit, &change);
         let ended = ended.await;
-        self.context
-            .instruments
-            .vm_operation(permit.effect().kind.name(), matches!(ended, Ok(Some(_))));
+        let (name, done) = (permit.effect().kind.name(), matches!(ended, Ok(Some(_))));
+        self.operation(name, done);
         // A look shows what it did.
         Ok(ended?.map_or(StepOutcome::Pause(super::look::SOON), |_| StepOutcome::Same))
     }
@@ -168,7 +168,8 @@ impl Executor<'_> {
         memory.forget_guest();
         let kind = EffectKind::RecordObservation;
         let next = self.save_as(kind, record, memory).await?;
-        self.tell(
+        self.event(
+            false,
             event::VM_RECYCLED,
             "RecycleVM",
             &format!("VM {} begins life {life}", self.observed.child.vm_name),
@@ -282,17 +283,11 @@ impl Executor<'_> {
         let next = self.save(kind, vm, memory).await?;
         self.count_recycle(if claimed { "claimed" } else { "back" });
         if claimed {
-            self.context.cluster.notify(Notice {
-                regarding: self.observed.regarding(),
-                warning: true,
-                reason: event::HOST_TROUBLE,
-                action: "RecycleVM",
-                note: format!(
-                    "Agent {} was claimed while its VM was on its way into another life: the VM runs, and serves as it is (trace {})",
-                    agent.name_any(),
-                    self.observed.child.trace()
-                ),
-            });
+            let words = format!(
+                "Agent {} was claimed while its VM was on its way into another life: the VM runs, and serves as it is",
+                agent.name_any()
+            );
+            self.event(true, event::HOST_TROUBLE, "RecycleVM", &words);
         }
         Ok(StepOutcome::Object(next))
     }
@@ -324,6 +319,9 @@ impl Executor<'_> {
         let took = since.map_or(0.0, |t| {
             self.context.clock.wall().duration_since(t.0).as_secs_f64()
         });
-        self.context.instruments.recycled(result, took.max(0.0));
+        tell(
+            self.context,
+            Reports::metric(Metric::Recycled(result, took.max(0.0))),
+        );
     }
 }

@@ -18,15 +18,14 @@ use crate::{
         failure::{ErrorSource, ReconcileError},
         identity::{AgentMatch, Misfit, agent_runs_on},
         machine_state::{MachineState, machine_state},
+        managed_vm::ManagedVm,
         names::ObjectKey,
     },
     guard::{self, Proof},
     lifecycle::{self, End, Unneeded},
-    ports::{
-        cluster::{MetadataPatch, Notice},
-        effect::EffectKind,
-    },
-    vm::{arrival, lost, memory::Memory, ownership::Ownership, traced},
+    ports::{cluster::MetadataPatch, effect::EffectKind},
+    report::{tell, vm as report},
+    vm::{arrival, lost, memory::Memory, ownership::Ownership},
     world::agents_home,
 };
 
@@ -149,17 +148,8 @@ impl Executor<'_> {
     ) -> Result<(), ReconcileError> {
         let permit = proof.permit_at(agent)?;
         self.context.cluster.delete_agent(&permit).await?;
-        self.context.cluster.notify(Notice {
-            regarding: self.observed.regarding(),
-            warning: false,
-            reason: event::AGENT_DELETED,
-            action: "DeleteAgent",
-            note: format!(
-                "Agent {} deleted: {why} (trace {})",
-                agent.name_any(),
-                self.observed.child.trace()
-            ),
-        });
+        let words = format!("Agent {} deleted: {why}", agent.name_any());
+        self.event(false, event::AGENT_DELETED, "DeleteAgent", &words);
         Ok(())
     }
 
@@ -249,7 +239,8 @@ impl Executor<'_> {
     async fn record_end(&self, memory: &mut Memory) -> Result<Arc<VsphereAgent>, ReconcileError> {
         let child = &self.observed.child;
         let absent = matches!(memory.seen, Ownership::Absent { .. });
-        if !absent || !traced::note_end(self.context, child, memory) {
+        let now = self.context.clock.wall();
+        if !absent || !memory.told.note_end(child, now) {
             return Ok(child.object.clone());
         }
         let kind = EffectKind::RecordObservation;
@@ -265,7 +256,8 @@ impl Executor<'_> {
         let object = self.record_end(memory).await?;
         let kind = EffectKind::RemoveChildFinalizer;
         let proof = Box::pin(self.case().read_or_fail(kind)).await?;
-        traced::ending(self.context, &object);
+        let child = ManagedVm::read(object.clone());
+        tell(self.context, report::ending(&child));
         let finalizers = object
             .finalizers()
             .iter()
@@ -279,10 +271,10 @@ impl Executor<'_> {
         let permit = proof.permit_at(object.as_ref())?;
         let context = self.context.clone();
         // What the last passes noted and did not write any more.
-        let noted = memory.timeline.as_ref().map(|(_, t)| t.clone());
+        let noted = memory.told.milestones().to_vec();
         let last = async move {
             context.cluster.patch_child(&permit, &patch).await?;
-            traced::gone(&context, &object, &noted.unwrap_or_default());
+            tell(&context, report::gone(&child, &noted, context.clock.wall()));
             Ok(StepOutcome::Gone)
         };
         match tokio::spawn(last.in_current_span()).await {

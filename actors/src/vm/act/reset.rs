@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use super::{Done, Executor, StepOutcome, defect, look::Looked, task::ended};
 use crate::{
     ports::{
-        cluster::Notice,
         effect::EffectKind,
         vcenter::{Fault, VcError},
     },
@@ -58,9 +57,7 @@ impl Executor<'_> {
         let ended = self.change(memory, session.as_ref(), kind, started).await;
         let off = matches!(&ended, Ok(Err(e)) if is_off(e));
         note_sent(memory, !refused && !off);
-        self.context
-            .instruments
-            .vm_operation(kind.name(), matches!(ended, Ok(Ok(_))));
+        self.operation(kind.name(), matches!(ended, Ok(Ok(_))));
         match ended? {
             Ok(_) => self.tell_reset(),
             // It is looked at again.
@@ -72,18 +69,11 @@ impl Executor<'_> {
 
     fn tell_reset(&self) {
         let count = self.vm().boot_repair.map_or(0, |repair| repair.count);
-        self.context.cluster.notify(Notice {
-            regarding: self.observed.regarding(),
-            warning: true,
-            reason: event::VM_RESET,
-            action: "ResetVM",
-            note: format!(
-                "the guest booted the discovery ISO instead of its disk: its boot order was set and the VM was reset, {count} of \
-                 {} times (trace {})",
-                boot_repair::MOST,
-                self.observed.child.trace()
-            ),
-        });
+        let words = format!(
+            "the guest booted the discovery ISO instead of its disk: its boot order was set and the VM was reset, {count} of {} times",
+            boot_repair::MOST
+        );
+        self.event(true, event::VM_RESET, "ResetVM", &words);
     }
 }
 

@@ -292,7 +292,7 @@ impl Observed {
             bound: self.host.serves(),
             unproven: self.unproven.as_deref(),
             early: early.filter(|_| memory.switched_on_at.is_none()),
-            has_served: memory.seen_bound || self.child.has_served(memory.told()),
+            has_served: memory.seen_bound || self.child.has_served(memory.told.milestones()),
             registered: self.candidate().is_some()
                 || self.vm().is_some_and(|vm| vm.agent_ref.is_some()),
             answers: self.candidate().is_some_and(|a| !lost::is_silent(a)),

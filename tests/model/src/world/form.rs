@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use agent_forge_actors::{
     ports::vcenter::VmObservation,
-    vm::{
-        memory::{Memory, Topic},
-        ownership::Ownership,
-    },
+    report::vm::{Told, Topic},
+    vm::{memory::Memory, ownership::Ownership},
 };
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
@@ -180,12 +178,13 @@ const SECOND: &str = "2";
 
 /// Brings memory into one form: every moment is [`THEN`], and what only informs people is left out.
 pub fn ageless(memory: &mut Memory) {
-    memory.timeline = None;
-    memory.traced = None;
     // It is used for traces and Events only.
-    memory.failed_step = None;
-    memory.installing = None;
-    memory.announcer.keep(|topic| *topic == Topic::Host);
+    let mut announcer = std::mem::take(&mut memory.told.announcer);
+    announcer.keep(|topic| *topic == Topic::Host);
+    memory.told = Told {
+        announcer,
+        ..Told::default()
+    };
     // Nothing clears a record.
     memory.recorded = None;
     // Each pass begins without a failed write, or finds it again.
