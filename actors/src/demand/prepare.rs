@@ -14,7 +14,7 @@ use agent_forge_crds::{
         agent::{Agent, RESOURCE_CLASS_LABEL},
         agent_machine::AgentMachine,
     },
-    names::{AGENT_MACHINE_LABEL, CLEANUP_VM_ANNOTATION, NODE_POOL_LABEL},
+    names::{AGENT_MACHINE_LABEL, CLEANUP_VM_ANNOTATION},
     pool::VsphereAgentPool,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -44,33 +44,6 @@ pub fn role(pool: &VsphereAgentPool) -> &str {
     } else {
         "worker"
     }
-}
-
-/// Start of the keys that OSAC uses.
-const OSAC: &str = "osac.openshift.io/";
-/// Start of our own keys.
-const OWN: &str = "agent-forge.containeroo.ch/";
-
-/// The first key of `spec.agent.labels` that a pool may not set, because a service reads more from it than the Agent's pool.
-/// Such keys are the claim, the labels of the assisted service and the provider, those that OSAC uses, and our own. A pool
-/// may set our label `nodepool`: it separates pools with one selection, and has no other use.
-#[must_use]
-pub fn refused_label(pool: &VsphereAgentPool) -> Option<&str> {
-    let is_refused = |key: &&String| {
-        let own = key.starts_with(OWN) && *key != NODE_POOL_LABEL;
-        own || key.starts_with(OSAC) || selector::is_service_label(key)
-    };
-    let mut keys = pool.spec.agent.labels.keys();
-    keys.find(is_refused).map(String::as_str)
-}
-
-/// The message for [`refused_label`].
-#[must_use]
-pub fn refused_label_sentence(key: &str) -> String {
-    format!(
-        "spec.agent.labels: {key:?} is a label that a service goes by, not a pool's to give; take it out (labels of your own \
-         keys, and {NODE_POOL_LABEL}, tell the pool's Agents apart)"
-    )
 }
 
 /// Value of the selection pin: the AgentMachine's bare name. If another namespace has an AgentMachine of that name: the name

@@ -2,7 +2,7 @@
 
 use agent_forge_crds::{
     external::{agent::Agent, agent_machine::AgentMachine},
-    names::{AGENT_MACHINE_LABEL, NODE_POOL_ROLE_LABEL},
+    names::{AGENT_MACHINE_LABEL, NODE_POOL_LABEL, NODE_POOL_ROLE_LABEL},
     pool::VsphereAgentPool,
 };
 use kube::ResourceExt as _;
@@ -41,6 +41,33 @@ pub fn base_labels(pool: &VsphereAgentPool) -> Labels {
         .entry(NODE_POOL_ROLE_LABEL.to_owned())
         .or_insert_with(|| pool.spec.agent.role().to_owned());
     labels
+}
+
+/// Start of the keys that OSAC uses.
+const OSAC: &str = "osac.openshift.io/";
+/// Start of our own keys.
+const OWN: &str = "agent-forge.containeroo.ch/";
+
+/// The first key of `spec.agent.labels` that a pool may not set, because a service reads more from it than the Agent's pool.
+/// Such keys are the claim, the labels of the assisted service and the provider, those that OSAC uses, and our own. A pool
+/// may set our label `nodepool`: it separates pools with one selection, and has no other use.
+#[must_use]
+pub fn refused_label(pool: &VsphereAgentPool) -> Option<&str> {
+    let is_refused = |key: &&String| {
+        let own = key.starts_with(OWN) && *key != NODE_POOL_LABEL;
+        own || key.starts_with(OSAC) || selector::is_service_label(key)
+    };
+    let mut keys = pool.spec.agent.labels.keys();
+    keys.find(is_refused).map(String::as_str)
+}
+
+/// The message for [`refused_label`].
+#[must_use]
+pub fn refused_label_sentence(key: &str) -> String {
+    format!(
+        "spec.agent.labels: {key:?} is a label that a service goes by, not a pool's to give; take it out (labels of your own \
+         keys, and {NODE_POOL_LABEL}, tell the pool's Agents apart)"
+    )
 }
 
 /// Whether this pool is meant to serve this AgentMachine. Whether it may is another question (`world::boundary`).

@@ -38,6 +38,7 @@ use crate::{
     },
     lifecycle::ReleaseReason,
     ports::effect::Hold,
+    report::vm::VSPHERE,
     runtime::holds,
 };
 
@@ -92,7 +93,7 @@ impl Outcome {
             failed: failed.filter(|t| t.class != Class::Conflict).cloned(),
             held: acted.held.clone(),
             queued: seen.queued.map(|message| Waiting {
-                subject: "vSphere".to_owned(),
+                subject: VSPHERE.to_owned(),
                 reason: Reason::CreateQueued,
                 message,
             }),

@@ -332,8 +332,7 @@ fn refused(facts: &Facts<'_>, am: &AgentMachine) -> Option<DemandReason> {
         let sentence = facts.grants.sentence(&[namespace], &own);
         return Some(DemandReason::NamespaceNotAllowed(sentence));
     }
-    crate::demand::prepare::refused_label(facts.pool)
-        .map(|key| DemandReason::LabelRefused(key.to_owned()))
+    belonging::refused_label(facts.pool).map(|key| DemandReason::LabelRefused(key.to_owned()))
 }
 
 /// Why an AgentMachine does not ask, if it does not report that it waits.
@@ -373,7 +372,7 @@ pub fn explain(why: &DemandReason) -> (Reason, String) {
                 .to_owned(),
         ),
         DemandReason::NamespaceNotAllowed(sentence) => (Reason::NamespaceNotAllowed, sentence.clone()),
-        DemandReason::LabelRefused(key) => (Reason::InvalidSpec, crate::demand::prepare::refused_label_sentence(key)),
+        DemandReason::LabelRefused(key) => (Reason::InvalidSpec, belonging::refused_label_sentence(key)),
         DemandReason::PoolConflict(other) => {
             (Reason::PoolConflict, format!("VsphereAgentPool {other} claims it too; neither creates a VM until one lets go"))
         }

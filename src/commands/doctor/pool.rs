@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use agent_forge_actors::{
-    demand::prepare,
+    domain::belonging,
     placement::request,
     pool::{observed::Observed, plan::Plan},
     runtime::holds::home_of_hosted_cluster,
@@ -113,8 +113,8 @@ fn steps(about: &str, s: &Observed) -> Vec<Check> {
 
 fn spec(about: &str, pool: &VsphereAgentPool) -> Check {
     let check = "spec";
-    if let Some(key) = prepare::refused_label(pool) {
-        let message = prepare::refused_label_sentence(key);
+    if let Some(key) = belonging::refused_label(pool) {
+        let message = belonging::refused_label_sentence(key);
         return Check::because(check, about, &Reason::InvalidSpec, message);
     }
     match request::place_request(pool) {

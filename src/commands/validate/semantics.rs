@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use agent_forge_actors::{
-    demand::{buffer::Size, prepare},
-    domain::names::DatastorePath,
+    demand::buffer::Size,
+    domain::{belonging, names::DatastorePath},
     placement::request,
 };
 use agent_forge_crds::{VsphereAgentPool, duration};
@@ -24,8 +24,8 @@ pub fn problems(object: &Value) -> Vec<String> {
     if let Err(e) = request::place_request(&pool) {
         found.push(e.message);
     }
-    if let Some(key) = prepare::refused_label(&pool) {
-        found.push(prepare::refused_label_sentence(key));
+    if let Some(key) = belonging::refused_label(&pool) {
+        found.push(belonging::refused_label_sentence(key));
     }
     found.extend(labels(&pool));
     let prefix = pool.iso_path_prefix();

@@ -2,7 +2,7 @@
 
 use super::{awaits_approval, fence, pin_value, prepare, prepare_as, seal};
 use crate::{
-    domain::belonging::base_labels,
+    domain::belonging::{base_labels, refused_label},
     ports::cluster::AgentPatch,
     testing::{POOL, World, agent_machine, labels, pool, selector, with},
 };
@@ -323,11 +323,7 @@ fn labels_that_a_service_goes_by_are_refused_and_named() {
         let mut world = World::waiting(&["a"]);
         let labels = &mut world.pool.spec.agent.labels;
         labels.insert(key.to_owned(), "example".to_owned());
-        assert_eq!(
-            super::refused_label(&world.pool),
-            refused.then_some(key),
-            "{key}"
-        );
+        assert_eq!(refused_label(&world.pool), refused.then_some(key), "{key}");
         let s = world.observed();
         let plan = plan::plan(&s);
         assert_eq!(plan.actions.is_empty(), refused, "{key}");

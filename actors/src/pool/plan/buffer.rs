@@ -16,12 +16,9 @@ use agent_forge_crds::{
 
 use super::{Action, BufferCount, Plan, caps, fence};
 use crate::{
-    demand::{
-        buffer::{self, Size, since},
-        prepare,
-    },
+    demand::buffer::{self, Size, since},
     domain::{
-        disk, identity::BootSource, machine_state::MachineState, managed_vm::ManagedVm,
+        belonging, disk, identity::BootSource, machine_state::MachineState, managed_vm::ManagedVm,
         names::ObjectKey, recycle::Stage,
     },
     iso::{
@@ -243,7 +240,7 @@ fn replace_one(s: &Observed, all: &mut Vec<&ManagedVm>, size: &Size, plan: &mut 
 
 /// Creates that many hosts, as far as the limits and the InfraEnv admit. Returns how many.
 fn create(s: &Observed, missing: usize, plan: &mut Plan) -> usize {
-    if missing == 0 || prepare::refused_label(&s.pool).is_some() || s.refused_source().is_some() {
+    if missing == 0 || belonging::refused_label(&s.pool).is_some() || s.refused_source().is_some() {
         return 0;
     }
     if let Some(guard) = s.guard() {

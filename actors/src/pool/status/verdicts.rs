@@ -8,8 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::Outcome;
 use crate::{
-    demand::prepare,
-    domain::{failure::ErrorSource, upstream::WaitingSign},
+    domain::{belonging, failure::ErrorSource, upstream::WaitingSign},
     iso::{msg::IsoState, of_pool::NoSource},
     pool::{
         observed::Observed,
@@ -45,8 +44,11 @@ fn refused(s: &Observed) -> Option<(Reason, String)> {
         let message = s.grants.sentence(&refusing, own);
         return Some((Reason::NamespaceNotAllowed, message));
     }
-    let label = prepare::refused_label(&s.pool)?;
-    Some((Reason::InvalidSpec, prepare::refused_label_sentence(label)))
+    let label = belonging::refused_label(&s.pool)?;
+    Some((
+        Reason::InvalidSpec,
+        belonging::refused_label_sentence(label),
+    ))
 }
 
 fn row(type_: &'static str, holds: bool, reason: Reason, message: impl Into<String>) -> Row {
