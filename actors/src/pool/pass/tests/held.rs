@@ -255,7 +255,7 @@ async fn a_pool_says_how_many_of_its_vms_wait_to_be_created_and_for_which_limit(
         "{words}"
     );
     assert!(
-        words.contains("1 tasks at once (--max-concurrent-vcenter-tasks)"),
+        words.contains("may run 1 creates at once (--max-concurrent-creates)"),
         "{words}"
     );
     drop((busy, line));
