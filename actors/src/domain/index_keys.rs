@@ -2,7 +2,7 @@
 //!
 //! An Agent has keys. A VsphereAgent, an AgentMachine and a pool ask for some. Guarantee: if a rule may answer "yes" for an
 //! Agent, that Agent has a key that is asked for. Those rules are [`proof`], [`upstream::claims`], a reference by name, a
-//! hostname, and [`is_free_for`](crate::world::belonging::is_free_for). A key is only a hint: two facts may share one. The
+//! hostname, and [`is_free_for`](super::belonging::is_free_for). A key is only a hint: two facts may share one. The
 //! rule then judges each Agent that was found.
 
 use std::{
