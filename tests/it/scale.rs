@@ -183,7 +183,7 @@ async fn a_freed_agent_is_nobodys_while_another_machine_waits() -> Result<()> {
     // The same with an AgentMachine of our own that waits for its VM. Both get their own Agent.
     world
         .vcenter
-        .set_delays(&[("create", Duration::from_secs(10))])
+        .set_delays(&[("create", Duration::from_secs(20))])
         .await?;
     let first = nodes.running();
     nodes.scale(2);
