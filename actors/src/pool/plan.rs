@@ -310,14 +310,7 @@ pub fn plan(s: &Observed) -> Plan {
     for child in s.children.iter().filter(|c| !reassigned.contains(&c.key)) {
         vm::plan_vm(s, child, &records, deleting, &mut plan);
     }
-    let mut actions = plan.actions.iter();
-    let creating = actions.any(|a| {
-        matches!(
-            a,
-            Action::CreateChild { .. } | Action::Borrow { .. } | Action::CreateForBuffer { .. }
-        )
-    });
-    plan.secrets = secret_finalizers::plan(s, creating);
+    plan.secrets = secret_finalizers::plan(s);
     plan
 }
 

@@ -1,4 +1,4 @@
-//! Finalizers on Secrets: the credentials that a pool's VsphereAgents need stay as long as the VsphereAgents do.
+//! Finalizers on Secrets: the credentials of a pool stay as long as the pool and its VsphereAgents need them.
 //!
 //! Each pool has a finalizer of its own, named after its uid. So pools that share a Secret need not agree on the last
 //! user. `status.heldSecrets` lists a Secret *before* its finalizer is added, and until the finalizer is proven to be
@@ -35,22 +35,21 @@ fn recorded(child: &VsphereAgent, allowed: &[String]) -> Option<ObjectKey> {
     secret_ref::secret_at(vm.credentials_ref.as_ref()?, &own, allowed).ok()
 }
 
-/// The Secrets that the pool's VsphereAgents need. Each VsphereAgent needs the one on its record. The Secret in the
-/// spec is needed while there is any VsphereAgent, or one is about to be created.
+/// The Secrets that the pool needs: the one in its spec, and the one on the record of each VsphereAgent. A pool that is being
+/// deleted needs its own until the last VsphereAgent is gone.
 #[must_use]
 pub fn needed<'a>(
     pool: &VsphereAgentPool,
     children: impl Iterator<Item = &'a VsphereAgent>,
-    creating: bool,
     allowed: &[String],
 ) -> BTreeSet<ObjectKey> {
-    let mut any = creating;
+    let mut own = pool.metadata.deletion_timestamp.is_none();
     let mut all = BTreeSet::new();
     for child in children {
-        any = true;
+        own = true;
         all.extend(recorded(child, allowed));
     }
-    if any {
+    if own {
         all.extend(secret_ref::secret(pool, allowed).ok());
     }
     all
@@ -79,14 +78,14 @@ pub fn is_check_due(checked: Option<Duration>, now: Duration) -> bool {
     checked.is_none_or(|at| now.saturating_sub(at) >= RECHECK)
 }
 
-/// Decides which Secrets to hold and which to release. Pure. `creating`: a VsphereAgent is about to be created.
+/// Decides which Secrets to hold and which to release. Pure.
 #[must_use]
-pub fn plan(s: &Observed, creating: bool) -> SecretPlan {
+pub fn plan(s: &Observed) -> SecretPlan {
     if !s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER) {
         return SecretPlan::new();
     }
     let children = s.children.iter().map(|c| c.object.as_ref());
-    let needed = needed(&s.pool, children, creating, &s.secret_namespaces);
+    let needed = needed(&s.pool, children, &s.secret_namespaces);
     let record = secret_ref::on_record(&s.pool);
     let recorded = record.iter().map(|entry| {
         let action = if !needed.contains(&secret_ref::key(entry)) {
@@ -192,14 +191,14 @@ async fn hold(context: &Context, s: &Observed, secret: &ObjectKey) -> Result<boo
     Ok(held)
 }
 
-/// Removes the finalizer from a Secret, unless a live list shows a VsphereAgent that needs it.
+/// Removes the finalizer from a Secret, unless a live list shows that it is needed.
 async fn let_go(
     context: &Context,
     s: &Observed,
     secret: &ObjectKey,
 ) -> Result<bool, ReconcileError> {
     let living = context.cluster.live_children(&s.key).await?;
-    if needed(&s.pool, living.iter(), false, &s.secret_namespaces).contains(secret) {
+    if needed(&s.pool, living.iter(), &s.secret_namespaces).contains(secret) {
         return Ok(false);
     }
     release(context, s, secret).await?;

@@ -82,7 +82,7 @@ pub struct VsphereAgentPoolStatus {
         "message": "closed can not be taken back",
     }]))]
     pub closed: Option<bool>,
-    /// Secrets that are kept from deletion while VMs of this pool need them, by the finalizer
+    /// Secrets that are kept from deletion while this pool or its VMs need them, by the finalizer
     /// `agent-forge.containeroo.ch/pool-<uid of this pool>`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
@@ -97,7 +97,7 @@ pub struct VsphereAgentPoolStatus {
     pub waiting_on: Vec<WaitingOn>,
 }
 
-/// A Secret that VMs of the pool need.
+/// A Secret that the pool or its VMs need.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]

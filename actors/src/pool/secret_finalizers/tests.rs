@@ -1,6 +1,8 @@
 //! Which Secrets are needed, held and released.
 
 use agent_forge_crds::pool::CredentialsSecretRef;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
 use crate::{
@@ -28,24 +30,19 @@ fn recorded_with(name: &str, secret: &str, namespace: &str) -> VsphereAgent {
 }
 
 #[test]
-fn what_the_spec_names_is_needed_while_anybody_is_there() {
-    let pool = testing::pool("w");
+fn what_the_spec_names_is_needed_while_the_pool_or_anybody_is_there() {
+    let mut pool = testing::pool("w");
     let own = format!(
         "{}/{}",
         testing::NAMESPACE,
         pool.spec.vsphere.credentials_secret_ref.name
     );
-    let none = needed(&pool, std::iter::empty(), false, &[]);
-    assert!(none.is_empty());
-    assert_eq!(
-        names(needed(&pool, std::iter::empty(), true, &[])),
-        std::slice::from_ref(&own)
-    );
+    let own = std::slice::from_ref(&own);
+    assert_eq!(names(needed(&pool, std::iter::empty(), &[])), own);
+    pool.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     let fresh = child("a");
-    assert_eq!(
-        names(needed(&pool, [&fresh].into_iter(), false, &[])),
-        [own]
-    );
+    assert_eq!(names(needed(&pool, [&fresh].into_iter(), &[])), own);
+    assert!(needed(&pool, std::iter::empty(), &[]).is_empty());
 }
 
 #[test]
@@ -55,14 +52,14 @@ fn what_a_record_names_is_needed_too_where_it_may_be_read() {
     let far = recorded_with("b", "shared", "elsewhere");
     let children = [&old, &far];
     let bound = ["other".to_owned()];
-    let all = names(needed(&pool, children.into_iter(), false, &bound));
+    let all = names(needed(&pool, children.into_iter(), &bound));
     assert!(
         all.contains(&format!("{}/before", testing::NAMESPACE)),
         "{all:?}"
     );
     assert_eq!(all.len(), 2, "{all:?}");
     let allowed = ["elsewhere".to_owned()];
-    let all = names(needed(&pool, children.into_iter(), false, &allowed));
+    let all = names(needed(&pool, children.into_iter(), &allowed));
     assert!(all.contains(&"elsewhere/shared".to_owned()), "{all:?}");
     assert_eq!(all.len(), 3, "{all:?}");
 }
@@ -128,7 +125,7 @@ async fn tended(
     change(&bench, &mut world, &mut memory);
     let mut s = world.observed();
     s.secrets_due = is_check_due(checked, s.now);
-    let plan = plan(&s, false);
+    let plan = plan(&s);
     let end = execute(&bench.context, &s, &plan, &mut memory).await;
     let told = bench.hub.with(|o| o.effects.clone());
     let kept = on_record(&memory.status.over(&s.pool)).to_vec();
@@ -151,6 +148,9 @@ fn one(_: &Bench, world: &mut World, _: &mut Memory) {
 async fn what_is_needed_is_recorded_held_and_looked_at_again() {
     let (no, yes) = (|| vec![entry(false)], || vec![entry(true)]);
     let lately = Some(299);
+    let alone = |_: &Bench, _: &mut World, _: &mut Memory| {};
+    let (told, kept) = tended(false, vec![], None, alone).await;
+    assert_eq!((told, kept), (vec![Record, Hold, Record], yes()), "no VM yet");
     for (what, before, checked, effects, after) in [
         ("new", vec![], None, &[Record, Hold, Record][..], yes()),
         (
@@ -214,7 +214,9 @@ async fn a_secret_elsewhere_that_does_not_admit_the_pool_gets_no_finalizer() {
 
 #[tokio::test]
 async fn what_nobody_needs_is_let_go_after_a_live_look() {
-    let nothing = |_: &Bench, _: &mut World, _: &mut Memory| {};
+    let goes = |_: &Bench, world: &mut World, _: &mut Memory| {
+        world.pool.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    };
     for (what, living, before, effects, after) in [
         ("nothing", false, vec![], &[][..], vec![]),
         (
@@ -232,7 +234,7 @@ async fn what_nobody_needs_is_let_go_after_a_live_look() {
             vec![entry(true)],
         ),
     ] {
-        let (told, kept) = tended(living, before, Some(1), nothing).await;
+        let (told, kept) = tended(living, before, Some(1), goes).await;
         assert_eq!((&told[..], kept), (effects, after), "{what}");
     }
     let unmarked = |bench: &Bench, world: &mut World, memory: &mut Memory| {
