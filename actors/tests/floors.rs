@@ -385,8 +385,8 @@ const WAITING_ROWS: &[&str] = &[
     "pool/status.rs",
     "pool/status/gauges.rs",
     "pool/status/verdicts.rs",
-    "pool/traced.rs",
-    "pool/waits.rs",
+    "pool/report.rs",
+    "pool/report/waits.rs",
     "report/vm.rs",
     "runtime/shell.rs",
     "vm/observed/facts.rs",
@@ -427,4 +427,45 @@ fn rows_for_people_decide_nothing() {
     let found: BTreeSet<String> = files.iter().filter_map(reads).collect();
     let known = WAITING_ROWS.iter().map(|file| (*file).to_owned());
     assert_eq!(found, known.collect(), "files that read rows of waitingOn");
+}
+
+/// Calls of the Event, trace and metric ports that belong to `report::tell`.
+#[derive(Default)]
+struct Tells(bool);
+
+impl<'ast> Visit<'ast> for Tells {
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        if !is_test(&module.attrs) {
+            visit::visit_item_mod(self, module);
+        }
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        let of_metrics = matches!(call.receiver.as_ref(), syn::Expr::Field(field)
+            if matches!(&field.member, syn::Member::Named(name) if name == "instruments"));
+        let method = call.method.to_string();
+        let hands_on = ["clone", "as_ref"].contains(&method.as_str());
+        self.0 |=
+            (of_metrics && !hands_on) || ["notify", "phase", "forget"].contains(&method.as_str());
+        visit::visit_expr_method_call(self, call);
+    }
+}
+
+/// Why: what is told of a machine is decided in one place, from what changed. An act that tells something by itself tells it in
+/// passes that fail as well.
+#[test]
+fn pool_and_vm_tell_nothing_but_through_the_report() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    for room in ["pool", "vm"] {
+        sources(&root.join(room), &mut files);
+    }
+    let tells = |file: &&PathBuf| {
+        let text = fs::read_to_string(file).expect("a source");
+        let mut tells = Tells::default();
+        tells.visit_file(&syn::parse_file(&text).expect("Rust"));
+        tells.0
+    };
+    let found: Vec<&PathBuf> = files.iter().filter(tells).collect();
+    assert!(found.is_empty(), "{found:?}");
 }

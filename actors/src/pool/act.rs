@@ -445,7 +445,6 @@ pub async fn perform(
                 ..MetadataPatch::default()
             };
             cluster.patch_pool(&effect, &at(), &patch).await?;
-            context.instruments.drop_pool(&s.key);
             Ok(ActionOutcome::Gone)
         }
     }

@@ -72,13 +72,13 @@ pub fn rows(s: &Observed, plan: &Plan, outcome: &Outcome) -> Vec<PlannedAction> 
 
 /// What the log has: each action and each wait by its kind and name.
 #[derive(Debug, Default)]
-pub struct Told(BTreeSet<(String, String)>);
+pub struct Rehearsed(BTreeSet<(String, String)>);
 
-/// Logs what would be done, and what waits for other reasons. Each line appears when it is new.
-pub fn tell(s: &Observed, status: &VsphereAgentPoolStatus, told: &mut Told) {
+/// The lines for the log: what would be done, and what waits for other reasons. Each one is there when it is new.
+pub fn lines(s: &Observed, status: &VsphereAgentPoolStatus, told: &mut Rehearsed) -> Vec<String> {
     if s.holds.dry_run.is_none() {
         told.0.clear();
-        return;
+        return Vec::new();
     }
     let actions = status.planned_actions.iter().map(|planned| {
         let name = planned.name.clone().unwrap_or_default();
@@ -87,14 +87,15 @@ pub fn tell(s: &Observed, status: &VsphereAgentPoolStatus, told: &mut Told) {
     let waits = status.waiting_on.iter();
     let waits = waits.filter(|wait| wait.reason != Reason::DryRun);
     let waits = waits.map(|wait| (wait.reason.to_string(), wait.subject.clone(), &wait.message));
-    let mut now = BTreeSet::new();
+    let (mut now, mut new) = (BTreeSet::new(), Vec::new());
     for (kind, name, words) in actions.chain(waits) {
         let line = (kind, name);
         if !told.0.contains(&line) && !now.contains(&line) {
             let (kind, name) = &line;
-            tracing::info!(object = %s.key, "dry run: {kind} {name}: {words}");
+            new.push(format!("{kind} {name}: {words}"));
         }
         now.insert(line);
     }
     told.0 = now;
+    new
 }

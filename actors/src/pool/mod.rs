@@ -1,11 +1,10 @@
 //! The pool actor: it reads the demand for hosts, and creates and deletes VsphereAgents.
 //!
-//! Flow of a pass: [`observed`] -> pure [`plan`] -> [`act`] -> pure [`status`] -> [`publish`] if the status changed.
+//! Flow of a pass: [`observed`] -> pure [`plan`] -> [`act`] -> pure [`status`] -> [`publish`] if the status changed -> pure
+//! [`mod@report`].
 
 pub mod act;
 pub mod agent_debounce;
-mod announce;
-pub mod applied;
 mod dry_run;
 pub mod index;
 pub mod lending;
@@ -14,12 +13,11 @@ pub mod pass;
 pub mod plan;
 mod provision;
 pub mod publish;
+pub mod report;
 pub mod secret_finalizers;
 pub mod status;
 pub mod traced;
-pub mod unanswered;
 pub mod vcenter;
-pub mod waits;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,7 +41,6 @@ use crate::{
     },
     ports::instruments::Instruments,
     runtime::{
-        announcer::Announcer,
         shell::{Verdict, Worker},
         status_writer::StatusWriter,
     },
@@ -68,12 +65,8 @@ pub struct Memory {
     pub status: StatusWriter<VsphereAgentPoolStatus>,
     /// Passes in a row in which vCenter or its credentials failed.
     pub vsphere_failures: u32,
-    /// Waits of AgentMachines, for their traces.
-    pub watched: waits::Watched,
-    /// AgentMachines that have no VsphereAgent yet, for their traces.
-    pub unanswered: unanswered::Unanswered,
-    /// What was announced in Events.
-    pub announcer: Announcer<announce::Topic>,
+    /// What was reported.
+    pub told: report::Told,
     /// When (monotonic) the recorded Secrets were last confirmed as held.
     pub secrets_checked: Option<Duration>,
     /// The image service's certificates, as they were read last.
@@ -84,10 +77,6 @@ pub struct Memory {
     pub image: Option<content::Seen>,
     /// Something stopped all work on the pool in the last pass: a dry run, or a pause.
     pub stopped: bool,
-    /// What the log has of the plan, in a dry run.
-    pub rehearsed: dry_run::Told,
-    /// What was done with VsphereAgents and is not announced in an Event yet.
-    pub applied: applied::Applied,
 }
 
 impl Memory {

@@ -1,4 +1,4 @@
-//! One pass of a pool actor: observe, plan, execute, announce, publish.
+//! One pass of a pool actor: observe, plan, execute, publish, report.
 //!
 //! The pass plans and executes twice. The first time is for the Secrets and the machines, and needs only the cluster.
 //! The second time is for the ISO, and needs an answer of vCenter.
@@ -6,10 +6,10 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Memory, act, announce, observed,
+    Memory, act, observed,
     plan::{self, Plan, iso::plan_iso},
-    publish,
-    status::{self, Outcome},
+    publish, report,
+    status::Outcome,
     traced, vcenter,
 };
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
         names::ObjectKey,
     },
     iso::{msg::IsoState, of_pool::IsoCaches},
+    report::tell,
     runtime::{backoff, shell::Verdict},
 };
 
@@ -55,17 +56,20 @@ pub async fn run(
         Some(_) => memory.vsphere_failures.saturating_add(1),
         None => 0,
     };
-    let announce = announce::announce(&context, &s, &plan, &outcome, &acted, &mut memory);
-    context.instruments.pool(&key, &status::gauges(&s, &plan));
     let mut verdict = verdict(&key, &plan, &outcome, &acted, memory.vsphere_failures);
+    let mut status = None;
+    if !acted.gone {
+        let written = publish::publish(&context, &s, &plan, &outcome, &mut memory, &mut verdict);
+        status = Some(written.await);
+    }
+    let told = &mut memory.told;
+    let reports = report::report(&s, &plan, &outcome, &acted, status.as_ref(), told);
     let unknown = (!s.holds.over_bound.is_empty()).then_some(UNKNOWN);
-    verdict.again = [verdict.again, announce, s.holds.left(s.wall), unknown]
+    verdict.again = [verdict.again, reports.again, s.holds.left(s.wall), unknown]
         .into_iter()
         .flatten()
         .min();
-    if !acted.gone {
-        publish::publish(&context, &s, &plan, &outcome, &mut memory, &mut verdict).await;
-    }
+    tell(&context, reports);
     (memory, verdict)
 }
 

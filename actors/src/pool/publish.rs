@@ -11,7 +11,7 @@ use agent_forge_crds::{
 };
 
 use super::{
-    Memory, dry_run,
+    Memory,
     observed::Observed,
     plan::Plan,
     status::{self, Outcome},
@@ -68,7 +68,7 @@ pub(super) fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus)
             .any(|t| condition(old, t) != condition(new, t))
 }
 
-/// Renders the status, and writes it if it is due.
+/// Renders the status, and writes it if it is due. Returns it.
 pub async fn publish(
     context: &Context,
     s: &Observed,
@@ -76,16 +76,13 @@ pub async fn publish(
     outcome: &Outcome,
     memory: &mut Memory,
     verdict: &mut Verdict,
-) {
+) -> VsphereAgentPoolStatus {
     // It contains the records that were written while acting (`closed`, `heldSecrets`).
     let old = memory.status.over(&s.pool).status.clone();
     let old = old.unwrap_or_default();
     let new = status::render(&old, s, plan, outcome);
-    let view = status::view(s, plan, &new);
-    context.instruments.pool_view(&s.key, &view);
-    dry_run::tell(s, &new, &mut memory.rehearsed);
     if s.holds.is_silent() {
-        return;
+        return new;
     }
     let of_iso = old.iso != new.iso;
     let window = || {
@@ -110,7 +107,7 @@ pub async fn publish(
             } else {
                 EffectKind::PoolStatus
             };
-            let written = write(context, kind, s, memory, new).await;
+            let written = write(context, kind, s, memory, new.clone()).await;
             // The ISO cache waits for what was just recorded.
             if written.is_ok() && matches!(outcome.iso, Some(IsoState::Publishing(_))) {
                 verdict.again = Some(Duration::ZERO);
@@ -119,6 +116,7 @@ pub async fn publish(
         }
     };
     verdict.failure = verdict.failure.or(failed);
+    new
 }
 
 /// Writes a record into the status before the effect that needs it. Writes nothing if the status already has it.

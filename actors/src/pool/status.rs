@@ -49,6 +49,8 @@ pub struct Outcome {
     pub vsphere: Option<ReconcileError>,
     /// `status.refusedCredentials` as it should be.
     pub refused: Option<RefusedCredentials>,
+    /// The server, if the credentials give access to it.
+    pub server: Option<String>,
     /// The certificate is not checked.
     pub insecure: bool,
     /// Why no ISO is wanted.
@@ -86,6 +88,7 @@ impl Outcome {
             iso_stopped: s.stop().filter(|_| plan.held_back.is_some()),
             vsphere: seen.failure,
             refused: seen.refused,
+            server: seen.server,
             insecure: seen.insecure,
             no_source: plan.no_source,
             held_back: plan.held_back,

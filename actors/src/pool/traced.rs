@@ -3,27 +3,22 @@
 use std::collections::BTreeMap;
 
 use agent_forge_crds::{
-    WaitingOn, agent::Milestone, external::agent_machine::AgentMachine, pool::VsphereAgentPool,
+    agent::Milestone, external::agent_machine::AgentMachine, pool::VsphereAgentPool,
 };
 use kube::ResourceExt;
 use tracing::{Span, field::Empty};
 
 use super::{
-    Memory,
     act::{self, ActionOutcome},
     observed::Observed,
-    plan::{Action, Plan},
-    waits::Wait,
+    plan::Action,
 };
 use crate::{
     context::Context,
     domain::{failure::ReconcileError, managed_vm::ManagedVm, names::ObjectKey, trace::TraceId},
     guard::LiveReads,
     ports::tracer::{self, Under},
-    report::{
-        Reports,
-        timeline::{self, About},
-    },
+    report::timeline,
 };
 
 /// The action, and the uid of its object.
@@ -145,51 +140,6 @@ pub(super) fn whose(s: &Observed, action: &Action) -> Option<Machine> {
         | Action::AddFinalizer
         | Action::Close
         | Action::RemoveFinalizer => None,
-    }
-}
-
-/// Exports what AgentMachines wait for until the pool can act, under the roots of their traces. Also exports the roots
-/// of AgentMachines that ended without a VsphereAgent.
-pub fn export_waits(
-    s: &Observed,
-    plan: &Plan,
-    waits: &[Wait],
-    memory: &mut Memory,
-    reports: &mut Reports,
-) {
-    let rows = s.pool.status.as_ref().map(|st| st.waiting_on.as_slice());
-    let recorded = |w: &Wait| {
-        let name = w.agent_machine.name_any();
-        WaitingOn::since_of(rows.unwrap_or_default(), &name, &w.reason).map(|t| t.0)
-    };
-    for wait in memory.watched.look(waits, s.wall, recorded) {
-        let about = about(s, &wait.uid, &wait.agent_machine);
-        let subject = format!("AgentMachine/{}", wait.agent_machine.name);
-        let what = (subject.as_str(), wait.reason.as_str());
-        let spans = timeline::wait(&about, &[], what, wait.since, wait.until);
-        reports.spans.extend(spans);
-    }
-    let unanswered = memory.unanswered.look(s, plan, waits);
-    for ended in unanswered.ended {
-        let about = about(s, &ended.uid, &ended.agent_machine);
-        let (from, to) = (ended.demanded, ended.end);
-        let root = timeline::unanswered(&about, from, to, ended.served);
-        reports.spans.push(root);
-    }
-    let forgotten = unanswered.forgotten.iter();
-    let forgotten = forgotten.map(|uid| TraceId::of_machine(uid));
-    reports.ended.extend(forgotten);
-    let again = unanswered.again.into_iter();
-    again.for_each(|left| reports.wake(left));
-}
-
-fn about<'a>(s: &'a Observed, uid: &str, agent_machine: &'a ObjectKey) -> About<'a> {
-    About {
-        trace: TraceId::of_machine(uid),
-        namespace: &agent_machine.namespace,
-        name: &agent_machine.name,
-        pool: &s.key.name,
-        before: None,
     }
 }
 

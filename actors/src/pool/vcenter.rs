@@ -98,8 +98,6 @@ pub async fn observe_vcenter(
     seen.refused = None;
     seen.insecure = session.insecure();
     let server = session.server();
-    let cache = of_pool::cache_key(&s.pool, server).to_string();
-    context.instruments.pool_uses(&s.key, server, &cache);
     seen.server = Some(server.to_owned());
     let line = session.slots().line(&s.key);
     seen.queued = line.map(|(count, cap)| {

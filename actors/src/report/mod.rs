@@ -1,6 +1,7 @@
 //! What is reported of states and their differences: Events, log lines, spans and metrics.
 //!
-//! [`vm`] decides what is due for a VM, as pure functions of values; the pool decides for itself. Only [`tell`] sends it.
+//! [`vm`] decides what is due for a VM, and `pool/report.rs` what is due for a pool, as pure functions of values. Only [`tell`] sends
+//! it.
 //! Guarantees: what lasts is reported at least once, at its pace. News is reported at most once.
 
 pub mod timeline;
@@ -11,7 +12,11 @@ use std::time::Duration;
 use crate::{
     context::Context,
     domain::{names::ObjectKey, trace::TraceId},
-    ports::{cluster::Notice, tracer::PhaseSpan},
+    ports::{
+        cluster::Notice,
+        instruments::{PoolGauges, PoolView},
+        tracer::PhaseSpan,
+    },
 };
 
 /// Something to count.
@@ -27,6 +32,14 @@ pub enum Metric {
     Reassigned(&'static str),
     /// The way of a VM into another life ended like that, after that many seconds.
     Recycled(&'static str, f64),
+    /// The counts of that pool.
+    Pool(ObjectKey, PoolGauges),
+    /// What else is shown of that pool.
+    PoolView(ObjectKey, PoolView),
+    /// That pool has work at that vCenter, and its ISO uses that cache.
+    PoolUses(ObjectKey, String, String),
+    /// That pool is gone.
+    PoolGone(ObjectKey),
 }
 
 /// What is due.
@@ -36,6 +49,8 @@ pub struct Reports {
     pub events: Vec<Notice>,
     /// Milestones for the log: VsphereAgent, event, and seconds after the demand.
     pub lines: Vec<(ObjectKey, String, f64)>,
+    /// What a dry run would do, for the log: pool and sentence.
+    pub rehearsed: Vec<(ObjectKey, String)>,
     /// Metrics.
     pub metrics: Vec<Metric>,
     /// Phases and waits that are over. The tracer drops what it has sent before.
@@ -81,6 +96,9 @@ pub fn tell(context: &Context, reports: Reports) {
     for (object, event, seconds) in reports.lines {
         tracing::info!(%object, event, seconds, "milestone");
     }
+    for (object, words) in reports.rehearsed {
+        tracing::info!(%object, "dry run: {words}");
+    }
     for metric in reports.metrics {
         count(context, metric);
     }
@@ -100,5 +118,9 @@ fn count(context: &Context, metric: Metric) {
         Metric::Operation(operation, success) => to.vm_operation(operation, success),
         Metric::Reassigned(result) => to.reassigned(result),
         Metric::Recycled(result, seconds) => to.recycled(result, seconds),
+        Metric::Pool(pool, gauges) => to.pool(&pool, &gauges),
+        Metric::PoolView(pool, view) => to.pool_view(&pool, &view),
+        Metric::PoolUses(pool, server, cache) => to.pool_uses(&pool, &server, &cache),
+        Metric::PoolGone(pool) => to.drop_pool(&pool),
     }
 }

@@ -150,7 +150,11 @@ async fn what_is_needed_is_recorded_held_and_looked_at_again() {
     let lately = Some(299);
     let alone = |_: &Bench, _: &mut World, _: &mut Memory| {};
     let (told, kept) = tended(false, vec![], None, alone).await;
-    assert_eq!((told, kept), (vec![Record, Hold, Record], yes()), "no VM yet");
+    assert_eq!(
+        (told, kept),
+        (vec![Record, Hold, Record], yes()),
+        "no VM yet"
+    );
     for (what, before, checked, effects, after) in [
         ("new", vec![], None, &[Record, Hold, Record][..], yes()),
         (

@@ -3,7 +3,11 @@
 use std::fs;
 
 use crate::{
-    pool::{plan::plan, status, traced, unanswered::Unanswered, waits},
+    pool::{
+        plan::plan,
+        report::{unanswered::Unanswered, waits},
+        status, traced,
+    },
     testing::{World, agent_machine, agent_on, child_with_vm, claim, machine, reserve},
 };
 

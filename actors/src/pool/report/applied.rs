@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::act::Acted;
+use crate::pool::act::Acted;
 
 /// How long the Event waits for more.
 pub const GATHER: Duration = Duration::from_secs(2);

@@ -14,9 +14,10 @@ use agent_forge_crds::external::agent_machine::AgentMachine;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{observed::Observed, plan::Plan, waits::Wait};
+use super::waits::Wait;
 use crate::{
     domain::names::ObjectKey,
+    pool::{observed::Observed, plan::Plan},
     world::classify::{Demand, DemandState},
 };
 

@@ -3,7 +3,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
 use crate::{
-    pool::{plan::plan, waits},
+    pool::{plan::plan, report::waits},
     testing::{AGE, CONTROL_PLANE, World, agent_on, at, child, child_with_vm, reserve},
 };
 

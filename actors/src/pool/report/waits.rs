@@ -15,9 +15,10 @@ use agent_forge_crds::{
 use jiff::{SignedDuration, Timestamp};
 use kube::{Resource as _, ResourceExt};
 
-use super::{announce::Topic, observed::Observed, plan::Plan};
+use super::Topic;
 use crate::{
     domain::{names::ObjectKey, trace::TraceId},
+    pool::{observed::Observed, plan::Plan},
     ports::cluster::{Notice, Regarding},
     report::timeline::{self, Until},
     runtime::announcer::{Announcer, Due, Pace},
