@@ -163,7 +163,7 @@ fn a_room_imports_only_from_floors_below_it() {
 const CIRCLES: &[(&str, usize)] = &[
     ("domain", 2),
     ("iso", 7),
-    ("pool", 23),
+    ("pool", 20),
     ("ports", 6),
     ("runtime", 2),
     ("sessions", 2),

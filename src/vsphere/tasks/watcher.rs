@@ -24,11 +24,13 @@ use super::{
 };
 use crate::vsphere::rpc::{client::Client, wire::collector::UpdateSet};
 
-/// How long new tasks wait for others before the view is modified. The tasks run meanwhile.
-const GATHER: Duration = Duration::from_millis(40);
+/// How long new tasks wait for others before the view is modified. The tasks run meanwhile, so only a short one ends unseen.
+const GATHER: Duration = Duration::from_millis(250);
+/// How long VMs wait for others, or for a task, before the view is modified.
+const GATHER_VMS: Duration = Duration::from_secs(5);
 /// How long updates wait for others before the next long poll. That delays the news of an end, and a VM keeps its task
 /// slot until then. A longer wait costs more time than it saves requests (docs/reference/benchmarks.md).
-const PAUSE: Duration = Duration::from_millis(40);
+const PAUSE: Duration = Duration::from_millis(250);
 /// Pauses between tries while vCenter fails.
 const BACKOFF: [Duration; 8] = [
     Duration::ZERO,
@@ -175,7 +177,13 @@ impl Watcher {
                 waiters.retain(|w| !w.is_closed());
                 !waiters.is_empty()
             });
-            let new = !self.to_add().is_empty();
+            let to_add = self.to_add();
+            let new = !to_add.is_empty();
+            let gather = if to_add.tasks.is_empty() {
+                GATHER_VMS
+            } else {
+                GATHER
+            };
             if !self.is_needed() && !polling && self.adding.is_none() {
                 return Stop::Idle;
             }
@@ -236,7 +244,7 @@ impl Watcher {
                         }
                     }
                 }
-                () = tokio::time::sleep_until(gathering + GATHER), if new && self.adding.is_none() => {
+                () = tokio::time::sleep_until(gathering + gather), if new && self.adding.is_none() => {
                     let (add, remove) = (self.to_add(), self.to_remove());
                     self.members.tasks.retain(|task| !remove.tasks.contains(task));
                     self.members.vms.retain(|vm| !remove.vms.contains(vm));
