@@ -8,6 +8,7 @@
 pub mod cases;
 pub mod defects;
 pub mod hunt;
+mod leaving;
 pub mod modelled;
 pub mod same;
 pub mod scenes;

@@ -25,9 +25,15 @@ use agent_forge_sim::{
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use crate::scenes::{
-    SOON, clone_vm, foreign_vm, no_token, our_vm, pairs_agree, pool_labels, until_effect,
-    wanted_name,
+use crate::{
+    leaving::{
+        leaving_host_claimed_at_login, leaving_host_claimed_unseen, leaving_host_unfenced_unseen,
+        leaving_host_vetoed_unseen, rival_agent_unseen, unwanted_host_claimed_unseen,
+    },
+    scenes::{
+        SOON, clone_vm, foreign_vm, no_token, our_vm, pairs_agree, pool_labels, until_effect,
+        wanted_name,
+    },
 };
 
 macro_rules! workloads {
@@ -66,6 +72,12 @@ workloads! {
     freed_agent_matches_foreign_selector "a machine goes down while somebody's NodePool waits for any Agent with its labels";
     vm_reference_reused_while_queued "twelve machines go down; a VM that waits for its slot gets another reference, and its old reference now names somebody's VM";
     infra_env_with_cluster_ref "an InfraEnv has a clusterRef, which is removed later; no VM may be made before";
+    leaving_host_claimed_unseen "a host of the buffer is about to go while all watches lag by 20 s, and another control plane claims its Agent; then it releases it";
+    leaving_host_unfenced_unseen "the same, and somebody gives its Agent the labels and the approval back";
+    leaving_host_claimed_at_login "the same, and another control plane claims its Agent while the power-off waits for a new login at a slow vCenter";
+    leaving_host_vetoed_unseen "the same, and a person forbids that the VM goes, on its VsphereAgent";
+    unwanted_host_claimed_unseen "a host of the buffer is not wanted any more while all watches lag by 20 s, and another control plane claims its Agent; its VsphereAgent may not be deleted";
+    rival_agent_unseen "a pool begins to approve Agents while all watches lag by 20 s, and a host registers with everything that identifies our VM; then it is removed, and the machine comes up";
 }
 
 /// The workload with that name: one of this package, or one of the simulation.

@@ -366,7 +366,7 @@ fn may_eject(store: &Store, agent: Option<&Value>, child: Option<&Value>) -> boo
 
 /// Checks `foreign_and_serving_untouched`: no request changes a foreign VM or one that serves. The ISO of an installed
 /// host may be ejected ([`EJECTS`]). A host that booted the ISO instead of its disk may lose it, get another boot order, and
-/// be reset twice.
+/// be reset twice. A VM that runs is not made ready for another life.
 fn untouchable(
     store: &Store,
     inventory: &Inventory,
@@ -438,6 +438,12 @@ fn untouchable(
     if agent.is_some_and(serves) && !nothing && !again && !ordered {
         broken.push(touched(format!(
             "serving: somebody {what} {} whose Agent {host} serves",
+            vm.name
+        )));
+    }
+    if what == "renews" && vm.on {
+        broken.push(touched(format!(
+            "on: somebody {what} {}, which runs",
             vm.name
         )));
     }

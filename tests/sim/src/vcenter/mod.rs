@@ -64,10 +64,12 @@ impl std::fmt::Debug for VCenter {
 /// How long a task takes, in milliseconds. `None` for the usual time.
 pub type Takes = fn(&Work) -> Option<u64>;
 
-/// How long tasks take, and when VMs were switched on.
+/// How long tasks, requests and answers take, and when VMs were switched on.
 #[derive(Default)]
 struct Tempo {
     takes: Option<Takes>,
+    /// How long a request and its answer take, each, instead of the usual time.
+    slow: Option<Duration>,
     on: Vec<(Duration, String)>,
 }
 
@@ -103,6 +105,17 @@ impl VCenter {
     /// Sets how long tasks take from now on.
     pub fn set_tempo(&self, takes: Takes) {
         self.tempo().takes = Some(takes);
+    }
+
+    /// Sets how long a request and its answer take from now on, each. `None` for the usual time.
+    pub fn slow_down(&self, each: Option<Duration>) {
+        self.tempo().slow = each;
+    }
+
+    /// How long a request or its answer takes now if it usually takes `usual`.
+    fn latency(&self, usual: Duration) -> Duration {
+        let slow = self.tempo().slow;
+        slow.unwrap_or_else(|| self.director.latency(usual))
     }
 
     /// When VMs were switched on, in that order, with their names.

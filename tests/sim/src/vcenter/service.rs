@@ -245,7 +245,7 @@ impl Transport for Wire {
                 return Err(no_answer(&format!("the upload broke off: {why}")));
             }
         }
-        tokio::time::sleep(director.latency(LATENCY)).await;
+        tokio::time::sleep(self.vcenter.latency(LATENCY)).await;
         alive(Some(life)).await;
         let reply = match fault {
             Some(Fault::CrashAfterEffect) => {
@@ -299,7 +299,7 @@ impl Transport for Wire {
         let Some(reply) = reply else {
             return std::future::pending().await;
         };
-        tokio::time::sleep(director.latency(LATENCY)).await;
+        tokio::time::sleep(self.vcenter.latency(LATENCY)).await;
         alive(Some(life)).await;
         if director.vcenter_is_away() {
             return Err(no_answer("the connection ended before the answer: reset"));
