@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, fs, path::PathBuf};
 use agent_forge_actors::ports::effect::EffectKind;
 use anyhow::{Context as _, Result};
 
-use crate::{call::Call, matrix, run::Outcome, workloads};
+use crate::{call::Call, run::Outcome};
 
 /// The costs of one workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,9 @@ pub struct Cost {
 }
 
 impl Cost {
-    fn of(outcome: &Outcome) -> Self {
+    /// What that run cost.
+    #[must_use]
+    pub fn of(outcome: &Outcome) -> Self {
         let effects = outcome
             .effects
             .iter()
@@ -52,13 +54,6 @@ impl fmt::Display for Cost {
         } = self;
         write!(f, "{workload:<36} {writes:>6} {vcenter:>7} {reads:>5}")
     }
-}
-
-/// Plays all workloads.
-#[must_use]
-pub fn all() -> Vec<Cost> {
-    let play = |workload: &workloads::Workload| Cost::of(&matrix::reference(workload, 1));
-    workloads::ALL.iter().map(play).collect()
 }
 
 /// The head of the table.

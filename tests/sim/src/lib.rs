@@ -32,6 +32,7 @@ pub mod run;
 pub mod sample;
 pub mod scale;
 pub mod shrink;
+pub mod states;
 pub mod strangers;
 pub mod tolerances;
 pub mod traffic;

@@ -12,12 +12,14 @@ use agent_forge_actors::ports::effect::EffectKind;
 use agent_forge_sim::{
     branches::{self, Planned, planned},
     call::{Call, Read},
-    cost, known, matrix,
+    cost::{self, Cost},
+    known, matrix,
     plan::{Fault, Plan},
     promise::{Failure, Oracle},
     recovery,
     run::{Outcome, Verdict, counts_by_name, run, silence_after},
     scale::{self, Site},
+    states::{self, States},
     waits,
     workloads::{self, Workload},
 };
@@ -99,6 +101,15 @@ enum Command {
         #[arg(long)]
         record: bool,
     },
+    /// Play all workloads without faults, and print the states that VsphereAgents come into.
+    States {
+        /// Write an object for each state that tests/fixtures/states/vsphereagents.json does not have yet.
+        #[arg(long)]
+        record: bool,
+        /// Write new objects for the states that it has, and drop the others. Old objects are lost.
+        #[arg(long, requires = "record")]
+        anew: bool,
+    },
     /// Run the plans that come in as lines `SECONDS PLAN`, all of one workload, and write a verdict for each.
     #[command(hide = true)]
     Work,
@@ -179,10 +190,11 @@ fn main() -> Result<()> {
         Command::Recovery { most, every, drawn } => recover((most, every), &drawn),
         Command::Worlds { seeds, workloads } => worlds(seeds, &wanted(&workloads)?),
         Command::Cost { record } => {
-            let costs = cost::all();
+            let costs: Vec<Cost> = matrix::references().map(|run| Cost::of(&run)).collect();
             print!("{}", cost::table(&costs));
             if record { cost::record(&costs) } else { Ok(()) }
         }
+        Command::States { record, anew } => states_of_vms(record, anew),
         Command::Work => branches::work(std::io::stdin().lock().lines()),
         Command::Waits => waits::ALL.iter().try_for_each(|case| {
             println!("{}", waits::play(case)?);
@@ -199,6 +211,20 @@ fn main() -> Result<()> {
             machines.iter().try_for_each(each)
         }
     }
+}
+
+fn states_of_vms(record: bool, anew: bool) -> Result<()> {
+    let mut all = States::new();
+    for run in matrix::references() {
+        states::add(&mut all, states::of(&run)?);
+    }
+    for state in all.keys() {
+        println!("{state}");
+    }
+    if record {
+        states::record(all, anew)?;
+    }
+    Ok(())
 }
 
 fn list() {

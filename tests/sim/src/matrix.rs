@@ -381,6 +381,11 @@ pub fn reference(workload: &Workload, seed: u64) -> Outcome {
     run(&Plan::without_faults(workload.name, seed), None, SILENCE)
 }
 
+/// The reference runs of all workloads, one after the other.
+pub fn references() -> impl Iterator<Item = Outcome> {
+    workloads::ALL.iter().map(|w| reference(w, 1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,6 +15,7 @@ use tokio::runtime::Builder;
 use crate::{
     call,
     director::{Branch, Director, Outage},
+    kube::kind,
     oracles,
     plan::{Fault, Plan, Point},
     promise::{Failure, Oracle},
@@ -54,6 +55,8 @@ pub struct Outcome {
     pub struck: Duration,
     /// What the operator did only because of the only fault ([`recovery::points`]). Empty without a reference run.
     pub recovery: Vec<Point>,
+    /// What anybody wrote of VsphereAgents, in order.
+    pub vsphere_agents: Vec<Arc<serde_json::Value>>,
     /// Hash of everything that was sent.
     pub hash: u64,
     /// The trace.
@@ -358,6 +361,7 @@ pub fn play(
             hit: director.hit(),
             struck: director.last_fault(),
             recovery: Vec::new(),
+            vsphere_agents: run.world.api.read(|s| s.written(&kind("vsphereagents"))),
             hash: director.hash(),
             trace: director.lines(),
             begins: run.begins,

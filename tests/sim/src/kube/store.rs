@@ -311,6 +311,14 @@ impl Store {
             .collect()
     }
 
+    /// What was written of a kind, in order.
+    #[must_use]
+    pub fn written(&self, kind: &Kind) -> Vec<Arc<Value>> {
+        let mine = |e: &&Entry| e.kind == *kind && e.change != Change::Deleted;
+        let all = self.log.iter().filter(mine);
+        all.map(|e| e.object.clone()).collect()
+    }
+
     fn missing(kind: &Kind, name: &Name) -> Refusal {
         Refusal::not_found(format!("{}.{} {:?} not found", kind.1, kind.0, name.1))
     }

@@ -9,5 +9,6 @@ mod plans;
 mod provider;
 mod scale;
 mod serving;
+mod states;
 mod vcenter;
 mod waits;
