@@ -144,7 +144,6 @@ pub const ALL: &[Known] = &[
         breaks: &[(Oracle::FewExtraCalls, "1")],
         reason: "a process whose watches lag writes the status of three pools and three VsphereAgents a few times more, and holds the Secret once more: together that is more than the bound for one pool",
         plans: &[
-            "host_wanted_by_two@1 hold_secret:demo/w#1=process_killed_watches_lag",
             "host_wanted_by_two@1 hold_secret:demo/y#1=process_killed_watches_lag",
             "host_wanted_by_two@1 pool_status:demo/w#4=process_killed_watches_lag",
             "host_wanted_by_two@1 reserve_agent:demo/y-9e377-a12da#1=process_killed_watches_lag",

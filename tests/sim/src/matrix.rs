@@ -53,6 +53,7 @@ fn at_effect(effect: EffectKind, fault: Fault) -> Option<&'static str> {
     let without_lease = matches!(
         effect,
         E::RecordTask
+            | E::ReleaseSecret
             | E::RemovePoolFinalizer
             | E::ReassignChild
             | E::ReserveAgent
