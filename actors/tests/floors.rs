@@ -86,17 +86,22 @@ fn is_test(attributes: &[Attribute]) -> bool {
     })
 }
 
-impl<'ast> Visit<'ast> for Rooms {
-    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
-        if !is_test(&module.attrs) {
-            visit::visit_item_mod(self, module);
-        }
-    }
+/// A source without its tests.
+fn product(file: &Path) -> syn::File {
+    let text = fs::read_to_string(file).expect("a source");
+    let mut parsed = syn::parse_file(&text).expect("Rust");
+    parsed.items.retain(|item| match item {
+        syn::Item::Mod(module) => !is_test(&module.attrs),
+        syn::Item::Use(import) => !is_test(&import.attrs),
+        _ => true,
+    });
+    parsed
+}
 
+impl<'ast> Visit<'ast> for Rooms {
     fn visit_item_use(&mut self, item: &'ast ItemUse) {
         if let UseTree::Path(path) = &item.tree
             && path.ident == "crate"
-            && !is_test(&item.attrs)
         {
             self.after_crate(&path.tree);
         }
@@ -142,9 +147,8 @@ fn a_room_imports_only_from_floors_below_it() {
             ));
             continue;
         };
-        let text = fs::read_to_string(&file).expect("a source");
         let mut rooms = Rooms::default();
-        rooms.visit_file(&syn::parse_file(&text).expect("Rust"));
+        rooms.visit_file(&product(&file));
         rooms.0.remove(room);
         for other in rooms.0 {
             if floor(&other).is_none_or(|below| below >= own) {
@@ -192,16 +196,8 @@ impl Names {
 }
 
 impl<'ast> Visit<'ast> for Names {
-    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
-        if !is_test(&module.attrs) {
-            visit::visit_item_mod(self, module);
-        }
-    }
-
     fn visit_item_use(&mut self, item: &'ast ItemUse) {
-        if !is_test(&item.attrs) {
-            self.add(&item.tree, &[]);
-        }
+        self.add(&item.tree, &[]);
     }
 
     /// `pub(super)` imports nothing.
@@ -267,9 +263,8 @@ fn no_room_has_a_larger_circle_of_imports_than_is_known() {
     let mut edges: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
     for file in &files {
         let own = inside(file);
-        let text = fs::read_to_string(file).expect("a source");
         let mut names = Names::default();
-        names.visit_file(&syn::parse_file(&text).expect("Rust"));
+        names.visit_file(&product(file));
         let targets = names.0.iter().filter_map(|path| target(path, &own, &all));
         let targets = targets.filter(|to| *to != own && to.first() == own.first());
         edges.insert(own.clone(), targets.collect());
@@ -317,12 +312,6 @@ struct Calls {
 }
 
 impl<'ast> Visit<'ast> for Calls {
-    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
-        if !is_test(&module.attrs) {
-            visit::visit_item_mod(self, module);
-        }
-    }
-
     fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
         let name = call.method.to_string();
         self.reads += usize::from(name.starts_with("live_") || name == "observe");
@@ -349,9 +338,8 @@ fn only_the_guard_proves_live_and_issues_permits() {
     let mut reads: BTreeMap<String, usize> = BTreeMap::new();
     let mut permits = BTreeSet::new();
     for file in &files {
-        let text = fs::read_to_string(file).expect("a source");
         let mut calls = Calls::default();
-        calls.visit_file(&syn::parse_file(&text).expect("Rust"));
+        calls.visit_file(&product(file));
         let inside = file.strip_prefix(&root).ok();
         let inside = inside.map(|p| p.to_str().expect("a name").to_owned());
         if calls.permits > 0 {
@@ -398,12 +386,6 @@ const WAITING_ROWS: &[&str] = &[
 struct Rows(bool);
 
 impl<'ast> Visit<'ast> for Rows {
-    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
-        if !is_test(&module.attrs) {
-            visit::visit_item_mod(self, module);
-        }
-    }
-
     fn visit_expr_field(&mut self, field: &'ast syn::ExprField) {
         let named = matches!(&field.member, syn::Member::Named(name) if name == "waiting_on");
         self.0 |= named;
@@ -418,9 +400,8 @@ fn rows_for_people_decide_nothing() {
     let mut files = Vec::new();
     sources(&root, &mut files);
     let reads = |file: &PathBuf| {
-        let text = fs::read_to_string(file).expect("a source");
         let mut rows = Rows::default();
-        rows.visit_file(&syn::parse_file(&text).expect("Rust"));
+        rows.visit_file(&product(file));
         let inside = file.strip_prefix(&root).expect("inside");
         rows.0.then(|| inside.to_str().expect("a name").to_owned())
     };
@@ -434,12 +415,6 @@ fn rows_for_people_decide_nothing() {
 struct Tells(bool);
 
 impl<'ast> Visit<'ast> for Tells {
-    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
-        if !is_test(&module.attrs) {
-            visit::visit_item_mod(self, module);
-        }
-    }
-
     fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
         let of_metrics = matches!(call.receiver.as_ref(), syn::Expr::Field(field)
             if matches!(&field.member, syn::Member::Named(name) if name == "instruments"));
@@ -461,9 +436,8 @@ fn pool_and_vm_tell_nothing_but_through_the_report() {
         sources(&root.join(room), &mut files);
     }
     let tells = |file: &&PathBuf| {
-        let text = fs::read_to_string(file).expect("a source");
         let mut tells = Tells::default();
-        tells.visit_file(&syn::parse_file(&text).expect("Rust"));
+        tells.visit_file(&product(file));
         tells.0
     };
     let found: Vec<&PathBuf> = files.iter().filter(tells).collect();

@@ -180,7 +180,8 @@ async fn a_freed_agent_is_nobodys_while_another_machine_waits() -> Result<()> {
     other.scale(0);
     world.machines_left(&other, 0).await?;
 
-    // The same with an AgentMachine of our own that waits for its VM. Both get their own Agent.
+    // The same with an AgentMachine of our own that waits for its VM. Both get their own Agent. The create takes so long
+    // that the replacement has its pin before the new Agent is valid: the provider may bind any valid Agent to one without.
     world
         .vcenter
         .set_delays(&[("create", Duration::from_secs(20))])

@@ -42,6 +42,11 @@ impl Labels {
         })
     }
 
+    /// Whether the task takes seconds: a create, or a power-on.
+    pub(super) fn is_long(&self, task: &str) -> bool {
+        matches!(self.of(task).0, "CreateVM_Task" | "PowerOnVM_Task")
+    }
+
     /// A failure of that task.
     pub(crate) fn failure(&self, task: &str, kind: VcErrorKind, message: &str) -> VcError {
         let (operation, subject) = self.of(task);

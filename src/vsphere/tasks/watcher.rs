@@ -24,13 +24,15 @@ use super::{
 };
 use crate::vsphere::rpc::{client::Client, wire::collector::UpdateSet};
 
-/// How long new tasks wait for others before the view is modified. The tasks run meanwhile, so only a short one ends unseen.
-const GATHER: Duration = Duration::from_millis(250);
+/// How long new tasks wait for others before the view is modified. The tasks run meanwhile.
+const GATHER: Duration = Duration::from_millis(40);
+/// The same for tasks that take longer than that anyway: their ends are known as soon.
+const GATHER_LONG: Duration = Duration::from_secs(1);
 /// How long VMs wait for others, or for a task, before the view is modified.
 const GATHER_VMS: Duration = Duration::from_secs(5);
 /// How long updates wait for others before the next long poll. That delays the news of an end, and a VM keeps its task
 /// slot until then. A longer wait costs more time than it saves requests (docs/reference/benchmarks.md).
-const PAUSE: Duration = Duration::from_millis(250);
+const PAUSE: Duration = Duration::from_millis(40);
 /// Pauses between tries while vCenter fails.
 const BACKOFF: [Duration; 8] = [
     Duration::ZERO,
@@ -179,8 +181,11 @@ impl Watcher {
             });
             let to_add = self.to_add();
             let new = !to_add.is_empty();
+            let long = |task: &String| client.tasks.labels.is_long(task);
             let gather = if to_add.tasks.is_empty() {
                 GATHER_VMS
+            } else if to_add.tasks.iter().all(long) {
+                GATHER_LONG
             } else {
                 GATHER
             };
