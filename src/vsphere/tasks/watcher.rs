@@ -26,8 +26,8 @@ use crate::vsphere::rpc::{client::Client, wire::collector::UpdateSet};
 
 /// How long new tasks wait for others before the view is modified. The tasks run meanwhile.
 const GATHER: Duration = Duration::from_millis(40);
-/// The same for tasks that take longer than that anyway: their ends are known as soon.
-const GATHER_LONG: Duration = Duration::from_secs(1);
+/// The same for creates and power-ons. They take longer than that anyway, so their ends are not known later.
+const GATHER_LONG: Duration = Duration::from_millis(500);
 /// How long VMs wait for others, or for a task, before the view is modified.
 const GATHER_VMS: Duration = Duration::from_secs(5);
 /// How long updates wait for others before the next long poll. That delays the news of an end, and a VM keeps its task
