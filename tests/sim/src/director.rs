@@ -646,6 +646,18 @@ impl Director {
         });
     }
 
+    /// Notes that the VsphereAgent on which alone a person held something back is gone.
+    pub fn let_go_of(&self, vm: &ObjectKey) {
+        let mut state = self.state();
+        if state
+            .held
+            .as_ref()
+            .is_some_and(|h| h.of.vms == [vm.clone()])
+        {
+            state.held = None;
+        }
+    }
+
     /// Notes that a person forces the deletion of that VsphereAgent (`force-delete`), which overrules pauses.
     pub fn force(&self, vm: ObjectKey) {
         self.state().forced.insert(vm);

@@ -3,6 +3,7 @@
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
+    time::Duration,
 };
 
 use agent_forge_actors::domain::names::ObjectKey;
@@ -11,6 +12,7 @@ use agent_forge_crds::{
     names::{AGENT_MACHINE_UID_ANNOTATION, MACHINE_UID_ANNOTATION, PAUSED_ANNOTATION},
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::{
     director::{Forbidden, Scope},
@@ -64,8 +66,9 @@ pub(super) fn hold(around: &Surroundings, fault: Fault, key: &str) {
     let own = children.into_iter().find(|child| child.to_string() == key);
     let on_own = |annotation| match own {
         Some(child) => {
-            let writing =
-                Writing::annotation(kind("vsphereagents"), vec![child.clone()], annotation);
+            let all = kind("vsphereagents");
+            ends_with(around, &all, child.clone(), fault.lasts());
+            let writing = Writing::annotation(all, vec![child.clone()], annotation);
             (writing, Scope::of_vms(vec![child]))
         }
         None => on_pools(&pools, annotation),
@@ -83,6 +86,22 @@ pub(super) fn hold(around: &Surroundings, fault: Fault, key: &str) {
     tokio::spawn(async move {
         tokio::time::sleep(fault.lasts()).await;
         writing.write(&api, &writing.undo);
+    });
+}
+
+/// An annotation goes with its object: a later one of that name is not held.
+fn ends_with(around: &Surroundings, all: &Kind, child: ObjectKey, lasting: Duration) {
+    let (director, api, all) = (around.director.clone(), around.api.clone(), all.clone());
+    let held = uid(&api, &all, &child);
+    tokio::spawn(async move {
+        let end = Instant::now() + lasting;
+        while uid(&api, &all, &child) == held {
+            if Instant::now() >= end {
+                return;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        director.let_go_of(&child);
     });
 }
 
