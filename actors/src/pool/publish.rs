@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use agent_forge_crds::{
     conditions::{
-        CAPACITY_SATISFIED, DRY_RUN, OVERFULL, PAUSED, POOL_CONDITIONS, VETOED, find_condition,
-        is_true,
+        CAPACITY_SATISFIED, Class, DRY_RUN, OVERFULL, PAUSED, POOL_CONDITIONS, Reason, VETOED,
+        find_condition,
     },
     pool::VsphereAgentPoolStatus,
 };
@@ -29,25 +29,12 @@ use crate::{
 
 /// How long a change of counts and rows alone waits for other changes. A change that [`urgent`] names is written at
 /// once.
-pub(super) const QUIET_WRITES: Duration = Duration::from_secs(2);
-/// The wait grows with the number of VsphereAgents, since counts change all the time while they appear. For each of the
-/// first ten.
-const QUIET_PER_CHILD: Duration = Duration::from_millis(500);
-/// Above fifty the status is large as well: for each VsphereAgent.
-const QUIET_IN_LARGE: Duration = Duration::from_millis(100);
+pub(super) const QUIET_WRITES: Duration = Duration::from_secs(10);
 /// The progress of an ISO is written at most this often.
 pub(super) const PROGRESS_WRITES: Duration = Duration::from_secs(5);
 
-/// How long counts and rows wait in a pool with that many VsphereAgents.
-pub(super) fn window(children: usize) -> Duration {
-    let children = u32::try_from(children).unwrap_or(u32::MAX);
-    let growing = QUIET_PER_CHILD.saturating_mul(children.min(10));
-    let large = QUIET_IN_LARGE.saturating_mul(children);
-    growing.max(large).clamp(QUIET_WRITES, QUIET_WRITES * 5)
-}
-
-/// Whether the change is written at once: conditions, the ISO, refused credentials, closing. Counts and rows wait. That
-/// the capacity suffices waits too, because the counts show it; that it does not suffice is written at once.
+/// Whether the change is written at once: conditions, the ISO, refused credentials, closing. Counts and rows wait, and so does the
+/// condition about capacity, unless something stands in its way: while hosts are made, the counts show it.
 pub(super) fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus) -> bool {
     let condition = |s: &VsphereAgentPoolStatus, t: &str| {
         find_condition(&s.conditions, t).map(|c| (c.status.clone(), c.reason.clone()))
@@ -64,8 +51,14 @@ pub(super) fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus)
         || POOL_CONDITIONS
             .iter()
             .chain(&[DRY_RUN, PAUSED, VETOED, OVERFULL])
-            .filter(|t| **t != CAPACITY_SATISFIED || !is_true(&new.conditions, t))
+            .filter(|t| **t != CAPACITY_SATISFIED || !comes_by_itself(new))
             .any(|t| condition(old, t) != condition(new, t))
+}
+
+/// All AgentMachines have hosts, or get them without help.
+fn comes_by_itself(status: &VsphereAgentPoolStatus) -> bool {
+    let told = find_condition(&status.conditions, CAPACITY_SATISFIED);
+    told.is_none_or(|c| Reason::from(c.reason.as_str()).about().class == Class::Progress)
 }
 
 /// Renders the status, and writes it if it is due. Returns it.
@@ -86,11 +79,10 @@ pub async fn publish(
     }
     let of_iso = old.iso != new.iso;
     let window = || {
-        let window = window(s.children.len());
         let window = if of_iso {
-            window.max(PROGRESS_WRITES)
+            PROGRESS_WRITES
         } else {
-            window
+            QUIET_WRITES
         };
         (!urgent(&old, &new)).then_some(window)
     };

@@ -1,5 +1,6 @@
 //! Carries out one step: the effects of a VM pass. This module decides nothing. It reports the result into [`Memory`].
 
+mod configure;
 mod create;
 mod eject;
 mod find;
@@ -8,6 +9,7 @@ mod intent;
 mod look;
 mod power;
 mod reassign;
+mod record;
 mod recycle;
 mod release;
 mod reset;
@@ -30,9 +32,9 @@ use super::{
     memory::Memory,
     observed::Observed,
     ownership::Expected,
-    pass::{known, write},
+    pass::{self, known, write},
     place, status,
-    step::Step,
+    step::{AgentWork, Change, Finalizer, Power, Step},
     traced,
 };
 use crate::{
@@ -101,67 +103,34 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
     }
     match step {
         Step::Hold { .. } | Step::Settled => Ok(StepOutcome::Same),
-        Step::AddFinalizer => executor.add_finalizer().await,
-        Step::RecordIdentity => executor.record_identity(memory).await,
-        Step::FinishTask(task) => executor.finish_task(memory, &TaskRef(task)).await,
-        Step::Lookup => executor.lookup(memory).await,
-        Step::TakeOver => executor.take_over(memory).await,
-        Step::PlaceAgain => executor.place_again(memory).await,
+        Step::Look => executor.lookup(memory).await,
+        Step::Prove => executor.take_over(memory).await,
+        Step::Place => executor.place_again(memory).await,
+        Step::Record(entry) => executor.record(memory, entry).await,
         Step::Create => executor.create(memory).await,
-        Step::NextAttempt => executor.next_attempt(memory).await,
-        Step::GiveUp => executor.give_up(memory).await,
-        Step::RecordVm => executor.record_vm(memory).await,
-        Step::RecordMarks => {
-            let mut vm = executor.vm();
-            memory.seen.marks().record(&mut vm);
-            let kind = EffectKind::RecordObservation;
-            Ok(StepOutcome::Object(executor.save(kind, vm, memory).await?))
-        }
-        Step::RecordLeftBound => executor.record_left_bound(memory).await,
-        Step::RecordUnbound => {
-            let vm = executor.vm();
-            let kind = EffectKind::RecordObservation;
-            Ok(StepOutcome::Object(executor.save(kind, vm, memory).await?))
-        }
-        Step::RecordRecycle => executor.record_recycle(memory).await,
-        Step::BeginLife(life) => executor.begin_life(memory, life).await,
-        Step::RecordLife(life) => executor.record_life(memory, life).await,
-        Step::RecordTaken => executor.record_taken(memory).await,
-        Step::Stamp => executor.stamp(memory).await,
-        Step::MarkMayServe => executor.mark_may_serve(memory).await,
-        Step::RecordStamped => executor.record_stamped(memory).await,
-        Step::NotTaken => executor.not_taken(memory).await,
-        Step::HandOver => executor.hand_over().await,
-        Step::RecordRestart => executor.record_restart(memory).await,
-        Step::SkipCleanup => executor.skip_cleanup(memory).await,
-        Step::RecordBack => executor.record_back(memory).await,
-        Step::NameVcenter => executor.name_vcenter(memory).await,
-        Step::AttachTags => executor.attach_tags(memory).await,
-        Step::EjectIso => executor.eject(memory).await,
-        Step::RecordBootRepair => executor.record_boot_repair(memory).await,
-        Step::FinishEjection => executor.finish_ejection(memory).await,
-        Step::Disown => executor.disown(memory).await,
-        Step::FenceAgent => executor.fence(memory).await,
-        Step::SetBootOrder(_)
-        | Step::PowerOn
-        | Step::PowerOnAgain
-        | Step::PowerOff
-        | Step::ResetVm
-        | Step::Renew(_)
-        | Step::Destroy => {
+        Step::Await(task) => executor.finish_task(memory, &TaskRef(task)).await,
+        Step::Configure(Change::TakeMark) => executor.stamp(memory).await,
+        Step::Configure(Change::Eject) => executor.eject(memory).await,
+        Step::Configure(Change::FinishEjection) => executor.finish_ejection(memory).await,
+        Step::Configure(_) | Step::Power(_) | Step::Destroy => {
             let kind = step.call().unwrap_or(EffectKind::Destroy);
             match Box::pin(executor.last_look(memory, &step, kind)).await? {
                 Err(otherwise) => Ok(otherwise),
                 Ok(looked) => change_vm(executor, memory, step, looked).await,
             }
         }
-        Step::DeleteAgent => executor.delete_agent("its VM is proven absent").await,
-        Step::ReleaseHook => {
+        Step::Tag => executor.attach_tags(memory).await,
+        Step::Agent(AgentWork::Fence) => executor.fence(memory).await,
+        Step::Agent(AgentWork::SkipCleanup) => executor.skip_cleanup(memory).await,
+        Step::Agent(AgentWork::Delete) => executor.delete_agent("its VM is proven absent").await,
+        Step::Agent(AgentWork::ReleaseHook) => {
             executor
                 .delete_agent("the deletion of its Machine waits for it, and its VM is dead")
                 .await
         }
-        Step::RemoveFinalizer => executor.remove_finalizer(memory).await,
+        Step::Finalizer(Finalizer::On) => executor.add_finalizer().await,
+        Step::Finalizer(Finalizer::Off) => executor.remove_finalizer(memory).await,
+        Step::HandOver => executor.hand_over().await,
     }
 }
 
@@ -173,10 +142,9 @@ async fn change_vm(
     looked: Looked,
 ) -> Done {
     match step {
-        Step::SetBootOrder(keys) => executor.set_boot_order(memory, &keys, looked).await,
-        Step::PowerOnAgain => executor.power_on_again(memory, looked).await,
-        Step::ResetVm => executor.reset(memory, looked).await,
-        Step::Renew(life) => executor.renew(memory, life, looked).await,
+        Step::Configure(change) => executor.change_config(memory, &change, looked).await,
+        Step::Power(Power::OnAgain) => executor.power_on_again(memory, looked).await,
+        Step::Power(Power::Reset) => executor.reset(memory, looked).await,
         _ => executor.power(memory, looked).await,
     }
 }
@@ -270,23 +238,6 @@ impl Executor<'_> {
         Ok(session)
     }
 
-    /// Records the vCenter of a VM that runs and needs nothing else. If that vCenter does not answer, this is no
-    /// failure: the next process asks again.
-    async fn name_vcenter(&self, memory: &mut Memory) -> Done {
-        let mut vm = self.vm();
-        let Ok(session) = self.session().await else {
-            memory.reached = Some(Reached::as_recorded(&vm));
-            return Ok(StepOutcome::Same);
-        };
-        let reached = Reached::by(session.as_ref());
-        if reached.is_recorded(&vm) {
-            return Ok(StepOutcome::Same);
-        }
-        reached.record(&mut vm);
-        let kind = EffectKind::RecordObservation;
-        Ok(StepOutcome::Object(self.save(kind, vm, memory).await?))
-    }
-
     async fn save(
         &self,
         kind: EffectKind,
@@ -296,25 +247,6 @@ impl Executor<'_> {
         let mut record = self.observed.record();
         record.vm = Some(vm);
         self.save_record(kind, record, memory).await
-    }
-
-    /// Writes a status with which the VsphereAgent is for another VM, or for another life of its VM: what is read from the old one
-    /// does not hold for it.
-    async fn save_as(
-        &self,
-        kind: EffectKind,
-        record: VsphereAgentStatus,
-        memory: &mut Memory,
-    ) -> Result<Arc<VsphereAgent>, ReconcileError> {
-        let mut after = VsphereAgent::clone(&self.observed.child.object);
-        after.status = Some(record.clone());
-        let observed = Observed::gather(self.context.view.as_ref(), Arc::new(after));
-        let executor = Executor {
-            context: self.context,
-            observed: &observed,
-            reached: self.reached.clone(),
-        };
-        executor.save_record(kind, record, memory).await
     }
 
     /// Sends an Event about what was done with the VM, with the trace.
@@ -330,25 +262,24 @@ impl Executor<'_> {
         tell(self.context, Reports::metric(metric));
     }
 
+    /// Writes a status, read as the VsphereAgent is with it. If the next step is to wait, it says so already: no second write
+    /// follows.
     async fn save_record(
         &self,
         kind: EffectKind,
         record: VsphereAgentStatus,
         memory: &mut Memory,
     ) -> Result<Arc<VsphereAgent>, ReconcileError> {
-        let mut after = self.observed.child.object.as_ref().clone();
+        let mut after = VsphereAgent::clone(&self.observed.child.object);
         after.status = Some(record.clone());
-        traced::note_recorded(self.context, self.observed, &after, memory);
-        let known = known(self.context, self.observed, None, memory);
+        let observed = Observed::gather(self.context.view.as_ref(), Arc::new(after));
+        traced::note(self.context, &observed, memory);
+        let wait = pass::wait(self.context, &observed, memory);
+        let known = known(self.context, &observed, wait.as_ref(), memory);
         let rendered = status::render(&record, &known);
-        Ok(write(
-            self.context,
-            &self.effect(kind),
-            &self.observed.child.object,
-            rendered,
-            memory,
-        )
-        .await?)
+        let effect = self.effect(kind);
+        let object = &self.observed.child.object;
+        Ok(write(self.context, &effect, object, rendered, memory).await?)
     }
 }
 

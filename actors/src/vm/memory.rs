@@ -432,7 +432,7 @@ impl Memory {
     /// Gives back slots that `step` does not need, because others wait for them.
     pub fn keep_slots(&mut self, step: &Step) {
         // During any other step the actor does not wait for the create.
-        if !matches!(step, Step::FinishTask(_)) {
+        if !matches!(step, Step::Await(_)) {
             self.running = None;
         }
         let errand = step.errand();

@@ -10,6 +10,7 @@ pub mod act;
 pub mod arrival;
 pub mod boot_repair;
 pub mod concern;
+mod config;
 pub mod drift;
 mod drive;
 pub mod lost;
@@ -19,6 +20,7 @@ pub mod ownership;
 pub mod pass;
 pub mod place;
 pub mod power_policy;
+mod record;
 pub mod status;
 pub mod step;
 #[cfg(test)]

@@ -3,9 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
+    WaitingOn,
     agent::{VsphereAgent, VsphereAgentStatus},
-    conditions::{Phase, Policy, Reason},
+    conditions::{Class as Wait, Phase, Policy, Reason},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 
 use super::{
@@ -16,7 +18,7 @@ use super::{
     observed::{Observed, STUCK_GRACE, has_news},
     ownership::Ownership,
     status::{self, Known, Obstacle},
-    step::{self, MISSING_PROBE, Step},
+    step::{self, Change, MISSING_PROBE, Step},
     traced,
 };
 use crate::{
@@ -201,6 +203,25 @@ pub(super) fn held_back(context: &Context, observed: &Observed, step: Step) -> S
     }
 }
 
+fn obstacle(key: &ObjectKey, reason: Reason, message: String) -> Obstacle {
+    Obstacle {
+        subject: subject(key),
+        reason,
+        message,
+    }
+}
+
+/// What comes next is to wait: for this.
+pub(super) fn wait(context: &Context, observed: &Observed, memory: &Memory) -> Option<Obstacle> {
+    let next = step::next(&observed.facts(context, memory));
+    match held_back(context, observed, next) {
+        Step::Hold {
+            reason, message, ..
+        } => Some(obstacle(&observed.child.key, reason, message)),
+        _ => None,
+    }
+}
+
 /// Whether the pass ends before `step`, because that step does nothing. A hold is noted.
 fn rests(observed: &Observed, memory: &mut Memory, outcome: &mut Outcome, step: &Step) -> bool {
     if let Step::Hold {
@@ -233,6 +254,7 @@ async fn carry_out(
 ) -> After {
     let (key, before) = (&observed.child.key, &observed.child.object);
     let name = step.name();
+    let optional = matches!(step, Step::Tag | Step::Configure(Change::Eject));
     let object = match traced::perform(context, observed, memory, step).await {
         Ok(StepOutcome::Object(next)) => next,
         Ok(StepOutcome::Same) => before.clone(),
@@ -249,7 +271,6 @@ async fn carry_out(
         Err(trouble) => {
             tracing::warn!(object = %key, reason = %trouble.reason, "{trouble}");
             outcome.fail(key, &trouble);
-            let optional = [Step::AttachTags.name(), Step::EjectIso.name()].contains(&name);
             if optional && trouble.reason.has(Policy::Optional) {
                 memory.failed_steps.insert(name, trouble.to_string());
                 memory.tried.insert(name);
@@ -375,11 +396,7 @@ struct Outcome {
 impl Outcome {
     fn hold(&mut self, key: &ObjectKey, reason: Reason, message: String, again: Option<Duration>) {
         self.again = again;
-        self.obstacle = Some(Obstacle {
-            subject: subject(key),
-            reason,
-            message,
-        });
+        self.obstacle = Some(obstacle(key, reason, message));
     }
 
     fn fail(&mut self, key: &ObjectKey, trouble: &ReconcileError) {
@@ -417,8 +434,8 @@ impl Outcome {
     }
 }
 
-/// Whether the change is one of several that follow each other closely: the Agent appears, is prepared, is bound. A
-/// failure and its end are written at once.
+/// Whether the change is one of several that follow each other closely: the Agent appears, is prepared, is bound. What does not
+/// pass without help is written at once, and so is its end.
 fn can_wait(old: Option<&VsphereAgentStatus>, new: &VsphereAgentStatus) -> bool {
     // What cannot be seen again after it is over.
     let passing = |status: &VsphereAgentStatus| {
@@ -428,11 +445,21 @@ fn can_wait(old: Option<&VsphereAgentStatus>, new: &VsphereAgentStatus) -> bool 
             (paused, vm.guest_may_be_node)
         })
     };
+    let helpless = |reason: &Reason| reason.about().class != Wait::Progress;
+    let waits = |status: &VsphereAgentStatus| -> Vec<WaitingOn> {
+        let rows = status.waiting_on.iter();
+        rows.filter(|row| helpless(&row.reason)).cloned().collect()
+    };
+    let conditions = |status: &VsphereAgentStatus| -> Vec<Condition> {
+        let told = status.conditions.iter();
+        let told = told.filter(|c| helpless(&Reason::from(c.reason.as_str())));
+        told.cloned().collect()
+    };
     old.is_some_and(|old| {
         passing(old) == passing(new)
-            && old.waiting_on == new.waiting_on
+            && waits(old) == waits(new)
             && old.observed_generation == new.observed_generation
-            && old.conditions == new.conditions
+            && conditions(old) == conditions(new)
     })
 }
 

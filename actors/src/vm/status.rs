@@ -295,7 +295,7 @@ fn steps_failed(list: &mut Vec<Condition>, known: &Known<'_>, now: &Time) {
         remove_condition(list, conditions::STEPS_FAILED);
         return;
     }
-    let tags = known.failed_steps.contains_key(Step::AttachTags.name());
+    let tags = known.failed_steps.contains_key(Step::Tag.name());
     let update = ConditionUpdate {
         type_: conditions::STEPS_FAILED,
         status: ConditionStatus::True,

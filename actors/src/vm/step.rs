@@ -42,7 +42,7 @@ pub use self::{
         PoolState, ReassignState, Record, RecycleState, Resting, VmState,
     },
     reassign::Lent,
-    steps::Step,
+    steps::{AgentWork, Change, Entry, Finalizer, Power, Step},
 };
 use crate::{
     domain::recycle::Stage,
@@ -123,13 +123,13 @@ fn unmet(f: &Facts<'_>) -> Met {
 /// The step brings a new host nearer. A lost record is still restored: it leads to the VM, so that the VM can be removed.
 fn adds_a_host(f: &Facts<'_>, step: &Step) -> bool {
     match step {
-        Step::RecordIdentity => f.record.loss == Loss::None,
-        Step::PlaceAgain
+        Step::Record(Entry::Identity) => f.record.loss == Loss::None,
+        Step::Place
         | Step::Create
-        | Step::PowerOn
-        | Step::Renew(_)
-        | Step::RecordTaken
-        | Step::Stamp => true,
+        | Step::Power(Power::On)
+        | Step::Configure(Change::NewLife(_))
+        | Step::Record(Entry::Taken)
+        | Step::Configure(Change::TakeMark) => true,
         _ => false,
     }
 }

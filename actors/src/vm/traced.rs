@@ -28,18 +28,8 @@ use crate::{
 
 /// Notes what has happened by now.
 pub fn note(context: &Context, observed: &Observed, memory: &mut Memory) {
-    note_recorded(context, observed, &observed.child.object, memory);
-}
-
-/// The same, with the status of `object` as the record.
-pub fn note_recorded(
-    context: &Context,
-    observed: &Observed,
-    object: &VsphereAgent,
-    memory: &mut Memory,
-) {
     let child = &observed.child;
-    let meta = &child.object.metadata;
+    let (object, meta) = (&child.object, &child.object.metadata);
     let seen = Moments {
         demanded: observed.demanded(),
         accepted: meta.creation_timestamp.as_ref().map(|t| t.0),

@@ -30,6 +30,7 @@ use crate::{
         observed::news_of,
         ownership::{self, FoundBy, Ownership},
         place,
+        record::with_observation,
         step::{PROOF_PAUSE, PlacementCheck},
     },
 };
@@ -164,27 +165,6 @@ impl Executor<'_> {
         Ok(shown.filter(|vm| ownership::still_holds(vm, &child.vm_name, &place.folder)))
     }
 
-    /// Marks a VM that `cleanupPolicy: Retain` keeps as left to people, so that no scan reports it as an orphan. A look
-    /// at the VM shows whether the mark was written.
-    pub(super) async fn disown(&self, memory: &mut Memory) -> Done {
-        let shown = self.shown(memory)?;
-        let session = self.session().await?;
-        let proof = Box::pin(self.case().read_or_fail(EffectKind::Reconfigure)).await?;
-        let sight = self.look_at(memory, &proof, session.as_ref(), &shown.moref);
-        let Some(sight) = sight.await? else {
-            return Ok(StepOutcome::Same);
-        };
-        let change = VmChange {
-            mark: Some(Mark::Released(self.marker())),
-            ..VmChange::default()
-        };
-        let permit = sight.permit()?;
-        let ended = self.configure(memory, session.as_ref(), &permit, &change);
-        let ended = ended.await;
-        memory.seen = Ownership::NotAsked;
-        Ok(ended?.map_or(StepOutcome::Pause(SOON), |_| StepOutcome::Same))
-    }
-
     /// Proves the VM of a predecessor's record ([`proof::prove`]), then writes mark and notes.
     pub(super) async fn take_over(&self, memory: &mut Memory) -> Done {
         let now = self.context.clock.monotonic();
@@ -277,7 +257,7 @@ impl Executor<'_> {
             namespace: Some(secret.namespace),
         });
         vm.vm_path = Some(proven.vm_path.clone()).filter(|p| !p.is_empty());
-        record.vm = Some(self.with_observation(vm, &proven, None));
+        record.vm = Some(with_observation(self.observed, vm, &proven, None));
         let next = self
             .save_record(EffectKind::RecordObservation, record, memory)
             .await?;

@@ -24,7 +24,7 @@ use crate::{
         observed::Observed,
         ownership::{self, Ownership},
         pass::held_back,
-        step::{self, Step},
+        step::{self, Change, Entry, Power, Step},
     },
 };
 
@@ -52,16 +52,17 @@ impl Executor<'_> {
         step: &Step,
         kind: EffectKind,
     ) -> Result<Result<Looked, StepOutcome>, ReconcileError> {
-        let (case, before) = (self.case(), self.shown(memory)?);
+        let (case, before) = (self.case(), self.shown(memory).ok());
         let session = self.session().await?;
         let now = self.context.clock.monotonic();
         let age = memory.looked_at.map(|at| now.saturating_sub(at));
         if step.starts_vm()
-            && let Some(permit) = case.at_once(kind, &before, age)
+            && let Some(shown) = &before
+            && let Some(permit) = case.at_once(kind, shown, age)
         {
             return Ok(Ok(Looked {
                 session,
-                shown: before,
+                shown: shown.clone(),
                 pool: self.observed.pool.clone(),
                 permit,
             }));
@@ -69,10 +70,11 @@ impl Executor<'_> {
         let Some(proof) = Box::pin(case.read(kind)).await? else {
             return Ok(Err(StepOutcome::Pause(SOON)));
         };
-        let Some(sight) = self
-            .look_at(memory, &proof, session.as_ref(), &before.moref)
-            .await?
-        else {
+        let vm = match &before {
+            Some(shown) => shown.moref.clone(),
+            None => self.reference()?,
+        };
+        let Some(sight) = self.look_at(memory, &proof, session.as_ref(), &vm).await? else {
             return Ok(Err(StepOutcome::Same));
         };
         // From here on nothing is awaited.
@@ -90,6 +92,8 @@ impl Executor<'_> {
                     pool: observed.pool,
                 }))
             }
+            // It was decided without a look, and this was the first.
+            _ if before.is_none() => Ok(Err(StepOutcome::Same)),
             // The same by what the caches show, so that the VM is the reason.
             _ if step.starts_vm()
                 && step::next(&self.observed.facts(self.context, memory)) != *step =>
@@ -104,11 +108,11 @@ impl Executor<'_> {
                 message,
             )),
             // Only the VM changed: it is off already, or on again.
-            Step::PowerOff
+            Step::Power(Power::Off)
             | Step::Destroy
-            | Step::Renew(_)
-            | Step::BeginLife(_)
-            | Step::RecordLife(_) => Ok(Err(StepOutcome::Same)),
+            | Step::Configure(Change::NewLife(_))
+            | Step::Record(Entry::Begun(_))
+            | Step::Record(Entry::Life(_)) => Ok(Err(StepOutcome::Same)),
             // The watch will show the reason.
             _ => Ok(Err(StepOutcome::Pause(SOON))),
         }

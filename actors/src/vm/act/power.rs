@@ -3,26 +3,21 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    agent::{VmStatus, VsphereAgent},
+    agent::VsphereAgent,
     conditions::{Reason, event},
 };
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{
-    Done, Executor, StepOutcome, defect,
-    look::{Looked, SOON},
-    task::ended,
-};
+use super::{Done, Executor, StepOutcome, defect, look::Looked, task::ended};
 use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},
         names::MoRef,
-        network, recycle,
     },
     ports::{
         effect::EffectKind,
-        vcenter::{BootDevice, Fault, PowerState, TaskEnd, VCenter, VmChange, VmObservation},
+        vcenter::{Fault, PowerState, TaskEnd, VCenter, VmObservation},
     },
     vm::{
         memory::{Memory, Tagged},
@@ -34,8 +29,6 @@ use crate::{
 
 /// Rest between two tries to switch a suspended VM off.
 const SUSPENDED_PAUSE: Duration = Duration::from_secs(10);
-/// Most MAC addresses that are kept on record, the VM's own first.
-const MOST_MACS: usize = 16;
 
 impl Executor<'_> {
     pub(super) fn shown(&self, memory: &Memory) -> Result<VmObservation, ReconcileError> {
@@ -43,6 +36,13 @@ impl Executor<'_> {
             Ownership::Ours(vm) => Ok(vm.as_ref().clone()),
             _ => Err(defect("the VM is not proven ours")),
         }
+    }
+
+    /// The recorded reference of the VM.
+    pub(super) fn reference(&self) -> Result<MoRef, ReconcileError> {
+        let moref = self.vm().moref;
+        let moref = moref.ok_or_else(|| defect("no reference is recorded"))?;
+        Ok(MoRef::new("VirtualMachine", moref))
     }
 
     /// That VM as it is now, if it is ours. After a vCenter was restored from a backup, a reference may lead to another VM.
@@ -58,38 +58,6 @@ impl Executor<'_> {
             Ownership::Ours(shown) => Some(*shown),
             _ => None,
         })
-    }
-
-    pub(super) async fn set_boot_order(
-        &self,
-        memory: &mut Memory,
-        keys: &[i32],
-        looked: Looked,
-    ) -> Done {
-        let Looked {
-            session,
-            mut shown,
-            permit,
-            ..
-        } = looked;
-        let change = VmChange {
-            boot_order: Some(keys.to_vec()),
-            ..VmChange::default()
-        };
-        let done = self.configure(memory, session.as_ref(), &permit, &change);
-        match done.await? {
-            Some(TaskEnd::Success(_)) => {}
-            // The outcome is unknown: a look at the VM shows it.
-            Some(TaskEnd::Vanished) => return Ok(StepOutcome::Same),
-            None => return Ok(StepOutcome::Pause(SOON)),
-        }
-        shown.boot_order = keys
-            .iter()
-            .map(|k| BootDevice::Disk(*k))
-            .chain([BootDevice::Cdrom])
-            .collect();
-        memory.seen = Ownership::Ours(Box::new(shown));
-        Ok(StepOutcome::Same)
     }
 
     /// Power on, power off, destroy: one task each, on the VM that is proven ours.
@@ -203,47 +171,6 @@ impl Executor<'_> {
             .await
     }
 
-    pub(super) fn with_observation(
-        &self,
-        mut vm: VmStatus,
-        shown: &VmObservation,
-        deadline: Option<Time>,
-    ) -> VmStatus {
-        // It has no reference yet, so it was made a moment ago.
-        if vm.moref.is_none()
-            && let Some(template) = &mut vm.template
-        {
-            let place = vm.placement.as_ref().and_then(|p| p.network.as_deref());
-            let plan = place.map(network::nics).unwrap_or_default();
-            template.network_cards = network::record(&plan, &shown.hardware);
-        }
-        vm.moref = Some(shown.moref.id.clone());
-        vm.instance_uuid.clone_from(&shown.instance_uuid);
-        let before = std::mem::take(&mut vm.mac_addresses);
-        vm.mac_addresses = shown.macs.iter().map(ToString::to_string).collect();
-        // An Agent with the MAC address of a replaced network card belongs to this VM as well.
-        let known = vm.mac_addresses.clone();
-        let replaced = before.into_iter().filter(|mac| !known.contains(mac));
-        vm.mac_addresses.extend(replaced);
-        vm.mac_addresses.truncate(MOST_MACS);
-        vm.mac_address = shown.macs.first().map(|m| m.hyphenated());
-        vm.task_id = None;
-        if shown.life() > recycle::generation(&vm) && vm.recycle.is_none() {
-            // The record is older than the VM.
-            let disk = shown.disk_now();
-            let disk = disk.filter(|_| shown.is_fresh_in(shown.life()));
-            let asked = self.observed.child.replace_annotation();
-            vm = recycle::in_life(&vm, shown.life(), disk, asked, None);
-        }
-        vm.may_serve = shown.may_serve.as_ref().map(ToString::to_string);
-        vm.attempt = vm.attempt.or(Some(1));
-        vm.power_state = Some(shown.power.as_str().to_owned());
-        if shown.power == PowerState::On && vm.discovery_deadline.is_none() {
-            vm.discovery_deadline = deadline;
-        }
-        vm
-    }
-
     /// Now, by the API server's clock, which also stamps the Agents. The VsphereAgent has its creation time from that
     /// clock, and this actor has counted since it knows the object. The result is never later than the true time,
     /// whatever the local clock shows.
@@ -255,97 +182,13 @@ impl Executor<'_> {
         created.as_ref()?.0.checked_add(gone_by).ok()
     }
 
-    /// Since when Agents of this VM can exist. If this actor switched the VM on, since then. Otherwise since the
-    /// creation of its VsphereAgent, because its uuid was not known before. `None` if the first start is past and was
-    /// not recorded.
-    fn first_start(&self, was: &VmStatus, memory: &Memory) -> Option<Time> {
-        let is_first = was.attempt.is_some() && was.discovery_deadline.is_none();
-        let created = self
-            .observed
-            .child
-            .object
-            .metadata
-            .creation_timestamp
-            .as_ref();
-        let at = memory.switched_on_at.or(created.map(|t| t.0));
-        let whole = at.and_then(|t| jiff::Timestamp::from_second(t.as_second()).ok());
-        whole
-            .filter(|_| is_first && !self.observed.child.reborn)
-            .map(Time)
-    }
-
-    pub(super) async fn record_vm(&self, memory: &mut Memory) -> Done {
-        let mut shown = self.shown(memory)?;
-        if shown.macs.is_empty() {
-            // vCenter assigns some MAC addresses only at power-on.
-            let again = self.session().await?.observe(&shown.moref).await?;
-            shown = again.ok_or_else(|| {
-                ReconcileError::transient(
-                    ErrorSource::Vsphere,
-                    Reason::VmMissing,
-                    "the VM vanished",
-                )
-            })?;
-            if shown.macs.is_empty() {
-                let message = "the VM runs, and vCenter shows no MAC address of it yet; its Agent is recognised by that";
-                return Err(ReconcileError::transient(
-                    ErrorSource::Vsphere,
-                    Reason::MacPending,
-                    message,
-                ));
-            }
-        }
-        let timeout = self.observed.patience(self.context);
-        let deadline = SignedDuration::try_from(timeout)
-            .ok()
-            .and_then(|t| self.context.clock.wall().checked_add(t).ok())
-            .and_then(|t| jiff::Timestamp::from_second(t.as_second()).ok())
-            .map(Time);
-        let was = self.vm();
-        // Tags depend on the reference of the VM. A VM that the predecessor left is not tagged. If no reference is on
-        // record, only this actor's memory proves the tags. A process that died meanwhile may have tagged a VM that was
-        // registered again under another reference since.
-        let known = was
-            .moref
-            .as_ref()
-            .or(memory.tagged.as_ref().map(|t| &t.moref));
-        let anew = was.attempt.is_some()
-            && known.is_none_or(|m| *m != shown.moref.id)
-            && self.observed.wants_tags();
-        let first_start = self.first_start(&was, memory);
-        let begins = was.discovery_deadline.is_none();
-        let mut vm = self.with_observation(was, &shown, deadline);
-        if let Some(deadline) = vm.discovery_deadline.clone().filter(|_| begins) {
-            let now = self.context.clock.monotonic();
-            memory.discovery = Some((deadline, now.saturating_add(timeout)));
-        }
-        if shown.power == PowerState::On && vm.first_powered_on.is_none() {
-            vm.first_powered_on = first_start;
-        }
-        if anew {
-            vm.tags_missing = Some(true);
-        }
-        // The VM is proven in this vCenter, whatever the address was when it was made.
-        if let Some(reached) = &memory.reached {
-            reached.record(&mut vm);
-        }
-        memory.seen = Ownership::Ours(Box::new(shown));
-        Ok(StepOutcome::Object(
-            self.save(EffectKind::RecordObservation, vm, memory).await?,
-        ))
-    }
-
     /// Attaches the tags. If that fails for a VM that does not run yet, it is switched on without them, but only after
     /// the record says so.
     pub(super) async fn attach_tags(&self, memory: &mut Memory) -> Done {
         let pool = self.pool()?;
         let (vm, runs) = match &memory.seen {
             Ownership::Ours(shown) => (shown.moref.clone(), shown.power == PowerState::On),
-            _ => {
-                let moref = self.vm().moref;
-                let moref = moref.ok_or_else(|| defect("no reference is recorded"))?;
-                (MoRef::new("VirtualMachine", moref), true)
-            }
+            _ => (self.reference()?, true),
         };
         let failed = |t: ReconcileError| ReconcileError {
             side: ErrorSource::Vsphere,

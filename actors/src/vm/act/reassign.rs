@@ -17,7 +17,6 @@ use crate::{
         disk,
         failure::ReconcileError,
         managed_vm::ManagedVm,
-        marker::{Mark, MayServe},
         names::ObjectKey,
         reassign::{self, Reservation, Source, Taking},
         recycle::{self, Says},
@@ -27,15 +26,15 @@ use crate::{
     ports::{
         cluster::{AgentPatch, MetadataPatch},
         effect::EffectKind,
-        permit::Permit,
-        vcenter::{VCenter, VmAt, VmChange, VmObservation},
+        vcenter::VmObservation,
     },
     report::{Metric, Reports, tell},
     runtime::holds,
     vm::{
+        config,
         memory::Memory,
         ownership::{self, Ownership},
-        step::Lent,
+        step::{Change, Lent},
     },
     world::agents_home,
 };
@@ -59,7 +58,7 @@ impl Executor<'_> {
         status.vm = Some(reassign::record(vm, source));
         memory.create_not_sent = false;
         let kind = EffectKind::RecordIdentity;
-        let next = self.save_as(kind, status, memory).await?;
+        let next = self.save_record(kind, status, memory).await?;
         memory.seen = Ownership::NotAsked;
         Ok(StepOutcome::Object(next))
     }
@@ -91,56 +90,16 @@ impl Executor<'_> {
             memory.seen = Ownership::Lenders(shown);
             return Ok(StepOutcome::Same);
         }
-        let change = VmChange {
-            mark: Some(Mark::Owned(self.marker())),
-            may_serve: self.may_serve(&shown),
-            ..VmChange::default()
-        };
-        self.write_mark(memory, session.as_ref(), &sight.permit()?, &change)
+        let change = config::wanted(
+            &Change::TakeMark,
+            self.observed,
+            self.marker(),
+            None,
+            &shown,
+        )?;
+        let change = change.unwrap_or_default();
+        self.send(memory, session.as_ref(), &sight.permit()?, &change, *shown)
             .await
-    }
-
-    /// Writes into the VM that it may serve its AgentMachine, if it is as it was seen. A look shows what that did.
-    pub(super) async fn mark_may_serve(&self, memory: &mut Memory) -> Done {
-        let before = self.shown(memory)?;
-        let session = self.session().await?;
-        let proof = Box::pin(self.case().read_or_fail(EffectKind::Reconfigure)).await?;
-        let sight = self.look_at(memory, &proof, session.as_ref(), &before.moref);
-        let Some(sight) = sight.await? else {
-            return Ok(StepOutcome::Same);
-        };
-        let Some(may_serve) = self.may_serve(&sight.shown) else {
-            return Ok(StepOutcome::Same);
-        };
-        let change = VmChange {
-            may_serve: Some(may_serve),
-            ..VmChange::default()
-        };
-        self.write_mark(memory, session.as_ref(), &sight.permit()?, &change)
-            .await
-    }
-
-    /// That the VM may serve its AgentMachine in the life that it is in, or whatever has bound its Agent.
-    fn may_serve(&self, shown: &VmObservation) -> Option<MayServe> {
-        let machine = self.observed.child.offered_to();
-        let machine = machine.or(self.observed.host.serves().then_some(MayServe::BOUND))?;
-        Some(MayServe {
-            life: shown.life(),
-            machine: Some(machine.to_owned()),
-        })
-    }
-
-    async fn write_mark(
-        &self,
-        memory: &mut Memory,
-        session: &dyn VCenter,
-        permit: &Permit<VmAt>,
-        change: &VmChange,
-    ) -> Done {
-        let ended = self.configure(memory, session, permit, change).await;
-        memory.seen = Ownership::NotAsked;
-        // A look shows what it did.
-        Ok(ended?.map_or(StepOutcome::Pause(SOON), |_| StepOutcome::Same))
     }
 
     /// Records that it begins to change the mark. From then on it does not let go of a VM with the lender's mark.
@@ -151,29 +110,6 @@ impl Executor<'_> {
             .ok_or_else(|| defect("no VsphereAgent is recorded to take from"))?
             .stamped = None;
         let next = self.save(EffectKind::RecordIdentity, vm, memory).await?;
-        Ok(StepOutcome::Object(next))
-    }
-
-    /// A look showed the mark: from now on the VM is as any other of this VsphereAgent.
-    pub(super) async fn record_stamped(&self, memory: &mut Memory) -> Done {
-        let mut vm = self.vm();
-        let record = vm.taken_from.as_mut();
-        let record = record.ok_or_else(|| defect("no VsphereAgent is recorded to take from"))?;
-        record.stamped = Some(true);
-        let from = Source::recorded(record).key;
-        if let Ownership::Ours(shown) = &memory.seen {
-            vm.may_serve = shown.may_serve.as_ref().map(ToString::to_string);
-        }
-        let kind = EffectKind::RecordObservation;
-        let next = self.save(kind, vm, memory).await?;
-        tell(self.context, Reports::metric(Metric::Reassigned("taken")));
-        let name = &self.observed.child.vm_name;
-        self.event(
-            false,
-            event::HOST_BORROWED,
-            "TakeHost",
-            &format!("host {name} of VsphereAgent {from} serves here now"),
-        );
         Ok(StepOutcome::Object(next))
     }
 
@@ -191,7 +127,7 @@ impl Executor<'_> {
             ..VmStatus::default()
         });
         let next = self
-            .save_as(EffectKind::RecordIdentity, status, memory)
+            .save_record(EffectKind::RecordIdentity, status, memory)
             .await?;
         memory.forget_vm();
         tell(self.context, Reports::metric(Metric::Reassigned("lost")));

@@ -12,7 +12,7 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 use tracing::Instrument as _;
 
-use super::{Done, Executor, StepOutcome, defect};
+use super::{Done, Executor, StepOutcome};
 use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},
@@ -61,7 +61,7 @@ impl Executor<'_> {
     }
 
     /// Live: whether the Machine of the VM exists.
-    async fn live_machine_state(&self) -> Result<MachineState, ReconcileError> {
+    pub(super) async fn live_machine_state(&self) -> Result<MachineState, ReconcileError> {
         let child = &self.observed.child;
         let (Some(namespace), cluster) = (self.observed.control_plane(), &self.context.cluster)
         else {
@@ -74,29 +74,6 @@ impl Executor<'_> {
         }
         let machines = cluster.live_machines(namespace).await?;
         Ok(machine_state(child, namespace, &machines, &agent_machines))
-    }
-
-    /// Records that the Machine is gone and left its Agent bound. Both are read live, the Machine first. The provider
-    /// unbinds an Agent before it lets the Machine go, so a bound Agent means that it was not unbound. The record keeps
-    /// this, because the Agent may be gone when it is needed.
-    pub(super) async fn record_left_bound(&self, memory: &mut Memory) -> Done {
-        let key = self
-            .observed
-            .host
-            .agent
-            .as_ref()
-            .map(|a| ObjectKey::of(a.as_ref()));
-        let key = key.ok_or_else(|| defect("no Agent runs on the VM"))?;
-        let gone = self.live_machine_state().await? == MachineState::Gone;
-        let live = self.context.cluster.live_agent(&key).await?;
-        if !gone || !live.is_some_and(|a| self.observed.child.is_bound_to(&a)) {
-            // The watch will show it.
-            return Ok(StepOutcome::Pause(Duration::from_secs(2)));
-        }
-        let mut vm = self.vm();
-        vm.machine_vanished_paused = Some(true);
-        let kind = EffectKind::RecordObservation;
-        Ok(StepOutcome::Object(self.save(kind, vm, memory).await?))
     }
 
     pub(super) async fn fence(&self, memory: &mut Memory) -> Done {

@@ -1,45 +1,15 @@
 //! Resets a VM whose guest booted the discovery ISO instead of its disk. The record comes first, so that the limit also
 //! holds after a crash.
 
-use agent_forge_crds::{Time, agent::BootRepair, conditions::event};
-use jiff::Timestamp;
+use agent_forge_crds::conditions::event;
 
-use super::{Done, Executor, StepOutcome, defect, look::Looked, task::ended};
+use super::{Done, Executor, StepOutcome, look::Looked, task::ended};
 use crate::{
-    ports::{
-        effect::EffectKind,
-        vcenter::{Fault, VcError},
-    },
-    vm::{
-        boot_repair::{self, Recorded},
-        memory::Memory,
-    },
+    ports::vcenter::{Fault, VcError},
+    vm::{boot_repair, memory::Memory},
 };
 
 impl Executor<'_> {
-    /// Records the next reset.
-    pub(super) async fn record_boot_repair(&self, memory: &mut Memory) -> Done {
-        let agent = self.observed.host.agent.as_ref();
-        let agent = agent.ok_or_else(|| defect("no Agent runs on the VM"))?;
-        let (mut vm, now) = (self.vm(), self.context.clock.wall());
-        let before = boot_repair::last(vm.boot_repair.as_ref(), memory.reset.as_ref());
-        let before = before.map_or(0, |repair| repair.count);
-        let repair = BootRepair {
-            count: before.saturating_add(1),
-            at: Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now))),
-            state_updated_at: boot_repair::occurrence(agent),
-        };
-        vm.boot_repair = Some(repair.clone());
-        // Noted before the write: its reply may be lost.
-        memory.reset.get_or_insert_default().recorded = Some(Recorded {
-            repair,
-            at: self.context.clock.monotonic(),
-            sent: false,
-        });
-        let kind = EffectKind::RecordObservation;
-        Ok(StepOutcome::Object(self.save(kind, vm, memory).await?))
-    }
-
     /// Resets the VM as recorded. If vCenter certainly did nothing, the same reset is tried again.
     pub(super) async fn reset(&self, memory: &mut Memory, looked: Looked) -> Done {
         let Looked {

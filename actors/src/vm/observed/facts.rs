@@ -32,7 +32,7 @@ use crate::{
         place,
         power_policy::{self, Again},
         step::{
-            AgentState, CreateState, Facts, Loss, MarkState, ObjectState, OwnerState,
+            AgentState, Change, CreateState, Facts, Loss, MarkState, ObjectState, OwnerState,
             PlacementCheck, PoolState, ReassignState, Record, SUSPENDED_TRIES, Step, VmState,
         },
     },
@@ -235,7 +235,7 @@ impl Observed {
             switched_off_by_us: memory.switched_off
                 && matches!(&memory.seen, Ownership::Ours(vm) if vm.power == PowerState::Off),
             // What has failed in this pass is tried again in the next one.
-            tagged: self.is_tagged(memory) || memory.tried.contains(Step::AttachTags.name()),
+            tagged: self.is_tagged(memory) || memory.tried.contains(Step::Tag.name()),
             eject: self.is_to_eject(context, memory),
             again: self.again(context, memory),
             repair: self.repair(context, memory),
@@ -253,7 +253,7 @@ impl Observed {
             _ => false,
         };
         let resets = || matches!(self.repair(context, memory), Repair::Due | Repair::Recorded);
-        let failed = memory.tried.contains(Step::EjectIso.name());
+        let failed = memory.tried.contains(Step::Configure(Change::Eject).name());
         !failed && (installed || inserted() && resets())
     }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use agent_forge_crds::conditions::Reason;
 
 use super::{
-    CONFLICT_PROBE, Facts, Loss, MISSING_PROBE, Met, PlacementCheck, Step, checks, hold,
+    CONFLICT_PROBE, Change, Entry, Facts, Loss, MISSING_PROBE, Met, PlacementCheck, Power, Step,
+    checks, hold,
     owned::{OwnedVm, Purpose, resolve_ownership},
     remove, replace,
 };
@@ -40,7 +41,7 @@ pub(super) fn identity_is_recorded(f: &Facts<'_>) -> Met {
         Loss::None => iso_is_ready(f)?,
     }
     credentials_are_held(f)?;
-    Err(Step::RecordIdentity)
+    Err(Step::Record(Entry::Identity))
 }
 
 /// The Secret with which the VM is made, or taken over, stays for as long as the VM.
@@ -88,12 +89,12 @@ pub(super) fn create(f: &Facts<'_>) -> Met {
             OwnedVm::There(shown) => return run(f, shown),
             // Its Agent serves, so the VM exists somewhere. The record is older than the VM (a restored hub).
             OwnedVm::Absent if f.serves() => return Err(missing(f)),
-            OwnedVm::Absent if replaceable => return Err(Step::NextAttempt),
+            OwnedVm::Absent if replaceable => return Err(Step::Record(Entry::NextAttempt)),
             OwnedVm::Absent => {}
         }
     }
     if f.create.place == PlacementCheck::Doubtful {
-        return Err(Step::PlaceAgain);
+        return Err(Step::Place);
     }
     iso_is_ready(f)?;
     Err(Step::Create)
@@ -125,7 +126,7 @@ pub(super) fn keep(f: &Facts<'_>) -> Met {
         OwnedVm::Absent if f.serves() => Err(missing(f)),
         OwnedVm::Absent => {
             remove::agent_is_deleted(f)?;
-            Err(Step::NextAttempt)
+            Err(Step::Record(Entry::NextAttempt))
         }
     }
 }
@@ -140,16 +141,19 @@ fn is_outdated(f: &Facts<'_>) -> bool {
 fn keep_unseen(f: &Facts<'_>) -> Met {
     let vm = f.record.vm;
     let unnamed = vm.is_some_and(|vm| vm.server_instance_uuid.is_none());
-    if f.mark.missing || f.mark.unseen || f.mark.forgotten {
-        Err(Step::Lookup)
+    if f.mark.unseen || f.mark.forgotten {
+        Err(Step::Look)
+    } else if f.mark.missing {
+        // The guard looks at it before the change.
+        Err(Step::Configure(Change::MayServe))
     } else if !f.vm.tagged {
-        Err(Step::AttachTags)
+        Err(Step::Tag)
     } else if let Repair::Waits(left) = f.vm.repair {
         Err(waits_for_disk(left))
     } else if f.vm.eject || f.vm.repair != Repair::NotNeeded {
-        Err(Step::Lookup)
+        Err(Step::Look)
     } else if unnamed && f.record.vcenter.is_none() {
-        Err(Step::NameVcenter)
+        Err(Step::Record(Entry::Vcenter))
     } else {
         Ok(())
     }
@@ -158,18 +162,18 @@ fn keep_unseen(f: &Facts<'_>) -> Met {
 /// `shown` runs, and is recorded as it is.
 fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
     match shown.power {
-        PowerState::On if !is_recorded(f, shown) => Err(Step::RecordVm),
+        PowerState::On if !is_recorded(f, shown) => Err(Step::Record(Entry::Seen)),
         _ if f.mark.forgotten => remove::record_is_current(f),
-        PowerState::On if f.mark.missing => Err(Step::MarkMayServe),
-        PowerState::On if !f.vm.tagged => Err(Step::AttachTags),
-        PowerState::On if f.vm.eject => Err(Step::EjectIso),
+        PowerState::On if f.mark.missing => Err(Step::Configure(Change::MayServe)),
+        PowerState::On if !f.vm.tagged => Err(Step::Tag),
+        PowerState::On if f.vm.eject => Err(Step::Configure(Change::Eject)),
         PowerState::On => boots_its_disk(f, shown),
         PowerState::Suspended if f.serves() => Err(suspended()),
         // That resumes it. Its devices cannot be changed before.
         PowerState::Suspended => {
             tags_are_attached(f)?;
             is_time_to_run(f)?;
-            Err(Step::PowerOn)
+            Err(Step::Power(Power::On))
         }
         PowerState::Off if f.serves() || f.agent.guest_may_be_node => switched_off(f),
         PowerState::Off => power_on(f, shown),
@@ -213,9 +217,11 @@ fn boots_its_disk(f: &Facts<'_>, shown: &VmObservation) -> Met {
         Repair::Waits(left) => Err(waits_for_disk(left)),
         Repair::Exhausted | Repair::Unexplained => Err(wrong()),
         _ if shown.disk_keys.is_empty() => Err(wrong()),
-        _ if !boots_disk_first(shown) => Err(Step::SetBootOrder(shown.disk_keys.clone())),
-        Repair::Due => Err(Step::RecordBootRepair),
-        Repair::Recorded => Err(Step::ResetVm),
+        _ if !boots_disk_first(shown) => {
+            Err(Step::Configure(Change::BootOrder(shown.disk_keys.clone())))
+        }
+        Repair::Due => Err(Step::Record(Entry::Reset)),
+        Repair::Recorded => Err(Step::Power(Power::Reset)),
     }
 }
 
@@ -230,7 +236,7 @@ fn waits_for_disk(left: Duration) -> Step {
 fn power_on(f: &Facts<'_>, shown: &VmObservation) -> Met {
     let ordered = boots_disk_first(shown) || shown.disk_keys.is_empty();
     if !ordered {
-        return Err(Step::SetBootOrder(shown.disk_keys.clone()));
+        return Err(Step::Configure(Change::BootOrder(shown.disk_keys.clone())));
     }
     // The guest never ran and cannot have registered: another host uses the identity of this VM.
     if let Some(agent) = f.agent.early {
@@ -245,7 +251,7 @@ fn power_on(f: &Facts<'_>, shown: &VmObservation) -> Met {
     }
     tags_are_attached(f)?;
     is_time_to_run(f)?;
-    Err(Step::PowerOn)
+    Err(Step::Power(Power::On))
 }
 
 /// Somebody has switched off a VM that serves, or did. The pool says who decides about its power.
@@ -260,7 +266,7 @@ fn switched_off(f: &Facts<'_>) -> Met {
     match f.vm.again {
         Again::Now if wanted => {
             is_time_to_run(f)?;
-            Err(Step::PowerOnAgain)
+            Err(Step::Power(Power::OnAgain))
         }
         Again::SecondLook(left) if wanted => off(
             "it is switched on when a second look shows the same (spec.power: EnsureOn)",
@@ -298,7 +304,7 @@ fn tags_are_attached(f: &Facts<'_>) -> Met {
     if f.vm.tagged || missing_tags {
         Ok(())
     } else {
-        Err(Step::AttachTags)
+        Err(Step::Tag)
     }
 }
 

@@ -3,7 +3,7 @@
 use agent_forge_crds::{agent::VmStatus, conditions::Reason};
 
 use super::{
-    CONFLICT_PROBE, Facts, MISSING_PROBE, Met, PROOFS, Step, build, hold,
+    CONFLICT_PROBE, Change, Entry, Facts, Finalizer, MISSING_PROBE, Met, PROOFS, Step, build, hold,
     owned::{OwnedVm, Purpose, resolve_ownership},
 };
 use crate::{
@@ -35,10 +35,10 @@ pub(super) fn marks_are_recorded(f: &Facts<'_>) -> Met {
         return Ok(());
     };
     match f.vm.seen {
-        Ownership::Ours(shown) if shown.marks != recorded => Err(Step::RecordMarks),
-        Ownership::NotAsked if recorded.paused => Err(Step::Lookup),
-        Ownership::Absent { proofs } if recorded.paused && *proofs < PROOFS => Err(Step::Lookup),
-        Ownership::Absent { .. } if recorded.paused => Err(Step::RecordMarks),
+        Ownership::Ours(shown) if shown.marks != recorded => Err(Step::Record(Entry::Marks)),
+        Ownership::NotAsked if recorded.paused => Err(Step::Look),
+        Ownership::Absent { proofs } if recorded.paused && *proofs < PROOFS => Err(Step::Look),
+        Ownership::Absent { .. } if recorded.paused => Err(Step::Record(Entry::Marks)),
         _ => Ok(()),
     }
 }
@@ -47,7 +47,7 @@ pub(super) fn finalizer_is_on(f: &Facts<'_>) -> Met {
     if f.object.has_finalizer {
         Ok(())
     } else {
-        Err(Step::AddFinalizer)
+        Err(Step::Finalizer(Finalizer::On))
     }
 }
 
@@ -87,8 +87,8 @@ pub(super) fn record_is_proven(f: &Facts<'_>) -> Met {
         return Ok(());
     }
     Err(match resolve_ownership(f, Purpose::TakeOver)? {
-        OwnedVm::There(_) => Step::RecordVm,
-        OwnedVm::Absent if f.object.deleting => Step::RemoveFinalizer,
+        OwnedVm::There(_) => Step::Record(Entry::Seen),
+        OwnedVm::Absent if f.object.deleting => Step::Finalizer(Finalizer::Off),
         OwnedVm::Absent => hold(
             Reason::VmMissing,
             "the VM that the record names is not in vCenter; nothing is created in its place",
@@ -121,7 +121,7 @@ fn uuid_is_valid(vm: &VmStatus) -> Met {
 /// Where its Machine just disappeared and left its Agent bound, the record says so.
 pub(super) fn left_bound_is_recorded(f: &Facts<'_>) -> Met {
     if f.owner.left_bound {
-        Err(Step::RecordLeftBound)
+        Err(Step::Record(Entry::LeftBound))
     } else {
         Ok(())
     }
@@ -143,8 +143,8 @@ pub(super) fn drive_is_closed(f: &Facts<'_>) -> Met {
         return Ok(());
     }
     match f.vm.seen {
-        Ownership::NotAsked => Err(Step::Lookup),
-        Ownership::Ours(_) => Err(Step::FinishEjection),
+        Ownership::NotAsked => Err(Step::Look),
+        Ownership::Ours(_) => Err(Step::Configure(Change::FinishEjection)),
         _ => Ok(()),
     }
 }
@@ -187,7 +187,7 @@ pub(super) fn macs_are_recorded(f: &Facts<'_>, shown: &VmObservation) -> Met {
         .map_or(&[][..], |vm| vm.mac_addresses.as_slice());
     let mut macs = shown.macs.iter().map(ToString::to_string);
     if macs.any(|mac| !recorded.contains(&mac)) {
-        Err(Step::RecordVm)
+        Err(Step::Record(Entry::Seen))
     } else {
         Ok(())
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use agent_forge_crds::conditions::Reason;
 
 use super::{
-    CONFLICT_PROBE, Facts, MISSING_PROBE, PROOFS, PROOFS_AFTER_LOST_CREATE, PlacementCheck, Step,
-    hold,
+    CONFLICT_PROBE, Facts, Finalizer, MISSING_PROBE, PROOFS, PROOFS_AFTER_LOST_CREATE,
+    PlacementCheck, Step, hold,
 };
 use crate::{
     ports::vcenter::VmObservation,
@@ -50,19 +50,21 @@ pub(super) fn resolve_ownership<'a>(f: &Facts<'a>, purpose: Purpose) -> Result<O
         Ownership::NotAsked => Err(look(f, purpose)),
         Ownership::Absent { proofs } if *proofs < proofs_needed(f, purpose) => Err(match purpose {
             Purpose::TakeOver => look(f, purpose),
-            _ => Step::Lookup,
+            _ => Step::Look,
         }),
         Ownership::Absent { .. } => Ok(OwnedVm::Absent),
         Ownership::Bare { what, .. } if purpose == Purpose::TakeOver => {
             Err(inaccessible(what, MISSING_PROBE))
         }
         Ownership::Bare { what, at } => Err(match left(f, *at) {
-            Duration::ZERO => Step::Lookup,
+            Duration::ZERO => Step::Look,
             left => inaccessible(what, left),
         }),
         // What it is taken from is settled before anybody asks here.
         Ownership::Lenders(shown) => Err(foreign(f, purpose, &shown.name, false, Duration::ZERO)),
-        Ownership::Several(_) if purpose == Purpose::LeaveBehind => Err(Step::RemoveFinalizer),
+        Ownership::Several(_) if purpose == Purpose::LeaveBehind => {
+            Err(Step::Finalizer(Finalizer::Off))
+        }
         Ownership::Several(all) => Err(ambiguous(all.len())),
         Ownership::Foreign { what, met, at } => {
             let by_name = matches!(met, FoundBy::Name(_));
@@ -76,10 +78,10 @@ fn look(f: &Facts<'_>, purpose: Purpose) -> Step {
     let task = f.create_task();
     match purpose {
         Purpose::Build | Purpose::Remove | Purpose::LeaveBehind => {
-            task.map_or(Step::Lookup, Step::FinishTask)
+            task.map_or(Step::Look, Step::Await)
         }
-        Purpose::Keep | Purpose::Recycle | Purpose::ReleaseHook | Purpose::Replace => Step::Lookup,
-        Purpose::TakeOver if f.pool.exists => Step::TakeOver,
+        Purpose::Keep | Purpose::Recycle | Purpose::ReleaseHook | Purpose::Replace => Step::Look,
+        Purpose::TakeOver if f.pool.exists => Step::Prove,
         Purpose::TakeOver => hold(
             Reason::OwnershipUnproven,
             "the record names neither vCenter nor folder, and the pool that would tell is gone: remove the VM by hand, \
@@ -113,7 +115,7 @@ fn left(f: &Facts<'_>, at: Duration) -> Duration {
 fn foreign(f: &Facts<'_>, purpose: Purpose, what: &str, by_name: bool, left: Duration) -> Step {
     let elsewhere = f.create.place == PlacementCheck::Elsewhere;
     let (message, again) = match purpose {
-        Purpose::Build if left.is_zero() || by_name && elsewhere => return Step::Lookup,
+        Purpose::Build if left.is_zero() || by_name && elsewhere => return Step::Look,
         Purpose::Build if by_name => {
             let message = format!(
                 "{what} has this name and is not the VM of this VsphereAgent; it is left alone. Rename, move or remove it. Or delete the \
@@ -128,8 +130,8 @@ fn foreign(f: &Facts<'_>, purpose: Purpose, what: &str, by_name: bool, left: Dur
             ),
             left,
         ),
-        Purpose::Remove | Purpose::LeaveBehind if by_name => return Step::Lookup,
-        Purpose::LeaveBehind => return Step::RemoveFinalizer,
+        Purpose::Remove | Purpose::LeaveBehind if by_name => return Step::Look,
+        Purpose::LeaveBehind => return Step::Finalizer(Finalizer::Off),
         Purpose::Remove => (
             format!(
                 "{what} carries our uuid but is not proven ours: it is left alone; delete it or its copy by hand"

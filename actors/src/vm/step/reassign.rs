@@ -2,7 +2,7 @@
 
 use agent_forge_crds::conditions::Reason;
 
-use super::{Facts, MISSING_PROBE, Met, PROOFS, Step, build, hold, owned, recycle};
+use super::{Change, Entry, Facts, MISSING_PROBE, Met, PROOFS, Step, build, hold, owned, recycle};
 use crate::{
     domain::{
         names::ObjectKey,
@@ -38,7 +38,7 @@ pub(super) fn is_left_alone(f: &Facts<'_>, step: &Step) -> Option<Step> {
     let Lent::Taken(by) = f.reassign.lent else {
         return None;
     };
-    let rests = matches!(step, Step::Settled | Step::Hold { .. } | Step::Lookup);
+    let rests = matches!(step, Step::Settled | Step::Hold { .. } | Step::Look);
     let message = format!("VsphereAgent {by} takes this host over: nothing is done to it here");
     (!rests && !f.object.forced).then(|| hold(Reason::HostLent, message, Some(MISSING_PROBE)))
 }
@@ -47,12 +47,12 @@ pub(super) fn is_left_alone(f: &Facts<'_>, step: &Step) -> Option<Step> {
 pub(super) fn is_taken(f: &Facts<'_>) -> Met {
     match f.reassign.taking {
         Taking::No | Taking::Done => Ok(()),
-        Taking::Asked if f.object.deleting => Err(Step::NotTaken),
+        Taking::Asked if f.object.deleting => Err(Step::Record(Entry::NotTaken)),
         Taking::Asked => {
             build::credentials_are_held(f)?;
-            Err(Step::RecordTaken)
+            Err(Step::Record(Entry::Taken))
         }
-        Taking::Recorded if f.object.forced => Err(Step::NotTaken),
+        Taking::Recorded if f.object.forced => Err(Step::Record(Entry::NotTaken)),
         Taking::Recorded => mark(f),
     }
 }
@@ -61,12 +61,12 @@ pub(super) fn is_taken(f: &Facts<'_>) -> Met {
 /// let go of. Any other mark makes that request fail.
 fn mark(f: &Facts<'_>) -> Met {
     Err(match f.vm.seen {
-        Ownership::NotAsked => Step::Lookup,
-        Ownership::Ours(_) => Step::RecordStamped,
+        Ownership::NotAsked => Step::Look,
+        Ownership::Ours(_) => Step::Record(Entry::Stamped),
         Ownership::Lenders(shown) => return may_stamp(f, shown),
-        Ownership::Absent { proofs } if *proofs < PROOFS => Step::Lookup,
+        Ownership::Absent { proofs } if *proofs < PROOFS => Step::Look,
         Ownership::Absent { .. } | Ownership::Foreign { .. } | Ownership::Several(_) => {
-            Step::NotTaken
+            Step::Record(Entry::NotTaken)
         }
         Ownership::Bare { what, .. } => owned::inaccessible(what, MISSING_PROBE),
     })
@@ -106,6 +106,6 @@ fn may_stamp(f: &Facts<'_>, shown: &VmObservation) -> Met {
     }
     match f.reassign.lender_held {
         Some(why) => Err(hold(Reason::TakingHost, why, Some(MISSING_PROBE))),
-        None => Err(Step::Stamp),
+        None => Err(Step::Configure(Change::TakeMark)),
     }
 }

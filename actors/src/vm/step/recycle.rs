@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent_forge_crds::conditions::Reason;
 
 use super::{
-    Facts, MISSING_PROBE, Met, Step, build, checks, hold,
+    AgentWork, Change, Entry, Facts, MISSING_PROBE, Met, Power, Step, build, checks, hold,
     owned::{OwnedVm, Purpose, resolve_ownership},
     remove, replace,
 };
@@ -27,7 +27,7 @@ pub(super) fn go_on(f: &Facts<'_>) -> Met {
         Stage::Asked(_) if f.recycle.claimed => Ok(()),
         Stage::Asked(_) => {
             is_not_kept(f)?;
-            Err(Step::RecordRecycle)
+            Err(Step::Record(Entry::NextLife))
         }
         Stage::Recorded(life) => make_ready(f, life),
         Stage::Begun => come_back(f),
@@ -42,41 +42,52 @@ pub(super) fn frees_hook(f: &Facts<'_>) -> bool {
 
 /// The VM is still in its last life: it is switched off, and made ready for that one.
 fn make_ready(f: &Facts<'_>, life: u32) -> Met {
+    let unseen = *f.vm.seen == Ownership::NotAsked && !f.vm.missing_in_scan;
+    if unseen && f.runs_by_record() && !f.recycle.claimed {
+        nobody_needs_it(f)?;
+        // The guard looks at it before it is switched off.
+        return Err(Step::Power(Power::Off));
+    }
     let shown = match resolve_ownership(f, Purpose::Recycle)? {
         OwnedVm::There(shown) => shown,
         OwnedVm::Absent => return vanished(f),
     };
     if shown.is_fresh_in(life) {
-        return Err(Step::BeginLife(life));
+        return Err(Step::Record(Entry::Begun(life)));
     }
     if f.recycle.claimed {
         return bring_back(f, shown);
     }
     if shown.life() >= life {
         // It was in that life before: its disk may have served since.
-        return Err(Step::RecordLife(shown.life()));
+        return Err(Step::Record(Entry::Life(shown.life())));
     }
+    nobody_needs_it(f)?;
+    Err(match shown.power {
+        PowerState::Off => Step::Configure(Change::NewLife(life)),
+        PowerState::On | PowerState::Suspended => remove::switch_off(f, shown),
+    })
+}
+
+/// Its life may end now, and another one can begin.
+fn nobody_needs_it(f: &Facts<'_>) -> Met {
     remove::record_is_current(f)?;
     remove::silence_is_explained(f)?;
     agent_is_free(f)?;
     remove::agent_is_fenced(f)?;
     is_not_kept(f)?;
-    build::iso_is_ready(f)?;
-    Err(match shown.power {
-        PowerState::Off => Step::Renew(life),
-        PowerState::On | PowerState::Suspended => remove::switch_off(f, shown),
-    })
+    build::iso_is_ready(f)
 }
 
 /// Somebody has claimed the host before it was made ready, and maybe after it was switched off: it runs as before, and stays
 /// in its life.
 fn bring_back(f: &Facts<'_>, shown: &VmObservation) -> Met {
     match shown.power {
-        PowerState::On if !build::is_recorded(f, shown) => Err(Step::RecordVm),
-        PowerState::On | PowerState::Suspended => Err(Step::RecordBack),
+        PowerState::On if !build::is_recorded(f, shown) => Err(Step::Record(Entry::Seen)),
+        PowerState::On | PowerState::Suspended => Err(Step::Record(Entry::Back)),
         PowerState::Off => {
             build::is_time_to_run(f)?;
-            Err(Step::PowerOn)
+            Err(Step::Power(Power::On))
         }
     }
 }
@@ -161,20 +172,22 @@ fn come_back(f: &Facts<'_>) -> Met {
         remove::agent_is_fenced(f)?;
     }
     if runs && !over && f.recycle.restarted {
-        return Err(Step::RecordRestart);
+        return Err(Step::Record(Entry::Restarted));
     }
     if settled && over && !f.recycle.keeps_disk {
-        return Err(Step::RecordBack);
+        return Err(Step::Record(Entry::Back));
     }
     if settled && !over && f.recycle.cleanup_hangs {
-        return Err(Step::SkipCleanup);
+        return Err(Step::Agent(AgentWork::SkipCleanup));
     }
     if settled && !over && *f.vm.seen == Ownership::NotAsked {
         return Err(awaited());
     }
     let life = f.record.vm.map_or(1, recycle::generation);
     match resolve_ownership(f, Purpose::Recycle)? {
-        OwnedVm::There(shown) if shown.life() != life => Err(Step::RecordLife(shown.life())),
+        OwnedVm::There(shown) if shown.life() != life => {
+            Err(Step::Record(Entry::Life(shown.life())))
+        }
         OwnedVm::There(shown) if overdue && runs => give_up(f, shown),
         OwnedVm::There(_) if f.mark.forgotten => remove::record_is_current(f),
         OwnedVm::There(shown) => run(f, shown),
@@ -184,17 +197,17 @@ fn come_back(f: &Facts<'_>) -> Met {
 
 fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
     let disk_first = build::boots_disk_first(shown) || shown.disk_keys.is_empty();
-    let order = || Err(Step::SetBootOrder(shown.disk_keys.clone()));
+    let order = || Err(Step::Configure(Change::BootOrder(shown.disk_keys.clone())));
     match shown.power {
-        PowerState::On if !build::is_recorded(f, shown) => Err(Step::RecordVm),
+        PowerState::On if !build::is_recorded(f, shown) => Err(Step::Record(Entry::Seen)),
         // It booted from its CD-ROM. What is installed later has to boot from the disk.
         PowerState::On if is_over(f) && !disk_first => order(),
-        PowerState::On if is_over(f) => Err(Step::RecordBack),
+        PowerState::On if is_over(f) => Err(Step::Record(Entry::Back)),
         PowerState::On => Err(awaited()),
         PowerState::Off if !f.recycle.keeps_disk && !disk_first => order(),
         PowerState::Off | PowerState::Suspended => {
             build::is_time_to_run(f)?;
-            Err(Step::PowerOn)
+            Err(Step::Power(Power::On))
         }
     }
 }
@@ -202,7 +215,7 @@ fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
 /// The Agent did not come back in time. A hook that waits for it is released in the other way.
 fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
     if *f.owner.state == MachineState::Leaving {
-        return Err(Step::ReleaseHook);
+        return Err(Step::Agent(AgentWork::ReleaseHook));
     }
     replace::give_up(f, shown)
 }
@@ -220,5 +233,5 @@ fn vanished(f: &Facts<'_>) -> Met {
     remove::agent_is_fenced(f)?;
     remove::agent_is_deleted(f)?;
     checks::machine_wants_a_host(f)?;
-    Err(Step::NextAttempt)
+    Err(Step::Record(Entry::NextAttempt))
 }

@@ -3,7 +3,8 @@
 use agent_forge_crds::conditions::Reason;
 
 use super::{
-    CONFLICT_PROBE, Facts, Loss, MISSING_PROBE, Met, Step, build, checks, hold,
+    AgentWork, CONFLICT_PROBE, Change, Entry, Facts, Finalizer, Loss, MISSING_PROBE, Met, Power,
+    Step, build, checks, hold,
     owned::{OwnedVm, Purpose, resolve_ownership},
     recycle,
 };
@@ -44,9 +45,9 @@ pub(super) fn remove(f: &Facts<'_>) -> Met {
 
 /// As [`checks::drive_is_closed`], of a VM that may not be proven yet.
 fn ejection_is_finished(f: &Facts<'_>) -> Met {
-    let unproven = checks::record_is_proven(f) == Err(Step::TakeOver);
+    let unproven = checks::record_is_proven(f) == Err(Step::Prove);
     if f.record.ejecting && !f.object.adopted && unproven {
-        return Err(Step::TakeOver);
+        return Err(Step::Prove);
     }
     checks::drive_is_closed(f)
 }
@@ -95,7 +96,7 @@ fn machine_is_gone(f: &Facts<'_>) -> Met {
 /// The guest is no node any more. A VM that is left to people is not checked for that.
 fn node_is_gone(f: &Facts<'_>) -> Met {
     if f.owner.vanished == Vanished::Over {
-        return Err(Step::RecordUnbound);
+        return Err(Step::Record(Entry::Unbound));
     }
     if f.pool.policy.leaves_to_people() {
         return Ok(());
@@ -188,7 +189,7 @@ fn record_is_restored(f: &Facts<'_>) -> Met {
     }
     match f.record.loss {
         Loss::None => Ok(()),
-        Loss::Restorable => Err(Step::RecordIdentity),
+        Loss::Restorable => Err(Step::Record(Entry::Identity)),
         Loss::Unrecoverable => Err(build::record_lost()),
     }
 }
@@ -200,7 +201,7 @@ fn vm_may_exist(f: &Facts<'_>) -> Met {
         checks::record_is_proven(f)?;
     }
     if f.object.adopted || !has_uuid {
-        return Err(Step::RemoveFinalizer);
+        return Err(Step::Finalizer(Finalizer::Off));
     }
     Ok(())
 }
@@ -208,7 +209,7 @@ fn vm_may_exist(f: &Facts<'_>) -> Met {
 /// No AgentMachine can choose its Agent.
 pub(super) fn agent_is_fenced(f: &Facts<'_>) -> Met {
     if f.agent.present && !f.agent.fenced {
-        Err(Step::FenceAgent)
+        Err(Step::Agent(AgentWork::Fence))
     } else {
         Ok(())
     }
@@ -217,7 +218,7 @@ pub(super) fn agent_is_fenced(f: &Facts<'_>) -> Met {
 /// Its Agent is deleted. That comes after the VM is proven absent.
 pub(super) fn agent_is_deleted(f: &Facts<'_>) -> Met {
     if f.agent.present {
-        Err(Step::DeleteAgent)
+        Err(Step::Agent(AgentWork::Delete))
     } else {
         Ok(())
     }
@@ -235,23 +236,23 @@ fn leave_behind(f: &Facts<'_>) -> Met {
     let marked = vm.is_some_and(|vm| vm.attempt.is_some());
     let unmarked = f.object.forced && f.pool.policy != Policy::SkipDelete;
     if !marked || unmarked || is_never_made(f) {
-        return Err(Step::RemoveFinalizer);
+        return Err(Step::Finalizer(Finalizer::Off));
     }
     match resolve_ownership(f, Purpose::LeaveBehind)? {
-        OwnedVm::There(_) => Err(Step::Disown),
-        OwnedVm::Absent => Err(Step::RemoveFinalizer),
+        OwnedVm::There(_) => Err(Step::Configure(Change::Release)),
+        OwnedVm::Absent => Err(Step::Finalizer(Finalizer::Off)),
     }
 }
 
 fn destroy(f: &Facts<'_>) -> Met {
     if is_never_made(f) {
-        return Err(Step::RemoveFinalizer);
+        return Err(Step::Finalizer(Finalizer::Off));
     }
     match resolve_ownership(f, Purpose::Remove)? {
         OwnedVm::There(shown) => take_down(f, shown),
         OwnedVm::Absent => {
             agent_is_deleted(f)?;
-            Err(Step::RemoveFinalizer)
+            Err(Step::Finalizer(Finalizer::Off))
         }
     }
 }
@@ -276,7 +277,7 @@ pub(super) fn switch_off(f: &Facts<'_>, shown: &VmObservation) -> Step {
             Some(MISSING_PROBE),
         );
     }
-    Step::PowerOff
+    Step::Power(Power::Off)
 }
 
 /// A deletion hook waits for a guest that does not answer: a dead guest never will.
@@ -284,12 +285,12 @@ pub(super) fn release_hook(f: &Facts<'_>) -> Met {
     let owned = resolve_ownership(f, Purpose::ReleaseHook)?;
     record_is_current(f)?;
     match owned {
-        OwnedVm::There(_) if recycle::frees_hook(f) => Err(Step::RecordRecycle),
+        OwnedVm::There(_) if recycle::frees_hook(f) => Err(Step::Record(Entry::NextLife)),
         OwnedVm::There(vm) if vm.power == PowerState::On => Err(hold(
             Reason::WaitingForGuest,
             "the deletion hook waits for the guest, which does not answer, and the VM runs; if the guest is dead, switch the VM off",
             Some(CONFLICT_PROBE),
         )),
-        OwnedVm::There(_) | OwnedVm::Absent => Err(Step::ReleaseHook),
+        OwnedVm::There(_) | OwnedVm::Absent => Err(Step::Agent(AgentWork::ReleaseHook)),
     }
 }

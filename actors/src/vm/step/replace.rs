@@ -3,7 +3,7 @@
 use agent_forge_crds::conditions::Reason;
 
 use super::{
-    CONFLICT_PROBE, Facts, Met, Step, hold,
+    CONFLICT_PROBE, Entry, Facts, Met, Step, hold,
     owned::{OwnedVm, Purpose, resolve_ownership},
     remove,
 };
@@ -61,7 +61,7 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
         );
     }
     if allowed {
-        return Err(Step::GiveUp);
+        return Err(Step::Record(Entry::GivenUp));
     }
     remove::record_is_current(f)?;
     if end == End::Hold {
@@ -116,7 +116,7 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
             ),
         );
     }
-    Err(Step::GiveUp)
+    Err(Step::Record(Entry::GivenUp))
 }
 
 /// The reason that people see for `cause`.
@@ -148,7 +148,7 @@ pub(super) fn replace(f: &Facts<'_>) -> Met {
         OwnedVm::There(shown) => remove::take_down(f, shown),
         OwnedVm::Absent => {
             remove::agent_is_deleted(f)?;
-            Err(Step::NextAttempt)
+            Err(Step::Record(Entry::NextAttempt))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The steps in the life of a VM.
+//! What can be done for a VM: thirteen operations, and two ways to do nothing.
 
 use std::time::Duration;
 
@@ -18,92 +18,127 @@ pub enum Step {
         /// When to look again; `None`: an event or the resync.
         again: Option<Duration>,
     },
-    /// Put our finalizer on.
-    AddFinalizer,
-    /// Resolve the place and record identity and place.
-    RecordIdentity,
-    /// Wait for the recorded task.
-    FinishTask(String),
-    /// Look the VM up by uuid and marker.
-    Lookup,
-    /// The predecessor's record: prove the VM by its uuid at the recorded folder, then stamp the marker.
-    TakeOver,
-    /// Resolve the place again, to compare it with the recorded one.
-    PlaceAgain,
-    /// Create it.
-    Create,
-    /// The VM was proven absent before its Agent served: use a new identity and a new place.
-    NextAttempt,
-    /// A live check proved that its Agent has not registered in time: record that the VM is given up, and how it looks.
-    GiveUp,
-    /// Set the boot order to these disks, then CD-ROM.
-    SetBootOrder(Vec<i32>),
-    /// Power it on.
-    PowerOn,
-    /// Power it on although it has served: the pool wants that.
-    PowerOnAgain,
-    /// Record what vCenter shows.
-    RecordVm,
-    /// Record how an administrator of vCenter has marked it.
-    RecordMarks,
-    /// Record that its Machine disappeared and left its Agent bound, after a live check.
-    RecordLeftBound,
-    /// Record that its Agent has been seen unbound since.
-    RecordUnbound,
-    /// Record that it is to begin another life.
-    RecordRecycle,
-    /// Make it ready for that life: disk and ISO, after a live check that its Agent is free.
-    Renew(u32),
-    /// It is ready: record that it is in that life.
-    BeginLife(u32),
-    /// Record the life that the VM is in: the record is older, or vCenter came back from a backup.
-    RecordLife(u32),
-    /// Record the VM that it takes over from a VsphereAgent of another pool.
-    RecordTaken,
-    /// Write its mark onto that VM, after a live check that the Agent is free.
-    Stamp,
-    /// Write into it that it may serve its AgentMachine, before its Agent is prepared for that.
-    MarkMayServe,
-    /// Record that the VM has its mark.
-    RecordStamped,
-    /// Record that it did not get that VM: an own one is made.
-    NotTaken,
-    /// Another VsphereAgent has the VM: remove this one, and leave VM and Agent alone.
-    HandOver,
-    /// Record that its guest has started anew in the new life.
-    RecordRestart,
-    /// Let its Agent go on without its Node being taken out of the hosted cluster, which is proven gone.
-    SkipCleanup,
-    /// Record that its Agent is back in the new life.
-    RecordBack,
-    /// Record the instance UUID of the vCenter in a record that has none.
-    NameVcenter,
-    /// Attach the tags.
-    AttachTags,
-    /// Take the ISO out of its drive, after a live check that its Agent is installed.
-    EjectIso,
-    /// Record that it is about to be reset, so that its guest boots from its disk.
-    RecordBootRepair,
-    /// Reset it as recorded, after a live check of its Agent.
-    ResetVm,
-    /// Finish what the predecessor began: take the ISO on record out of its drive.
-    FinishEjection,
-    /// Write into its mark that it is left to people.
-    Disown,
-    /// Make sure that no selector matches the Agent.
-    FenceAgent,
-    /// Power it off, after a live check that its Agent is unbound.
-    PowerOff,
-    /// Destroy it, after the same check.
-    Destroy,
-    /// Delete the Agent.
-    DeleteAgent,
-    /// Delete the Agent of a dead VM that a deletion hook waits for.
-    ReleaseHook,
-    /// Take our finalizer off.
-    RemoveFinalizer,
     /// Nothing is left to do.
     Settled,
+    /// Look the VM up by uuid and marker.
+    Look,
+    /// The predecessor's record: prove the VM by its uuid at the recorded folder, then stamp the marker.
+    Prove,
+    /// Resolve the place again, to compare it with the recorded one.
+    Place,
+    /// Write into the status what is known and not on record.
+    Record(Entry),
+    /// Create it.
+    Create,
+    /// Wait for the recorded task.
+    Await(String),
+    /// Change the configuration of the VM.
+    Configure(Change),
+    /// Switch the VM.
+    Power(Power),
+    /// Attach the tags.
+    Tag,
+    /// Destroy it, after a live check that its Agent is unbound.
+    Destroy,
+    /// Change or delete its Agent.
+    Agent(AgentWork),
+    /// Put our finalizer on, or take it off.
+    Finalizer(Finalizer),
+    /// Another VsphereAgent has the VM: remove this one, and leave VM and Agent alone.
+    HandOver,
+}
+
+/// What is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Identity and place, which is resolved first.
+    Identity,
+    /// The VM was proven absent before its Agent served: it gets a new identity and a new place.
+    NextAttempt,
+    /// A live check proved that its Agent has not registered in time: the VM is given up, and how it looks.
+    GivenUp,
+    /// What vCenter shows.
+    Seen,
+    /// How an administrator of vCenter has marked it.
+    Marks,
+    /// Its Machine disappeared and left its Agent bound, by a live check.
+    LeftBound,
+    /// Its Agent has been seen unbound since.
+    Unbound,
+    /// It is to begin another life.
+    NextLife,
+    /// It was made ready, and is in that life.
+    Begun(u32),
+    /// The life that the VM is in: the record is older, or vCenter came back from a backup.
+    Life(u32),
+    /// The VM that it takes over from a VsphereAgent of another pool.
+    Taken,
+    /// It did not get that VM: an own one is made.
+    NotTaken,
+    /// The VM that it takes over has its mark.
+    Stamped,
+    /// Its guest has started anew in the new life.
+    Restarted,
+    /// Its Agent is back in the new life.
+    Back,
+    /// The instance UUID of the vCenter, in a record that has none.
+    Vcenter,
+    /// It is about to be reset, so that its guest boots from its disk.
+    Reset,
+}
+
+/// How the configuration of a VM is changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It boots these disks, then its CD-ROM.
+    BootOrder(Vec<i32>),
+    /// It says that it may serve its AgentMachine, before its Agent is prepared for that.
+    MayServe,
+    /// Disk and ISO of that life, after a live check that its Agent is free.
+    NewLife(u32),
+    /// It has the mark of this VsphereAgent instead of the lender's, after a live check that the Agent is free.
+    TakeMark,
+    /// It is left to people.
+    Release,
+    /// Its drive has no ISO, after a live check that its Agent is installed.
+    Eject,
+    /// The same, as the predecessor began it and recorded it.
+    FinishEjection,
+}
+
+/// How a VM is switched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Power {
+    /// On.
+    On,
+    /// On although it has served: the pool wants that.
+    OnAgain,
+    /// Off, after a live check that its Agent is unbound.
+    Off,
+    /// Reset as recorded, after a live check of its Agent.
+    Reset,
+}
+
+/// What is done to the Agent of a VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentWork {
+    /// No selector matches it any more.
+    Fence,
+    /// It goes on without its Node being taken out of the hosted cluster, which is proven gone.
+    SkipCleanup,
+    /// It is deleted.
+    Delete,
+    /// It is deleted: its VM is dead, and a deletion hook waits for it.
+    ReleaseHook,
+}
+
+/// What is done with our finalizer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finalizer {
+    /// It is put on.
+    On,
+    /// It is taken off.
+    Off,
 }
 
 impl Step {
@@ -112,49 +147,27 @@ impl Step {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Hold { .. } => "vm.hold",
-            Self::AddFinalizer => "vm.add_finalizer",
-            Self::RecordIdentity => "vm.record_identity",
-            Self::FinishTask(_) => "vm.finish_task",
-            Self::Lookup => "vm.lookup",
-            Self::TakeOver => "vm.take_over",
-            Self::PlaceAgain => "vm.place_again",
-            Self::Create => "vm.submit_create",
-            Self::NextAttempt => "vm.next_attempt",
-            Self::GiveUp => "vm.give_up",
-            Self::SetBootOrder(_) => "vm.set_boot_order",
-            Self::PowerOn => "vm.submit_power_on",
-            Self::PowerOnAgain => "vm.power_on_again",
-            Self::RecordVm => "vm.record",
-            Self::RecordMarks => "vm.record_marks",
-            Self::RecordLeftBound => "vm.record_left_bound",
-            Self::RecordUnbound => "vm.record_unbound",
-            Self::RecordRecycle => "vm.record_recycle",
-            Self::Renew(_) => "vm.renew",
-            Self::BeginLife(_) => "vm.begin_life",
-            Self::RecordLife(_) => "vm.record_life",
-            Self::RecordTaken => "vm.record_taken",
-            Self::Stamp => "vm.stamp",
-            Self::MarkMayServe => "vm.mark_may_serve",
-            Self::RecordStamped => "vm.record_stamped",
-            Self::NotTaken => "vm.not_taken",
-            Self::HandOver => "vm.hand_over",
-            Self::RecordRestart => "vm.record_restart",
-            Self::SkipCleanup => "agent.skip_cleanup",
-            Self::RecordBack => "vm.record_back",
-            Self::NameVcenter => "vm.name_vcenter",
-            Self::AttachTags => "vm.attach_tags",
-            Self::EjectIso => "vm.eject_iso",
-            Self::RecordBootRepair => "vm.record_boot_repair",
-            Self::ResetVm => "vm.reset",
-            Self::FinishEjection => "vm.finish_ejection",
-            Self::Disown => "vm.release_mark",
-            Self::FenceAgent => "agent.fence",
-            Self::PowerOff => "vm.power_off",
-            Self::Destroy => "vm.submit_destroy",
-            Self::DeleteAgent => "agent.delete",
-            Self::ReleaseHook => "agent.release_hook",
-            Self::RemoveFinalizer => "vm.remove_finalizer",
             Self::Settled => "vm.settled",
+            Self::Look => "vm.lookup",
+            Self::Prove => "vm.take_over",
+            Self::Place => "vm.place_again",
+            Self::Record(entry) => entry.name(),
+            Self::Create => "vm.submit_create",
+            Self::Await(_) => "vm.finish_task",
+            Self::Configure(change) => change.name(),
+            Self::Power(Power::On) => "vm.submit_power_on",
+            Self::Power(Power::OnAgain) => "vm.power_on_again",
+            Self::Power(Power::Off) => "vm.power_off",
+            Self::Power(Power::Reset) => "vm.reset",
+            Self::Tag => "vm.attach_tags",
+            Self::Destroy => "vm.submit_destroy",
+            Self::Agent(AgentWork::Fence) => "agent.fence",
+            Self::Agent(AgentWork::SkipCleanup) => "agent.skip_cleanup",
+            Self::Agent(AgentWork::Delete) => "agent.delete",
+            Self::Agent(AgentWork::ReleaseHook) => "agent.release_hook",
+            Self::Finalizer(Finalizer::On) => "vm.add_finalizer",
+            Self::Finalizer(Finalizer::Off) => "vm.remove_finalizer",
+            Self::HandOver => "vm.hand_over",
         }
     }
 
@@ -163,13 +176,10 @@ impl Step {
     pub const fn errand(&self) -> Option<Errand> {
         match self {
             Self::Create => Some(Errand::Create),
-            Self::TakeOver | Self::Stamp | Self::MarkMayServe | Self::EjectIso | Self::ResetVm => {
-                Some(Errand::Begin)
-            }
-            Self::SetBootOrder(_) | Self::PowerOn | Self::PowerOnAgain | Self::FinishEjection => {
-                Some(Errand::GoOn)
-            }
-            Self::PowerOff | Self::Destroy | Self::Disown | Self::Renew(_) => Some(Errand::Remove),
+            Self::Prove | Self::Power(Power::Reset) => Some(Errand::Begin),
+            Self::Configure(change) => Some(change.errand()),
+            Self::Power(Power::On | Power::OnAgain) => Some(Errand::GoOn),
+            Self::Power(Power::Off) | Self::Destroy => Some(Errand::Remove),
             _ => None,
         }
     }
@@ -179,7 +189,7 @@ impl Step {
     pub const fn starts_vm(&self) -> bool {
         matches!(
             self,
-            Self::SetBootOrder(_) | Self::PowerOn | Self::PowerOnAgain
+            Self::Configure(Change::BootOrder(_)) | Self::Power(Power::On | Power::OnAgain)
         )
     }
 
@@ -188,59 +198,110 @@ impl Step {
     pub const fn keeps_slot(&self) -> bool {
         matches!(
             self,
-            Self::FinishTask(_) | Self::AttachTags | Self::BeginLife(_)
+            Self::Await(_) | Self::Tag | Self::Record(Entry::Begun(_))
         )
     }
 
     /// What the step changes or begins to change. `None`: it only reads.
     pub(in crate::vm) const fn effect(&self) -> Option<EffectKind> {
         match self {
-            Self::AddFinalizer => Some(EffectKind::AddFinalizer),
+            Self::Hold { .. } | Self::Settled | Self::Look | Self::Place => None,
+            Self::Record(entry) => Some(entry.gate()),
             Self::Create => Some(EffectKind::CreateVm),
-            Self::AttachTags => Some(EffectKind::AttachTags),
-            Self::FenceAgent => Some(EffectKind::FenceAgent),
-            Self::SkipCleanup => Some(EffectKind::SkipCleanup),
-            // It promises that the VM goes.
-            Self::GiveUp => Some(EffectKind::Destroy),
-            // It counts a reset.
-            Self::RecordBootRepair => Some(EffectKind::Reset),
-            Self::DeleteAgent | Self::ReleaseHook => Some(EffectKind::DeleteAgent),
-            Self::RemoveFinalizer => Some(EffectKind::RemoveChildFinalizer),
-            Self::RecordIdentity | Self::NextAttempt | Self::RecordTaken | Self::NotTaken => {
-                Some(EffectKind::RecordIdentity)
+            Self::Await(_) => Some(EffectKind::RecordTask),
+            Self::Tag => Some(EffectKind::AttachTags),
+            Self::Agent(AgentWork::Fence) => Some(EffectKind::FenceAgent),
+            Self::Agent(AgentWork::SkipCleanup) => Some(EffectKind::SkipCleanup),
+            Self::Agent(AgentWork::Delete | AgentWork::ReleaseHook) => {
+                Some(EffectKind::DeleteAgent)
             }
+            Self::Finalizer(Finalizer::On) => Some(EffectKind::AddFinalizer),
+            Self::Finalizer(Finalizer::Off) => Some(EffectKind::RemoveChildFinalizer),
             Self::HandOver => Some(EffectKind::DeleteChild),
-            Self::FinishTask(_) => Some(EffectKind::RecordTask),
-            Self::RecordVm
-            | Self::RecordMarks
-            | Self::RecordLeftBound
-            | Self::RecordUnbound
-            | Self::RecordRecycle
-            | Self::RecordStamped
-            | Self::BeginLife(_)
-            | Self::RecordLife(_)
-            | Self::RecordRestart
-            | Self::RecordBack
-            | Self::NameVcenter => Some(EffectKind::RecordObservation),
-            _ => self.call(),
+            Self::Prove | Self::Configure(_) | Self::Power(_) | Self::Destroy => self.call(),
         }
     }
 
     /// The call of the step that changes a VM: vCenter runs one at a time.
     pub(in crate::vm) const fn call(&self) -> Option<EffectKind> {
         match self {
-            Self::TakeOver
-            | Self::Stamp
-            | Self::MarkMayServe
-            | Self::SetBootOrder(_)
-            | Self::Disown => Some(EffectKind::Reconfigure),
-            Self::PowerOn | Self::PowerOnAgain => Some(EffectKind::PowerOn),
-            Self::PowerOff => Some(EffectKind::PowerOff),
-            Self::ResetVm => Some(EffectKind::Reset),
+            Self::Prove => Some(EffectKind::Reconfigure),
+            Self::Configure(change) => Some(change.kind()),
+            Self::Power(Power::On | Power::OnAgain) => Some(EffectKind::PowerOn),
+            Self::Power(Power::Off) => Some(EffectKind::PowerOff),
+            Self::Power(Power::Reset) => Some(EffectKind::Reset),
             Self::Destroy => Some(EffectKind::Destroy),
-            Self::Renew(_) => Some(EffectKind::Renew),
-            Self::EjectIso | Self::FinishEjection => Some(EffectKind::EjectIso),
             _ => None,
+        }
+    }
+}
+
+impl Entry {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Identity => "vm.record_identity",
+            Self::NextAttempt => "vm.next_attempt",
+            Self::GivenUp => "vm.give_up",
+            Self::Seen => "vm.record",
+            Self::Marks => "vm.record_marks",
+            Self::LeftBound => "vm.record_left_bound",
+            Self::Unbound => "vm.record_unbound",
+            Self::NextLife => "vm.record_recycle",
+            Self::Begun(_) => "vm.begin_life",
+            Self::Life(_) => "vm.record_life",
+            Self::Taken => "vm.record_taken",
+            Self::NotTaken => "vm.not_taken",
+            Self::Stamped => "vm.record_stamped",
+            Self::Restarted => "vm.record_restart",
+            Self::Back => "vm.record_back",
+            Self::Vcenter => "vm.name_vcenter",
+            Self::Reset => "vm.record_boot_repair",
+        }
+    }
+
+    /// What people hold back with it: some records promise what follows.
+    const fn gate(self) -> EffectKind {
+        match self {
+            // It promises that the VM goes.
+            Self::GivenUp => EffectKind::Destroy,
+            // It counts a reset.
+            Self::Reset => EffectKind::Reset,
+            Self::Identity | Self::NextAttempt | Self::Taken | Self::NotTaken => {
+                EffectKind::RecordIdentity
+            }
+            _ => EffectKind::RecordObservation,
+        }
+    }
+}
+
+impl Change {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::BootOrder(_) => "vm.set_boot_order",
+            Self::MayServe => "vm.mark_may_serve",
+            Self::NewLife(_) => "vm.renew",
+            Self::TakeMark => "vm.stamp",
+            Self::Release => "vm.release_mark",
+            Self::Eject => "vm.eject_iso",
+            Self::FinishEjection => "vm.finish_ejection",
+        }
+    }
+
+    const fn errand(&self) -> Errand {
+        match self {
+            Self::MayServe | Self::TakeMark | Self::Eject => Errand::Begin,
+            Self::BootOrder(_) | Self::FinishEjection => Errand::GoOn,
+            Self::NewLife(_) | Self::Release => Errand::Remove,
+        }
+    }
+
+    const fn kind(&self) -> EffectKind {
+        match self {
+            Self::BootOrder(_) | Self::MayServe | Self::TakeMark | Self::Release => {
+                EffectKind::Reconfigure
+            }
+            Self::NewLife(_) => EffectKind::Renew,
+            Self::Eject | Self::FinishEjection => EffectKind::EjectIso,
         }
     }
 }

@@ -11,8 +11,9 @@ use agent_forge_crds::{agent::VmStatus, conditions::Reason, pool::CleanupPolicy}
 use proptest::prelude::*;
 
 use super::{
-    AgentState, CreateState, Facts, Lent, Loss, MarkState, ObjectState, OwnerState, PlacementCheck,
-    PoolState, ReassignState, Record, RecycleState, Resting, Step, VmState, hold, next,
+    AgentState, AgentWork, Change, CreateState, Entry, Facts, Finalizer, Lent, Loss, MarkState,
+    ObjectState, OwnerState, PlacementCheck, PoolState, Power, ReassignState, Record, RecycleState,
+    Resting, Step, VmState, hold, next,
 };
 use crate::{
     domain::{
@@ -160,7 +161,7 @@ fn without_a_grant_no_host_comes_nearer_and_every_one_may_go() {
     let lost = with(wanted(None, &Ownership::NotAsked), |f| {
         f.record.loss = Loss::Restorable
     });
-    assert_eq!(refused(lost), Step::RecordIdentity);
+    assert_eq!(refused(lost), Step::Record(Entry::Identity));
     let on = ours(PowerState::On);
     let leaving = |seen| {
         with(wanted(Some(&runs), seen), |f| {
@@ -168,7 +169,7 @@ fn without_a_grant_no_host_comes_nearer_and_every_one_may_go() {
             f.owner.state = &MachineState::Gone;
         })
     };
-    assert_eq!(refused(leaving(&on)), Step::PowerOff);
+    assert_eq!(refused(leaving(&on)), Step::Power(Power::Off));
     assert_eq!(refused(leaving(&off)), Step::Destroy);
     assert_eq!(refused(wanted(Some(&runs), &on)), Step::Settled);
 }
@@ -194,7 +195,7 @@ fn who_decides_about_the_power_of_a_vm_that_served() {
     let alive = &MachineState::Alive;
     let now = |state, after| reason(decided(Again::Now, state, after));
     let off = |again| Ok((Reason::VmPoweredOff, Some(s(again))));
-    assert_eq!(now(alive, None), Err(Step::PowerOnAgain));
+    assert_eq!(now(alive, None), Err(Step::Power(Power::OnAgain)));
     for (again, expected) in [
         (Again::Report, off(60)),
         (Again::SecondLook(s(7)), off(7)),
@@ -207,7 +208,11 @@ fn who_decides_about_the_power_of_a_vm_that_served() {
     }
     let unknown = MachineState::Unknown("no list".to_owned());
     for state in [&MachineState::Leaving, &MachineState::Gone, &unknown] {
-        assert_ne!(now(state, None), Err(Step::PowerOnAgain), "{state:?}");
+        assert_ne!(
+            now(state, None),
+            Err(Step::Power(Power::OnAgain)),
+            "{state:?}"
+        );
     }
     let later = Some((crate::testing::at(0), s(90)));
     let scheduled = Ok((Reason::PowerOnScheduled, Some(s(90))));
@@ -231,8 +236,8 @@ fn a_new_vm_is_switched_on_when_it_is_time() {
                     (left > 0).then(|| (crate::testing::at(0), Duration::from_secs(left)));
             })
         };
-        assert_eq!(next(&facts(false, 5)), Step::AttachTags);
-        assert_eq!(next(&facts(true, 0)), Step::PowerOn);
+        assert_eq!(next(&facts(false, 5)), Step::Tag);
+        assert_eq!(next(&facts(true, 0)), Step::Power(Power::On));
         let held = next(&facts(true, 5));
         let again = Some(Duration::from_secs(5));
         assert!(
@@ -247,16 +252,16 @@ fn the_way_up_is_one_unmet_step_after_the_other() {
     let c = child("a");
     let (recorded, on) = (intent(&c, 1), running(&c));
     let nothing = Ownership::NotAsked;
-    assert_eq!(next(&wanted(None, &nothing)), Step::RecordIdentity);
+    assert_eq!(next(&wanted(None, &nothing)), Step::Record(Entry::Identity));
     let first = with(wanted(Some(&recorded), &nothing), |f| {
         f.create.not_sent = true
     });
     assert_eq!(next(&first), Step::Create);
-    assert_eq!(next(&wanted(Some(&recorded), &nothing)), Step::Lookup);
+    assert_eq!(next(&wanted(Some(&recorded), &nothing)), Step::Look);
     let task = with(recorded.clone(), |v| v.task_id = Some("task-1".to_owned()));
     assert_eq!(
         next(&wanted(Some(&task), &nothing)),
-        Step::FinishTask("task-1".to_owned())
+        Step::Await("task-1".to_owned())
     );
     let disordered = with(shown(&c, PowerState::Off), |v| {
         v.boot_order = vec![BootDevice::Cdrom]
@@ -264,24 +269,27 @@ fn the_way_up_is_one_unmet_step_after_the_other() {
     let keys = disordered.disk_keys.clone();
     let seen = Ownership::Ours(Box::new(disordered));
     let disordered = with(wanted(Some(&recorded), &seen), |f| f.vm.tagged = false);
-    assert_eq!(next(&disordered), Step::SetBootOrder(keys));
+    assert_eq!(next(&disordered), Step::Configure(Change::BootOrder(keys)));
     let off = ours(PowerState::Off);
     let bare = with(wanted(Some(&recorded), &off), |f| f.vm.tagged = false);
-    assert_eq!(next(&bare), Step::AttachTags);
+    assert_eq!(next(&bare), Step::Tag);
     let missing = with(recorded.clone(), |v| v.tags_missing = Some(true));
     let refused = with(bare, |f| f.record.vm = Some(&missing));
-    assert_eq!(next(&refused), Step::PowerOn);
-    assert_eq!(next(&wanted(Some(&recorded), &off)), Step::PowerOn);
+    assert_eq!(next(&refused), Step::Power(Power::On));
+    assert_eq!(next(&wanted(Some(&recorded), &off)), Step::Power(Power::On));
     let suspended = ours(PowerState::Suspended);
-    assert_eq!(next(&wanted(Some(&recorded), &suspended)), Step::PowerOn);
+    assert_eq!(
+        next(&wanted(Some(&recorded), &suspended)),
+        Step::Power(Power::On)
+    );
     let bare = with(wanted(Some(&recorded), &suspended), |f| f.vm.tagged = false);
-    assert_eq!(next(&bare), Step::AttachTags, "before it runs again");
+    assert_eq!(next(&bare), Step::Tag, "before it runs again");
     assert_eq!(
         next(&wanted(Some(&recorded), &ours(PowerState::On))),
-        Step::RecordVm
+        Step::Record(Entry::Seen)
     );
     let untagged = with(wanted(Some(&on), &nothing), |f| f.vm.tagged = false);
-    assert_eq!(next(&untagged), Step::AttachTags);
+    assert_eq!(next(&untagged), Step::Tag);
     assert_eq!(next(&wanted(Some(&on), &nothing)), Step::Settled);
 }
 
@@ -289,10 +297,10 @@ fn the_way_up_is_one_unmet_step_after_the_other() {
 fn a_vm_that_came_back_under_another_reference_is_recorded_anew_before_it_is_tagged() {
     let on = running(&child("a"));
     for (id, tagged, then) in [
-        ("vm-a", false, Step::AttachTags),
+        ("vm-a", false, Step::Tag),
         ("vm-a", true, Step::Settled),
-        ("vm-77", false, Step::RecordVm),
-        ("vm-77", true, Step::RecordVm),
+        ("vm-77", false, Step::Record(Entry::Seen)),
+        ("vm-77", true, Step::Record(Entry::Seen)),
     ] {
         let found = with(shown(&child("a"), PowerState::On), |v| {
             v.moref = MoRef::new("VirtualMachine", id);
@@ -315,21 +323,27 @@ fn the_way_down_ends_with_the_finalizer() {
         });
         next(&facts)
     };
-    assert_eq!(down(ours(PowerState::On), true, false), Step::FenceAgent);
-    assert_eq!(down(Ownership::NotAsked, true, true), Step::Lookup);
-    assert_eq!(down(ours(PowerState::On), true, true), Step::PowerOff);
+    assert_eq!(
+        down(ours(PowerState::On), true, false),
+        Step::Agent(AgentWork::Fence)
+    );
+    assert_eq!(down(Ownership::NotAsked, true, true), Step::Look);
+    assert_eq!(
+        down(ours(PowerState::On), true, true),
+        Step::Power(Power::Off)
+    );
     assert_eq!(down(ours(PowerState::Off), true, true), Step::Destroy);
     assert_eq!(
         down(Ownership::Absent { proofs: 1 }, true, true),
-        Step::Lookup
+        Step::Look
     );
     assert_eq!(
         down(Ownership::Absent { proofs: 2 }, true, true),
-        Step::DeleteAgent
+        Step::Agent(AgentWork::Delete)
     );
     assert_eq!(
         down(Ownership::Absent { proofs: 2 }, false, true),
-        Step::RemoveFinalizer
+        Step::Finalizer(Finalizer::Off)
     );
 }
 
@@ -345,7 +359,7 @@ fn a_vm_goes_only_after_its_addresses_are_on_record() {
             f.object.deleting = true;
             f.owner.state = &MachineState::Gone;
         });
-        assert_eq!(next(&facts), Step::RecordVm, "{power:?}");
+        assert_eq!(next(&facts), Step::Record(Entry::Seen), "{power:?}");
     }
 }
 
@@ -370,13 +384,10 @@ fn reason(step: &Step) -> Reason {
 #[test]
 fn a_vm_whose_agent_does_not_come_is_looked_at_given_up_and_replaced() {
     let vm = running(&child("a"));
-    assert_eq!(
-        next(&overdue(&vm, &Ownership::NotAsked, false)),
-        Step::Lookup
-    );
+    assert_eq!(next(&overdue(&vm, &Ownership::NotAsked, false)), Step::Look);
     assert_eq!(
         next(&overdue(&vm, &ours(PowerState::On), false)),
-        Step::GiveUp
+        Step::Record(Entry::GivenUp)
     );
     let given_up = |seen: Ownership, agent_present, agent_fenced, agent_bound| {
         let facts = with(wanted(Some(&vm), &seen), |f| {
@@ -390,11 +401,11 @@ fn a_vm_whose_agent_does_not_come_is_looked_at_given_up_and_replaced() {
     let gone = Ownership::Absent { proofs: 2 };
     assert_eq!(
         given_up(Ownership::NotAsked, false, true, false),
-        Step::Lookup
+        Step::Look
     );
     assert_eq!(
         given_up(ours(PowerState::On), false, true, false),
-        Step::PowerOff
+        Step::Power(Power::Off)
     );
     assert_eq!(
         given_up(ours(PowerState::Off), false, true, false),
@@ -402,18 +413,21 @@ fn a_vm_whose_agent_does_not_come_is_looked_at_given_up_and_replaced() {
     );
     assert_eq!(
         given_up(Ownership::Absent { proofs: 1 }, false, true, false),
-        Step::Lookup
+        Step::Look
     );
     assert_eq!(
         given_up(gone.clone(), false, true, false),
-        Step::NextAttempt
+        Step::Record(Entry::NextAttempt)
     );
     // An Agent that comes late is fenced. It outlives its VM, and is deleted before the next attempt begins.
     assert_eq!(
         given_up(ours(PowerState::On), true, false, false),
-        Step::FenceAgent
+        Step::Agent(AgentWork::Fence)
     );
-    assert_eq!(given_up(gone, true, true, false), Step::DeleteAgent);
+    assert_eq!(
+        given_up(gone, true, true, false),
+        Step::Agent(AgentWork::Delete)
+    );
     // An Agent that was bound at the last moment keeps its VM.
     assert_eq!(
         reason(&given_up(ours(PowerState::On), true, true, true)),
@@ -446,7 +460,7 @@ fn a_guest_that_may_be_a_node_is_left_to_a_person() {
     assert!(message.contains("restored") && message.contains("replace=1"));
     // An actor that switched the VM on, and has watched it since, knows more. A person may decide as well.
     let powered_on_by_us = with(facts, |f| f.vm.powered_on_by_us = true);
-    assert_eq!(next(&powered_on_by_us), Step::GiveUp);
+    assert_eq!(next(&powered_on_by_us), Step::Record(Entry::GivenUp));
     let allowed = with(facts, |f| {
         f.arrival = Arrival::Overdue {
             cause: Cause::NotRegistered,
@@ -454,7 +468,7 @@ fn a_guest_that_may_be_a_node_is_left_to_a_person() {
             allowed: true,
         }
     });
-    assert_eq!(next(&allowed), Step::GiveUp);
+    assert_eq!(next(&allowed), Step::Record(Entry::GivenUp));
     let dead = ours(PowerState::On);
     assert_eq!(
         reason_of(&overdue(&vm, &dead, true)),
@@ -481,7 +495,7 @@ fn a_place_that_was_refused_or_mended_is_left_behind_after_proof() {
     };
     assert_eq!(
         at(Ownership::NotAsked, PlacementCheck::Doubtful, true),
-        Step::PlaceAgain
+        Step::Place
     );
     assert_eq!(
         at(Ownership::NotAsked, PlacementCheck::Fits, true),
@@ -489,27 +503,24 @@ fn a_place_that_was_refused_or_mended_is_left_behind_after_proof() {
     );
     assert_eq!(
         at(Ownership::NotAsked, PlacementCheck::Elsewhere, true),
-        Step::Lookup
+        Step::Look
     );
     let absent = |proofs| Ownership::Absent { proofs };
-    assert_eq!(at(absent(1), PlacementCheck::Elsewhere, true), Step::Lookup);
+    assert_eq!(at(absent(1), PlacementCheck::Elsewhere, true), Step::Look);
     assert_eq!(
         at(absent(2), PlacementCheck::Elsewhere, true),
-        Step::NextAttempt
+        Step::Record(Entry::NextAttempt)
     );
     // A create whose end is unknown may still be running.
-    assert_eq!(
-        at(absent(14), PlacementCheck::Elsewhere, false),
-        Step::Lookup
-    );
+    assert_eq!(at(absent(14), PlacementCheck::Elsewhere, false), Step::Look);
     assert_eq!(
         at(absent(15), PlacementCheck::Elsewhere, false),
-        Step::NextAttempt
+        Step::Record(Entry::NextAttempt)
     );
     // A VM that exists is not moved.
     assert_eq!(
         at(ours(PowerState::Off), PlacementCheck::Elsewhere, true),
-        Step::PowerOn
+        Step::Power(Power::On)
     );
 }
 
@@ -528,7 +539,7 @@ fn a_vm_that_serves_is_noticed_when_it_is_gone_or_off() {
             next(&facts)
         };
         assert_eq!(serving(Ownership::NotAsked, false), Step::Settled);
-        assert_eq!(serving(Ownership::NotAsked, true), Step::Lookup);
+        assert_eq!(serving(Ownership::NotAsked, true), Step::Look);
         assert_eq!(
             reason(&serving(Ownership::Absent { proofs: 5 }, true)),
             Reason::VmMissing
@@ -560,24 +571,36 @@ fn retain_holds_where_the_pool_is_gone() {
         })
     };
     for (seen, kept, goes) in [
-        (&Ownership::NotAsked, Step::Lookup, Step::Lookup),
-        (&on, Step::Disown, Step::PowerOff),
-        (&absent, Step::RemoveFinalizer, Step::RemoveFinalizer),
+        (&Ownership::NotAsked, Step::Look, Step::Look),
+        (
+            &on,
+            Step::Configure(Change::Release),
+            Step::Power(Power::Off),
+        ),
+        (
+            &absent,
+            Step::Finalizer(Finalizer::Off),
+            Step::Finalizer(Finalizer::Off),
+        ),
     ] {
         let retain = leaving(seen, RETAIN);
         assert_eq!(next(&retain), kept);
         assert_eq!(next(&leaving(seen, UNKNOWN)), goes);
         let forced = with(retain, |f| f.object.forced = true);
-        assert_eq!(next(&forced), Step::RemoveFinalizer, "vCenter may be gone");
+        assert_eq!(
+            next(&forced),
+            Step::Finalizer(Finalizer::Off),
+            "vCenter may be gone"
+        );
     }
     // It was released by an earlier actor, or by the predecessor: it has no mark of ours.
     let released = leaving(&stranger, RETAIN);
-    assert_eq!(next(&released), Step::RemoveFinalizer);
+    assert_eq!(next(&released), Step::Finalizer(Finalizer::Off));
     let old = with(vm.clone(), |v| v.attempt = None);
     let predecessors = with(leaving(&Ownership::NotAsked, RETAIN), |f| {
         f.record.vm = Some(&old)
     });
-    assert_eq!(next(&predecessors), Step::RemoveFinalizer);
+    assert_eq!(next(&predecessors), Step::Finalizer(Finalizer::Off));
 }
 
 fn power() -> impl Strategy<Value = PowerState> {
@@ -750,11 +773,11 @@ proptest! {
         });
         let step = next(&facts);
         let is_ours = matches!(seen, Ownership::Ours(_));
-        let destructive = matches!(step, Step::PowerOff | Step::Destroy);
-        if destructive || matches!(step, Step::PowerOn | Step::SetBootOrder(_)) {
+        let destructive = matches!(step, Step::Power(Power::Off) | Step::Destroy);
+        if destructive || matches!(step, Step::Power(Power::On) | Step::Configure(Change::BootOrder(_))) {
             prop_assert!(is_ours, "{step:?} on what is not proven ours");
         }
-        if step == Step::PowerOn {
+        if step == Step::Power(Power::On) {
             let said = vm.as_ref().is_some_and(|v| v.tags_missing == Some(true));
             prop_assert!(facts.vm.tagged || said, "switched on without its tags, and nobody will know");
         }
@@ -766,7 +789,7 @@ proptest! {
             prop_assert!(!facts.agent.present || facts.agent.fenced, "{step:?} before the fence");
             prop_assert!(facts.pool.policy != RETAIN, "{step:?} against Retain");
         }
-        if step == Step::RecordIdentity {
+        if step == Step::Record(Entry::Identity) {
             prop_assert!(facts.pool.credentials_held || facts.object.deleting, "intent without credentials that last");
             prop_assert!(!facts.object.deleting || facts.record.loss == Loss::Restorable);
         }
@@ -778,24 +801,24 @@ proptest! {
             let not_beside = matches!(seen, Ownership::Foreign { met: FoundBy::Uuid, .. } | Ownership::Several(_));
             prop_assert!(!not_beside, "a second VM beside one that may be ours");
         }
-        if matches!(step, Step::NextAttempt | Step::RecordIdentity) {
-            prop_assert!(!facts.object.deleting && !facts.agent.bound || step == Step::RecordIdentity);
-            let kept = step == Step::RecordIdentity && !facts.record.has_identity;
+        if matches!(step, Step::Record(Entry::NextAttempt) | Step::Record(Entry::Identity)) {
+            prop_assert!(!facts.object.deleting && !facts.agent.bound || step == Step::Record(Entry::Identity));
+            let kept = step == Step::Record(Entry::Identity) && !facts.record.has_identity;
             prop_assert!(!is_ours || kept, "a new identity while our VM stands");
-            prop_assert!(facts.record.loss != Loss::Unrecoverable || step == Step::NextAttempt);
+            prop_assert!(facts.record.loss != Loss::Unrecoverable || step == Step::Record(Entry::NextAttempt));
         }
-        if step == Step::NextAttempt {
+        if step == Step::Record(Entry::NextAttempt) {
             let absent = matches!(seen, Ownership::Absent { proofs } if proofs >= super::PROOFS);
             prop_assert!(absent, "a new identity with {seen:?}");
             prop_assert!(!facts.agent.has_served, "another VM for a Machine that one served");
         }
-        if step == Step::GiveUp {
+        if step == Step::Record(Entry::GivenUp) {
             let late = matches!(arrival, Arrival::Overdue { .. });
             prop_assert!(late && is_ours && !facts.object.deleting && !retain_holds(&facts));
             prop_assert!(!facts.agent.bound && !facts.agent.has_served, "what serves is given up");
             prop_assert!(machine_state == MachineState::Alive && !facts.object.adopted && facts.pool.exists && !facts.object.cluster_changed);
         }
-        if step == Step::RemoveFinalizer {
+        if step == Step::Finalizer(Finalizer::Off) {
             prop_assert!(facts.object.deleting);
             let kept = facts.pool.policy == RETAIN;
             let gone = facts.record.loss != Loss::None && facts.pool.exists && !facts.object.forced;
@@ -805,14 +828,14 @@ proptest! {
             let kept = kept && (looked || facts.object.forced || vm.as_ref().is_none_or(|v| v.attempt.is_none()));
             prop_assert!(kept || never_made || absent || facts.object.adopted, "finalizer off with {seen:?}");
         }
-        if step == Step::Disown {
+        if step == Step::Configure(Change::Release) {
             prop_assert!(is_ours && facts.object.deleting && facts.pool.policy == RETAIN);
             prop_assert!(!facts.agent.bound, "a host that serves is let go");
         }
-        if matches!(step, Step::DeleteAgent) {
+        if matches!(step, Step::Agent(AgentWork::Delete)) {
             prop_assert!(matches!(seen, Ownership::Absent { proofs } if proofs >= super::PROOFS), "an Agent before its VM");
         }
-        if matches!(step, Step::ReleaseHook) {
+        if matches!(step, Step::Agent(AgentWork::ReleaseHook)) {
             prop_assert!(facts.owner.stuck_on_guest && !matches!(&seen, Ownership::Ours(vm) if vm.power == PowerState::On));
         }
         if facts.object.adopted && facts.record.vm.is_none() {
@@ -872,7 +895,7 @@ fn a_busy_vm_is_looked_at_and_only_the_call_that_rests_is_not_tried() {
     let unseen = with(wanted(Some(&made), &Ownership::NotAsked), |f| {
         f.vm.resting = Some(resting(E::PowerOn, &Reason::VmBusy, 7))
     });
-    assert_eq!(next(&unseen), Step::Lookup);
+    assert_eq!(next(&unseen), Step::Look);
 }
 
 #[test]
@@ -884,9 +907,9 @@ fn the_drive_is_emptied_when_all_else_is_done_and_only_of_a_vm_seen_as_ours() {
             f.agent.bound = true;
         })
     };
-    assert_eq!(next(&facts(&Ownership::NotAsked)), Step::Lookup);
+    assert_eq!(next(&facts(&Ownership::NotAsked)), Step::Look);
     let seen_on = ours(PowerState::On);
-    assert_eq!(next(&facts(&seen_on)), Step::EjectIso);
+    assert_eq!(next(&facts(&seen_on)), Step::Configure(Change::Eject));
     let disc = Cdrom {
         key: 16000,
         iso: Some("[isos] a.iso".to_owned()),
@@ -902,16 +925,16 @@ fn the_drive_is_emptied_when_all_else_is_done_and_only_of_a_vm_seen_as_ours() {
             f.vm.resting = Some(resting(E::EjectIso, &Reason::EjectFailed, 7))
         }))
     };
-    assert_eq!(busy(&Ownership::NotAsked), Step::Lookup);
+    assert_eq!(busy(&Ownership::NotAsked), Step::Look);
     let held = hold(Reason::EjectFailed, "busy", Some(Duration::from_secs(7)));
     assert_eq!(busy(&with_disc), held, "it is still said, and not tried");
     assert_eq!(
         busy(&seen_on),
-        Step::EjectIso,
+        Step::Configure(Change::Eject),
         "what kept it away has done it"
     );
     let untagged = with(facts(&Ownership::NotAsked), |f| f.vm.tagged = false);
-    assert_eq!(next(&untagged), Step::AttachTags);
+    assert_eq!(next(&untagged), Step::Tag);
     let off = ours(PowerState::Off);
     assert!(
         matches!(next(&facts(&off)), Step::Hold { .. }),

@@ -18,8 +18,9 @@ use crate::{
         arrival::Arrival,
         ownership::Ownership,
         step::{
-            self, AgentState, CreateState, Facts, Lent, Loss, MarkState, ObjectState, OwnerState,
-            PlacementCheck, PoolState, ReassignState, Record, RecycleState, Step, VmState,
+            self, AgentState, AgentWork, CreateState, Facts, Finalizer, Lent, Loss, MarkState,
+            ObjectState, OwnerState, PlacementCheck, PoolState, Power, ReassignState, Record,
+            RecycleState, Step, VmState,
         },
     },
 };
@@ -129,17 +130,17 @@ fn a_vm_outlives_the_machine_it_served() {
         f.owner.stuck_on_guest = true;
         f.vm.seen = &off;
     });
-    assert_eq!(step::next(&stuck), Step::ReleaseHook);
+    assert_eq!(step::next(&stuck), Step::Agent(AgentWork::ReleaseHook));
     let forced = with(facts, |f| f.object.forced = true);
-    assert_eq!(step::next(&forced), Step::PowerOff);
+    assert_eq!(step::next(&forced), Step::Power(Power::Off));
     let gone = with(unbound, |f| {
         f.owner.state = &MachineState::Gone;
         f.agent.has_served = true;
     });
-    assert_eq!(step::next(&gone), Step::PowerOff);
+    assert_eq!(step::next(&gone), Step::Power(Power::Off));
     // A VM in the making is no node. A VM that was given to a living Machine may be one, even if its Agent is gone.
     let awaited = with(unbound, |f| f.owner.state = &MachineState::Alive);
-    assert_eq!(step::next(&awaited), Step::PowerOff);
+    assert_eq!(step::next(&awaited), Step::Power(Power::Off));
     let node = with(awaited, |f| {
         f.agent.has_served = true;
         f.agent.present = false;
@@ -150,7 +151,7 @@ fn a_vm_outlives_the_machine_it_served() {
         f.owner.has_another_host = true;
         f.agent.present = true;
     });
-    assert_eq!(step::next(&spare), Step::PowerOff);
+    assert_eq!(step::next(&spare), Step::Power(Power::Off));
     // If its Agent is missing, the VM may still be a node, unless the VM itself is gone.
     let silent = with(spare, |f| f.agent.present = false);
     assert_eq!(reason(&step::next(&silent)), Some(Reason::MachineRemains));
@@ -158,7 +159,7 @@ fn a_vm_outlives_the_machine_it_served() {
         proofs: step::PROOFS,
     };
     let over = with(silent, |f| f.vm.seen = &absent);
-    assert_eq!(step::next(&over), Step::RemoveFinalizer);
+    assert_eq!(step::next(&over), Step::Finalizer(Finalizer::Off));
     let given_up = with(node, |f| f.object.forced = true);
-    assert_eq!(step::next(&given_up), Step::PowerOff);
+    assert_eq!(step::next(&given_up), Step::Power(Power::Off));
 }

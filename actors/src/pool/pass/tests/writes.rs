@@ -3,24 +3,22 @@
 use agent_forge_crds::{
     Time,
     conditions::{
-        CAPACITY_SATISFIED, ConditionStatus, ConditionUpdate, POOL_CONDITIONS, set_condition,
+        CAPACITY_SATISFIED, ConditionStatus, ConditionUpdate, POOL_CONDITIONS, Reason,
+        set_condition,
     },
     pool::VsphereAgentPoolStatus,
 };
 
 use super::*;
-use crate::{
-    pool::publish::{urgent, window},
-    ports::cluster::ClusterErrorKind,
-};
+use crate::{pool::publish::urgent, ports::cluster::ClusterErrorKind};
 
 /// A status with one condition that holds or does not.
-fn saying(type_: &str, holds: bool) -> VsphereAgentPoolStatus {
+fn saying(type_: &str, holds: bool, reason: Reason) -> VsphereAgentPoolStatus {
     let mut status = VsphereAgentPoolStatus::default();
     let update = ConditionUpdate {
         type_,
         status: ConditionStatus::from(holds),
-        reason: &if holds { "Fine" } else { "Wrong" }.into(),
+        reason: &reason,
         message: "as told",
         observed_generation: None,
     };
@@ -29,20 +27,21 @@ fn saying(type_: &str, holds: bool) -> VsphereAgentPoolStatus {
 }
 
 #[test]
-fn a_changed_condition_is_written_at_once_but_for_hosts_that_suffice() {
+fn a_changed_condition_is_written_at_once_but_for_hosts_that_come_by_themselves() {
     for type_ in POOL_CONDITIONS {
-        let (no, yes) = (saying(type_, false), saying(type_, true));
-        assert!(urgent(&yes, &no), "{type_}");
-        assert_eq!(urgent(&no, &yes), type_ != CAPACITY_SATISFIED, "{type_}");
-        assert!(!urgent(&no, &no) && !urgent(&yes, &yes), "{type_}");
+        let saying = |holds, reason| saying(type_, holds, reason);
+        let yes = saying(true, Reason::Satisfied);
+        let on_the_way = saying(false, Reason::DemandDeficit);
+        let capped = saying(false, Reason::CreateCapReached);
+        let at_once = type_ != CAPACITY_SATISFIED;
+        assert!(
+            urgent(&yes, &capped) && urgent(&on_the_way, &capped),
+            "{type_}"
+        );
+        assert_eq!(urgent(&capped, &yes), at_once, "{type_}");
+        assert_eq!(urgent(&yes, &on_the_way), at_once, "{type_}");
+        assert!(!urgent(&capped, &capped) && !urgent(&yes, &yes), "{type_}");
     }
-}
-
-#[test]
-fn counts_wait_the_longer_the_more_vsphere_agents_there_are() {
-    let waits = [0, 1, 4, 6, 10, 50, 60, 100, 5000].map(|n| window(n).as_millis());
-    let expected = [2000, 2000, 2000, 3000, 5000, 5000, 6000, 10_000, 10_000];
-    assert_eq!(waits, expected);
 }
 
 /// How many statuses are written in each of three passes of a pool. In the first pass the first write fails with

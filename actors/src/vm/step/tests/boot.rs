@@ -31,14 +31,14 @@ fn the_iso_goes_out_the_order_is_set_the_reset_is_recorded_and_then_sent() {
     let disordered =
         ours_with(|vm| vm.boot_order = vec![BootDevice::Cdrom, BootDevice::Disk(2000)]);
     let ordered = ours(PowerState::On);
-    let order = Step::SetBootOrder(vec![2000]);
+    let order = Step::Configure(Change::BootOrder(vec![2000]));
     for (what, seen, repair, step) in [
-        ("a look comes first", &unseen, Repair::Due, Step::Lookup),
+        ("a look comes first", &unseen, Repair::Due, Step::Look),
         (
             "also before the call",
             &unseen,
             Repair::Recorded,
-            Step::Lookup,
+            Step::Look,
         ),
         (
             "the order is wrong",
@@ -51,9 +51,14 @@ fn the_iso_goes_out_the_order_is_set_the_reset_is_recorded_and_then_sent() {
             "the order is right",
             &ordered,
             Repair::Due,
-            Step::RecordBootRepair,
+            Step::Record(Entry::Reset),
         ),
-        ("it is on record", &ordered, Repair::Recorded, Step::ResetVm),
+        (
+            "it is on record",
+            &ordered,
+            Repair::Recorded,
+            Step::Power(Power::Reset),
+        ),
         (
             "nothing is wrong",
             &ordered,
@@ -70,7 +75,7 @@ fn the_iso_goes_out_the_order_is_set_the_reset_is_recorded_and_then_sent() {
         assert_eq!(next(&astray(&vm, seen, repair)), step, "{what}");
     }
     let disc = with(astray(&vm, &disordered, Repair::Due), |f| f.vm.eject = true);
-    assert_eq!(next(&disc), Step::EjectIso);
+    assert_eq!(next(&disc), Step::Configure(Change::Eject));
 }
 
 #[test]
@@ -85,7 +90,7 @@ fn it_is_reported_while_it_boots_and_when_the_operator_may_do_no_more() {
     let wrong = Some((Reason::BootOrderWrong, Some(MINUTE)));
     for repair in [Repair::Exhausted, Repair::Unexplained] {
         let over = astray(&vm, &Ownership::NotAsked, repair);
-        assert_eq!(next(&over), Step::Lookup, "its devices are shown");
+        assert_eq!(next(&over), Step::Look, "its devices are shown");
         assert_eq!(reason(next(&astray(&vm, &seen, repair))), wrong);
     }
     let bare = ours_with(|vm| vm.disk_keys = Vec::new());
@@ -141,7 +146,9 @@ fn only_a_running_vm_of_ours_whose_machine_lives_is_reset() {
             let step = next(&facts);
             let harmless = !matches!(
                 step,
-                Step::ResetVm | Step::RecordBootRepair | Step::SetBootOrder(_)
+                Step::Power(Power::Reset)
+                    | Step::Record(Entry::Reset)
+                    | Step::Configure(Change::BootOrder(_))
             );
             assert!(harmless, "{what}: {step:?}");
         }

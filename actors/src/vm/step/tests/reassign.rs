@@ -47,17 +47,20 @@ fn the_vm_is_recorded_before_its_mark_is_changed_and_used_only_after_that_is_on_
     let asked = with(wanted(None, &Ownership::NotAsked), |f| {
         f.reassign.taking = Taking::Asked;
     });
-    assert_eq!(next(&asked), Step::RecordTaken);
+    assert_eq!(next(&asked), Step::Record(Entry::Taken));
     let unheld = with(asked, |f| f.pool.credentials_held = false);
     assert_eq!(reason(&next(&unheld)), Some(Reason::CredentialsNotHeld));
     let c = child("a");
     let vm = running(&c);
     let not_asked = Ownership::NotAsked;
-    assert_eq!(next(&taking(&vm, &not_asked)), Step::Lookup);
-    assert_eq!(next(&taking(&vm, &lenders())), Step::Stamp);
+    assert_eq!(next(&taking(&vm, &not_asked)), Step::Look);
+    assert_eq!(
+        next(&taking(&vm, &lenders())),
+        Step::Configure(Change::TakeMark)
+    );
     assert_eq!(
         next(&taking(&vm, &ours(PowerState::On))),
-        Step::RecordStamped
+        Step::Record(Entry::Stamped)
     );
     let done = with(taking(&vm, &not_asked), |f| {
         f.reassign.taking = Taking::Done;
@@ -72,7 +75,11 @@ fn a_vm_with_the_lenders_mark_is_never_let_go_of() {
     let seen = lenders();
     let facts = taking(&vm, &seen);
     let deleting = with(facts, |f| f.object.deleting = true);
-    assert_eq!(next(&deleting), Step::Stamp, "a request may be under way");
+    assert_eq!(
+        next(&deleting),
+        Step::Configure(Change::TakeMark),
+        "a request may be under way"
+    );
     let busy = |f: &mut Facts<'_>| f.agent.bound = true;
     let held = |f: &mut Facts<'_>| f.reassign.lender_held = Some("paused");
     for facts in [with(facts, busy), with(facts, held), with(deleting, busy)] {
@@ -83,7 +90,7 @@ fn a_vm_with_the_lenders_mark_is_never_let_go_of() {
     let paused = Ownership::Lenders(Box::new(paused));
     let waits = next(&taking(&vm, &paused));
     assert!(
-        matches!(waits, Step::RecordMarks | Step::Hold { .. }),
+        matches!(waits, Step::Record(Entry::Marks) | Step::Hold { .. }),
         "{waits:?}"
     );
 }
@@ -93,13 +100,17 @@ fn a_vm_that_is_gone_or_another_ones_is_not_taken() {
     let c = child("a");
     let vm = running(&c);
     let once = Ownership::Absent { proofs: 1 };
-    assert_eq!(next(&taking(&vm, &once)), Step::Lookup);
+    assert_eq!(next(&taking(&vm, &once)), Step::Look);
     for seen in [
         Ownership::Absent { proofs: 2 },
         foreign(),
         Ownership::Several(vec![]),
     ] {
-        assert_eq!(next(&taking(&vm, &seen)), Step::NotTaken, "{seen:?}");
+        assert_eq!(
+            next(&taking(&vm, &seen)),
+            Step::Record(Entry::NotTaken),
+            "{seen:?}"
+        );
     }
     let hidden = Ownership::Bare {
         what: "w".to_owned(),
@@ -113,12 +124,12 @@ fn a_vm_that_is_gone_or_another_ones_is_not_taken() {
         f.object.deleting = true;
         f.object.forced = true;
     });
-    assert_eq!(next(&forced), Step::NotTaken);
+    assert_eq!(next(&forced), Step::Record(Entry::NotTaken));
     let asked = with(wanted(None, &Ownership::NotAsked), |f| {
         f.reassign.taking = Taking::Asked;
         f.object.deleting = true;
     });
-    assert_eq!(next(&asked), Step::NotTaken);
+    assert_eq!(next(&asked), Step::Record(Entry::NotTaken));
 }
 
 #[test]

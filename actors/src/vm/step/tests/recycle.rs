@@ -34,22 +34,25 @@ fn intent_power_off_renewal_and_life_follow_each_other() {
     let asked = with(recycled(&vm, &Ownership::NotAsked), |f| {
         f.recycle.stage = Stage::Asked(2);
     });
-    assert_eq!(next(&asked), Step::RecordRecycle);
-    assert_eq!(next(&recycled(&vm, &Ownership::NotAsked)), Step::Lookup);
+    assert_eq!(next(&asked), Step::Record(Entry::NextLife));
+    assert_eq!(next(&recycled(&vm, &Ownership::NotAsked)), Step::Look);
     let on = seen(PowerState::On, None);
-    assert_eq!(next(&recycled(&vm, &on)), Step::PowerOff);
+    assert_eq!(next(&recycled(&vm, &on)), Step::Power(Power::Off));
     let suspended = seen(PowerState::Suspended, None);
-    assert_eq!(next(&recycled(&vm, &suspended)), Step::PowerOff);
+    assert_eq!(next(&recycled(&vm, &suspended)), Step::Power(Power::Off));
     let off = seen(PowerState::Off, None);
-    assert_eq!(next(&recycled(&vm, &off)), Step::Renew(2));
+    assert_eq!(
+        next(&recycled(&vm, &off)),
+        Step::Configure(Change::NewLife(2))
+    );
     // A crash after the change: what vCenter shows says that it was done.
     let ready = seen(PowerState::Off, Some(2));
-    assert_eq!(next(&recycled(&vm, &ready)), Step::BeginLife(2));
+    assert_eq!(next(&recycled(&vm, &ready)), Step::Record(Entry::Begun(2)));
     // That of an earlier life does not count.
     let third = with(recycled(&vm, &ready), |f| {
         f.recycle.stage = Stage::Recorded(3)
     });
-    assert_eq!(next(&third), Step::Renew(3));
+    assert_eq!(next(&third), Step::Configure(Change::NewLife(3)));
     // What was made ready in another life, or was offered to somebody since, may have served: the record is older.
     let used = |life, machine: Option<&str>| {
         let mut vm = shown(&child("a"), PowerState::Off);
@@ -61,10 +64,10 @@ fn intent_power_off_renewal_and_life_follow_each_other() {
         Ownership::Ours(Box::new(vm))
     };
     for (seen, expected) in [
-        (used(2, Some("uid")), Step::RecordLife(2)),
-        (used(2, None), Step::RecordLife(2)),
-        (used(5, None), Step::RecordLife(5)),
-        (seen(PowerState::Off, Some(5)), Step::RecordLife(5)),
+        (used(2, Some("uid")), Step::Record(Entry::Life(2))),
+        (used(2, None), Step::Record(Entry::Life(2))),
+        (used(5, None), Step::Record(Entry::Life(5))),
+        (seen(PowerState::Off, Some(5)), Step::Record(Entry::Life(5))),
     ] {
         assert_eq!(next(&recycled(&vm, &seen)), expected);
     }
@@ -90,21 +93,25 @@ fn a_vm_that_people_keep_stays_as_it_is_until_they_let_it_go() {
             let late = with(kept, |f| f.recycle.overdue = true);
             assert_eq!(reason(&next(&late)), Some(Reason::Retained), "{what}");
             let open = with(kept, |f| f.agent.fenced = false);
-            assert_eq!(next(&open), Step::FenceAgent, "{what}");
+            assert_eq!(next(&open), Step::Agent(AgentWork::Fence), "{what}");
             let serves = with(open, |f| f.recycle.says = Says::Serves);
             assert_eq!(reason(&next(&serves)), Some(Reason::AgentBound), "{what}");
         }
         let keep = |f: &mut Facts<'_>| f.pool.policy = policy;
         let ready = seen(PowerState::Off, Some(2));
         let renewed = with(recycled(&vm, &ready), keep);
-        assert_eq!(next(&renewed), Step::BeginLife(2), "{policy}");
+        assert_eq!(next(&renewed), Step::Record(Entry::Begun(2)), "{policy}");
         // The hook of its Machine is freed as without recycling.
         let stuck = with(recycled(&vm, &off), |f| {
             keep(f);
             f.owner.state = &MachineState::Leaving;
             f.owner.stuck_on_guest = true;
         });
-        assert_eq!(next(&stuck), Step::ReleaseHook, "{policy}");
+        assert_eq!(
+            next(&stuck),
+            Step::Agent(AgentWork::ReleaseHook),
+            "{policy}"
+        );
         let runs = with(stuck, |f| f.vm.seen = &on);
         assert_eq!(reason(&next(&runs)), Some(Reason::WaitingForGuest));
     }
@@ -130,7 +137,7 @@ fn a_vm_with_a_kept_disk_is_not_given_up_for_silence() {
     };
     let asks = Some(Reason::AgentDiscoveryExpired);
     assert_eq!(reason(&next(&late(false))), asks);
-    assert_eq!(next(&late(true)), Step::GiveUp);
+    assert_eq!(next(&late(true)), Step::Record(Entry::GivenUp));
 }
 
 /// A hook waits for a dead guest, and vCenter refuses to make its VM ready: the Agent goes, as without recycling.
@@ -142,12 +149,12 @@ fn a_hook_is_released_when_its_vm_cannot_be_made_ready() {
         f.owner.state = &MachineState::Leaving;
         f.owner.stuck_on_guest = true;
     });
-    assert_eq!(next(&stuck), Step::Renew(2));
+    assert_eq!(next(&stuck), Step::Configure(Change::NewLife(2)));
     let overdue = with(stuck, |f| f.recycle.overdue = true);
-    assert_eq!(next(&overdue), Step::ReleaseHook);
+    assert_eq!(next(&overdue), Step::Agent(AgentWork::ReleaseHook));
     let on = seen(PowerState::On, None);
     let runs = with(overdue, |f| f.vm.seen = &on);
-    assert_eq!(next(&runs), Step::PowerOff);
+    assert_eq!(next(&runs), Step::Power(Power::Off));
 }
 
 #[test]
@@ -163,9 +170,9 @@ fn nothing_is_done_to_a_vm_whose_agent_serves_or_returns_by_itself() {
         }))
     };
     assert_eq!(reason(&returns(1)), Some(Reason::Recycling));
-    assert_eq!(returns(0), Step::PowerOff);
+    assert_eq!(returns(0), Step::Power(Power::Off));
     let open = with(recycled(&vm, &on), |f| f.agent.fenced = false);
-    assert_eq!(next(&open), Step::FenceAgent);
+    assert_eq!(next(&open), Step::Agent(AgentWork::Fence));
     let no_iso = with(recycled(&vm, &on), |f| f.pool.iso_ready = false);
     assert_eq!(reason(&next(&no_iso)), Some(Reason::IsoNotReady));
     let foreign = Ownership::Foreign {
@@ -195,26 +202,29 @@ fn the_new_life_runs_and_waits_for_its_agent() {
     replaced.disk_keys = vec![2001];
     let replaced = Ownership::Ours(Box::new(replaced));
     let facts: Facts<'_> = begun(&off, &replaced);
-    assert_eq!(next(&facts), Step::SetBootOrder(vec![2001]));
+    assert_eq!(next(&facts), Step::Configure(Change::BootOrder(vec![2001])));
     // vCenter came back from a backup: the VM was not made ready for the life on record.
     let later = VmStatus {
         generation: Some(2),
         ..off.clone()
     };
-    assert_eq!(next(&begun(&later, &replaced)), Step::RecordLife(1));
+    assert_eq!(
+        next(&begun(&later, &replaced)),
+        Step::Record(Entry::Life(1))
+    );
     // A disk that stays has the old system on it: the CD-ROM boots first.
     let kept = with(facts, |f| f.recycle.keeps_disk = true);
-    assert_eq!(next(&kept), Step::PowerOn);
+    assert_eq!(next(&kept), Step::Power(Power::On));
     let made = ours(PowerState::Off);
-    assert_eq!(next(&begun(&off, &made)), Step::PowerOn);
+    assert_eq!(next(&begun(&off, &made)), Step::Power(Power::On));
     let on = ours(PowerState::On);
-    assert_eq!(next(&begun(&off, &on)), Step::RecordVm);
+    assert_eq!(next(&begun(&off, &on)), Step::Record(Entry::Seen));
     let waits = begun(&runs, &Ownership::NotAsked);
     assert_eq!(reason(&next(&waits)), Some(Reason::Recycling));
     let anew = with(waits, |f| f.recycle.restarted = true);
-    assert_eq!(next(&anew), Step::RecordRestart);
+    assert_eq!(next(&anew), Step::Record(Entry::Restarted));
     let back = with(waits, |f| f.recycle.back = true);
-    assert_eq!(next(&back), Step::RecordBack);
+    assert_eq!(next(&back), Step::Record(Entry::Back));
     // What is installed later must boot from the disk.
     let mut cd_first = shown(&c, PowerState::On);
     cd_first.boot_order.reverse();
@@ -224,12 +234,12 @@ fn the_new_life_runs_and_waits_for_its_agent() {
         f.recycle.back = true;
     });
     assert!(
-        matches!(next(&kept), Step::SetBootOrder(_)),
+        matches!(next(&kept), Step::Configure(Change::BootOrder(_))),
         "{:?}",
         next(&kept)
     );
     let ordered = with(kept, |f| f.vm.seen = &on);
-    assert_eq!(next(&ordered), Step::RecordBack);
+    assert_eq!(next(&ordered), Step::Record(Entry::Back));
 }
 
 #[test]
@@ -247,11 +257,11 @@ fn a_vm_that_does_not_come_back_is_given_up_or_frees_its_hook_otherwise() {
         };
         f.vm.powered_on_by_us = true;
     });
-    assert_eq!(next(&late), Step::GiveUp);
+    assert_eq!(next(&late), Step::Record(Entry::GivenUp));
     let back = with(late, |f| f.recycle.back = true);
-    assert_eq!(next(&back), Step::RecordBack);
+    assert_eq!(next(&back), Step::Record(Entry::Back));
     let leaving = with(late, |f| f.owner.state = &MachineState::Leaving);
-    assert_eq!(next(&leaving), Step::ReleaseHook);
+    assert_eq!(next(&leaving), Step::Agent(AgentWork::ReleaseHook));
 }
 
 #[test]
@@ -265,11 +275,11 @@ fn a_dead_guest_frees_its_hook_by_another_life_where_the_pool_recycles() {
         f.agent.present = true;
         f.agent.has_served = true;
     });
-    assert_eq!(next(&stuck), Step::ReleaseHook);
+    assert_eq!(next(&stuck), Step::Agent(AgentWork::ReleaseHook));
     let recycles = with(stuck, |f| f.recycle.frees_hook = true);
-    assert_eq!(next(&recycles), Step::RecordRecycle);
+    assert_eq!(next(&recycles), Step::Record(Entry::NextLife));
     let recorded = with(recycles, |f| f.recycle.stage = Stage::Recorded(2));
-    assert_eq!(next(&recorded), Step::Renew(2));
+    assert_eq!(next(&recorded), Step::Configure(Change::NewLife(2)));
 }
 
 #[test]
@@ -278,9 +288,9 @@ fn a_vm_that_vanished_on_its_way_is_made_anew() {
     let vm = running(&c);
     let absent = Ownership::Absent { proofs: 2 };
     let gone = recycled(&vm, &absent);
-    assert_eq!(next(&gone), Step::DeleteAgent);
+    assert_eq!(next(&gone), Step::Agent(AgentWork::Delete));
     let empty = with(gone, |f| f.agent.present = false);
-    assert_eq!(next(&empty), Step::NextAttempt);
+    assert_eq!(next(&empty), Step::Record(Entry::NextAttempt));
 }
 
 #[test]
@@ -292,7 +302,7 @@ fn a_vm_on_its_way_may_be_removed_although_it_served() {
         f.object.deleting = true;
         f.agent.present = false;
     });
-    assert_eq!(next(&removed), Step::PowerOff);
+    assert_eq!(next(&removed), Step::Power(Power::Off));
 }
 
 /// Whoever claims the host on its way has it as it is, and it runs.
@@ -307,17 +317,17 @@ fn a_claim_ends_the_way_and_the_vm_runs() {
         })
     };
     let (on, off) = (seen(PowerState::On, None), seen(PowerState::Off, None));
-    assert_eq!(next(&claimed(&on)), Step::RecordBack);
-    assert_eq!(next(&claimed(&off)), Step::PowerOn);
+    assert_eq!(next(&claimed(&on)), Step::Record(Entry::Back));
+    assert_eq!(next(&claimed(&off)), Step::Power(Power::On));
     let asked = with(claimed(&on), |f| f.recycle.stage = Stage::Asked(2));
     assert_eq!(next(&asked), Step::Settled);
     let renewed = seen(PowerState::Off, Some(2));
-    assert_eq!(next(&claimed(&renewed)), Step::BeginLife(2));
+    assert_eq!(next(&claimed(&renewed)), Step::Record(Entry::Begun(2)));
     // Another Agent that may run there is no reason to switch anything.
     let other = with(claimed(&off), |f| f.recycle.claimed = false);
     assert_eq!(reason(&next(&other)), Some(Reason::AgentBound));
     let begun = with(claimed(&on), |f| f.recycle.stage = Stage::Begun);
-    assert_eq!(next(&begun), Step::RecordBack);
+    assert_eq!(next(&begun), Step::Record(Entry::Back));
     let late = with(begun, |f| {
         f.arrival = Arrival::Overdue {
             cause: Cause::NotRegistered,
@@ -325,7 +335,7 @@ fn a_claim_ends_the_way_and_the_vm_runs() {
             allowed: false,
         };
     });
-    assert_eq!(next(&late), Step::RecordBack, "it is not given up");
+    assert_eq!(next(&late), Step::Record(Entry::Back), "it is not given up");
 }
 
 #[test]
@@ -336,9 +346,13 @@ fn an_agent_that_is_written_once_more_is_fenced_until_it_is_back() {
         f.recycle.stage = Stage::Begun;
         f.agent.fenced = false;
     });
-    assert_eq!(next(&open), Step::FenceAgent);
+    assert_eq!(next(&open), Step::Agent(AgentWork::Fence));
     let back = with(open, |f| f.recycle.back = true);
-    assert_eq!(next(&back), Step::RecordBack, "its labels come back now");
+    assert_eq!(
+        next(&back),
+        Step::Record(Entry::Back),
+        "its labels come back now"
+    );
 }
 
 /// What its Agent shows is not known: the VM is neither switched off nor renewed nor destroyed, unless a person forces it.
@@ -358,7 +372,7 @@ fn a_state_that_is_not_known_holds_back_each_way_down() {
         });
         assert_eq!(reason(&next(&given_up)), Some(Reason::AgentStateUnknown));
         let forced = with(removed, |f| f.object.forced = true);
-        let way_down = matches!(next(&forced), Step::PowerOff | Step::Destroy);
+        let way_down = matches!(next(&forced), Step::Power(Power::Off) | Step::Destroy);
         assert!(way_down, "{:?}", next(&forced));
     }
 }
