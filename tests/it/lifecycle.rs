@@ -6,7 +6,7 @@ use agent_forge_crds::{
     conditions::{Phase, event},
     names::{AGENT_MACHINE_LABEL, FORCE_DELETE_ANNOTATION},
 };
-use agent_forge_lab::played::{Delays, object::Facts as _};
+use agent_forge_lab::played::{Delays, object::Facts as _, provider::HOOK};
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::ResourceExt;
 use serde_json::json;
@@ -38,7 +38,14 @@ async fn a_deleted_pool_waits_for_its_bound_hosts() -> Result<()> {
 
     // The pool takes no new AgentMachines. One that is deleted in the meantime is handled as usual.
     nodes.scale(3);
-    let waits = || nodes.agent_machines().len() == 3;
+    // Without its hook, the provider would never let go of an AgentMachine that it has put its finalizer on.
+    let hooked = || {
+        nodes
+            .machines()
+            .iter()
+            .all(|m| m.annotation(HOOK).is_some())
+    };
+    let waits = || nodes.agent_machines().len() == 3 && hooked();
     nodes.wait("a third AgentMachine", LIMIT, waits).await?;
     nodes.scale(1);
     world.machines_left(&nodes, 1).await?;

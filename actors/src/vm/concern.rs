@@ -13,9 +13,9 @@ use kube::ResourceExt;
 
 use super::{
     boot_repair,
+    known::{Known, Obstacle},
     lost::{self, BINDING, Lost},
     memory::subject,
-    status::{Known, Obstacle},
     step::MISSING_PROBE,
 };
 use crate::domain::identity::{AgentMatch, Misfit, agent_runs_on, lineup};

@@ -11,10 +11,14 @@ pub mod arrival;
 pub mod boot_repair;
 pub mod concern;
 mod config;
+mod decision;
 pub mod drift;
 mod drive;
+pub mod known;
 pub mod lost;
 pub mod memory;
+mod moments;
+mod news;
 pub mod observed;
 pub mod ownership;
 pub mod pass;
@@ -28,6 +32,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 pub mod traced;
+mod write;
 
 use std::time::Duration;
 

@@ -3,8 +3,6 @@
 mod facts;
 mod owner;
 
-pub(in crate::vm) use self::facts::{has_news, news_of};
-
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{

@@ -13,11 +13,14 @@ use kube::ResourceExt;
 use super::{
     act::StepOutcome,
     arrival::Arrival,
-    concern,
+    concern, decision,
+    known::{self, Obstacle},
     memory::{Busy, Memory, subject},
-    observed::{Observed, STUCK_GRACE, has_news},
+    moments,
+    news::has_news,
+    observed::{Observed, STUCK_GRACE},
     ownership::Ownership,
-    status::{self, Known, Obstacle},
+    status,
     step::{self, Change, MISSING_PROBE, Step},
     traced,
 };
@@ -29,21 +32,13 @@ use crate::{
         names::ObjectKey,
         recycle::Stage,
     },
-    ports::{
-        clock::Clock,
-        cluster::{ClusterResult, Precondition},
-        effect::Effect,
-    },
     report::{tell, vm as report},
     runtime::{
-        holds,
         shell::Verdict,
         status_writer::{Publish, is_newer},
     },
 };
 
-/// How soon the pass looks again whether the caches are still in doubt.
-const DOUBTED: Duration = Duration::from_secs(2);
 /// Limit of steps in one pass. It is higher than any path needs, and stops a decision that makes no progress.
 const MAX_STEPS: usize = 24;
 /// How soon the pass asks again what people hold back by a live read, and no cache shows. The watch wakes it sooner.
@@ -167,59 +162,12 @@ fn decide(context: &Context, observed: &Observed, memory: &mut Memory) -> Step {
     let identity = observed.child.identity.as_ref();
     memory.recorded = identity.map(|i| i.bios_uuid).or(memory.recorded);
     observed.remember(memory);
-    traced::note(context, observed, memory);
+    moments::note(context, observed, memory);
     let step = step::next(&observed.facts(context, memory));
-    let step = held_back(context, observed, step);
+    let step = decision::held_back(context, observed, step);
     tracing::debug!(object = %observed.child.key, ?step, "next step");
     memory.keep_slots(&step);
     step
-}
-
-/// The step, or what people hold it back with. The gate asks the same again before the effect. What the caches had no room for
-/// is unknown, so no hold says that it does not exist.
-pub(super) fn held_back(context: &Context, observed: &Observed, step: Step) -> Step {
-    let now = context.clock.wall();
-    let held = match &step {
-        Step::Hold { reason, .. } if reason.has(Policy::Absent) => {
-            holds::by_bound(&observed.holds).map(|hold| (hold.reason, hold.why))
-        }
-        _ => step.effect().and_then(|kind| {
-            let hold = holds::who_holds(kind, &observed.holds, now)?;
-            Some((hold.reason, format!("{} waits: {}", kind.name(), hold.why)))
-        }),
-    };
-    let Some((reason, message)) = held else {
-        return step;
-    };
-    Step::Hold {
-        reason,
-        message,
-        // Nothing else wakes the actor when the doubt is over.
-        again: if observed.holds.is_unclear() {
-            Some(DOUBTED)
-        } else {
-            observed.holds.left(now)
-        },
-    }
-}
-
-fn obstacle(key: &ObjectKey, reason: Reason, message: String) -> Obstacle {
-    Obstacle {
-        subject: subject(key),
-        reason,
-        message,
-    }
-}
-
-/// What comes next is to wait: for this.
-pub(super) fn wait(context: &Context, observed: &Observed, memory: &Memory) -> Option<Obstacle> {
-    let next = step::next(&observed.facts(context, memory));
-    match held_back(context, observed, next) {
-        Step::Hold {
-            reason, message, ..
-        } => Some(obstacle(&observed.child.key, reason, message)),
-        _ => None,
-    }
 }
 
 /// Whether the pass ends before `step`, because that step does nothing. A hold is noted.
@@ -396,7 +344,7 @@ struct Outcome {
 impl Outcome {
     fn hold(&mut self, key: &ObjectKey, reason: Reason, message: String, again: Option<Duration>) {
         self.again = again;
-        self.obstacle = Some(obstacle(key, reason, message));
+        self.obstacle = Some(decision::obstacle(key, reason, message));
     }
 
     fn fail(&mut self, key: &ObjectKey, trouble: &ReconcileError) {
@@ -513,7 +461,7 @@ async fn publish(
     outcome: &mut Outcome,
 ) -> VsphereAgentStatus {
     let recorded = observed.child.object.status.as_ref();
-    traced::note(context, observed, memory);
+    moments::note(context, observed, memory);
     let clock = context.clock.as_ref();
     let stuck = memory
         .stuck_since
@@ -524,10 +472,11 @@ async fn publish(
         .filter(|_| observed.host.agent.is_none());
     let deadline = deadline
         .and_then(|d| {
-            Duration::try_from(d.0.duration_since(discovery_time(observed, memory, clock))).ok()
+            Duration::try_from(d.0.duration_since(known::discovery_time(observed, memory, clock)))
+                .ok()
         })
         .filter(|d| !d.is_zero());
-    let known = known(context, observed, outcome.obstacle.as_ref(), memory);
+    let known = known::known(context, observed, outcome.obstacle.as_ref(), memory);
     let rendered = status::render(&observed.record(), &known);
     let wakes = rendered
         .vm
@@ -564,87 +513,6 @@ async fn publish(
     };
     outcome.failure = outcome.failure.or(failed);
     rendered
-}
-
-/// The time that counts for the discovery deadline of the VM.
-fn discovery_time(observed: &Observed, memory: &Memory, clock: &dyn Clock) -> jiff::Timestamp {
-    let vm = observed.vm();
-    vm.map_or_else(|| clock.wall(), |vm| memory.discovery_time(vm, clock))
-}
-
-/// What the pure status needs to know.
-#[must_use]
-pub fn known<'a>(
-    context: &Context,
-    observed: &'a Observed,
-    obstacle: Option<&'a Obstacle>,
-    memory: &'a Memory,
-) -> Known<'a> {
-    let clock = context.clock.as_ref();
-    let now = clock.wall();
-    Known {
-        child: &observed.child,
-        agent: observed.host.agent.as_deref(),
-        candidate: observed.candidate(),
-        any_agent: !observed.host.possible.is_empty(),
-        bound: observed.host.serves(),
-        lost: observed.lost(context, memory),
-        patience: observed.patience_with_lost(context, memory),
-        asked: observed.is_asked(),
-        hours_tried: memory.hours_tried,
-        doubt: observed.host.doubt.as_ref(),
-        machine_state: &observed.host.machine,
-        policy: observed.policy(),
-        paused: observed.is_paused(memory),
-        vanished: observed.vanished(memory),
-        served: observed.has_served(memory),
-        guest_may_be_node: observed.guest_may_be_node(memory),
-        holds: &observed.holds,
-        control_plane: observed.control_plane(),
-        machine_at: observed
-            .machine
-            .as_ref()
-            .map(|m| (m.api_version.as_str(), m.key.namespace.as_str())),
-        obstacle,
-        trace: observed.child.trace(),
-        timeline: memory.told.milestones(),
-        wants_tags: observed.pool.is_none() || observed.wants_tags(),
-        tagged: observed.tagged_as(memory),
-        failed_steps: &memory.failed_steps,
-        template_changes: &observed.template_changes,
-        shown: match &memory.seen {
-            Ownership::Ours(shown) => Some(&shown.hardware),
-            _ => None,
-        },
-        discovery_time: discovery_time(observed, memory, clock),
-        now,
-        steady: clock.steady(),
-    }
-}
-
-/// Writes a status with its precondition. Returns the object as it is then.
-///
-/// # Errors
-/// As [`crate::ports::cluster::Cluster::child_status`].
-pub async fn write(
-    context: &Context,
-    effect: &Effect,
-    object: &Arc<VsphereAgent>,
-    status: VsphereAgentStatus,
-    memory: &mut Memory,
-) -> ClusterResult<Arc<VsphereAgent>> {
-    let at = Precondition::of(object.as_ref());
-    let version = context.cluster.child_status(effect, &at, &status).await;
-    let view = context.view.as_ref();
-    let next = memory.status.record(view, object, status, version)?;
-    if let Some(status) = &next.status {
-        let child = ManagedVm::read(object.clone());
-        tell(
-            context,
-            report::written(&child, status, context.clock.wall()),
-        );
-    }
-    Ok(next)
 }
 
 #[cfg(test)]

@@ -1,10 +1,8 @@
 //! Computes the status of a VsphereAgent from what is known. Pure.
 
-use std::{collections::BTreeMap, time::Duration};
-
 use agent_forge_crds::{
     WaitingOn,
-    agent::{HardwareDifference, Milestone, VmStatus, VsphereAgentStatus},
+    agent::{VmStatus, VsphereAgentStatus},
     conditions::{
         self, ConditionStatus, ConditionUpdate, Phase, Reason, remove_condition, set_condition,
     },
@@ -20,93 +18,17 @@ use kube::ResourceExt;
 
 use super::{
     concern::concern,
-    lost::{self, Lost},
+    known::{Known, Obstacle},
+    lost,
     step::Step,
 };
 use crate::{
     domain::{
-        hardware::ShownHardware, holds::Holds, identity::lineup::Doubt,
         machine_state::MachineState, managed_vm::ManagedVm, network, recycle::Stage, template,
-        trace::TraceId, vanished::Vanished,
+        vanished::Vanished,
     },
     runtime::holds,
 };
-
-/// What is known beside the record itself.
-#[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
-    /// The VsphereAgent.
-    pub child: &'a ManagedVm,
-    /// The Agent that runs on the VM.
-    pub agent: Option<&'a Agent>,
-    /// The only Agent that may be the VM's own, whether or not all of its evidence is there yet.
-    pub candidate: Option<&'a Agent>,
-    /// An Agent that runs there, or may, exists.
-    pub any_agent: bool,
-    /// One of those serves a Machine, or is about to.
-    pub bound: bool,
-    /// Why its Agent cannot be claimed.
-    pub lost: Option<Lost>,
-    /// How long the actor waits for a lost Agent.
-    pub patience: Duration,
-    /// A person asks for another VM instead of this one.
-    pub asked: bool,
-    /// The life that the VM is to begin, and how many hours of tries to make it ready were counted.
-    pub hours_tried: Option<(i32, i32)>,
-    /// Why no Agent that names the VM is approved.
-    pub doubt: Option<&'a Doubt>,
-    /// Whether its Machine exists.
-    pub machine_state: &'a MachineState,
-    /// Its AgentMachine is paused, or was when it was last seen.
-    pub paused: bool,
-    /// Whether its Machine disappeared and left its Agent bound.
-    pub vanished: Vanished,
-    /// An Agent of the VM was bound once.
-    pub served: bool,
-    /// Its guest may be a node whose Agent is missing.
-    pub guest_may_be_node: bool,
-    /// What happens to the VM when nothing needs it.
-    pub policy: Option<CleanupPolicy>,
-    /// What people have paused or forbidden for it.
-    pub holds: &'a Holds,
-    /// Namespace of AgentMachine and Machine.
-    pub control_plane: Option<&'a str>,
-    /// apiVersion and namespace of the Machine.
-    pub machine_at: Option<(&'a str, &'a str)>,
-    /// What blocks the VM first: reason and sentence, and whether it is a failure.
-    pub obstacle: Option<&'a Obstacle>,
-    /// The machine's trace.
-    pub trace: TraceId,
-    /// What happened to it, and when.
-    pub timeline: &'a [Milestone],
-    /// Its pool has tags for it. Also true if the pool is gone, because its tags are then unknown.
-    pub wants_tags: bool,
-    /// Reference under which the tags are known to be attached.
-    pub tagged: Option<&'a str>,
-    /// Steps that failed and stop nothing else, with a sentence.
-    pub failed_steps: &'a BTreeMap<&'static str, String>,
-    /// In what the hardware that its pool wants now differs from that of the VM as it was made.
-    pub template_changes: &'a [HardwareDifference],
-    /// Its hardware, if the actor has just looked at it.
-    pub shown: Option<&'a ShownHardware>,
-    /// The time that counts for the discovery deadline.
-    pub discovery_time: Timestamp,
-    /// Wall clock.
-    pub now: Timestamp,
-    /// The time for the age of what others write.
-    pub steady: Timestamp,
-}
-
-/// Something that blocks the VM.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Obstacle {
-    /// Subject, for `waitingOn`.
-    pub subject: String,
-    /// Why, as one word.
-    pub reason: Reason,
-    /// Sentence.
-    pub message: String,
-}
 
 /// The VM has been prepared for its AgentMachine.
 #[must_use]

@@ -22,6 +22,8 @@
 mod build;
 mod checks;
 mod facts;
+mod guest;
+mod next;
 mod owned;
 mod reassign;
 mod recycle;
@@ -30,128 +32,18 @@ mod replace;
 mod steps;
 #[cfg(test)]
 mod tests;
-
-use std::time::Duration;
-
-use agent_forge_crds::conditions::Reason;
+mod wait;
 
 pub use self::{
-    build::boots_disk_first,
+    checks::boots_disk_first,
     facts::{
-        AgentState, CreateState, Facts, Loss, MarkState, ObjectState, OwnerState, PlacementCheck,
-        PoolState, ReassignState, Record, RecycleState, Resting, VmState,
+        AgentState, CreateState, Facts, Lent, Loss, MarkState, ObjectState, OwnerState,
+        PlacementCheck, PoolState, ReassignState, Record, RecycleState, Resting, VmState,
     },
-    reassign::Lent,
+    next::next,
     steps::{AgentWork, Change, Entry, Finalizer, Power, Step},
-};
-use crate::{
-    domain::recycle::Stage,
-    ports::{
-        effect::EffectKind,
-        vcenter::{PowerState, VmObservation},
+    wait::{
+        CONFLICT_PROBE, MISSING_PROBE, PROOF_PAUSE, PROOFS, PROOFS_AFTER_LOST_CREATE,
+        SUSPENDED_TRIES,
     },
-    vm::{arrival::Arrival, boot_repair::Repair, ownership::Ownership},
 };
-
-/// How often a foreign VM under our name is looked at again.
-pub const CONFLICT_PROBE: Duration = Duration::from_secs(30);
-/// How often a VM that serves is looked at again while it is missing, switched off or not proven.
-pub const MISSING_PROBE: Duration = Duration::from_secs(60);
-/// Pause between two proofs of absence: a create whose reply was lost may still be running.
-pub const PROOF_PAUSE: Duration = Duration::from_secs(2);
-/// Answers needed before a VM counts as absent.
-pub const PROOFS: u8 = 2;
-/// Answers needed while a create may still be running whose reply and task were lost.
-pub const PROOFS_AFTER_LOST_CREATE: u8 = 15;
-/// Tries to switch a suspended VM off before a person is asked.
-pub const SUSPENDED_TRIES: u8 = 3;
-
-/// `Err`: the step that comes next. `Ok`: nothing is left to do.
-type Met = Result<(), Step>;
-
-/// Decides.
-#[must_use]
-pub fn next(f: &Facts<'_>) -> Step {
-    let step = unmet(f).err().unwrap_or(Step::Settled);
-    if let Some(left_alone) = reassign::is_left_alone(f, &step) {
-        return left_alone;
-    }
-    let refused = f.pool.refused.filter(|_| adds_a_host(f, &step));
-    if let Some(refused) = refused {
-        return hold(Reason::NamespaceNotAllowed, refused, None);
-    }
-    let resting = step.call().and_then(|call| rests(f, call));
-    resting.unwrap_or(step)
-}
-
-/// The life of a VM.
-fn unmet(f: &Facts<'_>) -> Met {
-    reassign::is_over(f)?;
-    checks::marks_are_recorded(f)?;
-    if f.object.deleting {
-        reassign::is_taken(f)?;
-        return remove::remove(f);
-    }
-    checks::pool_exists(f)?;
-    checks::finalizer_is_on(f)?;
-    checks::cluster_is_the_recorded_one(f)?;
-    let off = matches!(f.vm.seen, Ownership::Ours(vm) if vm.power == PowerState::Off);
-    // A VM that runs is switched off first, on the way into its next life.
-    let stops = recycle::is_kept(f) || f.recycle.overdue && off;
-    if f.owner.stuck_on_guest && (f.recycle.stage == Stage::No || stops) {
-        return remove::release_hook(f);
-    }
-    checks::vm_is_not_adopted(f)?;
-    reassign::is_taken(f)?;
-    checks::record_is_proven(f)?;
-    checks::left_bound_is_recorded(f)?;
-    checks::machine_let_go_of_its_agent(f)?;
-    checks::drive_is_closed(f)?;
-    recycle::go_on(f)?;
-    checks::machine_wants_a_host(f)?;
-    if f.arrival == Arrival::GivenUp {
-        return replace::replace(f);
-    }
-    build::identity_is_recorded(f)?;
-    if f.is_made() {
-        build::keep(f)
-    } else {
-        build::create(f)
-    }
-}
-
-/// The step brings a new host nearer. A lost record is still restored: it leads to the VM, so that the VM can be removed.
-fn adds_a_host(f: &Facts<'_>, step: &Step) -> bool {
-    match step {
-        Step::Record(Entry::Identity) => f.record.loss == Loss::None,
-        Step::Place
-        | Step::Create
-        | Step::Power(Power::On)
-        | Step::Configure(Change::NewLife(_))
-        | Step::Record(Entry::Taken)
-        | Step::Configure(Change::TakeMark) => true,
-        _ => false,
-    }
-}
-
-/// The call is not tried yet. The VM is looked at meanwhile, since the task that blocks the call may end.
-fn rests(f: &Facts<'_>, call: EffectKind) -> Option<Step> {
-    // A host that is brought back to its disk needs several calls: a VM that is busy gets none of them.
-    let any = f.vm.repair != Repair::NotNeeded;
-    let resting = f.vm.resting.filter(|resting| any || resting.call == call)?;
-    let is_empty = |shown: &VmObservation| shown.cdroms.iter().all(|drive| drive.iso.is_none());
-    // The blocking task has emptied the drive itself: the step sends nothing.
-    if call == EffectKind::EjectIso && matches!(f.vm.seen, Ownership::Ours(vm) if is_empty(vm)) {
-        return None;
-    }
-    let again = resting.left.min(MISSING_PROBE);
-    Some(hold(resting.reason.clone(), resting.why, Some(again)))
-}
-
-fn hold(reason: Reason, message: impl Into<String>, again: Option<Duration>) -> Step {
-    Step::Hold {
-        reason,
-        message: message.into(),
-        again,
-    }
-}

@@ -1,4 +1,4 @@
-//! Tracing of a VM pass: the moments that it sees, and its steps as spans under the phases of its machine.
+//! Tracing of a VM pass: its steps as spans under the phases of its machine.
 
 use std::sync::Arc;
 
@@ -9,52 +9,18 @@ use super::{
     act::{self, StepOutcome},
     memory::Memory,
     observed::Observed,
-    ownership::Ownership,
-    pass, status,
     step::Step,
+    write::write,
 };
 use crate::{
     context::Context,
     domain::{failure::ReconcileError, managed_vm::ManagedVm},
-    iso::of_pool,
     ports::{
         cluster::ClusterResult,
         effect::{Effect, EffectKind, Subject},
         tracer,
-        vcenter::PowerState,
     },
-    report::{timeline::Moments, vm as report},
 };
-
-/// Notes what has happened by now.
-pub fn note(context: &Context, observed: &Observed, memory: &mut Memory) {
-    let child = &observed.child;
-    let (object, meta) = (&child.object, &child.object.metadata);
-    let seen = Moments {
-        demanded: observed.demanded(),
-        accepted: meta.creation_timestamp.as_ref().map(|t| t.0),
-        iso_ready: observed
-            .pool
-            .as_ref()
-            .is_some_and(|p| of_pool::iso_path(p).is_some()),
-        vm: object.status.as_ref().and_then(|s| s.vm.as_ref()),
-        shown: match &memory.seen {
-            Ownership::Ours(vm) => Some(vm.power == PowerState::On),
-            _ => None,
-        },
-        agent: observed.host.agent.as_deref(),
-        prepared: observed
-            .host
-            .agent
-            .as_ref()
-            .is_some_and(|a| status::prepared(a, child)),
-        installing: false,
-        deleting: meta.deletion_timestamp.as_ref().map(|t| t.0),
-        now: context.clock.wall(),
-    };
-    let recorded = report::recorded(child, object.status.as_ref());
-    memory.told.note(child.trace(), recorded, &seen);
-}
 
 /// A span of work with that name, under the current phase of the machine's trace.
 fn span_under_phase(
@@ -96,7 +62,7 @@ pub async fn publish(
         EffectKind::RecordObservation,
         Subject::vm(&observed.child.object),
     );
-    let write = pass::write(context, &effect, &observed.child.object, status, memory);
+    let write = write(context, &effect, &observed.child.object, status, memory);
     let result = write.instrument(span.clone()).await;
     if result.is_err() {
         span.record("otel.status_code", "ERROR");

@@ -1,7 +1,7 @@
 //! Changes the configuration of a VM: the one way for all that a change may say.
 
 use super::{
-    Done, Executor, StepOutcome,
+    executor::{Done, Executor, StepOutcome},
     look::{Looked, SOON},
 };
 use crate::{

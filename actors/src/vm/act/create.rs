@@ -7,7 +7,7 @@ use agent_forge_crds::{
     conditions::{Policy, Reason},
 };
 
-use super::{Done, Executor, StepOutcome, defect};
+use super::executor::{Done, Executor, StepOutcome, defect};
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},

@@ -7,7 +7,10 @@ use agent_forge_crds::{
 };
 use jiff::Timestamp;
 
-use super::{Done, Executor, StepOutcome, defect, look::SOON};
+use super::{
+    executor::{Done, Executor, StepOutcome, defect},
+    look::SOON,
+};
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},

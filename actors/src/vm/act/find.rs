@@ -8,7 +8,10 @@ use agent_forge_crds::{
     pool::{CredentialsSecretRef, SOURCE_VSPHERE_AGENT},
 };
 
-use super::{Done, Executor, StepOutcome, look::SOON};
+use super::{
+    executor::{Done, Executor, StepOutcome},
+    look::SOON,
+};
 use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},
@@ -27,7 +30,7 @@ use crate::{
     sessions::{of_vm::Reached, secret_ref},
     vm::{
         memory::Memory,
-        observed::news_of,
+        news::news_of,
         ownership::{self, FoundBy, Ownership},
         place,
         record::with_observation,

@@ -7,7 +7,10 @@ use agent_forge_crds::{
     external::agent::Agent,
 };
 
-use super::{Done, Executor, StepOutcome, release::held};
+use super::{
+    executor::{Done, Executor, StepOutcome},
+    release::held,
+};
 use crate::{
     domain::{
         failure::ReconcileError,

@@ -8,7 +8,7 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 use std::time::Duration;
 
-use super::{Done, Executor, StepOutcome, defect};
+use super::executor::{Done, Executor, StepOutcome, defect};
 use crate::{
     domain::{identity::BiosUuid, names::DatastorePath, template},
     guard,

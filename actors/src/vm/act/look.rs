@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::pool::VsphereAgentPool;
 
-use super::{Executor, StepOutcome};
+use super::executor::{Executor, StepOutcome};
 use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},
@@ -20,10 +20,10 @@ use crate::{
         vcenter::{VCenter, VmAt, VmObservation},
     },
     vm::{
+        decision,
         memory::Memory,
         observed::Observed,
         ownership::{self, Ownership},
-        pass::held_back,
         step::{self, Change, Entry, Power, Step},
     },
 };
@@ -75,14 +75,18 @@ impl Executor<'_> {
             None => self.reference()?,
         };
         let Some(sight) = self.look_at(memory, &proof, session.as_ref(), &vm).await? else {
-            return Ok(Err(StepOutcome::Same));
+            return Ok(Err(match before {
+                Some(_) => StepOutcome::Same,
+                // This was the first look: ours is elsewhere, or nowhere.
+                None => self.lookup(memory).await?,
+            }));
         };
         // From here on nothing is awaited.
         let context = proof.context();
         let observed = Observed::gather(context.view.as_ref(), proof.child().clone());
         observed.remember(memory);
         let next = step::next(&observed.facts(context, memory));
-        match held_back(context, &observed, next) {
+        match decision::held_back(context, &observed, next) {
             next if next == *step => {
                 memory.looked_at = Some(self.context.clock.monotonic());
                 Ok(Ok(Looked {

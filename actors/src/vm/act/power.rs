@@ -9,7 +9,11 @@ use agent_forge_crds::{
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Done, Executor, StepOutcome, defect, look::Looked, task::ended};
+use super::{
+    executor::{Done, Executor, StepOutcome, defect},
+    look::Looked,
+    task::ended,
+};
 use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},

@@ -10,7 +10,11 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Done, Executor, StepOutcome, defect, look::SOON, release::held};
+use super::{
+    executor::{Done, Executor, StepOutcome, defect},
+    look::SOON,
+    release::held,
+};
 use crate::{
     demand::lending::{self, Taken, Verdict},
     domain::{

@@ -6,7 +6,10 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt as _;
 
-use super::{Done, Executor, StepOutcome, defect, look::SOON};
+use super::{
+    executor::{Done, Executor, StepOutcome, defect},
+    look::SOON,
+};
 use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},

@@ -4,7 +4,7 @@ use agent_forge_crds::external::agent::{
     Agent, RESOURCE_CLASS_LABEL, SKIP_SPOKE_CLEANUP_ANNOTATION,
 };
 
-use super::{Done, Executor, StepOutcome};
+use super::executor::{Done, Executor, StepOutcome};
 use crate::{
     domain::{
         failure::{Class, ReconcileError},

@@ -12,7 +12,7 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 use tracing::Instrument as _;
 
-use super::{Done, Executor, StepOutcome};
+use super::executor::{Done, Executor, StepOutcome};
 use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},

@@ -3,7 +3,11 @@
 
 use agent_forge_crds::conditions::event;
 
-use super::{Done, Executor, StepOutcome, look::Looked, task::ended};
+use super::{
+    executor::{Done, Executor, StepOutcome},
+    look::Looked,
+    task::ended,
+};
 use crate::{
     ports::vcenter::{Fault, VcError},
     vm::{boot_repair, memory::Memory},

@@ -2,7 +2,7 @@
 
 use agent_forge_crds::conditions::Reason;
 
-use super::Executor;
+use super::executor::Executor;
 use crate::{
     domain::failure::{Class, ReconcileError},
     ports::{

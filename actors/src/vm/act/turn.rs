@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::Executor;
+use super::executor::Executor;
 use crate::{
     domain::{failure::ReconcileError, names::ObjectKey},
     ports::slots::turns::Errand,

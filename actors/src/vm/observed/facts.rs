@@ -3,15 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    agent::{VmStatus, VsphereAgentStatus},
-    conditions::Reason,
-    external::agent::Agent,
-    pool::VsphereAgentPool,
+    agent::VsphereAgentStatus, conditions::Reason, external::agent::Agent, pool::VsphereAgentPool,
 };
 
 use super::{Observed, STUCK_GRACE};
 use crate::{
-    context::{Context, VmNote},
+    context::Context,
     domain::{
         identity::{AgentMatch, BiosUuid, Misfit, agent_runs_on},
         machine_state::MachineState,
@@ -28,6 +25,7 @@ use crate::{
         boot_repair::{self, Repair},
         drive, lost,
         memory::Memory,
+        news::{has_news, is_doubted},
         ownership::Ownership,
         place,
         power_policy::{self, Again},
@@ -41,31 +39,6 @@ use crate::{
 /// Longer than a first pass needs to write something to a new VsphereAgent. Its age is told by the steady clock. If the wall clock
 /// was behind when the process began, a lost status of a young object looks new for longer.
 const FIRST_PASS: Duration = Duration::from_secs(60);
-
-/// The last scan or the last news show that it does not run as recorded.
-fn is_doubted(context: &Context, vm: &VmStatus) -> bool {
-    if news_of(context, vm).is_some_and(|note| !note.runs) {
-        return true;
-    }
-    let (Some(server), Some(moref)) = (&vm.server, &vm.moref) else {
-        return false;
-    };
-    let doubts = context.doubts.borrow();
-    doubts.get(server).is_some_and(|all| all.contains(moref))
-}
-
-/// What its vCenter reported of the recorded VM.
-pub(in crate::vm) fn news_of(context: &Context, vm: &VmStatus) -> Option<VmNote> {
-    let news = context.news.borrow();
-    let of_server = news.get(vm.server.as_ref()?)?;
-    of_server.get(vm.moref.as_ref()?).copied()
-}
-
-/// Its vCenter reported a change for which this actor has not looked.
-pub(in crate::vm) fn has_news(context: &Context, vm: Option<&VmStatus>, memory: &Memory) -> bool {
-    let note = vm.and_then(|vm| news_of(context, vm));
-    note.is_some_and(|note| note.number > memory.news)
-}
 
 /// The last look showed that the VM says that its host was offered to nobody in its present life.
 fn is_unoffered(memory: &Memory) -> bool {

@@ -5,14 +5,17 @@ use std::time::Duration;
 use agent_forge_crds::conditions::Reason;
 
 use super::{
-    CONFLICT_PROBE, Change, Entry, Facts, Loss, MISSING_PROBE, Met, PlacementCheck, Power, Step,
-    checks, hold,
+    checks,
+    facts::{Facts, Loss, PlacementCheck},
+    guest,
     owned::{OwnedVm, Purpose, resolve_ownership},
-    remove, replace,
+    replace,
+    steps::{Change, Entry, Power, Step},
+    wait::{CONFLICT_PROBE, MISSING_PROBE, Met, hold},
 };
 use crate::{
-    domain::{machine_state::MachineState, recycle},
-    ports::vcenter::{BootDevice, PowerState, VmObservation},
+    domain::machine_state::MachineState,
+    ports::vcenter::{PowerState, VmObservation},
     vm::{
         arrival::{Arrival, Cause},
         boot_repair::{self, Repair},
@@ -35,49 +38,13 @@ pub(super) fn identity_is_recorded(f: &Facts<'_>) -> Met {
     }
     match f.record.loss {
         // A new identity would make a second VM.
-        Loss::Unrecoverable => return Err(record_lost()),
+        Loss::Unrecoverable => return Err(checks::record_lost()),
         // The VM exists already, and needs no ISO.
         Loss::Restorable => {}
-        Loss::None => iso_is_ready(f)?,
+        Loss::None => checks::iso_is_ready(f)?,
     }
-    credentials_are_held(f)?;
+    checks::credentials_are_held(f)?;
     Err(Step::Record(Entry::Identity))
-}
-
-/// The Secret with which the VM is made, or taken over, stays for as long as the VM.
-pub(super) fn credentials_are_held(f: &Facts<'_>) -> Met {
-    if f.pool.credentials_held {
-        return Ok(());
-    }
-    Err(hold(
-        Reason::CredentialsNotHeld,
-        "the pool's credentials Secret is not kept from deletion yet; see the pool's conditions",
-        None,
-    ))
-}
-
-pub(super) fn record_lost() -> Step {
-    hold(
-        Reason::RecordLost,
-        "a VM with our mark stands in vCenter and status.vm is gone: restore it, or remove the VM by hand and delete the \
-         VsphereAgent (set the annotation agent-forge.containeroo.ch/force-delete=true)",
-        Some(CONFLICT_PROBE),
-    )
-}
-
-/// There is an ISO to boot a new VM from, and nothing forbids that.
-pub(super) fn iso_is_ready(f: &Facts<'_>) -> Met {
-    if let Some(guard) = f.pool.guard {
-        return Err(hold(guard.reason.clone(), guard.message.clone(), None));
-    }
-    if f.pool.iso_ready {
-        return Ok(());
-    }
-    Err(hold(
-        Reason::IsoNotReady,
-        "the pool's discovery ISO is not on its datastore yet; see the pool's condition ISOReady",
-        None,
-    ))
 }
 
 /// The VM has an identity, and no reference yet.
@@ -96,7 +63,7 @@ pub(super) fn create(f: &Facts<'_>) -> Met {
     if f.create.place == PlacementCheck::Doubtful {
         return Err(Step::Place);
     }
-    iso_is_ready(f)?;
+    checks::iso_is_ready(f)?;
     Err(Step::Create)
 }
 
@@ -125,7 +92,7 @@ pub(super) fn keep(f: &Facts<'_>) -> Met {
         OwnedVm::There(shown) => run(f, shown),
         OwnedVm::Absent if f.serves() => Err(missing(f)),
         OwnedVm::Absent => {
-            remove::agent_is_deleted(f)?;
+            guest::agent_is_deleted(f)?;
             Err(Step::Record(Entry::NextAttempt))
         }
     }
@@ -162,8 +129,8 @@ fn keep_unseen(f: &Facts<'_>) -> Met {
 /// `shown` runs, and is recorded as it is.
 fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
     match shown.power {
-        PowerState::On if !is_recorded(f, shown) => Err(Step::Record(Entry::Seen)),
-        _ if f.mark.forgotten => remove::record_is_current(f),
+        PowerState::On if !checks::is_recorded(f, shown) => Err(Step::Record(Entry::Seen)),
+        _ if f.mark.forgotten => guest::record_is_current(f),
         PowerState::On if f.mark.missing => Err(Step::Configure(Change::MayServe)),
         PowerState::On if !f.vm.tagged => Err(Step::Tag),
         PowerState::On if f.vm.eject => Err(Step::Configure(Change::Eject)),
@@ -172,7 +139,7 @@ fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
         // That resumes it. Its devices cannot be changed before.
         PowerState::Suspended => {
             tags_are_attached(f)?;
-            is_time_to_run(f)?;
+            checks::is_time_to_run(f)?;
             Err(Step::Power(Power::On))
         }
         PowerState::Off if f.serves() || f.agent.guest_may_be_node => switched_off(f),
@@ -217,7 +184,7 @@ fn boots_its_disk(f: &Facts<'_>, shown: &VmObservation) -> Met {
         Repair::Waits(left) => Err(waits_for_disk(left)),
         Repair::Exhausted | Repair::Unexplained => Err(wrong()),
         _ if shown.disk_keys.is_empty() => Err(wrong()),
-        _ if !boots_disk_first(shown) => {
+        _ if !checks::boots_disk_first(shown) => {
             Err(Step::Configure(Change::BootOrder(shown.disk_keys.clone())))
         }
         Repair::Due => Err(Step::Record(Entry::Reset)),
@@ -234,7 +201,7 @@ fn waits_for_disk(left: Duration) -> Step {
 }
 
 fn power_on(f: &Facts<'_>, shown: &VmObservation) -> Met {
-    let ordered = boots_disk_first(shown) || shown.disk_keys.is_empty();
+    let ordered = checks::boots_disk_first(shown) || shown.disk_keys.is_empty();
     if !ordered {
         return Err(Step::Configure(Change::BootOrder(shown.disk_keys.clone())));
     }
@@ -250,7 +217,7 @@ fn power_on(f: &Facts<'_>, shown: &VmObservation) -> Met {
         ));
     }
     tags_are_attached(f)?;
-    is_time_to_run(f)?;
+    checks::is_time_to_run(f)?;
     Err(Step::Power(Power::On))
 }
 
@@ -265,7 +232,7 @@ fn switched_off(f: &Facts<'_>) -> Met {
     };
     match f.vm.again {
         Again::Now if wanted => {
-            is_time_to_run(f)?;
+            checks::is_time_to_run(f)?;
             Err(Step::Power(Power::OnAgain))
         }
         Again::SecondLook(left) if wanted => off(
@@ -288,16 +255,6 @@ fn switched_off(f: &Facts<'_>) -> Met {
     }
 }
 
-/// The pool does not want its VMs to run before a time.
-pub(super) fn is_time_to_run(f: &Facts<'_>) -> Met {
-    let Some((at, left)) = f.pool.power_on_after else {
-        return Ok(());
-    };
-    let message =
-        format!("spec.powerOnAfter of the pool is {at}: the VM is made, and stays off until then");
-    Err(hold(Reason::PowerOnScheduled, message, Some(left)))
-}
-
 /// Tags come first: as soon as the VM runs, its Agent may serve, and a VM that serves is left alone.
 fn tags_are_attached(f: &Facts<'_>) -> Met {
     let missing_tags = f.record.vm.is_some_and(|vm| vm.tags_missing == Some(true));
@@ -306,27 +263,6 @@ fn tags_are_attached(f: &Facts<'_>) -> Met {
     } else {
         Err(Step::Tag)
     }
-}
-
-/// The record has what `shown` is. Its reference counts: a restored vCenter gives the VM another one.
-pub(super) fn is_recorded(f: &Facts<'_>, shown: &VmObservation) -> bool {
-    let reference = f.record.vm.and_then(|vm| vm.moref.as_ref());
-    f.runs_by_record()
-        && reference == Some(&shown.moref.id)
-        && checks::macs_are_recorded(f, shown).is_ok()
-        && f.record.vcenter != Some(false)
-        && f.mark.recorded
-        && f.record
-            .vm
-            .is_none_or(|vm| shown.life() <= recycle::generation(vm))
-}
-
-/// Every disk, then the CD-ROM: an empty disk falls through to the ISO, and an installed one never boots it again.
-#[must_use]
-pub fn boots_disk_first(shown: &VmObservation) -> bool {
-    let disks = shown.disk_keys.iter().map(|key| BootDevice::Disk(*key));
-    let wanted = disks.chain([BootDevice::Cdrom]);
-    shown.boot_order.iter().cloned().eq(wanted)
 }
 
 fn missing(f: &Facts<'_>) -> Step {
@@ -338,4 +274,34 @@ fn missing(f: &Facts<'_>) -> Step {
     }
     let message = format!("the VM is not in vCenter {why}");
     hold(Reason::VmMissing, message, Some(MISSING_PROBE))
+}
+
+/// Its Machine lives. Otherwise nothing more is built, and a VM that runs stays as it is. While its node drains, it is reported if
+/// the VM does not run: the drain may hang for that.
+pub(super) fn machine_wants_a_host(f: &Facts<'_>) -> Met {
+    let (reason, message) = match f.owner.state {
+        MachineState::Alive | MachineState::Buffer => return Ok(()),
+        MachineState::Leaving if f.is_made() && f.runs_by_record() && f.agent.bound => {
+            node_runs(f)?;
+            return Err(Step::Settled);
+        }
+        _ if f.is_made() && f.runs_by_record() => return Err(Step::Settled),
+        MachineState::Nobody => (
+            Reason::NoAgentMachine,
+            "no AgentMachine is recorded: nothing is built for nobody".to_owned(),
+        ),
+        MachineState::Leaving => (
+            Reason::MachineDeleting,
+            "its Machine is being deleted: nothing more is built".to_owned(),
+        ),
+        MachineState::Gone => (
+            Reason::MachineDeleted,
+            "its Machine is gone: nothing more is built".to_owned(),
+        ),
+        MachineState::Unknown(why) => (
+            Reason::MachineStateUnknown,
+            format!("{why}; nothing is built"),
+        ),
+    };
+    Err(hold(reason, message, None))
 }

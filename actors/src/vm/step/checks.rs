@@ -3,17 +3,19 @@
 use agent_forge_crds::{agent::VmStatus, conditions::Reason};
 
 use super::{
-    CONFLICT_PROBE, Change, Entry, Facts, Finalizer, MISSING_PROBE, Met, PROOFS, Step, build, hold,
+    facts::Facts,
     owned::{OwnedVm, Purpose, resolve_ownership},
+    steps::{Change, Entry, Finalizer, Step},
+    wait::{CONFLICT_PROBE, MISSING_PROBE, Met, PROOFS, hold},
 };
 use crate::{
     domain::{
         holds::VmMarks,
-        machine_state::MachineState,
+        recycle,
         vanished::{self, Vanished},
     },
     migration::proof,
-    ports::vcenter::VmObservation,
+    ports::vcenter::{BootDevice, VmObservation},
     vm::ownership::Ownership,
 };
 
@@ -149,36 +151,6 @@ pub(super) fn drive_is_closed(f: &Facts<'_>) -> Met {
     }
 }
 
-/// Its Machine lives. Otherwise nothing more is built, and a VM that runs stays as it is. While its node drains, it is reported if
-/// the VM does not run: the drain may hang for that.
-pub(super) fn machine_wants_a_host(f: &Facts<'_>) -> Met {
-    let (reason, message) = match f.owner.state {
-        MachineState::Alive | MachineState::Buffer => return Ok(()),
-        MachineState::Leaving if f.is_made() && f.runs_by_record() && f.agent.bound => {
-            build::node_runs(f)?;
-            return Err(Step::Settled);
-        }
-        _ if f.is_made() && f.runs_by_record() => return Err(Step::Settled),
-        MachineState::Nobody => (
-            Reason::NoAgentMachine,
-            "no AgentMachine is recorded: nothing is built for nobody".to_owned(),
-        ),
-        MachineState::Leaving => (
-            Reason::MachineDeleting,
-            "its Machine is being deleted: nothing more is built".to_owned(),
-        ),
-        MachineState::Gone => (
-            Reason::MachineDeleted,
-            "its Machine is gone: nothing more is built".to_owned(),
-        ),
-        MachineState::Unknown(why) => (
-            Reason::MachineStateUnknown,
-            format!("{why}; nothing is built"),
-        ),
-    };
-    Err(hold(reason, message, None))
-}
-
 /// The record has the MAC addresses of `shown`: they identify its Agent. A person may have replaced a network card.
 pub(super) fn macs_are_recorded(f: &Facts<'_>, shown: &VmObservation) -> Met {
     let recorded = f
@@ -191,4 +163,71 @@ pub(super) fn macs_are_recorded(f: &Facts<'_>, shown: &VmObservation) -> Met {
     } else {
         Ok(())
     }
+}
+
+/// The Secret with which the VM is made, or taken over, stays for as long as the VM.
+pub(super) fn credentials_are_held(f: &Facts<'_>) -> Met {
+    if f.pool.credentials_held {
+        return Ok(());
+    }
+    Err(hold(
+        Reason::CredentialsNotHeld,
+        "the pool's credentials Secret is not kept from deletion yet; see the pool's conditions",
+        None,
+    ))
+}
+
+pub(super) fn record_lost() -> Step {
+    hold(
+        Reason::RecordLost,
+        "a VM with our mark stands in vCenter and status.vm is gone: restore it, or remove the VM by hand and delete the \
+         VsphereAgent (set the annotation agent-forge.containeroo.ch/force-delete=true)",
+        Some(CONFLICT_PROBE),
+    )
+}
+
+/// There is an ISO to boot a new VM from, and nothing forbids that.
+pub(super) fn iso_is_ready(f: &Facts<'_>) -> Met {
+    if let Some(guard) = f.pool.guard {
+        return Err(hold(guard.reason.clone(), guard.message.clone(), None));
+    }
+    if f.pool.iso_ready {
+        return Ok(());
+    }
+    Err(hold(
+        Reason::IsoNotReady,
+        "the pool's discovery ISO is not on its datastore yet; see the pool's condition ISOReady",
+        None,
+    ))
+}
+
+/// The pool does not want its VMs to run before a time.
+pub(super) fn is_time_to_run(f: &Facts<'_>) -> Met {
+    let Some((at, left)) = f.pool.power_on_after else {
+        return Ok(());
+    };
+    let message =
+        format!("spec.powerOnAfter of the pool is {at}: the VM is made, and stays off until then");
+    Err(hold(Reason::PowerOnScheduled, message, Some(left)))
+}
+
+/// The record has what `shown` is. Its reference counts: a restored vCenter gives the VM another one.
+pub(super) fn is_recorded(f: &Facts<'_>, shown: &VmObservation) -> bool {
+    let reference = f.record.vm.and_then(|vm| vm.moref.as_ref());
+    f.runs_by_record()
+        && reference == Some(&shown.moref.id)
+        && macs_are_recorded(f, shown).is_ok()
+        && f.record.vcenter != Some(false)
+        && f.mark.recorded
+        && f.record
+            .vm
+            .is_none_or(|vm| shown.life() <= recycle::generation(vm))
+}
+
+/// Every disk, then the CD-ROM: an empty disk falls through to the ISO, and an installed one never boots it again.
+#[must_use]
+pub fn boots_disk_first(shown: &VmObservation) -> bool {
+    let disks = shown.disk_keys.iter().map(|key| BootDevice::Disk(*key));
+    let wanted = disks.chain([BootDevice::Cdrom]);
+    shown.boot_order.iter().cloned().eq(wanted)
 }

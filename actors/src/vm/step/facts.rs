@@ -5,10 +5,10 @@ use std::time::Duration;
 use agent_forge_crds::{agent::VmStatus, conditions::Reason};
 use jiff::Timestamp;
 
-use super::Lent;
 use crate::{
     domain::{
         machine_state::MachineState,
+        names::ObjectKey,
         reassign::Taking,
         recycle::{Says, Stage},
         vanished::Vanished,
@@ -197,6 +197,18 @@ pub struct RecycleState {
     pub keeps_disk: bool,
     /// A deletion hook that waits for its dead guest is freed by another life, not by the deletion of the Agent.
     pub frees_hook: bool,
+}
+
+/// What another pool does with the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Lent {
+    /// Nothing.
+    #[default]
+    No,
+    /// That VsphereAgent takes it over.
+    Taken(ObjectKey),
+    /// That VsphereAgent has it.
+    Over(ObjectKey),
 }
 
 /// How far the VM is on its way into another pool.

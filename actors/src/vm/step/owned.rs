@@ -6,8 +6,9 @@ use std::time::Duration;
 use agent_forge_crds::conditions::Reason;
 
 use super::{
-    CONFLICT_PROBE, Facts, Finalizer, MISSING_PROBE, PROOFS, PROOFS_AFTER_LOST_CREATE,
-    PlacementCheck, Step, hold,
+    facts::{Facts, PlacementCheck},
+    steps::{Finalizer, Step},
+    wait::{CONFLICT_PROBE, MISSING_PROBE, PROOFS, PROOFS_AFTER_LOST_CREATE, hold},
 };
 use crate::{
     ports::vcenter::VmObservation,

@@ -2,27 +2,18 @@
 
 use agent_forge_crds::conditions::Reason;
 
-use super::{Change, Entry, Facts, MISSING_PROBE, Met, PROOFS, Step, build, hold, owned, recycle};
+use super::{
+    checks,
+    facts::{Facts, Lent},
+    guest, owned,
+    steps::{Change, Entry, Step},
+    wait::{MISSING_PROBE, Met, PROOFS, hold},
+};
 use crate::{
-    domain::{
-        names::ObjectKey,
-        reassign::{self, Taking},
-    },
+    domain::reassign::{self, Taking},
     ports::vcenter::VmObservation,
     vm::ownership::Ownership,
 };
-
-/// What another pool does with the host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Lent {
-    /// Nothing.
-    #[default]
-    No,
-    /// That VsphereAgent takes it over.
-    Taken(ObjectKey),
-    /// That VsphereAgent has it.
-    Over(ObjectKey),
-}
 
 /// Another VsphereAgent has the VM: this one goes.
 pub(super) fn is_over(f: &Facts<'_>) -> Met {
@@ -49,7 +40,7 @@ pub(super) fn is_taken(f: &Facts<'_>) -> Met {
         Taking::No | Taking::Done => Ok(()),
         Taking::Asked if f.object.deleting => Err(Step::Record(Entry::NotTaken)),
         Taking::Asked => {
-            build::credentials_are_held(f)?;
+            checks::credentials_are_held(f)?;
             Err(Step::Record(Entry::Taken))
         }
         Taking::Recorded if f.object.forced => Err(Step::Record(Entry::NotTaken)),
@@ -82,7 +73,7 @@ fn may_stamp(f: &Facts<'_>, shown: &VmObservation) -> Met {
             Some(MISSING_PROBE),
         ));
     }
-    recycle::agent_state_is_known(f)?;
+    guest::agent_state_is_known(f)?;
     // The lender knows what the VM says of its guest.
     let known = f.record.vm.and_then(|vm| vm.may_serve.as_deref());
     let says = shown

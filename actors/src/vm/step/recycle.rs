@@ -5,9 +5,13 @@ use std::time::Duration;
 use agent_forge_crds::conditions::Reason;
 
 use super::{
-    AgentWork, Change, Entry, Facts, MISSING_PROBE, Met, Power, Step, build, checks, hold,
+    build, checks,
+    facts::Facts,
+    guest,
     owned::{OwnedVm, Purpose, resolve_ownership},
     remove, replace,
+    steps::{AgentWork, Change, Entry, Power, Step},
+    wait::{MISSING_PROBE, Met, hold},
 };
 use crate::{
     domain::{
@@ -32,12 +36,6 @@ pub(super) fn go_on(f: &Facts<'_>) -> Met {
         Stage::Recorded(life) => make_ready(f, life),
         Stage::Begun => come_back(f),
     }
-}
-
-/// A deletion hook waits for the guest of `vm`, which is switched off or does not answer, and the pool recycles: the guest
-/// boots the ISO again, which frees the hook and keeps the Agent.
-pub(super) fn frees_hook(f: &Facts<'_>) -> bool {
-    f.recycle.frees_hook && f.recycle.stage == Stage::No
 }
 
 /// The VM is still in its last life: it is switched off, and made ready for that one.
@@ -71,22 +69,22 @@ fn make_ready(f: &Facts<'_>, life: u32) -> Met {
 
 /// Its life may end now, and another one can begin.
 fn nobody_needs_it(f: &Facts<'_>) -> Met {
-    remove::record_is_current(f)?;
-    remove::silence_is_explained(f)?;
+    guest::record_is_current(f)?;
+    guest::silence_is_explained(f)?;
     agent_is_free(f)?;
-    remove::agent_is_fenced(f)?;
+    guest::agent_is_fenced(f)?;
     is_not_kept(f)?;
-    build::iso_is_ready(f)
+    checks::iso_is_ready(f)
 }
 
 /// Somebody has claimed the host before it was made ready, and maybe after it was switched off: it runs as before, and stays
 /// in its life.
 fn bring_back(f: &Facts<'_>, shown: &VmObservation) -> Met {
     match shown.power {
-        PowerState::On if !build::is_recorded(f, shown) => Err(Step::Record(Entry::Seen)),
+        PowerState::On if !checks::is_recorded(f, shown) => Err(Step::Record(Entry::Seen)),
         PowerState::On | PowerState::Suspended => Err(Step::Record(Entry::Back)),
         PowerState::Off => {
-            build::is_time_to_run(f)?;
+            checks::is_time_to_run(f)?;
             Err(Step::Power(Power::On))
         }
     }
@@ -95,18 +93,6 @@ fn bring_back(f: &Facts<'_>, shown: &VmObservation) -> Met {
 /// The Agent is back, or somebody has claimed it: the way is over.
 fn is_over(f: &Facts<'_>) -> bool {
     f.recycle.back || f.recycle.claimed
-}
-
-/// What the Agent shows is known here. Otherwise nothing is done to the VM, unless a person forces its deletion.
-pub(super) fn agent_state_is_known(f: &Facts<'_>) -> Met {
-    if f.recycle.says != Says::Unknown || f.object.forced {
-        return Ok(());
-    }
-    Err(hold(
-        Reason::AgentStateUnknown,
-        "its Agent shows a state that the operator does not know, or none yet (status.debugInfo.state): nothing is done to the VM",
-        Some(MISSING_PROBE),
-    ))
 }
 
 /// The VM is still in the life before, and people keep it as it is.
@@ -129,7 +115,7 @@ fn is_not_kept(f: &Facts<'_>) -> Met {
         return Ok(());
     };
     agent_is_free(f)?;
-    remove::agent_is_fenced(f)?;
+    guest::agent_is_fenced(f)?;
     let off = match shown.power {
         PowerState::Off => ", which is switched off",
         PowerState::On | PowerState::Suspended => "",
@@ -144,7 +130,7 @@ fn is_not_kept(f: &Facts<'_>) -> Met {
 
 /// The Agent serves nobody, and its guest does not return by itself.
 fn agent_is_free(f: &Facts<'_>) -> Met {
-    agent_state_is_known(f)?;
+    guest::agent_state_is_known(f)?;
     match f.recycle.says {
         Says::Free | Says::Unknown | Says::Returns(Duration::ZERO) => Ok(()),
         Says::Returns(left) => Err(hold(
@@ -169,7 +155,7 @@ fn come_back(f: &Facts<'_>) -> Met {
     let settled = runs && !overdue && !f.vm.missing_in_scan;
     if !over {
         // A service that was away may have written the Agent once more.
-        remove::agent_is_fenced(f)?;
+        guest::agent_is_fenced(f)?;
     }
     if runs && !over && f.recycle.restarted {
         return Err(Step::Record(Entry::Restarted));
@@ -189,24 +175,24 @@ fn come_back(f: &Facts<'_>) -> Met {
             Err(Step::Record(Entry::Life(shown.life())))
         }
         OwnedVm::There(shown) if overdue && runs => give_up(f, shown),
-        OwnedVm::There(_) if f.mark.forgotten => remove::record_is_current(f),
+        OwnedVm::There(_) if f.mark.forgotten => guest::record_is_current(f),
         OwnedVm::There(shown) => run(f, shown),
         OwnedVm::Absent => vanished(f),
     }
 }
 
 fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
-    let disk_first = build::boots_disk_first(shown) || shown.disk_keys.is_empty();
+    let disk_first = checks::boots_disk_first(shown) || shown.disk_keys.is_empty();
     let order = || Err(Step::Configure(Change::BootOrder(shown.disk_keys.clone())));
     match shown.power {
-        PowerState::On if !build::is_recorded(f, shown) => Err(Step::Record(Entry::Seen)),
+        PowerState::On if !checks::is_recorded(f, shown) => Err(Step::Record(Entry::Seen)),
         // It booted from its CD-ROM. What is installed later has to boot from the disk.
         PowerState::On if is_over(f) && !disk_first => order(),
         PowerState::On if is_over(f) => Err(Step::Record(Entry::Back)),
         PowerState::On => Err(awaited()),
         PowerState::Off if !f.recycle.keeps_disk && !disk_first => order(),
         PowerState::Off | PowerState::Suspended => {
-            build::is_time_to_run(f)?;
+            checks::is_time_to_run(f)?;
             Err(Step::Power(Power::On))
         }
     }
@@ -230,8 +216,8 @@ fn awaited() -> Step {
 
 /// Somebody has removed the VM meanwhile.
 fn vanished(f: &Facts<'_>) -> Met {
-    remove::agent_is_fenced(f)?;
-    remove::agent_is_deleted(f)?;
-    checks::machine_wants_a_host(f)?;
+    guest::agent_is_fenced(f)?;
+    guest::agent_is_deleted(f)?;
+    build::machine_wants_a_host(f)?;
     Err(Step::Record(Entry::NextAttempt))
 }

@@ -3,10 +3,12 @@
 use agent_forge_crds::conditions::Reason;
 
 use super::{
-    AgentWork, CONFLICT_PROBE, Change, Entry, Facts, Finalizer, Loss, MISSING_PROBE, Met, Power,
-    Step, build, checks, hold,
+    checks,
+    facts::{Facts, Loss},
+    guest,
     owned::{OwnedVm, Purpose, resolve_ownership},
-    recycle,
+    steps::{AgentWork, Change, Entry, Finalizer, Power, Step},
+    wait::{CONFLICT_PROBE, MISSING_PROBE, Met, hold},
 };
 use crate::{
     domain::{
@@ -35,7 +37,7 @@ pub(super) fn remove(f: &Facts<'_>) -> Met {
     }
     record_is_restored(f)?;
     vm_may_exist(f)?;
-    agent_is_fenced(f)?;
+    guest::agent_is_fenced(f)?;
     if lifecycle::end(Unneeded::RecordDeleted, f.pool.policy) != End::Remove {
         return leave_behind(f);
     }
@@ -101,7 +103,7 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
     if f.pool.policy.leaves_to_people() {
         return Ok(());
     }
-    record_is_current(f)?;
+    guest::record_is_current(f)?;
     // Before a VM is given another life, its Machine is proven gone.
     let proven = f.recycle.stage != Stage::No
         && *f.owner.state == MachineState::Buffer
@@ -117,7 +119,7 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
         // A Machine that the operator does not know had it, and the Agent shows that it has it no more.
         MachineState::Buffer if f.agent.answers => return Ok(()),
         MachineState::Buffer if is_absent(f)? => return Ok(()),
-        _ if silent && f.owner.state.wants_host() => SILENT,
+        _ if silent && f.owner.state.wants_host() => guest::SILENT,
         MachineState::Nobody | MachineState::Buffer => {
             "it does not name the AgentMachine that it served"
         }
@@ -135,47 +137,6 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
     ))
 }
 
-/// What is said of a VM that may be a node, and whose Agent is silent.
-const SILENT: &str =
-    "its Agent does not answer, and the VM may serve in a way that this hub has forgotten";
-
-/// The Agent of the VM answers, or the VM says something in vCenter of its present life.
-pub(super) fn silence_is_explained(f: &Facts<'_>) -> Met {
-    if !f.is_silent_and_unsaid() {
-        return Ok(());
-    }
-    let message = format!(
-        "{SILENT}: it gets no other life until its Agent answers. If its guest is no node, delete this VsphereAgent with the \
-         annotation agent-forge.containeroo.ch/force-delete=true"
-    );
-    Err(hold(
-        Reason::MachineStateUnknown,
-        message,
-        Some(MISSING_PROBE),
-    ))
-}
-
-/// The VM does not say in vCenter that it may serve an AgentMachine that the record does not know of.
-pub(super) fn record_is_current(f: &Facts<'_>) -> Met {
-    if !f.mark.forgotten {
-        return Ok(());
-    }
-    let attempt = f.record.vm.and_then(|vm| vm.attempt).unwrap_or(1);
-    // On its way into another life, nobody's wish for a replacement counts.
-    let replaced = (f.recycle.stage == Stage::No).then(|| {
-        format!(
-            "To have it replaced, annotate the VsphereAgent with agent-forge.containeroo.ch/replace={attempt}. "
-        )
-    });
-    let message = format!(
-        "the VM says in vCenter that it may serve an AgentMachine that this hub does not know of (was the hub restored from a \
-         backup?): it may be a node, so it is left alone. {}To have it removed, delete the VsphereAgent with the annotation \
-         agent-forge.containeroo.ch/force-delete=true",
-        replaced.unwrap_or_default()
-    );
-    Err(hold(Reason::RecordOutdated, message, Some(MISSING_PROBE)))
-}
-
 /// The VM is proven absent: no node runs there.
 fn is_absent(f: &Facts<'_>) -> Result<bool, Step> {
     let owned = resolve_ownership(f, Purpose::Remove)?;
@@ -190,7 +151,7 @@ fn record_is_restored(f: &Facts<'_>) -> Met {
     match f.record.loss {
         Loss::None => Ok(()),
         Loss::Restorable => Err(Step::Record(Entry::Identity)),
-        Loss::Unrecoverable => Err(build::record_lost()),
+        Loss::Unrecoverable => Err(checks::record_lost()),
     }
 }
 
@@ -204,24 +165,6 @@ fn vm_may_exist(f: &Facts<'_>) -> Met {
         return Err(Step::Finalizer(Finalizer::Off));
     }
     Ok(())
-}
-
-/// No AgentMachine can choose its Agent.
-pub(super) fn agent_is_fenced(f: &Facts<'_>) -> Met {
-    if f.agent.present && !f.agent.fenced {
-        Err(Step::Agent(AgentWork::Fence))
-    } else {
-        Ok(())
-    }
-}
-
-/// Its Agent is deleted. That comes after the VM is proven absent.
-pub(super) fn agent_is_deleted(f: &Facts<'_>) -> Met {
-    if f.agent.present {
-        Err(Step::Agent(AgentWork::Delete))
-    } else {
-        Ok(())
-    }
 }
 
 /// No create was ever sent, so that there is nothing to look for.
@@ -251,7 +194,7 @@ fn destroy(f: &Facts<'_>) -> Met {
     match resolve_ownership(f, Purpose::Remove)? {
         OwnedVm::There(shown) => take_down(f, shown),
         OwnedVm::Absent => {
-            agent_is_deleted(f)?;
+            guest::agent_is_deleted(f)?;
             Err(Step::Finalizer(Finalizer::Off))
         }
     }
@@ -259,7 +202,7 @@ fn destroy(f: &Facts<'_>) -> Met {
 
 /// The one way down: `shown` is switched off, even if it is suspended, then destroyed.
 pub(super) fn take_down(f: &Facts<'_>, shown: &VmObservation) -> Met {
-    recycle::agent_state_is_known(f)?;
+    guest::agent_state_is_known(f)?;
     // The recorded addresses identify its Agent: without them the Agent would be left behind.
     checks::macs_are_recorded(f, shown)?;
     Err(match shown.power {
@@ -283,9 +226,9 @@ pub(super) fn switch_off(f: &Facts<'_>, shown: &VmObservation) -> Step {
 /// A deletion hook waits for a guest that does not answer: a dead guest never will.
 pub(super) fn release_hook(f: &Facts<'_>) -> Met {
     let owned = resolve_ownership(f, Purpose::ReleaseHook)?;
-    record_is_current(f)?;
+    guest::record_is_current(f)?;
     match owned {
-        OwnedVm::There(_) if recycle::frees_hook(f) => Err(Step::Record(Entry::NextLife)),
+        OwnedVm::There(_) if frees_hook(f) => Err(Step::Record(Entry::NextLife)),
         OwnedVm::There(vm) if vm.power == PowerState::On => Err(hold(
             Reason::WaitingForGuest,
             "the deletion hook waits for the guest, which does not answer, and the VM runs; if the guest is dead, switch the VM off",
@@ -293,4 +236,10 @@ pub(super) fn release_hook(f: &Facts<'_>) -> Met {
         )),
         OwnedVm::There(_) | OwnedVm::Absent => Err(Step::Agent(AgentWork::ReleaseHook)),
     }
+}
+
+/// A deletion hook waits for the guest of `vm`, which is switched off or does not answer, and the pool recycles: the guest
+/// boots the ISO again, which frees the hook and keeps the Agent.
+pub(super) fn frees_hook(f: &Facts<'_>) -> bool {
+    f.recycle.frees_hook && f.recycle.stage == Stage::No
 }

@@ -3,9 +3,12 @@
 use agent_forge_crds::conditions::Reason;
 
 use super::{
-    CONFLICT_PROBE, Entry, Facts, Met, Step, hold,
+    facts::Facts,
+    guest,
     owned::{OwnedVm, Purpose, resolve_ownership},
     remove,
+    steps::{Entry, Step},
+    wait::{CONFLICT_PROBE, Met, hold},
 };
 use crate::{
     domain::recycle::Stage,
@@ -63,7 +66,7 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
     if allowed {
         return Err(Step::Record(Entry::GivenUp));
     }
-    remove::record_is_current(f)?;
+    guest::record_is_current(f)?;
     if end == End::Hold {
         return ask(
             reason,
@@ -134,7 +137,7 @@ fn said_as(cause: Cause) -> Reason {
 /// The VM was given up: it is removed, then comes the next attempt.
 pub(super) fn replace(f: &Facts<'_>) -> Met {
     agent_never_served(f)?;
-    remove::agent_is_fenced(f)?;
+    guest::agent_is_fenced(f)?;
     match resolve_ownership(f, Purpose::Replace)? {
         OwnedVm::There(_)
             if lifecycle::end(Unneeded::GivenUp, f.pool.policy) == End::LeaveToPeople =>
@@ -147,7 +150,7 @@ pub(super) fn replace(f: &Facts<'_>) -> Met {
         }
         OwnedVm::There(shown) => remove::take_down(f, shown),
         OwnedVm::Absent => {
-            remove::agent_is_deleted(f)?;
+            guest::agent_is_deleted(f)?;
             Err(Step::Record(Entry::NextAttempt))
         }
     }

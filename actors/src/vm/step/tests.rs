@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::{
     AgentState, AgentWork, Change, CreateState, Entry, Facts, Finalizer, Lent, Loss, MarkState,
     ObjectState, OwnerState, PlacementCheck, PoolState, Power, ReassignState, Record, RecycleState,
-    Resting, Step, VmState, hold, next,
+    Resting, Step, VmState, next, wait::hold,
 };
 use crate::{
     domain::{
