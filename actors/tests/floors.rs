@@ -167,7 +167,6 @@ fn a_room_imports_only_from_floors_below_it() {
 const CIRCLES: &[(&str, usize)] = &[
     ("iso", 7),
     ("pool", 20),
-    ("runtime", 2),
     ("sessions", 2),
     ("supervisor", 2),
     ("vm", 9),
