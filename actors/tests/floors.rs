@@ -164,7 +164,7 @@ fn a_room_imports_only_from_floors_below_it() {
 
 /// The largest circle of imports that a room may have, in files. A room without a row has none. These numbers only fall: a
 /// reader can learn a room from the bottom up once it has no circle.
-const CIRCLES: &[(&str, usize)] = &[("pool", 20), ("vm", 9)];
+const CIRCLES: &[(&str, usize)] = &[("vm", 9)];
 
 /// A module: the segments of its path after `crate`.
 type Module = Vec<String>;
@@ -283,7 +283,7 @@ const LIVE_READS: &[(&str, usize)] = &[
     ("iso/content.rs", 1),
     ("iso/of_pool/fresh.rs", 1),
     ("orphans/mod.rs", 1),
-    ("pool/act.rs", 2),
+    ("pool/act/perform.rs", 2),
     ("pool/provision.rs", 1),
     ("pool/secret_finalizers.rs", 1),
     ("vm/act/create.rs", 2),
