@@ -43,7 +43,10 @@ use crate::{
         tally::Tally,
         upstream::MachineFacts,
     },
-    pool::{act, lending::Lent, observed::Observed},
+    pool::{
+        act,
+        observed::{Lent, Observed},
+    },
     ports::{
         cluster::AgentPatch,
         vcenter::{PowerState, VmObservation},
@@ -602,11 +605,7 @@ impl World {
                 .iter()
                 .filter_map(|c| Some((c.uid()?, since)))
                 .collect(),
-            pinned: Default::default(),
-            made: Default::default(),
-            begun: Default::default(),
-            given: Default::default(),
-            made_for_buffer: Default::default(),
+            pending: Default::default(),
             secret_namespaces: Vec::new(),
             secrets_due: true,
             now,

@@ -6,7 +6,8 @@ use agent_forge_actors::{
     domain::names::ObjectKey,
     pool::{
         Memory,
-        observed::{Observed, observe},
+        observe::observe,
+        observed::Observed,
         plan::{Plan, plan},
     },
     ports::{clock::Clock, cluster::View},

@@ -9,7 +9,7 @@ use agent_forge_crds::{
     pool::ReleasedDisk,
 };
 
-use super::{marker::DiskMark, recycle};
+use super::{generation::generation, marker::DiskMark};
 
 /// What was on the disks of a VM when its present life began.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Disk {
 
 /// The record that speaks of the present life.
 fn present(vm: &VmStatus) -> Option<&DiskStatus> {
-    let life = i64::from(recycle::generation(vm));
+    let life = i64::from(generation(vm));
     vm.disk.as_ref().filter(|d| i64::from(d.generation) == life)
 }
 
@@ -45,7 +45,7 @@ pub fn of(vm: &VmStatus) -> Disk {
 /// It is in its first life, and nothing on record says otherwise.
 fn is_first(vm: &VmStatus) -> bool {
     let later = vm.lives.iter().any(|past| past.generation > 1);
-    recycle::generation(vm) == 1 && vm.disk.is_none() && !later
+    generation(vm) == 1 && vm.disk.is_none() && !later
 }
 
 /// Its disks may have the system of a life before: it boots its CD-ROM first until its Agent is back. Unknown counts as that.
@@ -133,7 +133,7 @@ pub fn is_of_another(vm: &VmStatus, control_plane: &str) -> bool {
 pub fn is_as_shown(vm: &VmStatus, life: u32, mark: Option<DiskMark>) -> bool {
     let kept = mark.filter(|mark| mark.life == life).map(|mark| mark.kept);
     let recorded = present(vm).and_then(|record| record.handling);
-    recycle::generation(vm) == life
+    generation(vm) == life
         && recorded.is_none_or(|handling| kept == Some(handling == ReleasedDisk::Keep))
 }
 

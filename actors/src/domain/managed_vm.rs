@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent_forge_crds::{
     agent::{Failure, Milestone, VmStatus, VsphereAgent},
     conditions::{READY, Reason, find_condition},
-    external::agent::Agent,
+    external::{agent::Agent, agent_machine::AgentMachine},
     names::{
         ADOPT_ANNOTATION, AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION,
         CREATED_FOR_ADOPTED, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, FORCE_DELETE_ANNOTATION,
@@ -20,7 +20,7 @@ use kube::ResourceExt;
 use super::{
     disk::{self, Disk},
     holds::{self, VmMarks},
-    identity::{BiosUuid, BootSource, MacAddress, VmIdentity, lineup::Lineup},
+    identity::{BiosUuid, BootSource, MacAddress, VmIdentity},
     marker::{Marker, MayServe},
     names::ObjectKey,
     reassign::{self, Source, Taking},
@@ -317,6 +317,13 @@ impl ManagedVm {
         MayServe::parse(self.vm()?.may_serve.as_deref()?)
     }
 
+    /// It was made for this AgentMachine.
+    #[must_use]
+    pub fn is_for(&self, am: &AgentMachine) -> bool {
+        let record = self.agent_machine.as_ref();
+        record.is_some_and(|r| r.is_object(&am.metadata))
+    }
+
     /// The name for its AgentMachine in [`MayServe`].
     #[must_use]
     pub fn offered_to(&self) -> Option<&str> {
@@ -531,12 +538,6 @@ impl ManagedVm {
         self.agent.as_ref() == Some(&ObjectKey::of(agent))
             && uid.is_none_or(|uid| agent.metadata.uid.as_ref() == Some(uid))
             && (agent.is_claimed_or_bound() || self.has_served(&[]))
-    }
-
-    /// The Agents that name its VM, and what they are to each other.
-    #[must_use]
-    pub fn lineup<'a>(&self, agents: impl IntoIterator<Item = &'a Arc<Agent>>) -> Lineup<'a> {
-        Lineup::of(self, agents)
     }
 }
 

@@ -5,6 +5,7 @@ pub mod address;
 pub mod belonging;
 pub mod disk;
 pub mod failure;
+pub mod generation;
 pub mod grants;
 pub mod hardware;
 pub mod holds;

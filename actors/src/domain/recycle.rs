@@ -27,6 +27,7 @@ use agent_forge_crds::{
 };
 use jiff::Timestamp;
 
+pub use super::generation::generation;
 use super::{disk, marker::DiskMark, trace::TraceId};
 
 /// A guest that answers leaves `unbinding` by itself within a minute, and `binding` as well.
@@ -67,15 +68,6 @@ pub enum Stage {
     Recorded(u32),
     /// The VM is in its new life, and its Agent is not back yet.
     Begun,
-}
-
-/// The number of the present life.
-#[must_use]
-pub fn generation(vm: &VmStatus) -> u32 {
-    vm.generation
-        .and_then(|n| u32::try_from(n).ok())
-        .unwrap_or(1)
-        .max(1)
 }
 
 /// The request for a life, as the annotation has it.

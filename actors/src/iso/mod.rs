@@ -28,12 +28,13 @@ mod meter;
 pub mod msg;
 pub mod of_pool;
 pub mod partial;
+mod ports;
 mod retention;
 mod transfer;
 mod upkeep;
 
-pub use self::retention::PruneNews;
 pub(crate) use self::retention::is_ours;
+pub use self::{ports::Ports, retention::PruneNews};
 
 #[cfg(test)]
 mod testing;
@@ -43,7 +44,7 @@ mod tests;
 use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use agent_forge_crds::conditions::Reason;
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, rpc::CallResult};
 use tokio::{sync::watch, task::JoinSet};
 use tracing::{Instrument, field::Empty};
@@ -94,29 +95,6 @@ pub struct IsoCacheArgs {
     pub clock: Arc<dyn Clock>,
     /// Counters.
     pub instruments: Arc<dyn Instruments>,
-}
-
-/// What a flight needs.
-#[derive(Clone)]
-pub struct Ports {
-    /// Which cache it is.
-    pub key: IsoKey,
-    /// Which partial files belong to this cache.
-    pub origin: Origin,
-    /// vCenter sessions by Secret.
-    pub sessions: Arc<dyn Sessions>,
-    /// Where ISOs come from.
-    pub source: Arc<dyn IsoSource>,
-    /// Time.
-    pub clock: Arc<dyn Clock>,
-    /// Counters.
-    pub instruments: Arc<dyn Instruments>,
-    /// Reports to the actor.
-    pub tell: Arc<dyn Fn(u64, FlightNews) + Send + Sync>,
-    /// Gives the actor work that outlives the flight.
-    pub later: Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>,
-    /// The state of the transfer under way. The actor sets it before that flight starts.
-    pub lane: watch::Receiver<Lane>,
 }
 
 /// The actor.
@@ -353,32 +331,23 @@ impl Actor for IsoCache {
         myself: ActorRef<IsoMsg>,
         args: IsoCacheArgs,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let IsoCacheArgs {
-            key,
-            cluster_id,
-            sessions,
-            source,
-            waker,
-            clock,
-            instruments,
-        } = args;
-        let origin = Origin::new(&cluster_id, &key, clock.wall());
+        let origin = Origin::new(&args.cluster_id, &args.key, args.clock.wall());
         // An earlier actor that ended during a transfer has left its bytes in this metric.
-        instruments.iso_transfer(&key.to_string(), None);
+        args.instruments.iso_transfer(&args.key.to_string(), None);
         let (lane, _) = watch::channel(Lane::default());
         let about = Description {
             kind: "iso-cache".to_owned(),
-            key: key.to_string(),
+            key: args.key.to_string(),
             ..Description::default()
         };
         Ok(IsoCacheState {
             ports: Ports {
-                key,
+                key: args.key,
                 origin,
-                sessions,
-                source,
-                clock,
-                instruments,
+                sessions: args.sessions,
+                source: args.source,
+                clock: args.clock,
+                instruments: args.instruments,
                 // The actor may be gone: then this flight ends with it.
                 later: {
                     let myself = myself.clone();
@@ -388,7 +357,7 @@ impl Actor for IsoCache {
                 lane: lane.subscribe(),
             },
             lane,
-            waker,
+            waker: args.waker,
             table: FlightTable::default(),
             flights: JoinSet::new(),
             logged: None,

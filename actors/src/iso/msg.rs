@@ -6,12 +6,12 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use ractor::RpcReplyPort;
 
+use super::retention::PruneNews;
 use crate::{
     domain::{
         failure::ReconcileError,
         names::{DatastorePath, ObjectKey},
     },
-    iso::PruneNews,
     ports::iso_source::{IsoRequest, IsoUrl, Validators},
     runtime::mailbox::Queued,
     sessions::users::User,

@@ -5,6 +5,7 @@
 //! - How its own status records what it got: [`record`].
 
 pub mod ca;
+mod files;
 pub mod fresh;
 pub mod held;
 pub mod kept;
@@ -28,16 +29,19 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
 use sha2::{Digest, Sha256};
 
-pub use self::record::status;
+pub use self::{
+    files::{directory, shares},
+    record::status,
+};
 use super::infra_env_guards::image_failed;
 use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},
-        names::{BadDatastorePath, DatastorePath, ObjectKey},
+        names::{DatastorePath, ObjectKey},
     },
     iso::{
         PruneNews,
-        msg::{IsoFile, IsoKey, IsoState, IsoWant, ShareGroup},
+        msg::{IsoFile, IsoKey, IsoState, IsoWant},
     },
     migration,
     ports::iso_source::{IsoUrl, Validators},
@@ -86,51 +90,6 @@ pub enum NoSource {
     ImageFailed(String),
     /// A field has an invalid value.
     Invalid(ReconcileError),
-}
-
-/// Directory on the ISO datastore: `spec.iso.pathPrefix`, else `agent-forge/<namespace>/<pool>`, which is also the
-/// predecessor's default.
-///
-/// # Errors
-/// A [`ReconcileError`] that names the field.
-pub fn directory(pool: &VsphereAgentPool) -> Result<DatastorePath, ReconcileError> {
-    let iso = pool.spec.iso.as_ref();
-    let chosen = iso.and_then(|i| i.path_prefix.as_deref());
-    let path = match chosen.filter(|p| !p.is_empty()) {
-        Some(chosen) => DatastorePath::new(&pool.spec.vsphere.iso_datastore, chosen),
-        None => default_directory(pool),
-    };
-    path.map_err(|e| {
-        ReconcileError::blocked(
-            ErrorSource::Iso,
-            Reason::InvalidSpec,
-            format!("spec.iso.pathPrefix or spec.vsphere.isoDatastore: {e}"),
-        )
-    })
-}
-
-fn default_directory(pool: &VsphereAgentPool) -> Result<DatastorePath, BadDatastorePath> {
-    let namespace = pool.namespace().unwrap_or_default();
-    let own = format!("agent-forge/{namespace}/{}", pool.name_any());
-    DatastorePath::new(&pool.spec.vsphere.iso_datastore, &own)
-}
-
-/// The pools with which this pool shares a file of equal content, in any of their directories. Pools with the default
-/// directory share, also if the spec writes it out, as the predecessor's objects do. Pools share as well if their
-/// directories differ only in segments that are their own name or namespace. A directory without the pool's name as a
-/// segment was chosen to hold the pool's ISO: `None`.
-#[must_use]
-pub fn shares(pool: &VsphereAgentPool) -> Option<ShareGroup> {
-    let directory = directory(pool).ok()?;
-    if default_directory(pool).as_ref() == Ok(&directory) {
-        return Some(ShareGroup::Default);
-    }
-    let (name, namespace) = (pool.name_any(), pool.namespace().unwrap_or_default());
-    let common =
-        |segment: &str| (segment != name && segment != namespace).then(|| segment.to_owned());
-    let segments = || directory.path.split('/');
-    let named = segments().any(|segment| segment == name);
-    named.then(|| ShareGroup::Alike(segments().map(common).collect()))
 }
 
 /// How often the source is asked for changes: `spec.iso.checkInterval`. 10 minutes if that is missing or invalid.
@@ -258,14 +217,14 @@ pub fn want(
         uid: pool.uid().unwrap_or_default(),
         secret: secret.clone(),
         known: unforced(same_source)
-            .and_then(|iso| record::known_file(&iso))
+            .and_then(|iso| files::known_file(&iso))
             .or_else(inherited)
             .or_else(|| kept::elsewhere(pool, others, &source_key, force_token.as_ref())),
         directories: kept::directories(pool),
         prunable: Vec::new(),
         users: Vec::new(),
         listed: status
-            .map(|iso| record::listed(iso, &directory.datastore))
+            .map(|iso| files::listed(iso, &directory.datastore))
             .unwrap_or_default(),
         used: iso_path(pool),
         look_within: None,

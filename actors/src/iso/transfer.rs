@@ -18,9 +18,9 @@ use std::{future::Future, sync::Arc, time::Duration};
 use agent_forge_crds::conditions::Reason;
 
 use super::{
-    Ports,
     meter::{Meter, SHORTEST, not_an_iso},
     msg::{FlightNews, IsoFile, IsoPlace, IsoWant, Lane},
+    ports::Ports,
 };
 use tokio::sync::watch;
 

@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use tracing::Instrument as _;
 
 use super::{
-    Ports,
     msg::{IsoFile, IsoWant},
+    ports::Ports,
     retention::PruneNews,
     transfer::Site,
 };

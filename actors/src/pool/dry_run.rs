@@ -10,11 +10,19 @@ use kube::ResourceExt as _;
 
 use super::{
     observed::Observed,
-    plan::{Action, Plan},
-    secret_finalizers::SecretAction,
-    status::{Outcome, row},
+    outcome::Outcome,
+    plan::{Action, Plan, secrets::SecretAction},
 };
 use crate::{iso::msg::IsoState, sessions::secret_ref};
+
+/// A row of `status.plannedActions`.
+pub(super) fn row(type_: &str, name: Option<String>, reason: String) -> PlannedAction {
+    PlannedAction {
+        type_: type_.to_owned(),
+        name,
+        reason,
+    }
+}
 
 /// What in earnest is done at once, and so is not listed then: pins, finalizers, the ISO, and the next step of each VM.
 pub fn rows(s: &Observed, plan: &Plan, outcome: &Outcome) -> Vec<PlannedAction> {

@@ -12,38 +12,35 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use agent_forge_crds::external::{agent::Agent, agent_machine::AgentMachine};
+use agent_forge_crds::{
+    external::{agent::Agent, agent_machine::AgentMachine},
+    names::AGENT_MACHINE_LABEL,
+};
+use kube::ResourceExt;
 
-use super::observed::Observed;
+use super::{
+    observed::Observed,
+    tables::{Known, Places, Tables},
+};
 use crate::{
     domain::{
-        identity::{BiosUuid, proof},
+        identity::proof,
         machine_state::{MachineState, machine_state, unserved},
         managed_vm::{ManagedVm, Recorded},
         names::ObjectKey,
         upstream::{self, MachineFacts},
     },
-    world::host::Host,
+    world::{classify::Demand, host::Host},
 };
-
-/// Positions in a list.
-type Places = Vec<usize>;
-
-fn note<K: Eq + Hash>(table: &mut HashMap<K, Places>, key: Option<K>, at: usize) {
-    if let Some(key) = key {
-        table.entry(key).or_default().push(at);
-    }
-}
 
 fn at<'a>(table: &'a HashMap<String, Places>, key: &str) -> &'a [usize] {
     table.get(key).map_or(&[], Vec::as_slice)
 }
 
-/// Objects of one kind by name and by uid.
-#[derive(Clone, Debug, Default)]
-struct Known {
-    names: HashMap<String, Places>,
-    uids: HashMap<String, Places>,
+fn note<K: Eq + Hash>(table: &mut HashMap<K, Places>, key: Option<K>, at: usize) {
+    if let Some(key) = key {
+        table.entry(key).or_default().push(at);
+    }
 }
 
 impl Known {
@@ -62,31 +59,6 @@ impl Known {
             .copied()
             .collect()
     }
-}
-
-#[derive(Clone, Debug, Default)]
-struct Tables {
-    /// Agents by the machines that they name.
-    machines_of_agents: HashMap<BiosUuid, Places>,
-    agent_names: HashMap<String, Places>,
-    /// Agents by the name that their host is to have.
-    hostnames: HashMap<String, Places>,
-    /// Agents by the name in their claim label.
-    claims: HashMap<String, Places>,
-    machines: Known,
-    agent_machines: Known,
-    /// AgentMachines by the name of the Agent that their status names.
-    reservations: HashMap<String, Places>,
-    /// VsphereAgents by the recorded uid of their AgentMachine, or by its name if no uid is recorded.
-    children: Known,
-}
-
-/// The tables and the hosts, filled at the first question.
-#[derive(Clone, Debug, Default)]
-pub struct Index {
-    tables: OnceLock<Tables>,
-    /// By uid of the VsphereAgent.
-    hosts: OnceLock<HashMap<String, Host>>,
 }
 
 impl Tables {
@@ -295,4 +267,60 @@ impl Observed {
             .collect();
         machine_state(child, home, &machines, &agent_machines)
     }
+}
+
+/// Finds the demand of the AgentMachine that a VsphereAgent records.
+pub(super) struct Records {
+    names: HashMap<String, usize>,
+    uids: HashMap<String, usize>,
+}
+
+impl Records {
+    pub fn of(demands: &[Demand]) -> Self {
+        let (mut names, mut uids) = (HashMap::new(), HashMap::new());
+        for (at, demand) in demands.iter().enumerate() {
+            names.entry(demand.name()).or_insert(at);
+            uids.entry(demand.uid()).or_insert(at);
+        }
+        Self { names, uids }
+    }
+
+    /// The demand of the AgentMachine on record.
+    pub fn find<'a>(&self, demands: &'a [Demand], record: Option<&Recorded>) -> Option<&'a Demand> {
+        let record = record?;
+        let at = match &record.uid {
+            Some(uid) => self.uids.get(uid),
+            None => self.names.get(&record.name),
+        };
+        demands.get(*at?)
+    }
+
+    /// The demand of the AgentMachine that has claimed that Agent.
+    pub fn served_by<'a>(&self, demands: &'a [Demand], agent: &Agent) -> Option<&'a Demand> {
+        let demand = demands.get(*self.names.get(agent.claimed_by()?)?)?;
+        upstream::claims(agent, &demand.agent_machine).then_some(demand)
+    }
+}
+
+/// The Agent of the AgentMachine is the one on this child's VM, or may be.
+pub(super) fn served_by_child(s: &Observed, demand: &Demand, child: &ManagedVm) -> bool {
+    let am = demand.agent_machine.as_ref();
+    let reference = am.agent_ref().map(|r| r.name.as_str());
+    let serves = |a: &Arc<Agent>| {
+        reference.is_some_and(|name| a.name_any() == name) || upstream::claims(a, am)
+    };
+    // An Agent that the cache does not show may be the child's.
+    !s.sees_agent_of(reference, am)
+        || s.host(child).possible.iter().any(serves)
+        || child.identity.is_none() && s.agents.iter().any(|a| serves(a) && is_nobodys(s, a))
+}
+
+/// The Agent was prepared for the VM of a VsphereAgent, and matches no recorded VM. The record of its VM may be lost,
+/// for example on a hub that was restored without status.
+fn is_nobodys(s: &Observed, agent: &Agent) -> bool {
+    let is_its_own = |child: &ManagedVm| {
+        let own = s.host(child).own.as_ref();
+        own.is_some_and(|a| a.uid() == agent.uid())
+    };
+    agent.labels().contains_key(AGENT_MACHINE_LABEL) && !s.children.iter().any(is_its_own)
 }

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use super::{keep_clocks, observed::Observed};
+use super::{
+    memory::keep_clocks,
+    observed::{Lent, Observed, RESERVED},
+};
 use crate::{
     demand::lending,
     domain::{managed_vm::ManagedVm, names::ObjectKey},
@@ -14,20 +17,7 @@ use crate::{
     runtime::holds,
 };
 
-/// A reservation without a VsphereAgent counts for this long. Between the two is one write, which a pause or an outage may hold
-/// up.
-pub const RESERVED: Duration = Duration::from_secs(600);
-
-/// The pool's own hosts that change their pool.
-#[derive(Clone, Debug, Default)]
-pub struct Lent {
-    /// uids of VsphereAgents whose hosts others take over, and by which VsphereAgent.
-    pub to: BTreeMap<String, ObjectKey>,
-    /// uids of VsphereAgents whose Agents are reserved without meaning.
-    pub stale: BTreeSet<String>,
-}
-
-/// Reads it. `clocks`: since when (monotonic) each reservation without a VsphereAgent is seen, by uid of the host's own
+/// Reads which of the pool's own hosts change their pool. `clocks`: since when (monotonic) each reservation without a VsphereAgent is seen, by uid of the host's own
 /// VsphereAgent.
 pub fn lent(view: &dyn View, s: &Observed, clocks: &mut BTreeMap<String, Duration>) -> Lent {
     let mut lent = Lent::default();

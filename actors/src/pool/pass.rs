@@ -6,11 +6,12 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Memory, act, observed,
+    act,
+    memory::{Memory, keep_clocks},
+    observe,
+    outcome::{Acted, Outcome},
     plan::{self, Plan, iso::plan_iso},
-    publish, report,
-    status::Outcome,
-    traced, vcenter,
+    publish, report, traced, vcenter,
 };
 use crate::{
     context::Context,
@@ -37,18 +38,18 @@ pub async fn run(
 ) -> (Memory, Verdict) {
     let (view, clock) = (context.view.as_ref(), context.clock.as_ref());
     let namespaces = &context.settings.secret_namespaces;
-    let Some(s) = observed::observe(view, clock, &key, namespaces, &mut memory) else {
+    let Some(s) = observe::observe(view, clock, &key, namespaces, &mut memory) else {
         // The supervisor stops the actor.
         return (memory, Verdict::default());
     };
     traced::name_pass(&s.pool);
     let plan = plan::plan(&s);
-    super::keep_clocks(&mut memory.spare_since, &plan.spare, s.now);
+    keep_clocks(&mut memory.spare_since, &plan.spare, s.now);
     memory.stopped = s.stop().is_some();
     let acted = act::execute(&context, isos.as_ref(), &s, &plan, &mut memory).await;
     // vCenter comes second: if it does not answer, it must not hold back a fence. The plan of the ISO needs its answer.
     acted.log(&key);
-    let seen = vcenter::observe_vcenter(&context, &s, &mut memory).await;
+    let seen = vcenter::observe_vcenter(&context, &s, &mut memory.iso).await;
     let iso_plan = plan_iso(&s, &seen);
     let iso = act::execute_iso(isos.as_ref(), &iso_plan, &mut memory).await;
     let outcome = Outcome::of(&s, seen, iso_plan, iso, &acted);
@@ -77,7 +78,7 @@ fn verdict(
     key: &ObjectKey,
     plan: &Plan,
     outcome: &Outcome,
-    acted: &act::Acted,
+    acted: &Acted,
     vsphere_failures: u32,
 ) -> Verdict {
     let busy = matches!(

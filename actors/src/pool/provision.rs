@@ -1,4 +1,4 @@
-//! Provisions a machine: pins its AgentMachine, then creates the VsphereAgent.
+//! Provisions a machine: creates its VsphereAgent, and remembers that while the watch does not show it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,14 +12,12 @@ use agent_forge_crds::{
     external::{agent::Agent, agent_machine::AgentMachine},
     names::RESERVED_FOR_ANNOTATION,
 };
-use futures::{StreamExt as _, stream};
 use kube::ResourceExt;
 
 use super::{
-    act::{ActionOutcome, borrower_object, buffer_object, child_object},
-    observed::Observed,
+    act::child_object::{borrower_object, buffer_object, child_object},
+    observed::{Observed, Pending},
     plan::Action,
-    traced::{self, Failures},
 };
 use crate::{
     context::Context,
@@ -31,16 +29,12 @@ use crate::{
         reassign::Reservation,
         upstream::MachineFacts,
     },
-    guard::{self, LiveReads},
+    guard,
     ports::{
         cluster::{AgentPatch, ClusterErrorKind},
         effect::{Effect, EffectKind},
     },
 };
-
-/// How many AgentMachines are provisioned at once. This is no setting: each costs two writes, and the API server has
-/// its own priority and fairness.
-const SIDE_BY_SIDE: usize = 8;
 
 /// How long a write that the watch does not show yet counts as done: watches are late by seconds. If somebody undoes it
 /// in that time, the pool does it again afterwards.
@@ -79,21 +73,6 @@ impl Given {
         };
         s.children.iter().any(before)
     }
-}
-
-/// Writes that the cache does not show yet.
-#[derive(Clone, Debug, Default)]
-pub struct Pending {
-    /// uids of AgentMachines that were pinned.
-    pub pinned: BTreeSet<String>,
-    /// uids of AgentMachines that got a VsphereAgent.
-    pub made: BTreeSet<String>,
-    /// As `made`, but longer ago: the same VsphereAgent may be created once more, and no other host is given.
-    pub begun: BTreeSet<String>,
-    /// uids of AgentMachines that got a VsphereAgent which was there, and the uid of that.
-    pub given: BTreeMap<String, String>,
-    /// Names of VsphereAgents for the buffer.
-    pub made_for_buffer: BTreeSet<String>,
 }
 
 impl PendingWrites {
@@ -168,62 +147,6 @@ pub fn whose(action: &Action) -> Option<&AgentMachine> {
     }
 }
 
-/// The actions of each AgentMachine, in order.
-fn lanes(run: &[Action]) -> Vec<(&str, Vec<&Action>)> {
-    let mut lanes: Vec<(&str, Vec<&Action>)> = Vec::new();
-    for action in run {
-        let name = whose(action).and_then(|am| am.metadata.name.as_deref());
-        let name = name.unwrap_or_default();
-        match lanes.iter_mut().find(|(n, _)| *n == name) {
-            Some((_, lane)) => lane.push(action),
-            None => lanes.push((name, vec![action])),
-        }
-    }
-    lanes
-}
-
-/// AgentMachines for which an action failed: the rest of their actions are left out.
-pub type Failed = BTreeSet<String>;
-
-/// Carries out actions that all provision machines. Different AgentMachines run side by side; the actions of one run in
-/// order, up to the first that fails. Returns the outcomes in the order of the AgentMachines.
-pub async fn side_by_side<'a>(
-    context: &Context,
-    s: &Observed,
-    run: &'a [Action],
-    failures: &Failures,
-    failed: &mut Failed,
-) -> Vec<(&'a Action, Result<ActionOutcome, ReconcileError>)> {
-    let lanes: Vec<_> = lanes(run)
-        .into_iter()
-        .filter(|(name, _)| !failed.contains(*name))
-        .map(|(_, lane)| one(context, s, lane, failures))
-        .collect();
-    let all: Vec<_> = stream::iter(lanes).buffered(SIDE_BY_SIDE).collect().await;
-    let all: Vec<_> = all.into_iter().flatten().collect();
-    let troubled = all.iter().filter(|(_, result)| result.is_err());
-    failed.extend(troubled.filter_map(|(action, _)| Some(whose(action)?.name_any())));
-    all
-}
-
-async fn one<'a>(
-    context: &Context,
-    s: &Observed,
-    lane: Vec<&'a Action>,
-    failures: &Failures,
-) -> Vec<(&'a Action, Result<ActionOutcome, ReconcileError>)> {
-    let mut all = Vec::with_capacity(lane.len());
-    for action in lane {
-        let result = traced::perform(context, s, action, failures, &LiveReads::default()).await;
-        let failed = result.is_err();
-        all.push((action, result));
-        if failed {
-            break;
-        }
-    }
-    all
-}
-
 /// Creates the VsphereAgent of an AgentMachine, as `effect`, whose subject is that VsphereAgent.
 ///
 /// # Errors
@@ -236,12 +159,7 @@ pub async fn create(
     machine: &MachineFacts,
 ) -> Result<(), ReconcileError> {
     let child = child_object(&s.pool, am, machine, effect.subject.name());
-    create_once(context, s, effect, &child, |there| is_for(there, am)).await
-}
-
-fn is_for(there: &ManagedVm, am: &AgentMachine) -> bool {
-    let recorded = there.agent_machine.as_ref();
-    recorded.is_some_and(|r| r.is(&am.name_any(), &am.uid().unwrap_or_default()))
+    create_once(context, s, effect, &child, |there| there.is_for(am)).await
 }
 
 /// Reserves the Agent of a host of another pool, then creates the VsphereAgent that takes the host over, as `effect`, whose
@@ -272,7 +190,7 @@ pub async fn borrow(
         context.cluster.patch_agent(&permit).await?;
     }
     let child = borrower_object(&s.pool, am, machine, name, &source);
-    create_once(context, s, effect, &child, |there| is_for(there, am)).await
+    create_once(context, s, effect, &child, |there| there.is_for(am)).await
 }
 
 /// Creates a VsphereAgent for the buffer, as `effect`, whose subject is that VsphereAgent.
@@ -319,4 +237,4 @@ async fn create_once(
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -10,12 +10,7 @@ use agent_forge_crds::{
     pool::VsphereAgentPoolStatus,
 };
 
-use super::{
-    Memory,
-    observed::Observed,
-    plan::Plan,
-    status::{self, Outcome},
-};
+use super::{memory::Memory, observed::Observed, outcome::Outcome, plan::Plan, status};
 use crate::{
     context::Context,
     domain::failure::ReconcileError,

@@ -2,6 +2,7 @@
 //! the memory of what was told.
 
 pub mod applied;
+pub mod topic;
 pub mod unanswered;
 pub mod waits;
 
@@ -10,15 +11,16 @@ use kube::ResourceExt;
 
 use self::{
     applied::{Applied, GATHER},
+    topic::Topic,
     unanswered::Unanswered,
     waits::{Wait, Watched},
 };
 use super::{
-    act::Acted,
     dry_run::{self, Rehearsed},
     observed::Observed,
+    outcome::{Acted, Outcome},
     plan::Plan,
-    status::{self, Outcome},
+    status,
 };
 use crate::{
     domain::{failure::Class, names::ObjectKey, trace::TraceId},
@@ -34,21 +36,6 @@ use crate::{
     },
     runtime::announcer::{Announcer, Due, Pace},
 };
-
-/// What Events of a pool are about.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Topic {
-    /// The ISO that is on the datastore.
-    Iso,
-    /// Old versions of the ISO that are kept.
-    OldIsos,
-    /// The InfraEnv offers no ISO.
-    InfraEnv,
-    /// The plan failed.
-    Failure,
-    /// An AgentMachine waits, by its uid.
-    Wait(String),
-}
 
 /// What was told, and what is still to be told together.
 #[derive(Default)]

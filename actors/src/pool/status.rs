@@ -12,123 +12,20 @@ use agent_forge_crds::{
     WaitingOn,
     conditions::{self, ConditionStatus, ConditionUpdate, Phase, Reason, action, set_condition},
     pool::{
-        BufferStatus, IsoStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm, PlannedAction,
-        ReassignStatus, RefusedCredentials, VsphereAgentPoolStatus,
+        BufferStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm, PlannedAction, ReassignStatus,
+        VsphereAgentPoolStatus,
     },
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{
-    act::Acted,
-    dry_run,
+    dry_run::{self, row},
     observed::Observed,
-    plan::{Action, BufferCount, Plan, Waiting, iso::IsoPlan},
-    vcenter::VcenterObserved,
+    outcome::Outcome,
+    plan::{Action, BufferCount, Plan},
 };
-use crate::{
-    domain::{
-        failure::{Class, ReconcileError},
-        reassign::Taking,
-    },
-    iso::{
-        content,
-        msg::IsoState,
-        of_pool::{self, NoSource, held::HeldBack},
-    },
-    lifecycle::ReleaseReason,
-    ports::effect::Hold,
-    report::vm::VSPHERE,
-    runtime::holds,
-};
-
-/// What a pass found at vCenter, and the results of its plan.
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// What is wrong with vCenter or its credentials.
-    pub vsphere: Option<ReconcileError>,
-    /// `status.refusedCredentials` as it should be.
-    pub refused: Option<RefusedCredentials>,
-    /// The server, if the credentials give access to it.
-    pub server: Option<String>,
-    /// The certificate is not checked.
-    pub insecure: bool,
-    /// Why no ISO is wanted.
-    pub no_source: Option<NoSource>,
-    /// How far the ISO is.
-    pub iso: Option<IsoState>,
-    /// `status.iso` as it should be.
-    pub iso_status: Option<IsoStatus>,
-    /// The wanted ISO is the one that the record names, and the cache only checks that it is there.
-    pub iso_known: bool,
-    /// Old versions of the ISO that are kept. The outer `None`: no ISO is wanted.
-    pub held_back: Option<Option<HeldBack>>,
-    /// The pause or dry run that keeps the ISO from being fetched, if one is wanted.
-    pub iso_stopped: Option<Hold>,
-    /// What failed while acting.
-    pub failed: Option<ReconcileError>,
-    /// What a live read held back while acting.
-    pub held: Vec<Waiting>,
-    /// VMs that wait for a task slot.
-    pub queued: Option<Waiting>,
-}
-
-impl Outcome {
-    /// Puts the outcome of a pass together.
-    #[must_use]
-    pub fn of(
-        s: &Observed,
-        seen: VcenterObserved,
-        plan: IsoPlan,
-        iso: Option<IsoState>,
-        acted: &Acted,
-    ) -> Self {
-        let failed = acted.result.as_ref().err();
-        let mut outcome = Self {
-            iso_stopped: s.stop().filter(|_| plan.held_back.is_some()),
-            vsphere: seen.failure,
-            refused: seen.refused,
-            server: seen.server,
-            insecure: seen.insecure,
-            no_source: plan.no_source,
-            held_back: plan.held_back,
-            // After a write conflict the next pass looks again at once: it is not worth a condition.
-            failed: failed.filter(|t| t.class != Class::Conflict).cloned(),
-            held: acted.held.clone(),
-            queued: seen.queued.map(|message| Waiting {
-                subject: VSPHERE.to_owned(),
-                reason: Reason::CreateQueued,
-                message,
-            }),
-            ..Self::default()
-        };
-        if let (Some((_, want)), Some(state)) = (plan.ensure, &iso) {
-            let record = s.pool.status.as_ref().and_then(|st| st.iso.as_ref());
-            outcome.iso_status = of_pool::status(record, &want, state, s.wall);
-            if let (IsoState::Ready { .. }, Some(status)) = (state, &mut outcome.iso_status) {
-                let facts = seen.iso.as_ref();
-                let infra_env = facts.and_then(|facts| facts.infra_env.as_deref());
-                status.infra_env_ref = infra_env.map(of_pool::reference);
-                let before = record.and_then(|iso| iso.image.as_ref());
-                let image = facts.and_then(|facts| facts.image.as_ref());
-                status.image = image.and_then(|seen| content::image(before, seen, &s.macs()));
-            }
-            let known = want.known.as_ref().map(|file| file.path.to_string());
-            outcome.iso_known =
-                known.is_some() && known == record.and_then(|r| r.stored_path.clone());
-        }
-        outcome.iso = iso;
-        outcome
-    }
-}
-
-pub(super) fn row(type_: &str, name: Option<String>, reason: String) -> PlannedAction {
-    PlannedAction {
-        type_: type_.to_owned(),
-        name,
-        reason,
-    }
-}
+use crate::{domain::reassign::Taking, lifecycle::ReleaseReason, runtime::holds};
 
 fn planned(s: &Observed, plan: &Plan, outcome: &Outcome) -> Vec<PlannedAction> {
     let mut rows: Vec<PlannedAction> = plan

@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use tracing::{Span, field::Empty};
 
 use super::{
-    act::{self, ActionOutcome},
+    act::perform::{self, ActionOutcome},
     observed::Observed,
     plan::Action,
 };
@@ -146,7 +146,7 @@ pub(super) fn whose(s: &Observed, action: &Action) -> Option<Machine> {
 /// Carries `action` out as a span of its machine's trace. An action that is for no machine belongs to the span of the pass.
 ///
 /// # Errors
-/// As [`act::perform`].
+/// As [`perform::perform`].
 pub async fn perform(
     context: &Context,
     s: &Observed,
@@ -154,7 +154,7 @@ pub async fn perform(
     failures: &Failures,
     live: &LiveReads,
 ) -> Result<ActionOutcome, ReconcileError> {
-    let work = act::perform(context, s, action, live);
+    let work = perform::perform(context, s, action, live);
     let (Some(key), Some(machine)) = (key(action), whose(s, action)) else {
         return work.await;
     };

@@ -8,7 +8,7 @@ use agent_forge_crds::{
     pool::{RefusedCredentials, VsphereAgentPool},
 };
 
-use super::{Memory, observed::Observed};
+use super::observed::Observed;
 use crate::{
     context::Context,
     domain::{
@@ -61,11 +61,22 @@ pub struct IsoFacts {
     pub users: Vec<users::User>,
 }
 
+/// What a pool actor remembers of the facts for its ISO.
+#[derive(Default)]
+pub struct IsoMemory {
+    /// The image service's certificates, as they were read last.
+    pub ca: Option<of_pool::ca::Known>,
+    /// The InfraEnv, if the API server has a newer one than the watch shows.
+    pub infra_env: of_pool::fresh::Known,
+    /// What its present ISO has in it, as it was first seen with that ISO.
+    pub image: Option<content::Seen>,
+}
+
 /// Observes vCenter: whether the credentials open it, and whether it answers.
 pub async fn observe_vcenter(
     context: &Context,
     s: &Observed,
-    memory: &mut Memory,
+    memory: &mut IsoMemory,
 ) -> VcenterObserved {
     let status = s.pool.status.as_ref();
     let mut seen = VcenterObserved {
@@ -120,7 +131,7 @@ async fn iso_facts(
     context: &Context,
     s: &Observed,
     secret: &ObjectKey,
-    memory: &mut Memory,
+    memory: &mut IsoMemory,
 ) -> IsoFacts {
     let view = context.view.as_ref();
     let others: Vec<Arc<VsphereAgentPool>> = view
@@ -158,7 +169,7 @@ async fn iso_facts(
     if !facts.old.is_empty() {
         facts.users = users::all(view, &s.secret_namespaces);
     }
-    want.ca_pem = of_pool::ca::bundle(cluster, now, &s.pool, &mut memory.iso_ca).await;
+    want.ca_pem = of_pool::ca::bundle(cluster, now, &s.pool, &mut memory.ca).await;
     want.look_within = of_pool::look::within(&s.children);
     facts
 }

@@ -7,19 +7,21 @@ mod conditions;
 mod gather;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::time::Duration;
 
-use agent_forge_crds::conditions::Reason;
 use jiff::Timestamp;
 
+use self::words::{by_doubt, by_dry_run, by_veto};
 pub use self::{
     conditions::set_conditions,
     gather::{covers, home_of_hosted_cluster, of, of_pool, of_vm},
+    words::{by_bound, by_pause},
 };
 use super::lease::{Leadership, Need};
 use crate::{
-    domain::holds::{Check, DryRun, Holds, Pause},
+    domain::holds::{Check, Holds},
     ports::{
         cluster::View,
         effect::{Effect, EffectKind, Hold, Nature},
@@ -118,54 +120,6 @@ const fn ends(kind: EffectKind) -> bool {
     )
 }
 
-fn by_doubt() -> Hold {
-    Hold {
-        reason: Reason::HistoryUnclear,
-        holder: "the caches".to_owned(),
-        why: "a watch had to list again, as after a restore of the API server: nothing is ended or reset until all kinds were listed \
-              again"
-            .to_owned(),
-        until: None,
-    }
-}
-
-/// What people read about a namespace of which a part is unknown.
-#[must_use]
-pub fn by_bound(holds: &Holds) -> Option<Hold> {
-    let all: Vec<&str> = holds.over_bound.iter().map(String::as_str).collect();
-    let why = all.join("; ");
-    (!why.is_empty()).then(|| Hold {
-        reason: Reason::NamespaceTooLarge,
-        holder: "the caches".to_owned(),
-        why,
-        until: None,
-    })
-}
-
-fn by_dry_run(run: &DryRun) -> Hold {
-    Hold {
-        reason: Reason::DryRun,
-        holder: run.source.clone(),
-        why: format!("dry run by {}", run.source),
-        until: None,
-    }
-}
-
-/// What people read about a pause.
-#[must_use]
-pub fn by_pause(pause: &Pause) -> Hold {
-    let end = match pause.until {
-        Some(until) => format!("until {until}"),
-        None => "until a person ends that".to_owned(),
-    };
-    Hold {
-        reason: Reason::Paused,
-        holder: pause.source.clone(),
-        why: format!("paused by {}, {end}", pause.source),
-        until: pause.until,
-    }
-}
-
 /// The change that people may forbid with a veto, if the effect is part of one.
 const fn check(kind: EffectKind) -> Option<Check> {
     use EffectKind as E;
@@ -179,15 +133,4 @@ const fn check(kind: EffectKind) -> Option<Check> {
         E::PowerOn => Some(Check::PowerOn),
         _ => None,
     }
-}
-
-fn by_veto(check: Check, holds: &Holds) -> Option<Hold> {
-    let first = holds.vetoes(check).next()?;
-    let all: Vec<String> = holds.vetoes(check).map(ToString::to_string).collect();
-    Some(Hold {
-        reason: Reason::Vetoed,
-        holder: first.holder.clone(),
-        why: all.join("; "),
-        until: None,
-    })
 }

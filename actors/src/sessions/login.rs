@@ -3,7 +3,7 @@
 use agent_forge_crds::conditions::Reason;
 use sha2::{Digest as _, Sha256};
 
-use super::refusals::{Door, LOCKOUT, MOST, Rest};
+use super::rest::{Door, LOCKOUT, MOST, Rest};
 use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},

@@ -17,6 +17,7 @@ pub mod ledger;
 pub mod login;
 pub mod of_vm;
 pub mod refusals;
+mod rest;
 pub mod secret_ref;
 pub mod table;
 #[cfg(test)]

@@ -15,12 +15,9 @@ use agent_forge_crds::pool::{RefusedCredentials, VsphereAgentPool};
 use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit};
 
 use super::login::{Account, Digest, Login, of_version};
+pub use super::rest::{Door, LOCKOUT, MOST, Rest};
 use crate::ports::{clock::Clock, cluster::SecretVersion};
 
-/// How long a refusal counts.
-pub const LOCKOUT: Duration = Duration::from_secs(600);
-/// How many refusals of one account may count at a time.
-pub const MOST: usize = 2;
 /// How long the operator recognises refused bytes, and does not take them for new ones.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
@@ -58,46 +55,6 @@ impl Moment {
         let rounded = exact.and_then(|t| t.round(up).ok());
         rounded.unwrap_or(Timestamp::MAX)
     }
-}
-
-/// Where a password is sent to. vCenter may refuse it at one door while a session lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
-    /// The login that opens a session.
-    Session,
-    /// The login of the Automation API.
-    Automation,
-    /// `/folder`, if it does not accept the session.
-    Folder,
-}
-
-impl Door {
-    /// For people.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Session => "the login",
-            Self::Automation => "the Automation API",
-            Self::Folder => "/folder",
-        }
-    }
-}
-
-/// Why a password is not sent now, and when the next try may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
-    /// These bytes were refused.
-    Refused {
-        /// When the same bytes may be tried again.
-        again: Timestamp,
-        /// When other bytes may be tried, if not at once.
-        others: Option<Timestamp>,
-    },
-    /// [`MOST`] other passwords of the account were refused.
-    Limited {
-        /// When these bytes may be tried.
-        again: Timestamp,
-    },
 }
 
 /// A refusal.

@@ -6,7 +6,7 @@ use agent_forge_crds::conditions::Reason;
 use async_trait::async_trait;
 use ractor::ActorRef;
 
-use super::{SupervisorMsg, routing::ActorKey};
+use super::{msg::SupervisorMsg, routing::ActorKey};
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},

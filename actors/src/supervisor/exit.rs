@@ -7,7 +7,7 @@ use std::{
 
 use ractor::{ActorRef, RpcReplyPort, rpc::CallResult};
 
-use super::SupervisorMsg;
+use super::msg::SupervisorMsg;
 
 /// Holds the request to stop until the supervisor looks. The supervisor looks before each message.
 #[derive(Default)]

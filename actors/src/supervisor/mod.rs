@@ -9,6 +9,7 @@
 mod clients;
 pub mod exit;
 pub mod handle;
+mod msg;
 pub mod restart;
 pub mod routing;
 #[cfg(test)]
@@ -18,24 +19,20 @@ mod tree;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube::ResourceExt as _;
-use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
-use serde::Serialize;
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::watch;
 
+pub use self::msg::{Described, Life, SupervisorMsg};
 use self::{
     exit::Exit,
     handle::Handle,
     restart::{Budget, Verdict},
-    routing::{ActorKey, Change, route},
+    routing::{ActorKey, route},
 };
 use crate::{
     context::{Context, NewsOfVms, Settings, SuspectVms},
-    domain::{managed_vm::ManagedVm, names::ObjectKey, server::ServerRule},
-    iso::{
-        self,
-        msg::{IsoKey, IsoMsg},
-        of_pool::IsoCaches,
-    },
+    domain::{managed_vm::ManagedVm, server::ServerRule},
+    iso::{self, of_pool::IsoCaches},
     placement::{PlacementDesk, PlacementMsg},
     ports::{
         clock::Clock,
@@ -45,7 +42,7 @@ use crate::{
         tracer::Tracer,
         vcenter::Connector,
     },
-    runtime::{backoff, mailbox::Counted, shell::Description},
+    runtime::{backoff, mailbox::Counted},
     sessions::{SessionClient, SessionMsg, ledger::Ledger},
 };
 
@@ -76,35 +73,6 @@ pub struct Ports {
     pub exit: Arc<Exit>,
 }
 
-/// Messages of the supervisor.
-pub enum SupervisorMsg {
-    /// A watch saw something.
-    Changed(Change),
-    /// Wake one actor.
-    Wake(ActorKey, &'static str),
-    /// Compare actors with objects.
-    Resync,
-    /// The backoff of a dead actor is over.
-    Respawn(ActorKey),
-    /// Get the ISO cache for that key.
-    IsoCache(IsoKey, RpcReplyPort<Counted<IsoMsg>>),
-    /// That pool is being deleted: the live ISO caches release what only this pool needs.
-    LeaveIsoCaches(ObjectKey),
-    /// Get all actors with their state.
-    Describe(RpcReplyPort<Vec<Described>>),
-    /// Kill the actors whose name starts with the text (debug endpoint only).
-    Kill {
-        /// Start of the name, e.g. `vm/` or `pool/ns/name`; `*` for all.
-        which: String,
-        /// Makes a handler fail instead of a kill from outside.
-        panic: bool,
-        /// Names of the killed actors.
-        reply: RpcReplyPort<Vec<String>>,
-    },
-    /// [`Exit::leave`] was called: all actors stop, sessions are closed.
-    Shutdown,
-}
-
 /// Logs that an actor ended, with the object that it was about.
 fn tell_end(view: &dyn View, key: &ActorKey, why: &str, after: Duration) {
     let child = match key {
@@ -125,38 +93,6 @@ fn tell_end(view: &dyn View, key: &ActorKey, why: &str, after: Duration) {
         ?after,
         "actor ended; starting it anew"
     );
-}
-
-/// Whether an actor is there.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", tag = "is")]
-pub enum Life {
-    /// It is.
-    Alive,
-    /// It died, and restarts.
-    #[serde(rename_all = "camelCase")]
-    Restarting {
-        /// In this many seconds.
-        in_seconds: f64,
-    },
-}
-
-/// One actor in the tree's description.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Described {
-    /// `kind/key`.
-    pub name: String,
-    /// Its supervisor, which restarts it: the tree has one level.
-    pub supervisor: &'static str,
-    /// Alive, or about to restart.
-    pub life: Life,
-    /// How often it restarted.
-    pub restarts: u64,
-    /// Wakes and requests in its mailbox; `null` if it is not alive.
-    pub mailbox: Option<usize>,
-    /// Its description of itself; `null` if it did not answer or is not alive.
-    pub state: Option<Description>,
 }
 
 /// State.

@@ -11,7 +11,7 @@ use std::{
 use async_trait::async_trait;
 use tokio::{task::JoinHandle, time::Instant};
 
-use super::*;
+use super::{routing::Change, *};
 use crate::{
     domain::names::ObjectKey,
     iso::{self, msg::IsoState, of_pool},

@@ -13,7 +13,7 @@ use std::{fs, io::Write as _, time::Duration};
 
 use agent_forge_actors::{
     domain::names::ObjectKey,
-    pool::{Memory, observed, plan, status},
+    pool::{Memory, observe, plan, status},
     ports::{clock::Clock, cluster::View},
     vm::observed::Observed,
 };
@@ -128,7 +128,7 @@ impl Stage {
 fn pool_pass(view: &dyn View, n: usize) {
     let key = ObjectKey::new(HOME, format!("p{}", n % POOLS));
     let mut memory = Memory::default();
-    let s = observed::observe(view, &Standing, &key, &[], &mut memory).expect("a pool");
+    let s = observe::observe(view, &Standing, &key, &[], &mut memory).expect("a pool");
     let plan = plan::plan(&s);
     assert_eq!(status::gauges(&s, &plan).bound_agents, 5);
 }

@@ -12,11 +12,7 @@ use agent_forge_actors::{
     context::{Context, NewsOfVms, Settings, SuspectVms},
     domain::names::ObjectKey,
     orphans::{self, OrphanScan},
-    pool::{
-        self,
-        observed::{self, Observed},
-        plan,
-    },
+    pool::{self, observe, observed::Observed, plan},
     ports::{effect::EffectKind, instruments::NoInstruments, tracer::NoTracer},
     runtime::shell::Worker,
     vm::{
@@ -437,7 +433,7 @@ impl Machines {
             spare_since: spare,
             ..pool::Memory::default()
         };
-        let observed = observed::observe(ports, ports, &key, &[], &mut memory);
+        let observed = observe::observe(ports, ports, &key, &[], &mut memory);
         observed.expect("the pool is there")
     }
 

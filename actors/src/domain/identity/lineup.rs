@@ -30,6 +30,14 @@ pub struct Doubt {
     pub message: String,
 }
 
+impl ManagedVm {
+    /// The Agents that name its VM, and what they are to each other.
+    #[must_use]
+    pub fn lineup<'a>(&self, agents: impl IntoIterator<Item = &'a Arc<Agent>>) -> Lineup<'a> {
+        Lineup::of(self, agents)
+    }
+}
+
 impl<'a> Lineup<'a> {
     /// The lineup of the VM of that VsphereAgent.
     #[must_use]

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
 
-use super::{BiosUuid, MacAddress};
+use super::hardware_ids::{BiosUuid, MacAddress};
 
 /// How much older than the VM's first start its Agent may look. Two clocks give the two times, and they may differ.
 pub const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);

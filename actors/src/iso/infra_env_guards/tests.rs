@@ -14,8 +14,9 @@ use crate::{
     iso::of_pool::{self, NoSource},
     pool::{
         observed::Observed,
+        outcome::Outcome,
         plan::{Action, plan},
-        status::{Outcome, render},
+        status::render,
     },
     testing::{
         World, agent_machine, agent_on, child_with_vm, condition, infra_env, pool, selector, with,

@@ -11,11 +11,7 @@ use agent_forge_crds::pool::{
 };
 use jiff::Timestamp;
 
-use super::{
-    directory,
-    record::{self, is_published, known_file},
-    shares,
-};
+use super::files::{self, directory, is_published, known_file, shares};
 use crate::{domain::names::DatastorePath, iso::msg::IsoFile};
 
 /// A version that was replaced less than this time ago may still get into a VM's drive.
@@ -34,13 +30,13 @@ fn retain(pool: &VsphereAgentPool) -> usize {
 /// Datastore that the pool's VMs get their ISO from: the datastore of the current one, else the one in the spec.
 fn datastore(pool: &VsphereAgentPool) -> String {
     let wanted = &pool.spec.vsphere.iso_datastore;
-    iso(pool).map_or_else(|| wanted.clone(), |i| record::datastore(i, wanted))
+    iso(pool).map_or_else(|| wanted.clone(), |i| files::datastore(i, wanted))
 }
 
 /// The place of a version of the pool's history. `None` if it is no valid path.
 #[must_use]
 pub fn place(pool: &VsphereAgentPool, version: &IsoHistoryEntry) -> Option<DatastorePath> {
-    record::place(version, &datastore(pool))
+    files::place(version, &datastore(pool))
 }
 
 /// The files that the pool's status retains: the current version and the newest of its history.
@@ -98,7 +94,7 @@ fn versions<'a>(
 ) -> impl Iterator<Item = (DatastorePath, bool)> + 'a {
     let mut seen = BTreeSet::new();
     history.iter().filter_map(move |h| {
-        let path = record::place(h, datastore)?;
+        let path = files::place(h, datastore)?;
         let here = path.datastore == datastore;
         let is_one = here && is_published(h) && seen.insert(h.sha256.as_str());
         Some((path, is_one))

@@ -2,7 +2,7 @@
 
 use agent_forge_crds::pool::IsoStatus;
 
-use super::record::{datastore, place};
+use super::files::{datastore, place};
 use crate::domain::names::DatastorePath;
 
 /// `iso` after `gone` was found missing or incomplete: no VM is made from it. Its version counts like one that was
@@ -32,7 +32,8 @@ mod tests {
     use jiff::Timestamp;
 
     use super::super::{
-        record::{is_published, known_file, listed, status},
+        files::{is_published, known_file, listed},
+        record::status,
         want,
     };
     use crate::{

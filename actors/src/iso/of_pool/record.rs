@@ -1,61 +1,19 @@
 //! How a pool's status records its ISO. Pure.
 
-use std::collections::BTreeSet;
-
 use agent_forge_crds::{
     Time,
     pool::{IsoHistoryEntry, IsoStatus},
 };
 use jiff::Timestamp;
 
-use super::lost;
+use super::{
+    files::{datastore, is_published, listed, place},
+    lost,
+};
 use crate::{
-    domain::names::DatastorePath,
     iso::msg::{IsoFile, IsoPlace, IsoState, IsoWant},
     migration,
-    ports::iso_source::Validators,
 };
-
-/// The file that a status names, if the record is complete.
-pub(super) fn known_file(iso: &IsoStatus) -> Option<IsoFile> {
-    Some(IsoFile {
-        sha256: iso.sha256.clone()?,
-        path: DatastorePath::parse(iso.stored_path.as_deref()?).ok()?,
-        size: u64::try_from(iso.size_bytes?).ok()?,
-        uploaded_at: iso.uploaded_at.as_ref()?.0,
-        validators: Validators {
-            etag: iso.source_etag.clone(),
-            last_modified: iso.source_last_modified.clone(),
-        },
-        volatile: iso.volatile == Some(true),
-    })
-}
-
-/// Datastore of the versions that do not name theirs: that of the current one, else the `wanted` one.
-pub(super) fn datastore(iso: &IsoStatus, wanted: &str) -> String {
-    let stored = iso.stored_path.as_deref().map(DatastorePath::parse);
-    stored
-        .and_then(Result::ok)
-        .map_or_else(|| wanted.to_owned(), |path| path.datastore)
-}
-
-/// The place of a version. `beside`: the datastore if it names none.
-pub(super) fn place(entry: &IsoHistoryEntry, beside: &str) -> Option<DatastorePath> {
-    let datastore = entry.datastore.as_deref().unwrap_or(beside);
-    DatastorePath::new(datastore, &entry.path).ok()
-}
-
-/// Places that the record lists. `wanted`: the datastore on which the pool wants its ISO.
-pub(super) fn listed(iso: &IsoStatus, wanted: &str) -> BTreeSet<DatastorePath> {
-    let beside = datastore(iso, wanted);
-    let places = iso.history.iter().filter_map(|h| place(h, &beside));
-    places.collect()
-}
-
-/// The version was published. If not, it may be there or not: a process died, or a reply was lost.
-pub(super) fn is_published(entry: &IsoHistoryEntry) -> bool {
-    entry.uploaded_at.is_some() || entry.size_bytes.is_some()
-}
 
 /// How many versions are remembered that were about to be published and never seen again. Each crash leaves at most
 /// one, and retention removes it. A transfer that fails again and again has left nothing.
@@ -238,6 +196,8 @@ fn whole(t: Timestamp) -> Time {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use agent_forge_crds::conditions::Reason;
     use sha2::{Digest as _, Sha256};
 
@@ -245,9 +205,10 @@ mod tests {
     use crate::{
         domain::{
             failure::{ErrorSource, ReconcileError},
-            names::ObjectKey,
+            names::{DatastorePath, ObjectKey},
         },
-        ports::iso_source::IsoUrl,
+        iso::of_pool::files::known_file,
+        ports::iso_source::{IsoUrl, Validators},
         testing::with,
     };
 

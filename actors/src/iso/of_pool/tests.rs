@@ -5,7 +5,10 @@ use agent_forge_crds::{
 };
 
 use super::*;
-use crate::testing::{infra_env, pool};
+use crate::{
+    iso::msg::ShareGroup,
+    testing::{infra_env, pool},
+};
 
 fn with_prefix(name: &str, prefix: Option<&str>) -> VsphereAgentPool {
     let mut pool = pool(name);

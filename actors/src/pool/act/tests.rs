@@ -1,9 +1,11 @@
 //! What live reads hold back.
 
-use std::sync::Arc;
+mod side_by_side;
+
+use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    agent::Failure,
+    agent::{Failure, VsphereAgent},
     conditions::Reason,
     external::agent::Agent,
     names::{DELETE_CHECK_PREFIX, NODE_POOL_ROLE_LABEL, PAUSED_ANNOTATION},
@@ -14,7 +16,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
 use crate::{
-    domain::{identity::BiosUuid, marker::MayServe},
+    domain::{
+        identity::BiosUuid, managed_vm::ManagedVm, marker::MayServe, names::ObjectKey,
+        upstream::MachineFacts,
+    },
+    lifecycle::ReleaseReason,
+    pool::{outcome::HELD, plan},
     ports::{
         effect::EffectKind,
         vcenter::{PowerState, VmObservation},

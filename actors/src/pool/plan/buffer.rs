@@ -14,7 +14,10 @@ use agent_forge_crds::{
     agent::VmStatus, conditions::Reason, external::agent::Agent, pool::DeletePolicy,
 };
 
-use super::{Action, BufferCount, Plan, caps, fence};
+use super::{
+    caps,
+    planned::{Action, BufferCount, Plan},
+};
 use crate::{
     demand::buffer::{self, Size, since},
     domain::{
@@ -112,7 +115,7 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
     }
     let (ready, making) = hosts(s, taken);
     let mut all: Vec<&ManagedVm> = ready.iter().chain(&making).copied().collect();
-    let here = all.len() + s.made_for_buffer.len();
+    let here = all.len() + s.pending.made_for_buffer.len();
     let missing = size.wanted.saturating_sub(here);
     let (moved, coming) = move_spare(s, size.most.saturating_sub(here), taken, plan);
     remove_surplus(&mut all, size.most, scaling.delete_policy());
@@ -124,19 +127,22 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
             plan.wait(child.key.name.clone(), Reason::Retained, OLD_DATA);
         }
     }
-    if making.is_empty() && s.made_for_buffer.is_empty() && missing == 0 {
+    if making.is_empty() && s.pending.made_for_buffer.is_empty() && missing == 0 {
         replace_one(s, &mut all, &size, plan);
     }
     plan.buffer_room = size
         .most
-        .saturating_sub(all.len() + s.made_for_buffer.len() + moved);
+        .saturating_sub(all.len() + s.pending.made_for_buffer.len() + moved);
     plan.buffered = all.iter().map(|c| c.uid.clone()).collect();
     let made = create(s, missing.saturating_sub(moved + coming), plan);
     let stays = |c: &&&ManagedVm| plan.buffered.contains(&c.uid);
     plan.buffer = BufferCount {
         wanted: size.wanted,
         ready: ready.iter().filter(stays).count(),
-        making: making.iter().filter(stays).count() + s.made_for_buffer.len() + moved + made,
+        making: making.iter().filter(stays).count()
+            + s.pending.made_for_buffer.len()
+            + moved
+            + made,
     };
 }
 
@@ -156,7 +162,7 @@ fn move_spare(
     if s.guard().is_some_and(unavailable) || s.refused_source().is_some() {
         return (0, 0);
     }
-    let unfenced = |agent: &Arc<Agent>| !agent.is_deleting() && fence(s, agent).is_some();
+    let unfenced = |agent: &Arc<Agent>| !agent.is_deleting() && s.fence(agent).is_some();
     let waits = |c: &&ManagedVm| {
         let host = s.host(c);
         host.machine == MachineState::Leaving || host.own.as_ref().is_some_and(unfenced)
@@ -263,7 +269,7 @@ fn create(s: &Observed, missing: usize, plan: &mut Plan) -> usize {
         .children
         .iter()
         .map(|c| c.key.name.as_str())
-        .chain(s.made_for_buffer.iter().map(String::as_str))
+        .chain(s.pending.made_for_buffer.iter().map(String::as_str))
         .chain(s.moved_vms.iter().map(String::as_str))
         .collect();
     let names = (0..).map(|place| buffer::name(&s.pool, place));

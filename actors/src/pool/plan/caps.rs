@@ -12,7 +12,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt as _;
 
-use super::{Action, Plan};
+use super::planned::{Action, Plan};
 use crate::{domain::managed_vm::ManagedVm, pool::observed::Observed};
 
 /// A limit, and how much of it is used.
@@ -88,7 +88,7 @@ fn caps(s: &Observed) -> Vec<Cap> {
     let scaling = s.pool.spec.scaling.clone().unwrap_or_default();
     let limit = |number: i32| usize::try_from(number).unwrap_or_default();
     // The cache does not show yet what was made a moment ago.
-    let made = s.made.len() + s.made_for_buffer.len();
+    let made = s.pending.made.len() + s.pending.made_for_buffer.len();
     let own = || s.children.iter().filter(|child| !child.adopted);
     let vms = scaling.max_vms.map(|max| Cap {
         field: "maxVMs",

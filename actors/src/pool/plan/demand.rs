@@ -10,7 +10,10 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Action, Plan, Records, buffer, is_for, lend, served_by_child};
+use super::{
+    buffer, lend,
+    planned::{Action, Plan},
+};
 use crate::{
     demand::prepare,
     domain::{
@@ -21,7 +24,10 @@ use crate::{
         upstream::{self, MachineFacts, WaitingSign},
     },
     placement::request,
-    pool::observed::Observed,
+    pool::{
+        index::{Records, served_by_child},
+        observed::Observed,
+    },
     world::classify::{self, Demand, DemandReason, DemandState},
 };
 
@@ -34,7 +40,7 @@ fn child_name(s: &Observed, am: &AgentMachine) -> String {
     let name = am.name_any();
     let is_taken = |name: &String| {
         let mut all = s.children.iter();
-        all.any(|c| c.key.name == *name && (!is_for(c, am) || s.serves_elsewhere(c).is_some()))
+        all.any(|c| c.key.name == *name && (!c.is_for(am) || s.serves_elsewhere(c).is_some()))
     };
     if is_taken(&name) {
         let uid: String = am
@@ -59,7 +65,7 @@ pub(super) fn assign_hosts(
     plan: &mut Plan,
 ) -> BTreeSet<ObjectKey> {
     // Nothing is done with a host that was given away, until the watch shows for whom it is.
-    let given: BTreeSet<&String> = s.given.values().collect();
+    let given: BTreeSet<&String> = s.pending.given.values().collect();
     let given = s.children.iter().filter(|c| given.contains(&c.uid));
     let mut reassigned: BTreeSet<ObjectKey> = given.map(|c| c.key.clone()).collect();
     let demands = plan.demands.clone();
@@ -140,7 +146,7 @@ pub(super) fn assign_hosts(
         };
         let am = &demand.agent_machine;
         pin_if_needed(s, am, plan);
-        let begun = s.begun.contains(&demand.uid());
+        let begun = s.pending.begun.contains(&demand.uid());
         if let Some(child) = spare.pop_if(|_| !begun) {
             reassigned.insert(child.key.clone());
             plan.actions.push(Action::Reassign {
@@ -181,7 +187,7 @@ fn belongs_to(
     let agent = s.host(child).own.as_ref();
     if let Some(served) = agent.and_then(|a| records.served_by(demands, a)) {
         // Another VsphereAgent that was made for that AgentMachine is then surplus, or serves another AgentMachine.
-        let moved = !is_for(child, &served.agent_machine);
+        let moved = !child.is_for(&served.agent_machine);
         let found = || (served.agent_machine.clone(), served.machine.clone());
         return moved
             .then(found)
@@ -191,7 +197,7 @@ fn belongs_to(
     // its own AgentMachine asks again.
     let foreign = agent.and_then(|a| {
         let mut named = s.agent_machines_named(a.claimed_by().unwrap_or_default());
-        named.find(|am| upstream::claims(a, am) && !is_for(child, am))
+        named.find(|am| upstream::claims(a, am) && !child.is_for(am))
     });
     if let Some(am) = foreign.filter(|_| !child.adopted) {
         let owner = am.owner_machine();
@@ -238,7 +244,8 @@ fn pins_early(s: &Observed, demand: &Demand) -> bool {
 
 pub(super) fn pin_if_needed(s: &Observed, am: &Arc<AgentMachine>, plan: &mut Plan) {
     let uid = am.metadata.uid.as_ref();
-    let done = belonging::pinned(am).is_some() || uid.is_some_and(|uid| s.pinned.contains(uid));
+    let done =
+        belonging::pinned(am).is_some() || uid.is_some_and(|uid| s.pending.pinned.contains(uid));
     if !done && plan.pins.insert(uid.cloned().unwrap_or_default()) {
         let pin = prepare::pin_value(am, s.ambiguous_names.contains(&am.name_any()));
         plan.actions.push(Action::Pin {

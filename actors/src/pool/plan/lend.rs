@@ -7,12 +7,12 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt as _;
 
-use super::{Action, Plan};
+use super::planned::{Action, Plan};
 use crate::{
     demand::lending,
     domain::{managed_vm::ManagedVm, reassign::Reservation},
     placement::request,
-    pool::observed::Observed,
+    pool::observed::{Observed, RESERVED},
     ports::cluster::AgentPatch,
 };
 
@@ -65,7 +65,7 @@ pub(super) fn is_lent(s: &Observed, child: &ManagedVm, plan: &mut Plan) -> bool 
             ),
         );
         // A reservation ends by time alone.
-        plan.look_again(crate::pool::lending::RESERVED);
+        plan.look_again(RESERVED);
         return true;
     }
     if child.in_buffer

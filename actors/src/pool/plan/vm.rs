@@ -7,7 +7,10 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Action, Plan, Records, buffer, demand, lend, served_by_child};
+use super::{
+    buffer, demand, lend,
+    planned::{Action, Plan},
+};
 use crate::{
     demand::{buffer as waiting, prepare},
     domain::{
@@ -20,10 +23,11 @@ use crate::{
         vanished::{STAYS, Vanished, vanished},
     },
     guard,
-    iso::infra_env_guards,
     lifecycle::{End, Fate, FreeVm, ReleaseReason, Renewal, Stay},
-    pool::observed::Observed,
-    ports::cluster::AgentPatch,
+    pool::{
+        index::{Records, served_by_child},
+        observed::Observed,
+    },
     world::{
         classify::{Demand, DemandReason, DemandState},
         host::Host,
@@ -66,13 +70,6 @@ pub(super) fn keeps(s: &Observed, demand: &Demand) -> Option<Duration> {
         }
         DemandState::Served | DemandState::NotRequested(_) => None,
     }
-}
-
-/// What keeps AgentMachines from that Agent. `None`: nothing has to be changed.
-pub(in crate::pool) fn fence(s: &Observed, agent: &Agent) -> Option<AgentPatch> {
-    let own = belonging::base_labels(&s.pool);
-    let approved = infra_env_guards::approves(s.infra_env.as_deref(), agent);
-    prepare::fence(&own, &s.choosers, approved, agent)
 }
 
 /// Plans for one VsphereAgent.
@@ -193,7 +190,7 @@ impl Subject<'_> {
             return false;
         };
         if leaving {
-            let fence = fence(s, agent).map(|patch| Action::Fence {
+            let fence = s.fence(agent).map(|patch| Action::Fence {
                 patch,
                 child: child.clone(),
             });

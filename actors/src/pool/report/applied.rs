@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::pool::act::Acted;
+use crate::pool::outcome::Acted;
 
 /// How long the Event waits for more.
 pub const GATHER: Duration = Duration::from_secs(2);

@@ -15,7 +15,7 @@ use agent_forge_crds::{
 use jiff::{SignedDuration, Timestamp};
 use kube::{Resource as _, ResourceExt};
 
-use super::Topic;
+use super::topic::Topic;
 use crate::{
     domain::{names::ObjectKey, trace::TraceId},
     pool::{observed::Observed, plan::Plan},

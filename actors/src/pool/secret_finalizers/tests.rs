@@ -1,11 +1,17 @@
 //! Which Secrets are needed, held and released.
 
-use agent_forge_crds::pool::CredentialsSecretRef;
+use std::{collections::BTreeSet, time::Duration};
+
+use agent_forge_crds::{
+    agent::VsphereAgent,
+    pool::{CredentialsSecretRef, HeldSecret, VsphereAgentPool},
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
 use crate::{
+    pool::plan::secrets::{is_check_due, plan},
     ports::{
         cluster::ClusterErrorKind,
         effect::EffectKind::{HoldSecret as Hold, PoolStatus as Record, ReleaseSecret as Release},

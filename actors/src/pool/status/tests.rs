@@ -9,7 +9,7 @@ use agent_forge_crds::{
 use super::*;
 use crate::{
     domain::holds::Pause,
-    pool::plan::plan,
+    pool::plan::{Waiting, plan},
     ports::instruments::PoolGauges,
     testing::{
         World, agent_machine, agent_on, at, child, child_with_vm, claim, condition, delete,

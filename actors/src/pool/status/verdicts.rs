@@ -6,12 +6,12 @@ use agent_forge_crds::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::Outcome;
 use crate::{
     domain::{belonging, failure::ErrorSource, upstream::WaitingSign},
     iso::{msg::IsoState, of_pool::NoSource},
     pool::{
         observed::Observed,
+        outcome::Outcome,
         plan::{self, Plan},
     },
     ports::{instruments::PoolGauges, iso_source::IsoUrl},

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
-use super::{VcError, VcResult};
+use super::error::{VcError, VcResult};
 use crate::{
     domain::names::{DatastorePath, MoRef},
     ports::effect::Effect,

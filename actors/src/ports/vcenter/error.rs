@@ -141,6 +141,9 @@ pub enum Stage {
 /// Type name of the fault of a server that serves no API release of ours. A server that is no vCenter can end so too.
 pub const UNSUPPORTED_RELEASE: &str = "UnsupportedRelease";
 
+/// Result of a vCenter call.
+pub type VcResult<T> = Result<T, VcError>;
+
 /// A failed vCenter call. Its text is `operation of subject: message`, or the message alone if it is concealed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VcError {

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use async_trait::async_trait;
 
-use super::{PowerState, VcResult};
+use super::{error::VcResult, power::PowerState};
 use crate::{
     domain::{hardware::Hardware, holds::VmMarks, marker::Marker, names::MoRef},
     ports::effect::Effect,

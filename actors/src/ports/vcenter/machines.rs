@@ -2,7 +2,12 @@
 
 use async_trait::async_trait;
 
-use super::{Ended, Place, TaskRef, VcResult};
+use super::{
+    error::VcResult,
+    inventory::Place,
+    power::PowerState,
+    tasks::{Ended, TaskRef},
+};
 use crate::{
     domain::{
         hardware::{Hardware, ShownHardware},
@@ -119,29 +124,6 @@ pub enum RenewedDisk {
     },
     /// They stay. The boot order becomes CD-ROM, then disks, as the old system must not start.
     Kept,
-}
-
-/// Power state of a VM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PowerState {
-    /// `poweredOn`
-    On,
-    /// `poweredOff`
-    Off,
-    /// `suspended`
-    Suspended,
-}
-
-impl PowerState {
-    /// As on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::On => "poweredOn",
-            Self::Off => "poweredOff",
-            Self::Suspended => "suspended",
-        }
-    }
 }
 
 /// A device in the boot order.

@@ -12,6 +12,7 @@ pub mod error;
 mod inventory;
 mod machines;
 mod news;
+mod power;
 mod tasks;
 
 use std::sync::Arc;
@@ -21,22 +22,20 @@ use secrecy::SecretString;
 
 pub use self::{
     datastore::{ByteStream, Datastores, Drives, FileInfo, MountedIso, Unread},
-    error::{Fault, Stage, VcError, VcErrorKind},
+    error::{Fault, Stage, VcError, VcErrorKind, VcResult},
     inventory::{
         BareVm, ComputeTopology, Datastore, FolderSight, Host, Inventory, MarkedVm, Place,
         PlaceCandidates, PlaceRequest, Recommendation, Survey,
     },
     machines::{
-        BootDevice, Cdrom, CreateVm, GENERATION_KEY, Machines, NewLife, PowerState, RenewedDisk,
-        VmAt, VmChange, VmObservation,
+        BootDevice, Cdrom, CreateVm, GENERATION_KEY, Machines, NewLife, RenewedDisk, VmAt,
+        VmChange, VmObservation,
     },
     news::{Listener, News, VmNews, VmSight},
+    power::PowerState,
     tasks::{Ended, TASK_PATIENCE, TaskEnd, TaskRef, Tasks},
 };
 use super::effect::Effect;
-
-/// Result of a vCenter call.
-pub type VcResult<T> = Result<T, VcError>;
 
 /// How to log in: the content of a credentials Secret, parsed and checked.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use super::PowerState;
+use super::power::PowerState;
 
 /// A VM as the news show it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 
-use super::VcResult;
+use super::error::VcResult;
 use crate::{domain::names::MoRef, ports::slots::Slots};
 
 /// Longest wait for one task within one pass. A later pass continues a creation by its recorded task id. After any other

@@ -6,7 +6,7 @@ use agent_forge_crds::conditions::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::{by_bound, by_dry_run, by_pause};
+use super::words::{by_bound, by_dry_run, by_pause};
 use crate::domain::holds::Holds;
 
 /// Writes these conditions as `holds` has them at `now`, and removes those that do not hold any more.

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use agent_forge_crds::{
-    conditions::{DRY_RUN, OVERFULL, PAUSED, VETOED, find_condition},
+    conditions::{DRY_RUN, OVERFULL, PAUSED, Reason, VETOED, find_condition},
     external::agent_machine::PAUSED_ANNOTATION as CAPI_PAUSED,
     names::{
         DELETE_CHECK_PREFIX, FORCE_DELETE_ANNOTATION, PAUSED_ANNOTATION, POWER_ON_CHECK_PREFIX,
@@ -12,7 +12,7 @@ use kube::ResourceExt as _;
 use super::*;
 use crate::{
     domain::{
-        holds::Mode,
+        holds::{Mode, Pause},
         managed_vm::ManagedVm,
         names::ObjectKey,
         upstream::{Pausable, PausableKind},

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::Lost;
 use crate::ports::effect::EffectKind;
 
 /// Whether this process leads. The gate asks this before each effect. Times are monotonic.
@@ -21,6 +20,26 @@ pub enum Leadership {
     Lost(Lost),
     /// This process released the lease at its end.
     Released,
+}
+
+/// Why leadership ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Lost {
+    /// No write was acknowledged within the renew deadline.
+    #[error(
+        "the lease could not be renewed for {} s (is the API server reachable?)",
+        .0.as_secs()
+    )]
+    NotRenewed(Duration),
+    /// Another process holds it.
+    #[error("{0} holds the lease now")]
+    Taken(String),
+    /// The object is gone, or has no holder.
+    #[error("the lease was taken away: somebody deleted or emptied it")]
+    Removed,
+    /// The task that renews it died.
+    #[error("what keeps the lease died (see the panic in the log), so nobody renews it")]
+    Unkept,
 }
 
 /// What blocks a process that holds our own Lease, or needs none.

@@ -22,7 +22,7 @@ use std::time::Duration;
 use crate::migration::lease::{Clear, Guard};
 
 pub use self::{
-    fence::{Barrier, Leadership, Need},
+    fence::{Barrier, Leadership, Lost, Need},
     timing::{BadTiming, Timing},
 };
 
@@ -57,26 +57,6 @@ pub enum Next {
     Clear(Clear),
     /// Leadership is over, for good.
     Lost(Lost),
-}
-
-/// Why leadership ended.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Lost {
-    /// No write was acknowledged within the renew deadline.
-    #[error(
-        "the lease could not be renewed for {} s (is the API server reachable?)",
-        .0.as_secs()
-    )]
-    NotRenewed(Duration),
-    /// Another process holds it.
-    #[error("{0} holds the lease now")]
-    Taken(String),
-    /// The object is gone, or has no holder.
-    #[error("the lease was taken away: somebody deleted or emptied it")]
-    Removed,
-    /// The task that renews it died.
-    #[error("what keeps the lease died (see the panic in the log), so nobody renews it")]
-    Unkept,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

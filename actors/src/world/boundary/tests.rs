@@ -14,10 +14,11 @@ use crate::{
     domain::names::ObjectKey,
     iso::of_pool::NoSource,
     pool::{
-        Memory,
-        observed::{self, Observed},
+        Memory, observe,
+        observed::Observed,
+        outcome::Outcome,
         plan::{Action, Plan, plan},
-        status::{self, Outcome},
+        status,
     },
     testing::{
         CONTROL_PLANE, NAMESPACE, POOL, World, agent_machine, agent_on, child_with_vm, delete,
@@ -242,7 +243,7 @@ fn what_a_pool_gathers_of_a_namespace_that_refuses_it_is_its_own_hosts_alone() {
         let key = ObjectKey::new(ATTACKER, POOL);
         let clock = Turned::default();
         let mut memory = Memory::default();
-        observed::observe(&hub, &clock, &key, &[], &mut memory).expect("a pool")
+        observe::observe(&hub, &clock, &key, &[], &mut memory).expect("a pool")
     };
     let names = |s: &Observed| -> Vec<String> {
         s.agents.iter().map(|a: &Arc<Agent>| a.name_any()).collect()

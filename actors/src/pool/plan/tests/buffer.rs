@@ -117,7 +117,7 @@ fn a_buffer_fills_and_then_rests() {
         .collect();
     // What the cache does not show yet counts, and its place is taken.
     let mut observed = world.observed();
-    observed.made_for_buffer = [names[0].clone()].into();
+    observed.pending.made_for_buffer = [names[0].clone()].into();
     let again = plan(&observed);
     assert!(matches!(&again.actions[..], [Action::CreateForBuffer { name }] if *name == names[1]));
     making(&mut world, &names[0], 0);

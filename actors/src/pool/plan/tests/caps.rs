@@ -104,7 +104,7 @@ fn what_was_made_a_moment_ago_counts_although_the_cache_does_not_show_it() {
     asks(&mut world, 0);
     asks(&mut world, 1);
     let mut observed = world.observed();
-    observed.made = [world.agent_machines[1].uid().expect("a uid")].into();
+    observed.pending.made = [world.agent_machines[1].uid().expect("a uid")].into();
     let planned = plan(&observed);
     assert_eq!(created(&planned), [""; 0]);
     assert_eq!(said(&planned).len(), 1);

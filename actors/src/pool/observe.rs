@@ -1,0 +1,253 @@
+//! Observes the cluster.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use agent_forge_crds::{
+    external::{agent::Agent, agent_machine::AgentMachine},
+    names::AGENT_MACHINE_UID_ANNOTATION,
+    pool::{MAX_REFUSALS, VsphereAgentPool},
+};
+use kube::ResourceExt;
+
+use super::{
+    lending,
+    memory::Memory,
+    observed::{Home, Lent, Observed, Pending},
+    plan::secrets,
+    tables::Index,
+};
+use crate::{
+    demand::lending::lenders,
+    domain::{
+        belonging,
+        identity::{AgentMatch, agent_runs_on},
+        managed_vm::ManagedVm,
+        names::ObjectKey,
+        tally::Tally,
+    },
+    ports::{clock::Clock, cluster::View},
+    runtime::holds,
+    world::{agents_home, boundary::Grants},
+};
+
+/// Observes the cluster: all facts of a pass, from the cache, the memory and the clocks. `None`: the pool is gone.
+///
+/// The memory forgets what the cache shows by now.
+#[must_use]
+pub fn observe(
+    view: &dyn View,
+    clock: &dyn Clock,
+    key: &ObjectKey,
+    secret_namespaces: &[String],
+    memory: &mut Memory,
+) -> Option<Observed> {
+    let pool = memory.status.begin(view, &view.pool(key)?);
+    let now = clock.monotonic();
+    let namespace = &pool.spec.control_plane_namespace;
+    let pools = view.pools();
+    let is_other = |p: &&Arc<VsphereAgentPool>| {
+        ObjectKey::of(p.as_ref()) != *key
+            && p.spec.control_plane_namespace == *namespace
+            && p.metadata.deletion_timestamp.is_none()
+    };
+    let agent_machines = view.agent_machines(namespace);
+    let elsewhere: BTreeSet<&String> = pools
+        .iter()
+        .map(|p| &p.spec.control_plane_namespace)
+        .filter(|n| *n != namespace)
+        .collect();
+    let elsewhere: Vec<_> = elsewhere
+        .into_iter()
+        .flat_map(|n| view.agent_machines(n))
+        .collect();
+    let all = agent_machines.iter().chain(&elsewhere).map(AsRef::as_ref);
+    let grants = Grants::read(view, pools.iter().map(AsRef::as_ref), all);
+    let ambiguous_names = ambiguous(&grants, &pools, &agent_machines, &elsewhere);
+    let children: Vec<ManagedVm> = view
+        .children(key)
+        .into_iter()
+        .map(ManagedVm::read)
+        .collect();
+    let made_by_others = made_by_others(view, &grants, key, &agent_machines);
+    let (infra_env_key, infra_env) = agents_home::find(view, &grants, &pool);
+    let own = agent_machines.iter().map(AsRef::as_ref);
+    let own: Vec<_> = own.filter(|am| belonging::belongs(&pool, am)).collect();
+    let home = &infra_env_key.namespace;
+    let mut agents = agents_home::of_pool(view, &pool, &children, &own, home);
+    agents.retain(|agent| is_shown(agent, &grants, &pool, &children));
+    let matching = matching(view, &grants, (&pool, &children), &agents);
+    memory.note_waiting(&agent_machines, now);
+    let mut observed = Observed {
+        recorded_homes: recorded_homes(view, &pool, &children),
+        other_pools: pools.iter().filter(is_other).cloned().collect(),
+        machines: view
+            .machines(namespace)
+            .iter()
+            .map(|m| m.as_ref().clone())
+            .collect(),
+        choosers: view.all_agent_machines(),
+        agents,
+        matching,
+        grants,
+        children,
+        made_by_others,
+        infra_env_key,
+        infra_env,
+        ambiguous_names,
+        waiting_since: memory.waiting_since.clone(),
+        spare_since: memory.spare_since.clone(),
+        pending: Pending::default(),
+        secret_namespaces: secret_namespaces.to_vec(),
+        secrets_due: secrets::is_check_due(memory.secrets_checked, now),
+        now,
+        wall: clock.wall(),
+        holds: holds::of_pool(view, key),
+        was_stopped: memory.stopped,
+        lenders: Vec::new(),
+        refused_by: Vec::new(),
+        lent: Lent::default(),
+        settled: BTreeSet::new(),
+        moved_vms: BTreeSet::new(),
+        index: Index::default(),
+        agent_machines,
+        key: key.clone(),
+        pool,
+    };
+    observed.pending = memory.pending.recall(&observed);
+    see_group(view, &mut observed, memory);
+    Some(observed)
+}
+
+/// Adds what the pool sees of the other pools of its group. Hosts may be on their way when it has left the group.
+fn see_group(view: &dyn View, s: &mut Observed, memory: &mut Memory) {
+    let asks = s.agent_machines.iter().any(|am| {
+        let unserved = am.agent_ref().is_none() && s.child_for(am).is_none();
+        unserved && !am.is_deleting() && belonging::belongs(&s.pool, am)
+    });
+    let whose = (s.pool.as_ref(), asks);
+    let lenders = lenders(view, &s.grants, whose, &s.secret_namespaces, s.wall);
+    let lasting = lenders.iter().filter_map(|lender| {
+        let refusal = lender.refusal.as_ref().filter(|r| r.is_lasting())?;
+        Some(format!("{}: {refusal}", lender.key))
+    });
+    s.refused_by = lasting.take(MAX_REFUSALS).collect();
+    s.lenders = lenders;
+    s.lent = lending::lent(view, s, &mut memory.reserved_since);
+    let vms = view.all_children();
+    let vms = vms.iter().filter_map(|c| c.status.as_ref()?.vm.as_ref());
+    let moved = vms.filter(|vm| vm.taken_from.is_some());
+    s.moved_vms = moved.map(|vm| vm.name.clone()).collect();
+    let taken = s.children.iter().filter(|c| c.taken_from.is_some());
+    let over = taken.filter(|c| lending::is_over(view, c));
+    s.settled = over.map(|c| c.uid.clone()).collect();
+}
+
+/// VsphereAgents of other pools that are for one of these AgentMachines. A pool that the AgentMachine's namespaces do
+/// not admit does not count: otherwise a foreign tenant could keep a pool from serving.
+fn made_by_others(
+    view: &dyn View,
+    grants: &Grants,
+    own: &ObjectKey,
+    agent_machines: &[Arc<AgentMachine>],
+) -> BTreeMap<String, ObjectKey> {
+    let by_uid = agent_machines.iter();
+    let by_uid = by_uid.filter_map(|am| Some((am.metadata.uid.as_deref()?, am)));
+    let by_uid: HashMap<&str, _> = by_uid.collect();
+    let mut found = BTreeMap::new();
+    for object in view.all_children() {
+        let key = ObjectKey::of(object.as_ref());
+        let pool = ObjectKey::new(&key.namespace, &object.spec.pool_ref.name);
+        if pool == *own {
+            continue;
+        }
+        let uid = object.annotations().get(AGENT_MACHINE_UID_ANNOTATION);
+        let Some((uid, am)) = uid.and_then(|uid| Some((uid, by_uid.get(uid.as_str())?))) else {
+            continue;
+        };
+        let admitted = || {
+            let pool = view.pool(&pool);
+            pool.is_some_and(|pool| grants.lacking(&pool, am).is_none())
+        };
+        if key.namespace == own.namespace || admitted() {
+            found.insert(uid.clone(), key);
+        }
+    }
+    found
+}
+
+/// Names in `here` that an AgentMachine in another namespace has as well, which another pool may serve.
+fn ambiguous(
+    grants: &Grants,
+    pools: &[Arc<VsphereAgentPool>],
+    here: &[Arc<AgentMachine>],
+    elsewhere: &[Arc<AgentMachine>],
+) -> BTreeSet<String> {
+    let names: BTreeSet<String> = here.iter().map(|am| am.name_any()).collect();
+    let is_anybodys = |am: &AgentMachine| {
+        let mut there = pools
+            .iter()
+            .filter(|p| Some(&p.spec.control_plane_namespace) == am.metadata.namespace.as_ref());
+        there.any(|pool| grants.lacking(pool, am).is_none())
+    };
+    elsewhere
+        .iter()
+        .filter(|am| names.contains(&am.name_any()) && is_anybodys(am))
+        .map(|am| am.name_any())
+        .collect()
+}
+
+/// See [`Observed::matching`]. `shown`: all Agents that count in namespaces that do not admit the pool.
+fn matching(
+    view: &dyn View,
+    grants: &Grants,
+    (pool, children): (&VsphereAgentPool, &[ManagedVm]),
+    shown: &[Arc<Agent>],
+) -> Tally {
+    let labels = &pool.spec.agent.labels;
+    let of = |namespace: &String| {
+        if grants.admit(namespace, pool) {
+            return view.count_agents(namespace, labels);
+        }
+        let there = |a: &&Arc<Agent>| a.metadata.namespace.as_ref() == Some(namespace);
+        let there = shown.iter().filter(there);
+        there.map(|agent| Tally::of(agent, labels)).sum()
+    };
+    let namespaces = agents_home::namespaces(Some(pool), children);
+    namespaces.iter().map(of).sum()
+}
+
+/// A pool does not see Agents in a namespace that does not admit it, except those of its own VMs: they have to be
+/// removed.
+fn is_shown(
+    agent: &Agent,
+    grants: &Grants,
+    pool: &VsphereAgentPool,
+    children: &[ManagedVm],
+) -> bool {
+    let namespace = agent.metadata.namespace.as_deref().unwrap_or_default();
+    let may_run_on = |child: &ManagedVm| {
+        let vm = child.identity.as_ref();
+        vm.is_some_and(|vm| agent_runs_on(agent, vm) != AgentMatch::Other)
+    };
+    grants.admit(namespace, pool) || children.iter().any(may_run_on)
+}
+
+/// See [`Observed::recorded_homes`].
+fn recorded_homes(
+    view: &dyn View,
+    pool: &VsphereAgentPool,
+    children: &[ManagedVm],
+) -> BTreeMap<String, Home> {
+    let homes: BTreeSet<&str> = children.iter().map(|c| c.home(pool)).collect();
+    let others = homes
+        .into_iter()
+        .filter(|home| *home != pool.spec.control_plane_namespace && view.serves(home));
+    let read = |home: &str| Home {
+        agent_machines: view.agent_machines(home),
+        machines: view.machines(home),
+    };
+    others.map(|home| (home.to_owned(), read(home))).collect()
+}
