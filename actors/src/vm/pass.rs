@@ -3,11 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    WaitingOn,
     agent::{VsphereAgent, VsphereAgentStatus},
-    conditions::{Class as Wait, Phase, Policy, Reason},
+    conditions::{Phase, Policy, Reason},
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 
 use super::{
@@ -382,8 +380,8 @@ impl Outcome {
     }
 }
 
-/// Whether the change is one of several that follow each other closely: the Agent appears, is prepared, is bound. What does not
-/// pass without help is written at once, and so is its end.
+/// Whether the change is one of several that follow each other closely: the Agent appears, is prepared, is bound. A
+/// failure and its end are written at once.
 fn can_wait(old: Option<&VsphereAgentStatus>, new: &VsphereAgentStatus) -> bool {
     // What cannot be seen again after it is over.
     let passing = |status: &VsphereAgentStatus| {
@@ -393,21 +391,11 @@ fn can_wait(old: Option<&VsphereAgentStatus>, new: &VsphereAgentStatus) -> bool 
             (paused, vm.guest_may_be_node)
         })
     };
-    let helpless = |reason: &Reason| reason.about().class != Wait::Progress;
-    let waits = |status: &VsphereAgentStatus| -> Vec<WaitingOn> {
-        let rows = status.waiting_on.iter();
-        rows.filter(|row| helpless(&row.reason)).cloned().collect()
-    };
-    let conditions = |status: &VsphereAgentStatus| -> Vec<Condition> {
-        let told = status.conditions.iter();
-        let told = told.filter(|c| helpless(&Reason::from(c.reason.as_str())));
-        told.cloned().collect()
-    };
     old.is_some_and(|old| {
         passing(old) == passing(new)
-            && waits(old) == waits(new)
+            && old.waiting_on == new.waiting_on
             && old.observed_generation == new.observed_generation
-            && conditions(old) == conditions(new)
+            && old.conditions == new.conditions
     })
 }
 

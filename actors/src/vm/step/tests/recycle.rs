@@ -35,7 +35,18 @@ fn intent_power_off_renewal_and_life_follow_each_other() {
         f.recycle.stage = Stage::Asked(2);
     });
     assert_eq!(next(&asked), Step::Record(Entry::NextLife));
-    assert_eq!(next(&recycled(&vm, &Ownership::NotAsked)), Step::Look);
+    // The guard looks at a VM that runs by its record before it is switched off.
+    let unseen = recycled(&vm, &Ownership::NotAsked);
+    assert_eq!(next(&unseen), Step::Power(Power::Off));
+    let told = with(unseen, |f| f.vm.missing_in_scan = true);
+    let claimed = with(unseen, |f| f.recycle.claimed = true);
+    let was_off = with(vm.clone(), |v| {
+        v.power_state = Some("poweredOff".to_owned())
+    });
+    let off_by_record = recycled(&was_off, &Ownership::NotAsked);
+    for unclear in [told, claimed, off_by_record] {
+        assert_eq!(next(&unclear), Step::Look);
+    }
     let on = seen(PowerState::On, None);
     assert_eq!(next(&recycled(&vm, &on)), Step::Power(Power::Off));
     let suspended = seen(PowerState::Suspended, None);
