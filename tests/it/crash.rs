@@ -1,4 +1,4 @@
-//! The operator and its actors are killed at any moment. There must never be two VMs for one machine, and nothing may
+//! Each kind of actor is killed at each stage of a machine. There must never be two VMs for one machine, and nothing may
 //! be left over.
 
 use std::time::Duration;
@@ -15,35 +15,6 @@ use crate::{
     witness::Witness,
     world::{POOL, Setup, World},
 };
-
-#[tokio::test(flavor = "multi_thread")]
-async fn ten_hosts_come_up_while_the_operator_is_killed_again_and_again() -> Result<()> {
-    let mut world = World::start(Setup::default()).await?;
-    let witness = Witness::start(world.sight());
-    let nodes = world.wanted(10).await?;
-    // Each kill waits for its own moment: a number of VMs exist, and a number of them run.
-    for (vms, on) in [(1, 0), (4, 0), (8, 1), (10, 4), (10, 9)] {
-        world
-            .until(&format!("{vms} VMs, {on} of them on"), async || {
-                let all = world.all_vms().await?;
-                Ok(all.len() >= vms && all.iter().filter(|vm| vm.is_on()).count() >= on)
-            })
-            .await?;
-        world.crash().await?;
-    }
-    world.running(&nodes, 10).await?;
-    world.settled(10).await?;
-    world.each_serves_its_own().await?;
-    nodes.scale(0);
-    world
-        .until("half of the VMs gone", async || {
-            Ok(world.all_vms().await?.len() <= 5)
-        })
-        .await?;
-    world.crash().await?;
-    world.settled(0).await?;
-    witness.verdict()
-}
 
 /// Kinds of actors, as their names begin. The last one exists once an ISO is needed.
 const KINDS: [&str; 7] = [

@@ -22,29 +22,17 @@ fn secret(name: &str) -> Value {
     json!({"vsphere": {"credentialsSecretRef": {"name": name}}})
 }
 
-/// How often the operator has read this Secret.
-async fn reads(world: &World, namespace: &str, name: &str) -> Result<usize> {
-    let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
-    let entries = world.audited().await?;
-    Ok(entries
-        .iter()
-        .filter(|e| {
-            e.user.username == world.access.user && e.uri.split('?').next() == Some(path.as_str())
-        })
-        .count())
-}
-
-/// Waits until each of these Secrets has been read twice more. One of the reads may have been under way.
+/// Waits until each of these Secrets has been read again.
 async fn until_looked_at_again(world: &World, secrets: &[&str]) -> Result<()> {
     for name in secrets {
-        let before = reads(world, world.namespace(), name).await?;
-        world
-            .until(&format!("two more looks at Secret {name}"), async || {
-                Ok(reads(world, world.namespace(), name).await? >= before + 2)
-            })
-            .await?;
+        world.until_read_again(&path(world, name)).await?;
     }
     Ok(())
+}
+
+/// Path of a Secret at the API server.
+fn path(world: &World, secret: &str) -> String {
+    format!("/api/v1/namespaces/{}/secrets/{secret}", world.namespace())
 }
 
 /// Checks that one login was refused since the beginning.
@@ -119,7 +107,7 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
     // The operator reads the Secret again and again, but never sends the password again.
     world
         .until("three more looks at the wrong Secret", async || {
-            Ok(reads(&world, world.namespace(), "wrong-1").await? >= 4)
+            Ok(world.reads(&path(&world, "wrong-1")).await? >= 4)
         })
         .await?;
     refused_once(&world, "after some looks").await?;
@@ -174,60 +162,6 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
     let shown = shown_isos(&world, 0).await?;
     ensure!(!shown.contains(turned_away), "{shown}");
     Ok(())
-}
-
-/// Sessions survive a changed password. When they end, the operator tries the old password once, and each pool names
-/// the user that vCenter refuses. A lab of its own: if a password was refused a moment ago, the changed one must wait.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_password_that_is_changed_in_vcenter_is_refused_once_and_heals_with_the_secret()
--> Result<()> {
-    let world = World::without_pool(Setup::default()).await?;
-    let password = world.process.options().password.clone();
-    for name in ["first", "second"] {
-        world.set_secret(name, &password).await?;
-    }
-    for name in ["first", "second"] {
-        world.create_pool(name, &secret(name)).await?;
-        world.until_true(name, "VsphereReady").await?;
-    }
-    let nodes = world.node_pool_named("first").await?;
-    nodes.scale(1);
-    nodes.wait_running(1, LIMIT).await?;
-    let process = &world.process;
-    let refused = world.vcenter.calls().await?.logins("refused");
-    world.vcenter.set_password("rotated").await?;
-    ensure!(
-        world.vcenter.kill_sessions().await? > 0,
-        "there was a session"
-    );
-    // Give the operator work, so that it notices the lost session.
-    nodes.scale(2);
-    for pool in ["first", "second"] {
-        let said = world
-            .until_refused(pool, "VsphereReady", "InvalidCredentials")
-            .await?;
-        for named in [
-            url_host(process.url()),
-            process.options().username.as_str(),
-            &format!("{}/{pool};", world.namespace()),
-        ] {
-            ensure!(said.contains(named), "{named} is named: {said}");
-        }
-    }
-    let calls = world.vcenter.calls().await?;
-    ensure!(
-        calls.logins("refused") == refused + 1,
-        "one try for all Secrets: {:?}",
-        calls.logins
-    );
-    for name in ["first", "second"] {
-        world.set_secret(name, "rotated").await?;
-    }
-    world.until_true("first", "VsphereReady").await?;
-    nodes
-        .wait_running(2, LIMIT)
-        .await
-        .with_context(|| "after the Secret got the new password")
 }
 
 fn url_host(url: &str) -> &str {

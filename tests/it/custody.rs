@@ -13,7 +13,7 @@ use crate::{
     world::{POOL, Setup, World},
 };
 
-pub const SECRET: &str = "vsphere-credentials";
+const SECRET: &str = "vsphere-credentials";
 
 impl World {
     fn secrets(&self) -> Api<Secret> {

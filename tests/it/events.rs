@@ -3,7 +3,6 @@
 //! read.
 
 use agent_forge_crds::conditions::{action, event};
-use agent_forge_lab::lab::apply::apply;
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -149,47 +148,4 @@ async fn each_plan_and_each_deed_is_told_on_its_object() -> Result<()> {
         .await?;
     world.until_planned(&[(action::NOOP, None)]).await?;
     witness.verdict()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_missing_or_there_already_is_told_on_whoever_wants_it() -> Result<()> {
-    let world = World::start(Setup::default()).await?;
-    let about = |name| ("VsphereAgentPool", name);
-    world.until_true(POOL, "ISOReady").await?;
-    let file = world.pool_status().await?.iso.and_then(|i| i.stored_path);
-    let file = file.context("a stored ISO")?;
-    world
-        .until_told((event::ISO_UPLOADED, false), about(POOL), &file)
-        .await?;
-    world.create_pool("other", &json!({})).await?;
-    // It shares the ISO that was uploaded for the first pool.
-    world
-        .until_told((event::ISO_REUSED, false), about("other"), &file)
-        .await?;
-    let nowhere = json!({"infraEnvRef": {"name": "nowhere"}});
-    world.create_pool("lost", &nowhere).await?;
-    let unavailable = (event::INFRA_ENV_UNAVAILABLE, true);
-    world
-        .until_told(
-            unavailable,
-            about("lost"),
-            &format!("{}/nowhere", world.namespace()),
-        )
-        .await?;
-    apply(&world.client, &stray(world.namespace())).await?;
-    let missing = (event::POOL_NOT_FOUND, true);
-    world
-        .until_told(missing, ("VsphereAgent", "stray"), "spec.poolRef")
-        .await?;
-    // Each Event is about its own object only.
-    for (reason, times) in [
-        (event::ISO_UPLOADED, 1),
-        (event::ISO_REUSED, 1),
-        (event::INFRA_ENV_UNAVAILABLE, 1),
-        (event::POOL_NOT_FOUND, 1),
-    ] {
-        let told = world.told(reason).await?;
-        ensure!(told.len() == times, "{reason}: {told:?}");
-    }
-    Ok(())
 }

@@ -1,8 +1,6 @@
 //! Hosts that are given back: all of a hosted cluster that is deleted with its NodePool, and one that another
 //! AgentMachine waits for.
 
-use std::collections::BTreeSet;
-
 use agent_forge_crds::conditions::{READY, Reason};
 use agent_forge_lab::lab::{apply::apply, manifest::namespace};
 use anyhow::{Context as _, Result, ensure};
@@ -16,11 +14,6 @@ use crate::{
     world::{POOL, Setup, World},
 };
 
-async fn morefs(world: &World) -> Result<BTreeSet<String>> {
-    let vms = world.all_vms().await?;
-    Ok(vms.into_iter().map(|vm| vm.moref).collect())
-}
-
 async fn ready(world: &World, hosts: i32) -> Result<()> {
     let are = async || Ok(world.ready_in_buffer().await? == hosts);
     world.until(&format!("{hosts} ready hosts"), are).await
@@ -32,7 +25,7 @@ async fn of_a_hosted_cluster_that_went(setup: Setup) -> Result<World> {
     let world = World::start(setup).await?;
     let [cluster, node_pool, hosted] = above(&world).await?;
     let nodes = world.up(3).await?;
-    let before = morefs(&world).await?;
+    let before = world.morefs().await?;
     nodes.delete_node_pool().await?;
     world.machines_left(&nodes, 0).await?;
     node_pool.delete(&world.client).await?;
@@ -49,7 +42,7 @@ async fn of_a_hosted_cluster_that_went(setup: Setup) -> Result<World> {
         .await?;
     hosted.delete(&world.client).await?;
     ready(&world, 3).await?;
-    let after = morefs(&world).await?;
+    let after = world.morefs().await?;
     ensure!(before == after, "{before:?} became {after:?}");
     ensure!(world.all_agents().await?.len() == 3, "an Agent was lost");
     world.pools().delete(POOL, &DeleteParams::default()).await?;
@@ -99,7 +92,7 @@ async fn a_freed_host_goes_to_the_agent_machine_that_waits() -> Result<()> {
     .await?;
     let witness = Witness::start(world.sight());
     let nodes = world.up(1).await?;
-    let before = morefs(&world).await?;
+    let before = world.morefs().await?;
     let first = nodes.running().pop().context("a Machine")?;
     nodes.scale(2);
     world.until_pool_waits("CreateCapReached", "").await?;
@@ -108,7 +101,7 @@ async fn a_freed_host_goes_to_the_agent_machine_that_waits() -> Result<()> {
     world.running(&nodes, 1).await?;
     let second = nodes.running().pop().context("a Machine")?;
     ensure!(second != first, "the Machine was not exchanged");
-    let after = morefs(&world).await?;
+    let after = world.morefs().await?;
     ensure!(before == after, "{before:?} became {after:?}");
     nodes.scale(0);
     ready(&world, 1).await?;

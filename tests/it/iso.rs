@@ -9,10 +9,7 @@ use std::{
 use agent_forge_crds::{WaitingOn, pool::IsoStatus};
 use agent_forge_lab::{
     bench::proc,
-    parts::{
-        vcenter_inventory::Vm,
-        vcenter_trouble::{ForeignVm, VmAction},
-    },
+    parts::vcenter_trouble::{ForeignVm, VmAction},
     played::{
         ImageOptions,
         assisted::image_server::{ImageCounters, ImageFaults, ImageServer, Manners, Tag},
@@ -612,58 +609,4 @@ async fn fifty_machines_of_two_pools_wait_for_one_transfer_in_bounded_memory() -
             Ok(of(POOL) && of("other"))
         })
         .await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_installed_host_gives_its_iso_back_if_that_is_wanted() -> Result<()> {
-    let world = World::start(Setup::default()).await?;
-    let nodes = world.up(1).await?;
-    let vm = world.all_vms().await?.remove(0);
-    let mounted = async || {
-        let vms = world.all_vms().await?;
-        let loaded = |vm: &&Vm| vm.cdroms.iter().any(|c| !c.path.is_empty());
-        anyhow::Ok(vms.iter().filter(loaded).count())
-    };
-    ensure!(mounted().await? == 1, "off by default");
-    // Its guest has locked the tray, so vCenter asks a question.
-    world.vcenter.act(&vm.moref, VmAction::LockTray).await?;
-    world
-        .patch_pool(POOL, &json!({"iso": {"ejectAfterInstall": true}}))
-        .await?;
-    world
-        .until("an empty drive", async || Ok(mounted().await? == 0))
-        .await?;
-    // The drive of the next VM is emptied after its installation, and not before.
-    nodes.scale(2);
-    world
-        .until("a second host that installs from its ISO", async || {
-            Ok(mounted().await? == 1)
-        })
-        .await?;
-    world.running(&nodes, 2).await?;
-    world
-        .until("two empty drives, and that it is recorded", async || {
-            let children = world.all_children().await?;
-            let done = |c: &agent_forge_crds::VsphereAgent| {
-                let vm = c.status.as_ref().and_then(|s| s.vm.as_ref());
-                vm.is_some_and(|vm| vm.iso_ejected == Some(true))
-            };
-            Ok(mounted().await? == 0 && children.len() == 2 && children.iter().all(done))
-        })
-        .await?;
-    let after = world.vcenter.inventory().await?;
-    for vm in &after.vms {
-        ensure!(vm.is_on(), "{vm:?}");
-        ensure!(vm.boot_order.last().is_some_and(|d| d == "cdrom") && vm.boot_order.len() == 2);
-        ensure!(
-            vm.cdroms.iter().all(|c| !c.connected && !c.start_connected),
-            "{vm:?}"
-        );
-    }
-    let metrics = world.operator()?.metrics().await?;
-    ensure!(
-        metrics.contains("agent_forge_effects_total{effect=\"eject_iso\",outcome=\"done\"}"),
-        "{metrics}"
-    );
-    Ok(())
 }

@@ -8,21 +8,16 @@
     reason = "tests play people and upstream controllers: they write as those do"
 )]
 
-mod arrival;
 mod away;
-mod boot_order;
-mod buffer;
 mod commands;
 mod crash;
 mod credentials;
 mod custody;
 mod demo;
 mod doctor;
-mod dry_run;
 mod events;
 mod freed;
 mod generations;
-mod guards;
 mod hardware;
 mod holds;
 mod hostile;
@@ -30,20 +25,16 @@ mod iso;
 mod iso_source;
 mod leader;
 mod lifecycle;
-mod limits;
 mod log_lines;
 mod logs;
 mod many_agents;
 mod metrics;
 mod news;
-mod occupied;
 mod orphans;
-mod power;
 mod predecessor;
 mod privileges;
 mod real_capi;
 mod record;
-mod recycle;
 mod recycled_often;
 mod refusals;
 mod rogues;

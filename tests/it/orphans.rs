@@ -1,7 +1,7 @@
 //! VMs with our mark but without their VsphereAgent. A VM that never ran is destroyed. A VM that ran stays and is
 //! reported.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use agent_forge_actors::domain::identity::BiosUuid;
 use agent_forge_lab::parts::vcenter_trouble::{ForeignVm, VmAction};
@@ -34,7 +34,8 @@ impl World {
         Ok(told.into_iter().map(|t| t.note).collect())
     }
 
-    async fn morefs(&self) -> Result<Vec<String>> {
+    /// The ids of all VMs.
+    pub async fn morefs(&self) -> Result<BTreeSet<String>> {
         let all = self.all_vms().await?;
         Ok(all.into_iter().map(|vm| vm.moref).collect())
     }

@@ -1,6 +1,5 @@
-//! Specs with names that do not exist or are not allowed, and pools that claim the same AgentMachine. The condition
-//! says which field and value are wrong, or names the other pool. Nothing half-made stays, and correcting the spec is
-//! enough.
+//! Specs with names that do not exist or are not allowed. The condition says which field and value are wrong. Nothing
+//! half-made stays, and correcting the spec is enough.
 
 use agent_forge_lab::parts::vcenter_trouble::ForeignVm;
 use anyhow::{Context as _, Result, ensure};
@@ -119,51 +118,5 @@ async fn what_is_not_there_is_named_and_nothing_half_made_stays() -> Result<()> 
     }
     let all = world.vms().await?;
     ensure!(all.len() == pools.len() + 1 && all.contains(&desk.name));
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_pools_for_one_agent_machine_make_nothing_and_name_each_other() -> Result<()> {
-    let world = World::without_pool(Setup::default()).await?;
-    // Both pools name the same NodePool.
-    for name in ["left", "right"] {
-        world
-            .create_pool(name, &json!({"nodePoolRef": {"name": "contested"}}))
-            .await?;
-    }
-    // Wait until the operator knows both: as long as it knows only one pool, that pool serves the NodePool.
-    for name in ["left", "right"] {
-        world
-            .until(&format!("a status of {name}"), async || {
-                let status = world.pools().get(name).await?.status;
-                Ok(status.is_some_and(|s| s.observed_generation.is_some()))
-            })
-            .await?;
-    }
-    let nodes = world.node_pool_named("contested").await?;
-    nodes.scale(1);
-    for (pool, other) in [("left", "right"), ("right", "left")] {
-        let other = format!("{}/{other}", world.namespace());
-        let said = world
-            .until_refused(pool, "AgentMachineDemandFound", "PoolConflict")
-            .await?;
-        let machine = nodes
-            .agent_machines()
-            .first()
-            .and_then(|am| am.metadata.name.clone());
-        let machine = machine.context("an AgentMachine")?;
-        ensure!(
-            said.contains(&other) && said.contains(&machine),
-            "{pool}: {said}"
-        );
-    }
-    ensure!(
-        world.phases().await?.is_empty() && world.vms().await?.is_empty(),
-        "nothing is made"
-    );
-    world.pools().delete("right", &Default::default()).await?;
-    world.until_true("left", "AgentMachineDemandFound").await?;
-    world.running(&nodes, 1).await?;
-    ensure!(world.vms().await?.len() == 1);
     Ok(())
 }

@@ -85,16 +85,6 @@ fn files_that_are_named_exist() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-#[test]
-fn a_name_is_told_from_other_words() {
-    let text = "See `src/run.rs`, tests/it/main.rs. Not a/b.rs, src/vsphere, https://x/docs or agent_forge::src.";
-    let found: Vec<_> = named(text).collect();
-    assert_eq!(found, ["src/run.rs", "tests/it/main.rs"]);
-    let here = Path::new("crds/src/pool.rs");
-    assert!(is_there(here, "tests/wire/predecessor.rs"));
-    assert!(!is_there(here, "tests/predecessor.rs"));
-}
-
 /// Folders with modules that documents name as a path.
 const MODULES: [&str; 3] = ["actors/src", "src", "tests/it"];
 
@@ -170,41 +160,6 @@ fn reasons_that_are_listed_are_given() {
     assert!(listed.is_empty(), "{listed:#?}");
 }
 
-/// The words in the first column of the tables of reasons. A cell with code is a message.
-fn explained_reasons(page: &str) -> Vec<&str> {
-    let (mut words, mut of_reasons) = (Vec::new(), false);
-    for line in page.lines() {
-        let Some(cell) = line.strip_prefix('|').and_then(|l| l.split('|').next()) else {
-            of_reasons = false;
-            continue;
-        };
-        let cell = cell.trim();
-        if cell.starts_with("Reason") {
-            of_reasons = true;
-        } else if of_reasons && !cell.contains(['-', '`']) {
-            words.extend(cell.split(", "));
-        }
-    }
-    words
-}
-
-/// Runbooks refer to docs/reference/reasons.md for the remedy of a reason.
-#[test]
-fn each_reason_has_its_remedy_once() {
-    let page = read(Path::new("docs/reference/reasons.md"));
-    let mut explained = explained_reasons(&page);
-    let mut all: Vec<&str> = Reason::ALL.iter().map(Reason::as_str).collect();
-    explained.sort_unstable();
-    all.sort_unstable();
-    let missing: Vec<_> = all.iter().filter(|r| !explained.contains(r)).collect();
-    let unknown: Vec<_> = explained.iter().filter(|r| !all.contains(r)).collect();
-    assert!(
-        missing.is_empty() && unknown.is_empty(),
-        "missing {missing:?}, unknown {unknown:?}"
-    );
-    assert_eq!(explained, all, "each once");
-}
-
 /// A cell without Markdown, and with links from the root of the repository.
 fn plain(cell: &str) -> String {
     let mut text = String::new();
@@ -240,11 +195,12 @@ fn each_runbook_begins_its_check_with_a_command_of_ours() {
     }
 }
 
-/// `agent-forge explain` says what the page says.
+/// `agent-forge explain` says what the page says, and the page explains each reason once. Runbooks refer to it for the
+/// remedy. In its tables of reasons, a first cell with code is a message.
 #[test]
 fn the_page_and_the_table_of_reasons_agree() {
     let page = read(Path::new("docs/reference/reasons.md"));
-    let (mut section, mut seen) = (String::new(), 0);
+    let (mut section, mut of_reasons, mut explained) = (String::new(), false, Vec::new());
     for line in page.lines() {
         if let Some(title) = line.strip_prefix("## ") {
             let kept = title.to_lowercase().replace(' ', "-");
@@ -255,17 +211,25 @@ fn the_page_and_the_table_of_reasons_agree() {
             section = format!("docs/reference/reasons.md#{kept}");
         }
         let cells: Vec<&str> = line.trim_matches('|').split('|').collect();
-        let words = cells[0].trim().split(", ").map(Reason::from);
-        for reason in words.filter(|r| Reason::ALL.contains(r)) {
+        let first = cells[0].trim();
+        of_reasons = line.starts_with('|') && (of_reasons || first.starts_with("Reason"));
+        if !of_reasons || first.starts_with("Reason") || first.contains(['-', '`']) {
+            continue;
+        }
+        for word in first.split(", ") {
+            let reason = Reason::from(word);
             let about = reason.about();
             assert_eq!(about.meaning, plain(cells[1]), "{reason}");
             let remedy = cells.get(2).map_or("None.".to_owned(), |cell| plain(cell));
             assert_eq!(about.remedy, remedy, "{reason}");
             assert_eq!(about.section.page(), section, "{reason}");
-            seen += 1;
+            explained.push(word);
         }
     }
-    assert_eq!(seen, Reason::ALL.len());
+    let mut all: Vec<&str> = Reason::ALL.iter().map(Reason::as_str).collect();
+    explained.sort_unstable();
+    all.sort_unstable();
+    assert_eq!(explained, all, "each once, and no other");
 }
 
 /// The role in the documents is the one that `agent-forge privileges` prints.
@@ -302,23 +266,6 @@ fn the_documents_tell_the_role_that_the_command_prints() {
             privilege.id
         );
     }
-}
-
-#[test]
-fn a_reason_is_told_from_other_cells() {
-    let page = "\
-| Condition | Is about |
-|---|---|
-| `Ready` | all |
-
-| Reason | Meaning |
-|---|---|
-| NoTime, NoRoom | so |
-| `/readyz`: ok | fine |
-
-| Other | x |
-";
-    assert_eq!(explained_reasons(page), ["NoTime", "NoRoom"]);
 }
 
 /// The crates that have tests: name and folder.

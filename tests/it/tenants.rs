@@ -113,26 +113,6 @@ async fn a_pool_reaches_into_another_namespace_only_while_that_admits_it() -> Re
 /// The namespace of the InfraEnv, which is not that of the pool.
 const ELSEWHERE: &str = "demo-demo";
 
-/// Waits until the operator has read that Namespace twice more. One of the reads may have been under way.
-async fn until_elsewhere_is_read(world: &World) -> Result<()> {
-    let path = format!("/api/v1/namespaces/{ELSEWHERE}");
-    let reads = async || -> Result<usize> {
-        let entries = world.audited().await?;
-        let by_operator = entries
-            .iter()
-            .filter(|e| e.user.username == world.access.user);
-        Ok(by_operator
-            .filter(|e| e.uri.split('?').next() == Some(path.as_str()))
-            .count())
-    };
-    let before = reads().await?;
-    world
-        .until("two more reads of the Namespace", async || {
-            Ok(reads().await? >= before + 2)
-        })
-        .await
-}
-
 async fn until_elsewhere_refuses(world: &World) -> Result<()> {
     let message = world
         .until_refused(POOL, "InfraEnvAvailable", "NamespaceNotAllowed")
@@ -161,7 +141,9 @@ async fn a_transfer_under_way_ends_when_its_grant_is_taken_back() -> Result<()> 
         ..ImageFaults::default()
     });
     world.admit(ELSEWHERE, Value::Null).await?;
-    until_elsewhere_is_read(&world).await?;
+    world
+        .until_read_again(&format!("/api/v1/namespaces/{ELSEWHERE}"))
+        .await?;
     let there = json!({"infraEnvRef": {"name": "demo", "namespace": ELSEWHERE}});
     world.create_pool(POOL, &there).await?;
     let nodes = world.wanted(1).await?;

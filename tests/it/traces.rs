@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use agent_forge_actors::domain::trace::TraceId;
-use agent_forge_lab::parts::vcenter_trouble::Rule;
+use agent_forge_lab::{demo::PHASES, parts::vcenter_trouble::Rule};
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 use opentelemetry_proto::tonic::trace::v1::{Span, span::Event};
@@ -12,20 +12,6 @@ use crate::{
     collector::{By, Collector, Tree, text},
     world::{POOL, Setup, World},
 };
-
-const LIFE: [&str; 11] = [
-    "machine.demand",
-    "iso.wait",
-    "vm.place",
-    "vm.create",
-    "vm.power_on",
-    "agent.discovery",
-    "agent.prepare",
-    "agent.bind",
-    "agent.install",
-    "node.ready",
-    "vm.destroy",
-];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
@@ -90,7 +76,7 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
 
     // The phases: each once, one after the other, under one root, none abandoned.
     let mut end = 0;
-    for name in LIFE {
+    for name in PHASES {
         let [phase] = tree.named(name)[..] else {
             anyhow::bail!("{} spans named {name}", tree.named(name).len())
         };

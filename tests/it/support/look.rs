@@ -22,7 +22,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, POOL, World, pool_labels};
+use crate::world::{LIMIT, POOL, World};
 
 impl World {
     /// Ends the operator as a rollout does. A later `start_operator` starts it again.
@@ -253,13 +253,6 @@ where
     let patch = Patch::Merge(json!({ "status": status }));
     let merged = api.patch_status(name, &params, &patch).await;
     merged.with_context(|| format!("patch the status of {name}"))
-}
-
-/// Whether no NodePool's selector can match this Agent: it has none of the pool's labels, but still has the pin.
-pub fn is_fenced(agent: &Agent) -> bool {
-    let labels = agent.labels();
-    labels.contains_key(AGENT_MACHINE_LABEL)
-        && pool_labels().keys().all(|key| !labels.contains_key(key))
 }
 
 /// The reason of an AgentMachine's condition `AgentReserved`, as text.

@@ -408,6 +408,23 @@ impl World {
         self.lab.audited_in(&self.log).await
     }
 
+    /// How often the operator has read this path.
+    pub async fn reads(&self, path: &str) -> Result<usize> {
+        let all = self.audited().await?.into_iter();
+        let ours = all.filter(|e| e.user.username == self.access.user);
+        Ok(ours
+            .filter(|e| e.uri.split('?').next() == Some(path))
+            .count())
+    }
+
+    /// Waits until the operator has read it twice more. One of the reads may have been under way.
+    pub async fn until_read_again(&self, path: &str) -> Result<()> {
+        let before = self.reads(path).await?;
+        let again = async || Ok(self.reads(path).await? >= before + 2);
+        self.until(&format!("two more reads of {path}"), again)
+            .await
+    }
+
     pub fn pools(&self) -> Api<VsphereAgentPool> {
         Api::namespaced(self.client.clone(), self.namespace())
     }

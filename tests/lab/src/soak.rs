@@ -375,23 +375,6 @@ mod tests {
     }
 
     #[test]
-    fn the_next_piece_is_of_the_kind_that_had_the_least_time() {
-        let only = [Kind::Kills, Kind::Fuzz];
-        let mut done = Vec::new();
-        let mut order = Vec::new();
-        for _ in 0..4 {
-            let (kind, piece) = next(&done, &only, 7, &names()).unwrap();
-            order.push(piece.args.clone());
-            let seconds = if kind == Kind::Kills { 100 } else { 50 };
-            done.push(played(kind, piece.command(), seconds));
-        }
-        assert_eq!(
-            order,
-            ["kills --seed 7", "--seed 7", "--seed 8", "kills --seed 8"]
-        );
-    }
-
-    #[test]
     fn each_fault_of_each_workload_is_played_once() {
         let mut done = Vec::new();
         while let Some((kind, piece)) = next(&done, &[Kind::Singles], 7, &names()) {

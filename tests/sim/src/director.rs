@@ -861,17 +861,6 @@ mod tests {
         assert!(different.iter().all(|time| bounds.contains(time)));
     }
 
-    #[test]
-    fn a_long_trace_keeps_its_beginning_and_its_end() {
-        let mut state = State::default();
-        let count = FIRST + LAST + 7;
-        (0..count).for_each(|n| state.keep(n.to_string()));
-        let lines = state.lines();
-        assert_eq!(lines.len(), FIRST + 1 + LAST);
-        assert_eq!(lines[FIRST], "(7 lines are left out)");
-        assert_eq!(lines.last(), Some(&(count - 1).to_string()));
-    }
-
     fn effect() -> Effect {
         Effect::new(
             EffectKind::Login,

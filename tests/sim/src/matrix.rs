@@ -386,34 +386,3 @@ pub fn reference(workload: &Workload, seed: u64) -> Outcome {
 pub fn references() -> impl Iterator<Item = Outcome> {
     workloads::ALL.iter().map(|w| reference(w, 1))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::promise::Oracle;
-
-    #[test]
-    fn a_summary_ends_with_the_last_effects_and_the_page_that_explains() {
-        let plan: Plan = "one_machine@1 create:demo/w-1#1=reply_lost"
-            .parse()
-            .expect("plan");
-        let effect = |n: usize| format!("{n:>10}.000 [1] pool_status:demo/w#{n}");
-        let mut trace: Vec<String> = (1..=20).map(effect).collect();
-        trace.push("    20.010 [1]   pool_status demo/w Done".to_owned());
-        trace.push("    20.020     vcenter Login: ok".to_owned());
-        let verdict = Verdict {
-            plan,
-            failures: vec![Oracle::NothingLeaks.broken("a VM is left")],
-            trace,
-            ..Verdict::default()
-        };
-        let text = summary(&verdict);
-        let shown: Vec<&str> = text.lines().filter(|l| is_effect(l)).collect();
-        assert_eq!(shown.len(), LAST_EFFECTS, "{text}");
-        assert!(
-            shown[0].contains("#11") && shown[9].contains("#20"),
-            "{text}"
-        );
-        assert!(text.contains("CONTRIBUTING.md"), "{text}");
-    }
-}

@@ -354,16 +354,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_upload_is_late_for_longer_than_anything_else() {
-        let plan: Plan =
-            "one_machine upload:demo/w#1=effect_late create:x#1=effect_late upload:y#1=reply_lost"
-                .parse()
-                .expect("plan");
-        let lasts: Vec<u64> = plan.lasts().map(|d| d.as_secs()).collect();
-        assert_eq!(lasts, [360, 60, 5]);
-    }
-
-    #[test]
     fn a_plan_survives_its_text() {
         let text =
             "one_machine@7 create:demo/w-1#1=reply_lost pool_status:demo/w#2=vcenter_down_5m";

@@ -160,13 +160,4 @@ mod tests {
         let firsts = firsts.map(|all| all.iter().map(|p| p.faults[0].1).collect::<Vec<_>>());
         assert!(firsts.collect::<BTreeSet<_>>().len() > 1, "seeds differ");
     }
-
-    #[test]
-    fn the_sample_has_each_cell_once_and_no_more_than_asked_for() {
-        let all = plans(&singles(), "0");
-        // The read has one class of faults. The effect has all four.
-        assert_eq!(choose(&all, "0", 100).len(), 5);
-        assert_eq!(choose(&all, "0", 3).len(), 3);
-        assert_eq!(choose(&all, "1", 3), choose(&all, "1", 3));
-    }
 }

@@ -37,8 +37,6 @@ pub fn shrink(verdict: Verdict, mut run: impl FnMut(&Plan) -> Verdict) -> Verdic
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use super::*;
     use crate::{matrix, plan::Fault, promise::Oracle};
 
@@ -83,20 +81,6 @@ mod tests {
         let text = matrix::summary(&small);
         assert!(text.contains(&matrix::replay(&both)), "{text}");
         assert!(text.contains(&all.to_string()), "{text}");
-    }
-
-    #[test]
-    fn what_does_not_fail_alone_or_has_one_fault_stays() {
-        let runs = Cell::new(0);
-        let count = |p: &Plan| {
-            runs.set(runs.get() + 1);
-            played(p)
-        };
-        let passes = shrink(played(&plan(&ALL[..2])), count);
-        let one = shrink(played(&plan(&ALL[2..3])), count);
-        assert_eq!((passes.shrunk, one.shrunk, runs.get()), (None, None, 0));
-        let two = shrink(played(&plan(&ALL[1..3])), count);
-        assert_eq!((two.shrunk, runs.get()), (None, 2));
     }
 
     #[test]

@@ -153,29 +153,3 @@ async fn shell(command: &str) -> Result<Duration> {
     );
     Ok(begun.elapsed())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_promise_that_does_not_hold_is_said() {
-        let asked = |gets, completed, bytes| ImageCounters {
-            gets,
-            completed,
-            bytes,
-            ..ImageCounters::default()
-        };
-        for (asked, grown, count) in [
-            (asked(1, 1, 7), BUFFERS, 0),
-            (asked(1, 1, 7), BUFFERS + 1, 1),
-            (asked(2, 1, 7), 0, 1),
-            (asked(1, 0, 7), 0, 1),
-            (asked(1, 1, 14), 0, 1),
-            (asked(2, 2, 14), 2 * BUFFERS, 2),
-        ] {
-            let broken = broken(&asked, 7, grown);
-            assert_eq!(broken.len(), count, "{asked:?}, {grown}: {broken:?}");
-        }
-    }
-}

@@ -29,21 +29,15 @@ const FASTER: f64 = 5.0;
 const CALLS: u64 = 8;
 const WRITES: usize = 8;
 
+/// How long a guest boots, and how long from the registration of its Agent to the inventory.
+const GUEST: Duration = Duration::from_secs(20);
+/// Hosts in the buffer that is observed at rest, and how long.
+const RESTING: usize = 50;
+const REST: Duration = Duration::from_secs(60);
+
 /// Measure what a buffer saves.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
-    /// Time from power-on to the end of a guest's boot.
-    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
-    boot_seconds: u64,
-    /// Time from the registration of an Agent to its inventory.
-    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
-    discovery_seconds: u64,
-    /// Hosts in the buffer that is observed at rest. 0 leaves that out.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    resting: usize,
-    /// How long it is observed.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    rest_seconds: u64,
     /// The operator's program.
     #[command(flatten)]
     program: Source,
@@ -69,8 +63,8 @@ pub async fn run(args: Args) -> Result<()> {
         create: Duration::from_secs(3),
         power_on: Duration::from_secs(2),
         delays: Delays {
-            boot: Duration::from_secs(args.boot_seconds),
-            inventory: Duration::from_secs(args.discovery_seconds),
+            boot: GUEST,
+            inventory: GUEST,
             ..Delays::fast()
         },
         ..Plan::brisk(1)
@@ -97,20 +91,13 @@ pub async fn run(args: Args) -> Result<()> {
         back.writes.values().sum::<usize>(),
         back.seconds / cold.bound
     );
-    let rest = match args.resting {
-        0 => None,
-        hosts => {
-            eprintln!("{hosts} hosts come into the buffer");
-            fill(&world, hosts, hosts + 2).await?;
-            let span = Duration::from_secs(args.rest_seconds);
-            let rest = idle(&world, span).await?;
-            text += &format!(
-                "at rest  {hosts} hosts: {:.1} writes, {:.1} vCenter calls per minute over {:.0} s (goal: 0 writes)\n",
-                rest.writes, rest.calls, rest.seconds
-            );
-            Some(rest)
-        }
-    };
+    eprintln!("{RESTING} hosts come into the buffer");
+    fill(&world, RESTING, RESTING + 2).await?;
+    let rest = idle(&world, REST).await?;
+    text += &format!(
+        "at rest  {RESTING} hosts: {:.1} writes, {:.1} vCenter calls per minute over {:.0} s (goal: 0 writes)\n",
+        rest.writes, rest.calls, rest.seconds
+    );
     text += &details("buffer", &warm.writes, &warm.calls);
     text += &details("recycle", &back.writes, &back.calls);
     say(&text)?;
@@ -125,7 +112,7 @@ pub async fn run(args: Args) -> Result<()> {
             "writes of a claim",
             warm.writes.values().sum::<usize>() <= WRITES,
         ),
-        ("writes at rest", rest.is_none_or(|rest| rest.writes == 0.0)),
+        ("writes at rest", rest.writes == 0.0),
     ];
     let missed: Vec<&str> = goals.iter().filter(|g| !g.1).map(|g| g.0).collect();
     ensure!(missed.is_empty(), "missed goals: {}", missed.join(", "));

@@ -29,6 +29,8 @@ use super::{
 };
 use crate::played::guests::identity::Quirk;
 
+/// Machines whose guests never register.
+const DEAD: usize = 4;
 /// Agents that are created at the same time.
 const AT_ONCE: usize = 16;
 /// The goal in MiB for up to a thousand Agents. `MANY` is the goal for more.
@@ -44,9 +46,6 @@ pub struct Args {
     /// Approximate size of each of them.
     #[arg(long, value_name = "BYTES", default_value_t = 60_000)]
     pub agent_bytes: usize,
-    /// Machines whose guests never register.
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    pub dead: usize,
     /// The operator's program.
     #[command(flatten)]
     pub program: Source,
@@ -57,9 +56,8 @@ pub struct Args {
 /// # Errors
 /// A part does not start, the dead guests are not replaced, or the goal is missed.
 pub async fn run(args: Args) -> Result<()> {
-    ensure!(args.dead > 0, "--dead must be at least 1");
     let path = args.program.program().await?;
-    let mut world = World::without_pool(&path, &Plan::brisk(args.dead)).await?;
+    let mut world = World::without_pool(&path, &Plan::brisk(DEAD)).await?;
     let patch = json!({"agent": {"discoveryTimeout": "30s"}});
     world.with_iso(&patch).await?;
     let guests = world.upstream.guests.as_ref().context("guests")?;
@@ -69,21 +67,20 @@ pub async fn run(args: Args) -> Result<()> {
     // A process that starts beside the Agents lists all of them, which is another peak.
     world.operator.stop().await?;
     world.start_anew().await?;
-    eprintln!("scaling up by {} machines with dead guests", args.dead);
-    world.nodes.scale(args.dead);
-    until_replaced(&world, args.dead).await?;
+    eprintln!("scaling up by {DEAD} machines with dead guests");
+    world.nodes.scale(DEAD);
+    until_replaced(&world).await?;
 
     let usage = proc::usage(world.operator.process.pid())?;
     let goal = if args.agents <= FEW.0 { FEW.1 } else { MANY };
     let peak = mib(usage.peak_bytes);
     let text = format!(
         "beside      {} Agents of {:.0} kB\n\
-         replaced    {} VMs with dead guests\n\
+         replaced    {DEAD} VMs with dead guests\n\
          memory      {peak:.1} MiB at most (goal: {goal} MiB), {:.1} MiB resident now\n\
          machine     load average {:.1}\n",
         args.agents,
         args.agent_bytes as f64 / 1e3,
-        args.dead,
         mib(usage.resident_bytes),
         proc::load()?,
     );
@@ -135,7 +132,7 @@ async fn strangers(world: &World, count: usize, bytes: usize) -> Result<()> {
 }
 
 /// Waits until each VM was given up once and replaced.
-async fn until_replaced(world: &World, count: usize) -> Result<()> {
+async fn until_replaced(world: &World) -> Result<()> {
     let children: Api<VsphereAgent> = Api::namespaced(world.lab.admin(), &world.cluster.namespace);
     let by = Instant::now() + LIMIT;
     loop {
@@ -143,7 +140,7 @@ async fn until_replaced(world: &World, count: usize) -> Result<()> {
         let attempts = all
             .iter()
             .filter_map(|c| c.status.as_ref()?.vm.as_ref()?.attempt);
-        if attempts.filter(|attempt| *attempt > 1).count() == count {
+        if attempts.filter(|attempt| *attempt > 1).count() == DEAD {
             return Ok(());
         }
         ensure!(Instant::now() < by, "the dead guests were not replaced");

@@ -38,6 +38,12 @@ const CAPPED: u16 = 8;
 /// So many slots that no run here reaches the limit.
 const UNCAPPED: u16 = 1000;
 
+/// Times of tasks in the simulated vCenter, and of a guest's boot. A reconfigure sets the boot order in each bench.
+const CREATE: Duration = Duration::from_secs(3);
+const POWER_ON: Duration = Duration::from_secs(2);
+const RECONFIGURE: Duration = Duration::from_millis(100);
+const BOOT: Duration = Duration::from_secs(1);
+
 /// Measure scale-ups against the simulated vCenter.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
@@ -55,18 +61,6 @@ pub struct Args {
     /// The operator's program.
     #[command(flatten)]
     pub program: Source,
-    /// Duration of a create task in the simulated vCenter.
-    #[arg(long, value_name = "MILLISECONDS", default_value_t = 3000)]
-    pub create_ms: u64,
-    /// Duration of a power-on task in the simulated vCenter.
-    #[arg(long, value_name = "MILLISECONDS", default_value_t = 2000)]
-    pub power_on_ms: u64,
-    /// Duration of a reconfigure task in the simulated vCenter. It sets the boot order.
-    #[arg(long, value_name = "MILLISECONDS", default_value_t = 100)]
-    pub reconfigure_ms: u64,
-    /// Time from power-on to the end of a guest's boot.
-    #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
-    pub boot_ms: u64,
     /// How long the idle operator is observed after the runs with the most machines. 0 turns it off.
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub idle_seconds: u64,
@@ -94,8 +88,6 @@ pub struct Report {
     pub program: Program,
     /// Processors of this machine.
     pub processors: usize,
-    /// Task times of the simulated vCenter, in milliseconds: create, reconfigure, power on.
-    pub task_ms: [u64; 3],
     /// The runs, in the order they were made.
     pub runs: Vec<Run>,
     /// The promises about the program and about every run.
@@ -109,7 +101,6 @@ pub(crate) struct Plan {
     pub(crate) tasks: u16,
     pub(crate) create: Duration,
     pub(crate) power_on: Duration,
-    pub(crate) reconfigure: Duration,
     pub(crate) delays: Delays,
     pub(crate) image: ImageOptions,
     pub(crate) tls: bool,
@@ -128,7 +119,6 @@ impl Plan {
             tasks: CAPPED,
             create: Duration::from_millis(300),
             power_on: Duration::from_millis(200),
-            reconfigure: Duration::from_millis(100),
             delays: Delays::fast(),
             image: ImageOptions::default(),
             tls: true,
@@ -174,7 +164,6 @@ pub async fn run(args: Args) -> Result<()> {
     let mut report = Report {
         program: args.program.inspect(&path)?,
         processors: std::thread::available_parallelism().map_or(0, usize::from),
-        task_ms: [args.create_ms, args.reconfigure_ms, args.power_on_ms],
         runs: Vec::new(),
         promises: Vec::new(),
     };
@@ -185,11 +174,10 @@ pub async fn run(args: Args) -> Result<()> {
                 .then(|| Duration::from_secs(args.idle_seconds));
             let plan = Plan {
                 tasks,
-                create: Duration::from_millis(args.create_ms),
-                power_on: Duration::from_millis(args.power_on_ms),
-                reconfigure: Duration::from_millis(args.reconfigure_ms),
+                create: CREATE,
+                power_on: POWER_ON,
                 delays: Delays {
-                    boot: Duration::from_millis(args.boot_ms),
+                    boot: BOOT,
                     ..Delays::fast()
                 },
                 idle,

@@ -199,14 +199,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_usage_and_children_are_seen() {
-        let me = std::process::id();
-        let usage = usage(me).expect("own usage");
-        assert!(usage.resident_bytes > 1 << 20 && usage.peak_bytes >= usage.resident_bytes);
-        assert!(usage.threads >= 1);
-    }
-
-    #[test]
     fn a_child_is_seen_while_it_lives_and_after() {
         // A shell of its own, so that children of other tests do not count.
         let script = "cat /proc/$$/stat; /bin/true; cat /proc/$$/stat";
@@ -229,14 +221,5 @@ mod tests {
         assert!(children(std::process::id()).expect("children") >= 1);
         drop(child.stdin.take());
         child.wait().expect("ended");
-    }
-
-    #[test]
-    fn the_busy_share_leaves_idle_waiting_and_guest_time_out() {
-        let at = |text: &str| Busy::parse(text).expect("parsed");
-        let before = at("cpu  100 0 100 700 100 0 0 0 50 0\n");
-        let after = at("cpu  150 0 150 750 150 0 0 0 99 0\n");
-        assert!((before.until(after) - 0.5).abs() < 1e-9);
-        assert!(before.until(before).abs() < 1e-9);
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use anyhow::{Context as _, Result};
 
-use super::{Report, Run, mib, say};
+use super::{CREATE, POWER_ON, RECONFIGURE, Report, Run, mib, say};
 
 /// A goal, and the value of a run.
 struct Goal {
@@ -28,9 +28,8 @@ pub(super) fn print(report: &Report, json: bool) -> Result<()> {
 
 fn table(report: &Report) -> String {
     let program = &report.program;
-    let [create, reconfigure, power_on] = report.task_ms;
     let mut out = format!(
-        "operator: {}, {:.1} MB, loads {}\ntasks: create {create} ms, reconfigure {reconfigure} ms, power on {power_on} ms; {} processors\n\n",
+        "operator: {}, {:.1} MB, loads {}\ntasks: create {CREATE:?}, reconfigure {RECONFIGURE:?}, power on {POWER_ON:?}; {} processors\n\n",
         program.made,
         program.bytes as f64 / 1e6,
         if program.libraries.is_empty() {

@@ -244,21 +244,3 @@ async fn growth(
     );
     Ok((text, grown))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_is_in_the_middle_of_few_and_of_an_even_number() {
-        assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
-        assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
-    }
-
-    #[test]
-    fn what_grows_beyond_the_bound_fails_the_bench() {
-        assert!(within_bound(-1.0).is_ok() && within_bound(MORE).is_ok());
-        let refused = within_bound(MORE + 0.1).expect_err("beyond").to_string();
-        assert!(refused.contains("8.1 MiB"), "{refused}");
-    }
-}

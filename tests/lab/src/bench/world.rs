@@ -61,7 +61,7 @@ impl World {
         let options = VCenterOptions {
             create_delay: plan.create,
             power_on_delay: plan.power_on,
-            reconfigure_delay: plan.reconfigure,
+            reconfigure_delay: super::RECONFIGURE,
             tls: plan.tls,
             ..VCenterOptions::default()
         };

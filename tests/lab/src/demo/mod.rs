@@ -20,8 +20,8 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 use tokio::time::{Instant, interval};
 
-pub use self::view::Voice;
 use self::{promises::Promises, stage::Stage, track::Track, view::View};
+pub use self::{traces::PHASES, view::Voice};
 use crate::{ProviderGeneration, install_tls_provider, parts::Operator, played::task::Task};
 
 /// How often the demo looks. Everything shown is observed from outside, as a user could do it.

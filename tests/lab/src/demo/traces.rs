@@ -11,8 +11,8 @@ use crate::{
     patience::ANSWER,
 };
 
-/// Phases of a serving machine.
-const UP: [&str; 10] = [
+/// Phases of a machine that served and is gone. All but the last are those of one that serves.
+pub const PHASES: [&str; 11] = [
     "machine.demand",
     "iso.wait",
     "vm.place",
@@ -23,6 +23,7 @@ const UP: [&str; 10] = [
     "agent.bind",
     "agent.install",
     "node.ready",
+    "vm.destroy",
 ];
 
 /// Names and trace ids of the existing machines.
@@ -50,8 +51,8 @@ fn fault(trace: &Trace, gone: bool) -> Option<String> {
             "spans sent twice with different content: {differing:?}"
         ));
     }
-    let phases = UP.iter().chain(gone.then_some(&"vm.destroy"));
-    for phase in phases {
+    let [up @ .., _] = &PHASES;
+    for phase in if gone { &PHASES[..] } else { up } {
         if trace.named(phase) != 1 {
             return Some(format!("{} spans {phase}", trace.named(phase)));
         }

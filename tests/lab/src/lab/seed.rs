@@ -134,38 +134,9 @@ fn copy_file(from: &Path, to: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn a_copy_has_the_same_bytes_and_leaves_out_what_is_empty() {
-        let root = tempfile::tempdir().expect("temporary directory");
-        let (from, to) = (root.path().join("from"), root.path().join("to"));
-        fs::create_dir_all(from.join("member/wal")).expect("directories");
-        fs::set_permissions(from.join("member"), fs::Permissions::from_mode(0o700))
-            .expect("permissions");
-        let mut bytes = vec![0_u8; 8 << 20];
-        bytes[..4].copy_from_slice(b"head");
-        bytes[5 << 20] = 1;
-        *bytes.last_mut().expect("bytes") = 2;
-        fs::write(from.join("member/wal/log"), &bytes).expect("writable");
-        fs::write(from.join("member/wal/empty"), vec![0_u8; 1 << 20]).expect("writable");
-        copy(&from, &to).expect("copies");
-        let log = to.join("member/wal/log");
-        assert!(fs::read(&log).expect("readable") == bytes, "other bytes");
-        let blocks = fs::metadata(&log).expect("there").blocks() * 512;
-        assert!(
-            blocks < 1 << 20,
-            "{blocks} bytes on the disk for three written"
-        );
-        let empty = fs::metadata(to.join("member/wal/empty")).expect("there");
-        assert_eq!(empty.len(), 1 << 20);
-        let mode = fs::metadata(to.join("member")).expect("there").mode();
-        assert_eq!(mode & 0o777, 0o700);
-    }
 
     #[test]
     fn other_definitions_or_programs_are_another_seed() {

@@ -321,9 +321,4 @@ mod tests {
             ["watch", "get"]
         );
     }
-
-    #[test]
-    fn a_broken_line_is_an_error() {
-        assert!(parse("{\"half\":\n").is_err());
-    }
 }

@@ -135,11 +135,6 @@ impl Process {
         &self.log
     }
 
-    /// Whether it is still running.
-    pub fn is_running(&self) -> bool {
-        self.exit.borrow().is_none() && !self.reaper.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-
     /// Sends a signal. Does nothing if the program has ended.
     ///
     /// # Errors

@@ -216,11 +216,6 @@ impl VCenterAdmin {
             .context("no number of killed sessions")
     }
 
-    /// Changes the password that logins need from now on.
-    pub async fn set_password(&self, password: &str) -> Result<()> {
-        self.send("password", json!({ "password": password })).await
-    }
-
     /// Starts an outage of this duration.
     pub async fn outage(&self, outage: Outage, duration: Duration) -> Result<()> {
         let mode = match outage {
@@ -238,26 +233,6 @@ impl VCenterAdmin {
     /// Ends an outage early.
     pub async fn end_outage(&self) -> Result<()> {
         self.send("outage", json!({ "seconds": 0 })).await
-    }
-
-    /// Changes how long tasks take from now on. Kinds are `create`, `powerOn`, `powerOff`, `reconfigure`, `destroy` and
-    /// `file`.
-    ///
-    /// # Errors
-    /// A kind is unknown.
-    pub async fn set_delays(&self, delays: &[(&str, Duration)]) -> Result<()> {
-        let body: serde_json::Map<_, _> = delays
-            .iter()
-            .map(|(kind, delay)| {
-                (
-                    (*kind).to_owned(),
-                    json!(format!("{}ms", delay.as_millis())),
-                )
-            })
-            .collect();
-        self.send::<Value>("delays", Value::Object(body))
-            .await
-            .map(drop)
     }
 
     /// Removes privileges from the user, given as (privilege id, object name). The privilege is missing on that object
@@ -287,16 +262,6 @@ impl VCenterAdmin {
         moref(&self.send("vms", serde_json::to_value(vm)?).await?)
     }
 
-    /// Deletes a folder directly below the datacenter's VM folder, with its content.
-    ///
-    /// # Errors
-    /// There is no such folder.
-    pub async fn delete_folder(&self, name: &str) -> Result<()> {
-        self.send::<Value>("folders/delete", json!({ "folder": name }))
-            .await
-            .map(drop)
-    }
-
     /// Does something to the VM `moref`. Returns the managed object id of the resulting VM.
     ///
     /// # Errors
@@ -306,8 +271,6 @@ impl VCenterAdmin {
             VmAction::PowerOn => ("power-on", json!({})),
             VmAction::PowerOff => ("power-off", json!({})),
             VmAction::Suspend => ("suspend", json!({})),
-            VmAction::Hide => ("hide", json!({})),
-            VmAction::Show => ("show", json!({})),
             VmAction::Destroy => ("destroy", json!({})),
             VmAction::LockTray => ("lock-tray", json!({})),
             VmAction::BootFromDisk => ("boot-from-disk", json!({})),

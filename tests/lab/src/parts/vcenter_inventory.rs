@@ -81,8 +81,6 @@ pub struct Vm {
     /// Ids of its tags.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub tags: Vec<String>,
-    /// When it was created.
-    pub created_at: Option<Timestamp>,
     /// When it was powered on last; `None` while it is off.
     pub powered_on_at: Option<Timestamp>,
 }
@@ -160,8 +158,6 @@ pub struct Tag {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// Name of its category.
-    pub category: String,
 }
 
 /// How often clients called, since the start or the last reset.

@@ -127,10 +127,6 @@ pub enum VmAction<'a> {
     PowerOff,
     /// Suspend it.
     Suspend,
-    /// Make its files unreachable: vCenter shows no configuration of it.
-    Hide,
-    /// Make its files reachable again.
-    Show,
     /// Destroy it.
     Destroy,
     /// Its guest locks the tray of its CD-ROM drive.

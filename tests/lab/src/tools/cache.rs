@@ -123,19 +123,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_is_built_once_and_kept() {
-        let root = tempfile::tempdir().expect("temporary directory");
-        let first = entry_in(root.path(), "tool-1", "tool", |dir| {
-            Ok(fs::write(dir.join("tool"), "made")?)
-        })
-        .expect("builds");
-        let second =
-            entry_in(root.path(), "tool-1", "tool", |_| panic!("built twice")).expect("is there");
-        assert_eq!(first, second);
-        assert_eq!(fs::read_to_string(second).expect("readable"), "made");
-    }
-
-    #[test]
     fn a_failed_build_leaves_no_entry() {
         let root = tempfile::tempdir().expect("temporary directory");
         let failed = entry_in(root.path(), "tool-1", "tool", |dir| {

@@ -29,22 +29,3 @@ fn is_about_a_package(name: &str) -> bool {
     ];
     begins.iter().any(|b| name.starts_with(b)) || is.contains(&name)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cargo_is_not_told_of_the_package_that_starts_it() {
-        for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_BIN_NAME"] {
-            assert!(is_about_a_package(name), "{name}");
-        }
-        for name in ["CARGO", "CARGO_TARGET_DIR", "CARGO_INCREMENTAL", "PATH"] {
-            assert!(!is_about_a_package(name), "{name}");
-        }
-        let command = cargo();
-        let gone = command.get_envs().filter(|(_, value)| value.is_none());
-        let told = env::vars_os().filter(|(n, _)| n.to_str().is_some_and(is_about_a_package));
-        assert_eq!(gone.count(), told.count());
-    }
-}

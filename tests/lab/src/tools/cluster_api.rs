@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use super::{cache, go, sources, versions::CLUSTER_API};
+use super::{go, versions::CLUSTER_API};
 
 const MODULE: &str = "sigs.k8s.io/cluster-api";
 /// The kinds that the controllers list and watch. They read the last two whether somebody uses them or not.
@@ -59,12 +59,5 @@ pub fn cluster_api_crds() -> Result<PathBuf> {
 }
 
 fn entry(file: &str, build: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<PathBuf> {
-    let module = super::repository().join("tests/lab/cluster-api");
-    let digest = sources::digest(&module, "", go::is_source)?;
-    let key = format!("cluster-api-{CLUSTER_API}-{digest}");
-    cache::entry(&key, file, |into| {
-        build(&module, into)?;
-        cache::forget_old("cluster-api-", &key);
-        Ok(())
-    })
+    go::entry("cluster-api", CLUSTER_API, file, build)
 }

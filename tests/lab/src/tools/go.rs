@@ -11,10 +11,34 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{cache::progress, versions::OLDEST_GO};
+use super::{
+    cache::{self, progress},
+    sources,
+    versions::OLDEST_GO,
+};
 
 /// How often a running build reports that it still runs.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Path of `file`, which `build` makes from the module in `tests/lab/<folder>`, once for each release (if it has one) and
+/// each state of its sources. What others of that folder left goes.
+pub(super) fn entry(
+    folder: &str,
+    release: &str,
+    file: &str,
+    build: impl FnOnce(&Path, &Path) -> Result<()>,
+) -> Result<PathBuf> {
+    let module = super::repository().join("tests/lab").join(folder);
+    let digest = sources::digest(&module, "", is_source)?;
+    let parts = [folder, release, &digest].into_iter();
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    let key = parts.join("-");
+    cache::entry(&key, file, |into| {
+        build(&module, into)?;
+        cache::forget_old(&format!("{folder}-"), &key);
+        Ok(())
+    })
+}
 
 /// One `go build`.
 pub(super) struct Build<'a> {
@@ -205,13 +229,5 @@ mod tests {
             let found = required(&text.expect("go.mod"), module);
             assert_eq!(found.as_deref(), Some(release), "{module}");
         }
-    }
-
-    #[test]
-    fn a_version_of_go_is_read() {
-        assert_eq!(version("go1.26.8"), Some((1, 26)));
-        assert_eq!(version("go1.27rc1"), Some((1, 27)));
-        assert_eq!(version("devel go1.28-abcdef"), None);
-        assert!((1, 9) < OLDEST_GO && (1, 26) >= OLDEST_GO);
     }
 }

@@ -4,29 +4,24 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::{cache, go, sources, versions::PROMETHEUS};
+use super::{go, versions::PROMETHEUS};
 
 /// Path of promtool.
 ///
 /// # Errors
 /// Go is missing or the build failed.
 pub fn promtool() -> Result<PathBuf> {
-    let module = super::repository().join("tests/lab/prometheus");
-    let digest = sources::digest(&module, "", go::is_source)?;
-    let key = format!("prometheus-{PROMETHEUS}-{digest}");
-    cache::entry(&key, "promtool", |into| {
+    go::entry("prometheus", PROMETHEUS, "promtool", |module, into| {
         go::Build {
             what: &format!("promtool {PROMETHEUS}"),
             takes: "3 minutes on two cores",
             without_go: "for promtool, or leave the tests of the alerts out",
-            module: &module,
+            module,
             // Service discovery contains the clients of a dozen clouds. The checks need none of them.
             tags: "remove_all_sd",
             ldflags: "-s -w",
             packages: &["github.com/prometheus/prometheus/cmd/promtool"],
         }
-        .run(into)?;
-        cache::forget_old("prometheus-", &key);
-        Ok(())
+        .run(into)
     })
 }

@@ -53,27 +53,3 @@ fn collect(directory: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn content_name_and_salt_count_and_other_files_do_not() {
-        let root = tempfile::tempdir().expect("temporary directory");
-        let digest =
-            |salt| digest(root.path(), salt, super::super::go::is_source).expect("readable");
-        let write =
-            |name: &str, text: &str| fs::write(root.path().join(name), text).expect("writable");
-        write("go.mod", "module a");
-        let first = digest("x");
-        write("README.md", "words");
-        assert_eq!(digest("x"), first);
-        assert_ne!(digest("y"), first);
-        write("main.go", "package main");
-        let second = digest("x");
-        assert_ne!(second, first);
-        write("main.go", "package other");
-        assert_ne!(digest("x"), second);
-    }
-}

@@ -26,33 +26,6 @@ fn each_name_exists_once() {
     }
 }
 
-/// `ApiServerDown5m` as `api_server_down_5m`.
-fn snake_case(variant: &str) -> String {
-    let mut out = String::new();
-    let mut before = ' ';
-    for c in variant.chars() {
-        let begins = c.is_ascii_uppercase() || c.is_ascii_digit() && !before.is_ascii_digit();
-        if begins && !out.is_empty() {
-            out.push('_');
-        }
-        out.push(c.to_ascii_lowercase());
-        before = c;
-    }
-    out
-}
-
-#[test]
-fn code_and_output_use_the_same_name() {
-    for fault in Fault::ALL {
-        assert_eq!(fault.name(), snake_case(&format!("{fault:?}")));
-    }
-    for oracle in Oracle::ALL {
-        assert_eq!(oracle.name(), snake_case(&format!("{oracle:?}")));
-        let stored = serde_json::to_value(oracle).expect("a name");
-        assert_eq!(stored, oracle.name());
-    }
-}
-
 #[test]
 fn what_nothing_is_called_is_refused() {
     let error = Call::named("creat").expect_err("unknown").to_string();

@@ -172,8 +172,6 @@ pub struct Host {
     pub approved: bool,
     /// What the firmware will do after the install.
     pub next_boot: NextBoot,
-    /// The guest takes longer to fetch its configuration than the service waits for.
-    pub pulls_slowly: bool,
     /// Since when the guest runs from its disk, while the service waits for somebody to boot that.
     pub on_disk: Option<Instant>,
     /// Why the last bind or unbind was refused.
@@ -219,7 +217,6 @@ impl Host {
             role: String::new(),
             approved: false,
             next_boot: NextBoot::Disk,
-            pulls_slowly: false,
             on_disk: None,
             refused: None,
             kept: false,

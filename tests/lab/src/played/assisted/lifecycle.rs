@@ -23,9 +23,6 @@ pub const STAGES: [&str; 7] = [
 /// What the service says of a host that booted its image where it expected the disk.
 pub const BOOTED_IMAGE: &str = "Expected the host to boot from disk, but it booted the installation image - please reboot and fix boot \
                                 order to boot from disk Virtual_disk (sda, /dev/disk/by-path/pci-0000:03:00.0-scsi-0:0:0:0)";
-/// What it says of a host that does not fetch its configuration in time.
-pub const PULL_TIMED_OUT: &str = "Host timed out when pulling the configuration files. Verify in the host console that it boots from the \
-                                  installation disk and has access to the cluster API";
 /// What it says of a host that starts over in the middle of its install.
 pub const RESTARTED: &str = "The host unexpectedly restarted during the installation";
 /// Number of the stage (from 1) in which the host reboots from its disk.
@@ -211,9 +208,6 @@ fn apply(host: &mut Host, step: Step, now: Instant) {
         }
         Step::Stage => next_stage(host, now),
         Step::FirstBoot => match host.next_boot {
-            NextBoot::Disk if host.pulls_slowly => {
-                host.enter_as(HostState::InstallingPendingUserAction, PULL_TIMED_OUT, now);
-            }
             NextBoot::Disk => next_stage(host, now),
             NextBoot::Image => {
                 host.set_agent(true, now);

@@ -267,11 +267,6 @@ impl Assisted {
         self.change(id, |host| lifecycle::boot_disk(host, Instant::now()));
     }
 
-    /// The guest will take longer to fetch its configuration than the service waits for.
-    pub fn pull_slowly(&self, id: &str) {
-        self.change(id, |host| host.pulls_slowly = true);
-    }
-
     /// The host's agent process stops to answer although the machine runs.
     pub fn silence(&self, id: &str) {
         self.change(id, |host| host.set_agent(false, Instant::now()));

@@ -57,9 +57,8 @@ pub fn host(agent: &DynamicObject, infra_env: &str, now: Instant) -> Host {
         host.agent_runs = false;
     }
     if host.state == HostState::InstallingPendingUserAction {
-        let texts = [lifecycle::BOOTED_IMAGE, lifecycle::PULL_TIMED_OUT];
         let said = agent.text("/status/debugInfo/stateInfo");
-        host.info = texts.into_iter().find(|text| *text == said);
+        host.info = Some(lifecycle::BOOTED_IMAGE).filter(|text| *text == said);
         let stage = agent.text("/status/progress/currentStage");
         let number = lifecycle::STAGES.iter().position(|s| *s == stage);
         host.stage = number.map_or(0, |number| number + 1);

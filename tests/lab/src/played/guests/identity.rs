@@ -12,8 +12,6 @@ pub enum Quirk {
     DeadOnArrival,
     /// The guest registers, and then never answers again.
     FallsSilent,
-    /// The installed guest takes longer to fetch its configuration than the service waits for.
-    PullsSlowly,
 }
 
 /// The SMBIOS product uuid of a VM with this BIOS uuid: its first three groups have the opposite byte order.

@@ -232,9 +232,6 @@ impl World {
             if quirks.contains(&Quirk::FallsSilent) {
                 service.silence(&id);
             }
-            if quirks.contains(&Quirk::PullsSlowly) {
-                service.pull_slowly(&id);
-            }
         } else {
             service.set_power(&id, false);
         }

@@ -72,18 +72,6 @@ fn wrong_boot_order_ends_in_a_user_action() {
 }
 
 #[test]
-fn a_slow_guest_waits_for_a_user_too_and_for_another_reason() {
-    let mut run = Run::new();
-    run.host.pulls_slowly = true;
-    run.host.approved = true;
-    run.settle();
-    bind(&mut run.host, ("a".into(), "b".into()), run.now)
-        .unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(run.settle().last(), Some(&"installing-pending-user-action"));
-    assert_eq!(run.host.info, Some(PULL_TIMED_OUT));
-}
-
-#[test]
 fn an_install_that_starts_over_fails() {
     let mut run = Run::new();
     run.settle();
