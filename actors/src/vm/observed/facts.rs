@@ -206,7 +206,7 @@ impl Observed {
             powered_on_by_us: self.child.recycling() == Stage::Begun && is_unoffered(memory)
                 || memory.powered_on && agent_is_awaited,
             switched_off_by_us: memory.switched_off
-                && matches!(&memory.seen, Ownership::Ours(vm) if vm.power == PowerState::Off),
+                && !matches!(&memory.seen, Ownership::Ours(vm) if vm.power != PowerState::Off),
             // What has failed in this pass is tried again in the next one.
             tagged: self.is_tagged(memory) || memory.tried.contains(Step::Tag.name()),
             eject: self.is_to_eject(context, memory),

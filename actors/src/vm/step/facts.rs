@@ -112,7 +112,7 @@ pub struct VmState<'a> {
     /// This actor switched it on, and saw no Agent of it since, or only one that is lost. Or the VM is in a new life, and says
     /// that its host was offered to nobody in that.
     pub powered_on_by_us: bool,
-    /// It is off, and this actor has switched it off, after proof that nobody needs it.
+    /// This actor has switched it off, after proof that nobody needs it, and no look has shown it on since.
     pub switched_off_by_us: bool,
     /// Nothing is to be done for its tags: they are attached, there are none, or its host serves.
     pub tagged: bool,

@@ -41,7 +41,8 @@ pub(super) fn go_on(f: &Facts<'_>) -> Met {
 /// The VM is still in its last life: it is switched off, and made ready for that one.
 fn make_ready(f: &Facts<'_>, life: u32) -> Met {
     let unseen = *f.vm.seen == Ownership::NotAsked && !f.vm.missing_in_scan;
-    if unseen && f.runs_by_record() && !f.recycle.claimed {
+    let runs = f.runs_by_record() && !f.vm.switched_off_by_us;
+    if unseen && runs && !f.recycle.claimed {
         nobody_needs_it(f)?;
         // The guard looks at it before it is switched off.
         return Err(Step::Power(Power::Off));

@@ -44,7 +44,8 @@ fn intent_power_off_renewal_and_life_follow_each_other() {
         v.power_state = Some("poweredOff".to_owned())
     });
     let off_by_record = recycled(&was_off, &Ownership::NotAsked);
-    for unclear in [told, claimed, off_by_record] {
+    let off_by_us = with(unseen, |f| f.vm.switched_off_by_us = true);
+    for unclear in [told, claimed, off_by_record, off_by_us] {
         assert_eq!(next(&unclear), Step::Look);
     }
     let on = seen(PowerState::On, None);
