@@ -24,6 +24,7 @@ pub mod ownership;
 pub mod pass;
 pub mod place;
 pub mod power_policy;
+mod publish;
 mod record;
 pub mod status;
 pub mod step;

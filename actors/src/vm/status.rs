@@ -99,52 +99,22 @@ fn keep(vm: &mut VmStatus, known: &Known<'_>) {
     }
 }
 
-/// The status as it should be now. A `lastTransitionTime` changes only with its own condition.
-#[must_use]
-pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentStatus {
-    let mut status = record.clone();
-    let mut vm = status.vm.take().unwrap_or_default();
-    vm.name.clone_from(&known.child.vm_name);
-    // While the caches may mix two histories, a new phase would be of neither. And what is left out is not absent.
-    let recorded = vm.phase.clone().zip(vm.reason.clone());
-    let unclear = recorded.filter(|_| known.holds.is_unclear());
-    let (phase, reason) = unclear.unwrap_or_else(|| phase(known, &vm));
-    let now = Time(Timestamp::from_second(known.now.as_second()).unwrap_or(known.now));
-    if vm.phase.as_ref() != Some(&phase) {
-        vm.last_transition_time = Some(now.clone());
-    }
-    vm.phase = Some(phase);
-    vm.reason = Some(reason);
-    vm.agent_lost_since = match known.lost {
-        Some(_) => vm.agent_lost_since.or_else(|| Some(now.clone())),
-        None => None,
-    };
+fn tags_missing(record: &VsphereAgentStatus, known: &Known<'_>, vm: &VmStatus) -> Option<bool> {
     let attached = known.tagged.is_some() && vm.moref.as_deref() == known.tagged;
-    let failed = |reason: &Reason| *reason == Reason::TaggingFailed;
     if attached || !known.wants_tags {
-        vm.tags_missing = None;
-    } else if known.obstacle.is_some_and(|o| failed(&o.reason))
-        || record.waiting_on.iter().any(|w| failed(&w.reason))
-    {
-        // An earlier release recorded this only in `waitingOn`, which soon shows something else.
-        vm.tags_missing = Some(true);
+        return None;
     }
-    if vm.bios_uuid.is_some() {
-        keep(&mut vm, known);
+    let failed = |reason: &Reason| *reason == Reason::TaggingFailed;
+    // An earlier release recorded this only in `waitingOn`, which soon shows something else.
+    let told = record.waiting_on.iter().any(|w| failed(&w.reason));
+    if told || known.obstacle.is_some_and(|o| failed(&o.reason)) {
+        return Some(true);
     }
-    // Who takes the annotation off and sets it again means the present life.
-    let asked = known.child.replace_annotation();
-    vm.replace_ignored = vm.replace_ignored.filter(|old| asked == Some(*old));
-    if let (Some(way), Some((life, hours))) = (&mut vm.recycle, known.hours_tried)
-        && way.generation == life
-    {
-        way.hours_tried = way.hours_tried.max(Some(hours));
-    }
-    if let (Some(made), Some(shown)) = (template::recorded(&vm), known.shown) {
-        vm.hardware_drift = template::drift(&made, shown);
-        let cards = vm.template.as_ref().map_or(&[][..], |t| &t.network_cards);
-        vm.hardware_drift.extend(network::drift(cards, shown));
-    }
+    vm.tags_missing
+}
+
+/// What the VM, its Agent and its Machine are called.
+fn refer(vm: &mut VmStatus, known: &Known<'_>) {
     if let Some(agent) = known.agent {
         vm.agent_ref = Some(ObjectReference {
             api_version: Some(format!("{}/v1beta1", agent_wire::GROUP)),
@@ -184,6 +154,46 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
             ..ObjectReference::default()
         });
     }
+}
+
+/// The status as it should be now. A `lastTransitionTime` changes only with its own condition.
+#[must_use]
+pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentStatus {
+    let mut status = record.clone();
+    let mut vm = status.vm.take().unwrap_or_default();
+    vm.name.clone_from(&known.child.vm_name);
+    // While the caches may mix two histories, a new phase would be of neither. And what is left out is not absent.
+    let recorded = vm.phase.clone().zip(vm.reason.clone());
+    let unclear = recorded.filter(|_| known.holds.is_unclear());
+    let (phase, reason) = unclear.unwrap_or_else(|| phase(known, &vm));
+    let now = Time(Timestamp::from_second(known.now.as_second()).unwrap_or(known.now));
+    if vm.phase.as_ref() != Some(&phase) {
+        vm.last_transition_time = Some(now.clone());
+    }
+    vm.phase = Some(phase);
+    vm.reason = Some(reason);
+    vm.agent_lost_since = match known.lost {
+        Some(_) => vm.agent_lost_since.or_else(|| Some(now.clone())),
+        None => None,
+    };
+    vm.tags_missing = tags_missing(record, known, &vm);
+    if vm.bios_uuid.is_some() {
+        keep(&mut vm, known);
+    }
+    // Who takes the annotation off and sets it again means the present life.
+    let asked = known.child.replace_annotation();
+    vm.replace_ignored = vm.replace_ignored.filter(|old| asked == Some(*old));
+    if let (Some(way), Some((life, hours))) = (&mut vm.recycle, known.hours_tried)
+        && way.generation == life
+    {
+        way.hours_tried = way.hours_tried.max(Some(hours));
+    }
+    if let (Some(made), Some(shown)) = (template::recorded(&vm), known.shown) {
+        vm.hardware_drift = template::drift(&made, shown);
+        let cards = vm.template.as_ref().map_or(&[][..], |t| &t.network_cards);
+        vm.hardware_drift.extend(network::drift(cards, shown));
+    }
+    refer(&mut vm, known);
     status.observed_generation = known.child.object.metadata.generation;
     // The default is not written.
     status.cleanup_policy = known.policy.filter(|p| *p != CleanupPolicy::default());

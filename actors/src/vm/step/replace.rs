@@ -31,20 +31,7 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
         return Ok(());
     };
     let ask = |reason, message: String| Err(hold(reason, message, Some(CONFLICT_PROBE)));
-    let (class, advice) = match cause {
-        Cause::Lost(Lost::Insufficient) => {
-            let advice = "see status.validationsInfo of the Agent";
-            (arrival::class_of(cause, shown), advice)
-        }
-        Cause::NoInventory => {
-            let advice = "look at the agent service in its guest";
-            (arrival::class_of(cause, shown), advice)
-        }
-        _ => {
-            let class = arrival::class(shown);
-            (class, arrival::advice(class))
-        }
-    };
+    let (class, advice) = evidence(cause, shown);
     let (happened, reason) = (cause.explain(), said_as(cause));
     let allow = format!(
         "to have it replaced, annotate the VsphereAgent with agent-forge.containeroo.ch/replace={}",
@@ -120,6 +107,24 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
         );
     }
     Err(Step::Record(Entry::GivenUp))
+}
+
+/// What the VM shows of its guest, in a word, and what a person can do.
+fn evidence(cause: Cause, shown: &VmObservation) -> (&'static str, &'static str) {
+    match cause {
+        Cause::Lost(Lost::Insufficient) => {
+            let advice = "see status.validationsInfo of the Agent";
+            (arrival::class_of(cause, shown), advice)
+        }
+        Cause::NoInventory => {
+            let advice = "look at the agent service in its guest";
+            (arrival::class_of(cause, shown), advice)
+        }
+        _ => {
+            let class = arrival::class(shown);
+            (class, arrival::advice(class))
+        }
+    }
 }
 
 /// The reason that people see for `cause`.
