@@ -358,7 +358,7 @@ const WAITING_ROWS: &[&str] = &[
     "report/vm.rs",
     "runtime/shell.rs",
     "vm/observed/facts.rs",
-    "vm/pass.rs",
+    "vm/publish.rs",
     "vm/status.rs",
 ];
 
