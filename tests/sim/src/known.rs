@@ -164,9 +164,6 @@ pub const ALL: &[Known] = &[
             "etcd_rollback_during_create@1 pool_status:demo/w#13=process_killed",
             "etcd_rollback_during_create@1 pool_status:demo/w#13=process_terminated",
             "etcd_rollback_during_create@1 pool_status:demo/w#13=process_killed_watches_lag",
-            "etcd_rollback_during_create@1 pool_status:demo/w#19=process_killed",
-            "etcd_rollback_during_create@1 pool_status:demo/w#19=process_terminated",
-            "etcd_rollback_during_create@1 pool_status:demo/w#19=process_killed_watches_lag",
             "etcd_rollback_during_create@1 record_observation:demo/w-9e377-7fcb0#3=crash_before_request",
             "etcd_rollback_during_create@1 record_observation:demo/w-9e377-7fcb0#3=actor_killed",
             "etcd_rollback_during_create@1 record_observation:demo/w-9e377-7fcb0#3=actor_panics",
@@ -179,7 +176,6 @@ pub const ALL: &[Known] = &[
         plans: &[
             "etcd_rollback_during_create@1 pool_status:demo/w#15=vcenter_down_2h",
             "etcd_rollback_during_create@1 record_observation:demo/w-9e377-7fcb0#3=vcenter_down_2h",
-            "etcd_rollback_during_create@1 pool_status:demo/w#20=vcenter_down_2h",
             "etcd_rollback_during_create@1 event:demo/w-9e377-7fcb0#1=vcenter_down_2h",
             "etcd_rollback_during_create@1 event:demo-demo/w-9e377-7fcb0#1=vcenter_down_2h",
         ],
