@@ -18,6 +18,7 @@ pub mod names;
 pub mod network;
 pub mod reassign;
 pub mod recycle;
+pub mod seconds;
 pub mod selector;
 pub mod server;
 pub mod tally;

@@ -21,6 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use crate::{
     domain::{
         recycle::{self, Stage},
+        seconds,
         trace::TraceId,
     },
     ports::tracer::{PhaseSpan, Under},
@@ -402,13 +403,8 @@ pub enum Until {
 /// Whole pieces of a wait since `since` that are over at `now`.
 #[must_use]
 pub fn pieces(since: Timestamp, now: Timestamp) -> i64 {
-    let lasted = now.duration_since(whole_second(since)).as_secs();
+    let lasted = now.duration_since(seconds::whole(since)).as_secs();
     (lasted / PIECE.as_secs()).max(0)
-}
-
-/// The precision of the API server: recorded and remembered times then begin alike.
-fn whole_second(t: Timestamp) -> Timestamp {
-    Timestamp::from_second(t.as_second()).unwrap_or(t)
 }
 
 /// A wait for `what` (subject and reason) since `since`: its last pieces that are over. A piece belongs to the phase that
@@ -422,7 +418,7 @@ pub fn wait(
     since: Timestamp,
     until: Until,
 ) -> Vec<PhaseSpan> {
-    let since = whole_second(since);
+    let since = seconds::whole(since);
     let (Until::Lasts(now) | Until::Over(now)) = until;
     let begin = |n: i64| {
         let after = SignedDuration::from_secs(PIECE.as_secs().saturating_mul(n));

@@ -16,7 +16,10 @@ use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit};
 
 use super::login::{Account, Digest, Login, of_version};
 pub use super::rest::{Door, LOCKOUT, MOST, Rest};
-use crate::ports::{clock::Clock, cluster::SecretVersion};
+use crate::{
+    domain::seconds,
+    ports::{clock::Clock, cluster::SecretVersion},
+};
 
 /// How long the operator recognises refused bytes, and does not take them for new ones.
 const REMEMBERED: Duration = Duration::from_secs(3600);
@@ -41,7 +44,7 @@ impl Moment {
 
     /// The wall clock in whole seconds, as in a status.
     fn second(self) -> Timestamp {
-        Timestamp::from_second(self.wall.as_second()).unwrap_or(self.wall)
+        seconds::whole(self.wall)
     }
 
     /// That moment of the monotonic clock, on the wall clock. In whole seconds, and not too early. It is the same whenever it

@@ -28,7 +28,7 @@ use self::{
 use super::{
     memory::Memory,
     observed::Observed,
-    step::{AgentWork, Change, Finalizer, Power, Step},
+    step::{AgentWork, Attempt, Change, Finalizer, Power, Step},
 };
 use crate::{
     context::Context,
@@ -73,6 +73,11 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
         Step::Look => executor.lookup(memory).await,
         Step::Prove => executor.take_over(memory).await,
         Step::Place => executor.place_again(memory).await,
+        Step::Attempt(Attempt::Identity) => executor.record_identity(memory).await,
+        Step::Attempt(Attempt::Next) => executor.next_attempt(memory).await,
+        Step::Attempt(Attempt::GivenUp) => executor.give_up(memory).await,
+        Step::Attempt(Attempt::Taken) => executor.record_taken(memory).await,
+        Step::Attempt(Attempt::NotTaken) => executor.not_taken(memory).await,
         Step::Record(entry) => executor.record(memory, entry).await,
         Step::Create => executor.create(memory).await,
         Step::Await(task) => executor.finish_task(memory, &TaskRef(task)).await,

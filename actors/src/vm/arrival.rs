@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
-    domain::{identity::BootSource, managed_vm::is_given_up},
+    domain::{identity::BootSource, managed_vm::is_given_up, seconds},
     ports::vcenter::{PowerState, VmObservation},
     vm::lost::Lost,
 };
@@ -238,7 +238,7 @@ pub fn failure(
         count: Some(before.saturating_add(1)),
         infra_env_ref: vm.infra_env_ref.clone(),
         class: Some(class_of(cause, shown).to_owned()),
-        time: Timestamp::from_second(now.as_second()).ok().map(Time),
+        time: Some(Time(seconds::whole(now))),
         bios_uuid: vm.bios_uuid.clone(),
         moref: Some(shown.moref.id.clone()),
         power_state: Some(shown.power.as_str().to_owned()),

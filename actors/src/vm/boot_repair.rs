@@ -24,7 +24,7 @@ use jiff::Timestamp;
 
 use super::lost;
 use crate::{
-    domain::managed_vm::ManagedVm,
+    domain::{managed_vm::ManagedVm, seconds},
     ports::vcenter::{BootDevice, VmObservation},
 };
 
@@ -134,7 +134,7 @@ pub fn is_needed(child: &ManagedVm, agent: &Agent) -> bool {
 #[must_use]
 pub fn occurrence(agent: &Agent) -> Option<Time> {
     let at = agent.stage_update_time()?.0;
-    Some(Time(Timestamp::from_second(at.as_second()).unwrap_or(at)))
+    Some(Time(seconds::whole(at)))
 }
 
 /// The guest restarted in the middle of the installation. Only another Machine helps.

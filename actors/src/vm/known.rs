@@ -10,7 +10,7 @@ use agent_forge_crds::{
 };
 use jiff::Timestamp;
 
-use super::{lost::Lost, memory::Memory, observed::Observed, ownership::Ownership};
+use super::{lost::Lost, memory::Memory, observed::Observed};
 use crate::{
     context::Context,
     domain::{
@@ -146,10 +146,7 @@ pub fn known<'a>(
         tagged: observed.tagged_as(memory),
         failed_steps: &memory.failed_steps,
         template_changes: &observed.template_changes,
-        shown: match &memory.seen {
-            Ownership::Ours(shown) => Some(&shown.hardware),
-            _ => None,
-        },
+        shown: memory.seen.ours().map(|shown| &shown.hardware),
         discovery_time: discovery_time(observed, memory, clock),
         now,
         steady: clock.steady(),

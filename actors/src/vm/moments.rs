@@ -1,6 +1,6 @@
 //! The moments in the life of a machine that a pass sees.
 
-use super::{memory::Memory, observed::Observed, ownership::Ownership, status};
+use super::{memory::Memory, observed::Observed, status};
 use crate::{
     context::Context,
     iso::of_pool,
@@ -20,10 +20,7 @@ pub fn note(context: &Context, observed: &Observed, memory: &mut Memory) {
             .as_ref()
             .is_some_and(|p| of_pool::iso_path(p).is_some()),
         vm: object.status.as_ref().and_then(|s| s.vm.as_ref()),
-        shown: match &memory.seen {
-            Ownership::Ours(vm) => Some(vm.power == PowerState::On),
-            _ => None,
-        },
+        shown: memory.seen.ours().map(|vm| vm.power == PowerState::On),
         agent: observed.host.agent.as_deref(),
         prepared: observed
             .host

@@ -46,13 +46,20 @@ pub enum Ownership {
 }
 
 impl Ownership {
+    /// Our VM, if that is what the look showed.
+    #[must_use]
+    pub fn ours(&self) -> Option<&VmObservation> {
+        match self {
+            Self::Ours(shown) => Some(shown),
+            _ => None,
+        }
+    }
+
     /// What an administrator of vCenter has marked our VM with. Nothing if it is not there.
     #[must_use]
     pub fn marks(&self) -> VmMarks {
-        match self {
-            Self::Ours(shown) => shown.marks,
-            _ => VmMarks::default(),
-        }
+        self.ours()
+            .map_or_else(VmMarks::default, |shown| shown.marks)
     }
 }
 

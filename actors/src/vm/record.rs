@@ -11,11 +11,12 @@ use agent_forge_crds::{
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{boot_repair, memory::Memory, observed::Observed, ownership::Ownership, step::Entry};
+use super::{boot_repair, memory::Memory, observed::Observed, step::Entry};
 use crate::{
     domain::{
         disk, network,
         recycle::{self, Stage, Why},
+        seconds,
         trace::TraceId,
     },
     iso::content,
@@ -84,9 +85,6 @@ pub fn with(entry: Entry, known: &Known<'_>) -> Option<VmStatus> {
         Entry::Reset => vm.boot_repair = Some(reset(&vm, known)?),
         // The status is rendered without what is over.
         Entry::Unbound => {}
-        Entry::Identity | Entry::NextAttempt | Entry::GivenUp | Entry::Taken | Entry::NotTaken => {
-            return None;
-        }
     }
     Some(vm)
 }
@@ -97,20 +95,12 @@ impl<'a> Known<'a> {
     }
 
     fn shown(&self) -> Option<&'a VmObservation> {
-        match &self.memory.seen {
-            Ownership::Ours(shown) => Some(shown),
-            _ => None,
-        }
+        self.memory.seen.ours()
     }
 
     fn second(&self) -> Time {
-        whole(self.now)
+        Time(seconds::whole(self.now))
     }
-}
-
-/// In whole seconds, as a status has it.
-fn whole(at: Timestamp) -> Time {
-    Time(Timestamp::from_second(at.as_second()).unwrap_or(at))
 }
 
 fn may_serve(shown: &VmObservation) -> Option<String> {
@@ -205,7 +195,12 @@ fn seen(shown: &VmObservation, known: &Known<'_>) -> VmStatus {
         && reference.is_none_or(|m| *m != shown.moref.id)
         && known.observed.wants_tags();
     let first_start = first_start(&was, known);
-    let mut vm = with_observation(known.observed, was, shown, deadline.map(whole));
+    let mut vm = with_observation(
+        known.observed,
+        was,
+        shown,
+        deadline.map(|at| Time(seconds::whole(at))),
+    );
     if shown.power == PowerState::On && vm.first_powered_on.is_none() {
         vm.first_powered_on = first_start;
     }
@@ -227,7 +222,8 @@ fn first_start(was: &VmStatus, known: &Known<'_>) -> Option<Time> {
     let is_first = was.attempt.is_some() && was.discovery_deadline.is_none() && !child.reborn;
     let created = child.object.metadata.creation_timestamp.as_ref();
     let at = known.memory.switched_on_at.or(created.map(|t| t.0));
-    at.map(whole).filter(|_| is_first)
+    let at = at.filter(|_| is_first)?;
+    Some(Time(seconds::whole(at)))
 }
 
 /// The record `vm` with what vCenter shows. `deadline`: until when its Agent is awaited.

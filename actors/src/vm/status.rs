@@ -9,7 +9,6 @@ use agent_forge_crds::{
     external::agent::{self as agent_wire, Agent},
     pool::CleanupPolicy,
 };
-use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::ObjectReference,
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
@@ -24,8 +23,8 @@ use super::{
 };
 use crate::{
     domain::{
-        machine_state::MachineState, managed_vm::ManagedVm, network, recycle::Stage, template,
-        vanished::Vanished,
+        machine_state::MachineState, managed_vm::ManagedVm, network, recycle::Stage, seconds,
+        template, vanished::Vanished,
     },
     runtime::holds,
 };
@@ -166,7 +165,7 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     let recorded = vm.phase.clone().zip(vm.reason.clone());
     let unclear = recorded.filter(|_| known.holds.is_unclear());
     let (phase, reason) = unclear.unwrap_or_else(|| phase(known, &vm));
-    let now = Time(Timestamp::from_second(known.now.as_second()).unwrap_or(known.now));
+    let now = Time(seconds::whole(known.now));
     if vm.phase.as_ref() != Some(&phase) {
         vm.last_transition_time = Some(now.clone());
     }

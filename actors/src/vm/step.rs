@@ -41,7 +41,7 @@ pub use self::{
         PlacementCheck, PoolState, ReassignState, Record, RecycleState, Resting, VmState,
     },
     next::next,
-    steps::{AgentWork, Change, Entry, Finalizer, Power, Step},
+    steps::{AgentWork, Attempt, Change, Entry, Finalizer, Power, Step},
     wait::{
         CONFLICT_PROBE, MISSING_PROBE, PROOF_PAUSE, PROOFS, PROOFS_AFTER_LOST_CREATE,
         SUSPENDED_TRIES,

@@ -11,6 +11,7 @@ use super::{
     lost,
 };
 use crate::{
+    domain::seconds,
     iso::msg::{IsoFile, IsoPlace, IsoState, IsoWant},
     migration,
 };
@@ -191,7 +192,7 @@ fn signed(number: Option<u64>) -> Option<i64> {
 }
 
 fn whole(t: Timestamp) -> Time {
-    Time(Timestamp::from_second(t.as_second()).unwrap_or(t))
+    Time(seconds::whole(t))
 }
 
 #[cfg(test)]

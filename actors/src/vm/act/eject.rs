@@ -5,7 +5,6 @@ use agent_forge_crds::{
     conditions::{self, ConditionStatus, ConditionUpdate, Reason, set_condition},
     external::agent::Agent,
 };
-use jiff::Timestamp;
 
 use super::{
     executor::{Done, Executor, StepOutcome, defect},
@@ -15,6 +14,7 @@ use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
         names::ObjectKey,
+        seconds,
     },
     guard::Sight,
     migration::ejection,
@@ -84,7 +84,7 @@ impl Executor<'_> {
             return Ok(StepOutcome::Pause(SOON));
         }
         let now = self.context.clock.wall();
-        let time = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
+        let time = Time(seconds::whole(now));
         let update = ConditionUpdate {
             type_: conditions::ISO_EJECTED,
             status: ConditionStatus::True,

@@ -18,6 +18,7 @@ use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},
         names::MoRef,
+        seconds,
     },
     ports::{
         effect::EffectKind,
@@ -129,7 +130,7 @@ impl Executor<'_> {
     /// it, the VM was not switched on, and that is recorded too.
     pub(super) async fn power_on_again(&self, memory: &mut Memory, seen: Looked) -> Done {
         let (mut vm, now) = (self.vm(), self.context.clock.wall());
-        let second = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
+        let second = seconds::whole(now);
         vm.switched_on_again = power_policy::recent(&vm.switched_on_again, now);
         vm.switched_on_again.push(Time(second));
         let recorded = self.save(EffectKind::RecordObservation, vm, memory).await?;

@@ -31,14 +31,6 @@ use crate::{
 
 impl Executor<'_> {
     pub(super) async fn record(&self, memory: &mut Memory, entry: Entry) -> Done {
-        match entry {
-            Entry::Identity => return self.record_identity(memory).await,
-            Entry::NextAttempt => return self.next_attempt(memory).await,
-            Entry::GivenUp => return self.give_up(memory).await,
-            Entry::Taken => return self.record_taken(memory).await,
-            Entry::NotTaken => return self.not_taken(memory).await,
-            _ => {}
-        }
         let live = self.evidence(memory, entry).await?;
         let known = Known {
             observed: self.observed,

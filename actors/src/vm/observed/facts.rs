@@ -42,10 +42,7 @@ const FIRST_PASS: Duration = Duration::from_secs(60);
 
 /// The last look showed that the VM says that its host was offered to nobody in its present life.
 fn is_unoffered(memory: &Memory) -> bool {
-    let Ownership::Ours(shown) = &memory.seen else {
-        return false;
-    };
-    let says = shown.may_serve_now();
+    let says = memory.seen.ours().and_then(|shown| shown.may_serve_now());
     says.is_some_and(|mark| mark.machine.is_none())
 }
 
@@ -90,10 +87,7 @@ impl Observed {
     /// What the VM says in vCenter of its guest: by the last look, or else by what is on record of it.
     fn mark_state(&self, memory: &Memory) -> MarkState {
         let child = &self.child;
-        let shown = match &memory.seen {
-            Ownership::Ours(shown) => Some(shown),
-            _ => None,
-        };
+        let shown = memory.seen.ours();
         let says = shown.and_then(|shown| shown.may_serve_now());
         let last = match shown {
             Some(_) => says.cloned(),
@@ -206,7 +200,10 @@ impl Observed {
             powered_on_by_us: self.child.recycling() == Stage::Begun && is_unoffered(memory)
                 || memory.powered_on && agent_is_awaited,
             switched_off_by_us: memory.switched_off
-                && !matches!(&memory.seen, Ownership::Ours(vm) if vm.power != PowerState::Off),
+                && memory
+                    .seen
+                    .ours()
+                    .is_none_or(|vm| vm.power == PowerState::Off),
             // What has failed in this pass is tried again in the next one.
             tagged: self.is_tagged(memory) || memory.tried.contains(Step::Tag.name()),
             eject: self.is_to_eject(context, memory),
@@ -277,10 +274,8 @@ impl Observed {
     /// record says that tags are missing.
     fn is_tagged(&self, memory: &Memory) -> bool {
         let recorded = self.vm().and_then(|vm| vm.moref.as_ref());
-        let reference = match &memory.seen {
-            Ownership::Ours(shown) => Some(&shown.moref.id),
-            _ => recorded,
-        };
+        let shown = memory.seen.ours();
+        let reference = shown.map(|shown| &shown.moref.id).or(recorded);
         let attached =
             reference.is_some() && self.tagged_as(memory) == reference.map(String::as_str);
         let serves = self.host.serves() || self.has_served(memory);

@@ -10,7 +10,7 @@ use super::{
     guest,
     owned::{OwnedVm, Purpose, resolve_ownership},
     replace,
-    steps::{Change, Entry, Power, Step},
+    steps::{Attempt, Change, Entry, Power, Step},
     wait::{CONFLICT_PROBE, MISSING_PROBE, Met, hold},
 };
 use crate::{
@@ -44,7 +44,7 @@ pub(super) fn identity_is_recorded(f: &Facts<'_>) -> Met {
         Loss::None => checks::iso_is_ready(f)?,
     }
     checks::credentials_are_held(f)?;
-    Err(Step::Record(Entry::Identity))
+    Err(Step::Attempt(Attempt::Identity))
 }
 
 /// The VM has an identity, and no reference yet.
@@ -56,7 +56,7 @@ pub(super) fn create(f: &Facts<'_>) -> Met {
             OwnedVm::There(shown) => return run(f, shown),
             // Its Agent serves, so the VM exists somewhere. The record is older than the VM (a restored hub).
             OwnedVm::Absent if f.serves() => return Err(missing(f)),
-            OwnedVm::Absent if replaceable => return Err(Step::Record(Entry::NextAttempt)),
+            OwnedVm::Absent if replaceable => return Err(Step::Attempt(Attempt::Next)),
             OwnedVm::Absent => {}
         }
     }
@@ -93,7 +93,7 @@ pub(super) fn keep(f: &Facts<'_>) -> Met {
         OwnedVm::Absent if f.serves() => Err(missing(f)),
         OwnedVm::Absent => {
             guest::agent_is_deleted(f)?;
-            Err(Step::Record(Entry::NextAttempt))
+            Err(Step::Attempt(Attempt::Next))
         }
     }
 }

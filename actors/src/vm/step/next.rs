@@ -6,7 +6,7 @@ use super::{
     build, checks,
     facts::{Facts, Loss},
     reassign, recycle, remove, replace,
-    steps::{Change, Entry, Power, Step},
+    steps::{Attempt, Change, Power, Step},
     wait::{MISSING_PROBE, Met, hold},
 };
 use crate::{
@@ -72,12 +72,12 @@ fn unmet(f: &Facts<'_>) -> Met {
 /// The step brings a new host nearer. A lost record is still restored: it leads to the VM, so that the VM can be removed.
 fn adds_a_host(f: &Facts<'_>, step: &Step) -> bool {
     match step {
-        Step::Record(Entry::Identity) => f.record.loss == Loss::None,
+        Step::Attempt(Attempt::Identity) => f.record.loss == Loss::None,
         Step::Place
         | Step::Create
         | Step::Power(Power::On)
         | Step::Configure(Change::NewLife(_))
-        | Step::Record(Entry::Taken)
+        | Step::Attempt(Attempt::Taken)
         | Step::Configure(Change::TakeMark) => true,
         _ => false,
     }

@@ -6,7 +6,7 @@ use super::{
     checks,
     facts::{Facts, Lent},
     guest, owned,
-    steps::{Change, Entry, Step},
+    steps::{Attempt, Change, Entry, Step},
     wait::{MISSING_PROBE, Met, PROOFS, hold},
 };
 use crate::{
@@ -38,12 +38,12 @@ pub(super) fn is_left_alone(f: &Facts<'_>, step: &Step) -> Option<Step> {
 pub(super) fn is_taken(f: &Facts<'_>) -> Met {
     match f.reassign.taking {
         Taking::No | Taking::Done => Ok(()),
-        Taking::Asked if f.object.deleting => Err(Step::Record(Entry::NotTaken)),
+        Taking::Asked if f.object.deleting => Err(Step::Attempt(Attempt::NotTaken)),
         Taking::Asked => {
             checks::credentials_are_held(f)?;
-            Err(Step::Record(Entry::Taken))
+            Err(Step::Attempt(Attempt::Taken))
         }
-        Taking::Recorded if f.object.forced => Err(Step::Record(Entry::NotTaken)),
+        Taking::Recorded if f.object.forced => Err(Step::Attempt(Attempt::NotTaken)),
         Taking::Recorded => mark(f),
     }
 }
@@ -57,7 +57,7 @@ fn mark(f: &Facts<'_>) -> Met {
         Ownership::Lenders(shown) => return may_stamp(f, shown),
         Ownership::Absent { proofs } if *proofs < PROOFS => Step::Look,
         Ownership::Absent { .. } | Ownership::Foreign { .. } | Ownership::Several(_) => {
-            Step::Record(Entry::NotTaken)
+            Step::Attempt(Attempt::NotTaken)
         }
         Ownership::Bare { what, .. } => owned::inaccessible(what, MISSING_PROBE),
     })

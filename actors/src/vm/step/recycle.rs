@@ -10,7 +10,7 @@ use super::{
     guest,
     owned::{OwnedVm, Purpose, resolve_ownership},
     remove, replace,
-    steps::{AgentWork, Change, Entry, Power, Step},
+    steps::{AgentWork, Attempt, Change, Entry, Power, Step},
     wait::{MISSING_PROBE, Met, hold},
 };
 use crate::{
@@ -220,5 +220,5 @@ fn vanished(f: &Facts<'_>) -> Met {
     guest::agent_is_fenced(f)?;
     guest::agent_is_deleted(f)?;
     build::machine_wants_a_host(f)?;
-    Err(Step::Record(Entry::NextAttempt))
+    Err(Step::Attempt(Attempt::Next))
 }

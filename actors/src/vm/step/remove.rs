@@ -7,7 +7,7 @@ use super::{
     facts::{Facts, Loss},
     guest,
     owned::{OwnedVm, Purpose, resolve_ownership},
-    steps::{AgentWork, Change, Entry, Finalizer, Power, Step},
+    steps::{AgentWork, Attempt, Change, Entry, Finalizer, Power, Step},
     wait::{CONFLICT_PROBE, MISSING_PROBE, Met, hold},
 };
 use crate::{
@@ -150,7 +150,7 @@ fn record_is_restored(f: &Facts<'_>) -> Met {
     }
     match f.record.loss {
         Loss::None => Ok(()),
-        Loss::Restorable => Err(Step::Record(Entry::Identity)),
+        Loss::Restorable => Err(Step::Attempt(Attempt::Identity)),
         Loss::Unrecoverable => Err(checks::record_lost()),
     }
 }

@@ -7,7 +7,7 @@ use super::{
     guest,
     owned::{OwnedVm, Purpose, resolve_ownership},
     remove,
-    steps::{Entry, Step},
+    steps::{Attempt, Step},
     wait::{CONFLICT_PROBE, Met, hold},
 };
 use crate::{
@@ -51,7 +51,7 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
         );
     }
     if allowed {
-        return Err(Step::Record(Entry::GivenUp));
+        return Err(Step::Attempt(Attempt::GivenUp));
     }
     guest::record_is_current(f)?;
     if end == End::Hold {
@@ -106,7 +106,7 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
             ),
         );
     }
-    Err(Step::Record(Entry::GivenUp))
+    Err(Step::Attempt(Attempt::GivenUp))
 }
 
 /// What the VM shows of its guest, in a word, and what a person can do.
@@ -156,7 +156,7 @@ pub(super) fn replace(f: &Facts<'_>) -> Met {
         OwnedVm::There(shown) => remove::take_down(f, shown),
         OwnedVm::Absent => {
             guest::agent_is_deleted(f)?;
-            Err(Step::Record(Entry::NextAttempt))
+            Err(Step::Attempt(Attempt::Next))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What can be done for a VM: thirteen operations, and two ways to do nothing.
+//! What can be done for a VM: fourteen operations, and two ways to do nothing.
 
 use std::time::Duration;
 
@@ -26,7 +26,9 @@ pub enum Step {
     Prove,
     /// Resolve the place again, to compare it with the recorded one.
     Place,
-    /// Write into the status what is known and not on record.
+    /// Record which VM the VsphereAgent is about.
+    Attempt(Attempt),
+    /// Record what is known of that VM and is not on record.
     Record(Entry),
     /// Create it.
     Create,
@@ -48,15 +50,24 @@ pub enum Step {
     HandOver,
 }
 
-/// What is recorded.
+/// Which VM a VsphereAgent is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// One with this identity and place. The place is resolved first.
+    Identity,
+    /// Another one: the VM was proven absent before its Agent served.
+    Next,
+    /// The VM is given up, with how it looks: a live check proved that no Machine can have its Agent.
+    GivenUp,
+    /// The one that it takes over from a VsphereAgent of another pool.
+    Taken,
+    /// It did not get that VM: an own one is made.
+    NotTaken,
+}
+
+/// What is recorded of a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// Identity and place, which is resolved first.
-    Identity,
-    /// The VM was proven absent before its Agent served: it gets a new identity and a new place.
-    NextAttempt,
-    /// A live check proved that its Agent has not registered in time: the VM is given up, and how it looks.
-    GivenUp,
     /// What vCenter shows.
     Seen,
     /// How an administrator of vCenter has marked it.
@@ -71,10 +82,6 @@ pub enum Entry {
     Begun(u32),
     /// The life that the VM is in: the record is older, or vCenter came back from a backup.
     Life(u32),
-    /// The VM that it takes over from a VsphereAgent of another pool.
-    Taken,
-    /// It did not get that VM: an own one is made.
-    NotTaken,
     /// The VM that it takes over has its mark.
     Stamped,
     /// Its guest has started anew in the new life.
@@ -151,6 +158,7 @@ impl Step {
             Self::Look => "vm.lookup",
             Self::Prove => "vm.take_over",
             Self::Place => "vm.place_again",
+            Self::Attempt(attempt) => attempt.name(),
             Self::Record(entry) => entry.name(),
             Self::Create => "vm.submit_create",
             Self::Await(_) => "vm.finish_task",
@@ -206,7 +214,12 @@ impl Step {
     pub(in crate::vm) const fn effect(&self) -> Option<EffectKind> {
         match self {
             Self::Hold { .. } | Self::Settled | Self::Look | Self::Place => None,
-            Self::Record(entry) => Some(entry.gate()),
+            // It promises that the VM goes.
+            Self::Attempt(Attempt::GivenUp) => Some(EffectKind::Destroy),
+            Self::Attempt(_) => Some(EffectKind::RecordIdentity),
+            // It counts a reset.
+            Self::Record(Entry::Reset) => Some(EffectKind::Reset),
+            Self::Record(_) => Some(EffectKind::RecordObservation),
             Self::Create => Some(EffectKind::CreateVm),
             Self::Await(_) => Some(EffectKind::RecordTask),
             Self::Tag => Some(EffectKind::AttachTags),
@@ -236,12 +249,21 @@ impl Step {
     }
 }
 
-impl Entry {
+impl Attempt {
     const fn name(self) -> &'static str {
         match self {
             Self::Identity => "vm.record_identity",
-            Self::NextAttempt => "vm.next_attempt",
+            Self::Next => "vm.next_attempt",
             Self::GivenUp => "vm.give_up",
+            Self::Taken => "vm.record_taken",
+            Self::NotTaken => "vm.not_taken",
+        }
+    }
+}
+
+impl Entry {
+    const fn name(self) -> &'static str {
+        match self {
             Self::Seen => "vm.record",
             Self::Marks => "vm.record_marks",
             Self::LeftBound => "vm.record_left_bound",
@@ -249,27 +271,11 @@ impl Entry {
             Self::NextLife => "vm.record_recycle",
             Self::Begun(_) => "vm.begin_life",
             Self::Life(_) => "vm.record_life",
-            Self::Taken => "vm.record_taken",
-            Self::NotTaken => "vm.not_taken",
             Self::Stamped => "vm.record_stamped",
             Self::Restarted => "vm.record_restart",
             Self::Back => "vm.record_back",
             Self::Vcenter => "vm.name_vcenter",
             Self::Reset => "vm.record_boot_repair",
-        }
-    }
-
-    /// What people hold back with it: some records promise what follows.
-    const fn gate(self) -> EffectKind {
-        match self {
-            // It promises that the VM goes.
-            Self::GivenUp => EffectKind::Destroy,
-            // It counts a reset.
-            Self::Reset => EffectKind::Reset,
-            Self::Identity | Self::NextAttempt | Self::Taken | Self::NotTaken => {
-                EffectKind::RecordIdentity
-            }
-            _ => EffectKind::RecordObservation,
         }
     }
 }

@@ -11,9 +11,9 @@ use agent_forge_crds::{agent::VmStatus, conditions::Reason, pool::CleanupPolicy}
 use proptest::prelude::*;
 
 use super::{
-    AgentState, AgentWork, Change, CreateState, Entry, Facts, Finalizer, Lent, Loss, MarkState,
-    ObjectState, OwnerState, PlacementCheck, PoolState, Power, ReassignState, Record, RecycleState,
-    Resting, Step, VmState, next, wait::hold,
+    AgentState, AgentWork, Attempt, Change, CreateState, Entry, Facts, Finalizer, Lent, Loss,
+    MarkState, ObjectState, OwnerState, PlacementCheck, PoolState, Power, ReassignState, Record,
+    RecycleState, Resting, Step, VmState, next, wait::hold,
 };
 use crate::{
     domain::{
@@ -161,7 +161,7 @@ fn without_a_grant_no_host_comes_nearer_and_every_one_may_go() {
     let lost = with(wanted(None, &Ownership::NotAsked), |f| {
         f.record.loss = Loss::Restorable
     });
-    assert_eq!(refused(lost), Step::Record(Entry::Identity));
+    assert_eq!(refused(lost), Step::Attempt(Attempt::Identity));
     let on = ours(PowerState::On);
     let leaving = |seen| {
         with(wanted(Some(&runs), seen), |f| {
@@ -252,7 +252,10 @@ fn the_way_up_is_one_unmet_step_after_the_other() {
     let c = child("a");
     let (recorded, on) = (intent(&c, 1), running(&c));
     let nothing = Ownership::NotAsked;
-    assert_eq!(next(&wanted(None, &nothing)), Step::Record(Entry::Identity));
+    assert_eq!(
+        next(&wanted(None, &nothing)),
+        Step::Attempt(Attempt::Identity)
+    );
     let first = with(wanted(Some(&recorded), &nothing), |f| {
         f.create.not_sent = true
     });
@@ -387,7 +390,7 @@ fn a_vm_whose_agent_does_not_come_is_looked_at_given_up_and_replaced() {
     assert_eq!(next(&overdue(&vm, &Ownership::NotAsked, false)), Step::Look);
     assert_eq!(
         next(&overdue(&vm, &ours(PowerState::On), false)),
-        Step::Record(Entry::GivenUp)
+        Step::Attempt(Attempt::GivenUp)
     );
     let given_up = |seen: Ownership, agent_present, agent_fenced, agent_bound| {
         let facts = with(wanted(Some(&vm), &seen), |f| {
@@ -417,7 +420,7 @@ fn a_vm_whose_agent_does_not_come_is_looked_at_given_up_and_replaced() {
     );
     assert_eq!(
         given_up(gone.clone(), false, true, false),
-        Step::Record(Entry::NextAttempt)
+        Step::Attempt(Attempt::Next)
     );
     // An Agent that comes late is fenced. It outlives its VM, and is deleted before the next attempt begins.
     assert_eq!(
@@ -460,7 +463,7 @@ fn a_guest_that_may_be_a_node_is_left_to_a_person() {
     assert!(message.contains("restored") && message.contains("replace=1"));
     // An actor that switched the VM on, and has watched it since, knows more. A person may decide as well.
     let powered_on_by_us = with(facts, |f| f.vm.powered_on_by_us = true);
-    assert_eq!(next(&powered_on_by_us), Step::Record(Entry::GivenUp));
+    assert_eq!(next(&powered_on_by_us), Step::Attempt(Attempt::GivenUp));
     let allowed = with(facts, |f| {
         f.arrival = Arrival::Overdue {
             cause: Cause::NotRegistered,
@@ -468,7 +471,7 @@ fn a_guest_that_may_be_a_node_is_left_to_a_person() {
             allowed: true,
         }
     });
-    assert_eq!(next(&allowed), Step::Record(Entry::GivenUp));
+    assert_eq!(next(&allowed), Step::Attempt(Attempt::GivenUp));
     let dead = ours(PowerState::On);
     assert_eq!(
         reason_of(&overdue(&vm, &dead, true)),
@@ -509,13 +512,13 @@ fn a_place_that_was_refused_or_mended_is_left_behind_after_proof() {
     assert_eq!(at(absent(1), PlacementCheck::Elsewhere, true), Step::Look);
     assert_eq!(
         at(absent(2), PlacementCheck::Elsewhere, true),
-        Step::Record(Entry::NextAttempt)
+        Step::Attempt(Attempt::Next)
     );
     // A create whose end is unknown may still be running.
     assert_eq!(at(absent(14), PlacementCheck::Elsewhere, false), Step::Look);
     assert_eq!(
         at(absent(15), PlacementCheck::Elsewhere, false),
-        Step::Record(Entry::NextAttempt)
+        Step::Attempt(Attempt::Next)
     );
     // A VM that exists is not moved.
     assert_eq!(
@@ -789,7 +792,7 @@ proptest! {
             prop_assert!(!facts.agent.present || facts.agent.fenced, "{step:?} before the fence");
             prop_assert!(facts.pool.policy != RETAIN, "{step:?} against Retain");
         }
-        if step == Step::Record(Entry::Identity) {
+        if step == Step::Attempt(Attempt::Identity) {
             prop_assert!(facts.pool.credentials_held || facts.object.deleting, "intent without credentials that last");
             prop_assert!(!facts.object.deleting || facts.record.loss == Loss::Restorable);
         }
@@ -801,18 +804,18 @@ proptest! {
             let not_beside = matches!(seen, Ownership::Foreign { met: FoundBy::Uuid, .. } | Ownership::Several(_));
             prop_assert!(!not_beside, "a second VM beside one that may be ours");
         }
-        if matches!(step, Step::Record(Entry::NextAttempt) | Step::Record(Entry::Identity)) {
-            prop_assert!(!facts.object.deleting && !facts.agent.bound || step == Step::Record(Entry::Identity));
-            let kept = step == Step::Record(Entry::Identity) && !facts.record.has_identity;
+        if matches!(step, Step::Attempt(Attempt::Next) | Step::Attempt(Attempt::Identity)) {
+            prop_assert!(!facts.object.deleting && !facts.agent.bound || step == Step::Attempt(Attempt::Identity));
+            let kept = step == Step::Attempt(Attempt::Identity) && !facts.record.has_identity;
             prop_assert!(!is_ours || kept, "a new identity while our VM stands");
-            prop_assert!(facts.record.loss != Loss::Unrecoverable || step == Step::Record(Entry::NextAttempt));
+            prop_assert!(facts.record.loss != Loss::Unrecoverable || step == Step::Attempt(Attempt::Next));
         }
-        if step == Step::Record(Entry::NextAttempt) {
+        if step == Step::Attempt(Attempt::Next) {
             let absent = matches!(seen, Ownership::Absent { proofs } if proofs >= super::PROOFS);
             prop_assert!(absent, "a new identity with {seen:?}");
             prop_assert!(!facts.agent.has_served, "another VM for a Machine that one served");
         }
-        if step == Step::Record(Entry::GivenUp) {
+        if step == Step::Attempt(Attempt::GivenUp) {
             let late = matches!(arrival, Arrival::Overdue { .. });
             prop_assert!(late && is_ours && !facts.object.deleting && !retain_holds(&facts));
             prop_assert!(!facts.agent.bound && !facts.agent.has_served, "what serves is given up");

@@ -325,6 +325,33 @@ async fn a_vm_that_goes_to_another_agent_machine_says_so() {
     }
 }
 
+/// The guard looks at it before the change, and no other look is needed.
+#[tokio::test]
+async fn a_claimed_host_is_looked_at_once() {
+    let mut bench = registered().await;
+    passes(&mut bench).await;
+    goes_to(&bench, "b");
+    let looks = bench.site.with(|i| i.reads);
+    bench.pass().await;
+    assert_eq!(bench.vm().may_serve.as_deref(), Some("1/am-b"));
+    assert_eq!(bench.site.with(|i| i.reads), looks + 1);
+}
+
+/// Its record leads to a VM with another mark, as after a restore of the hub: it is searched for, and not asked again and again.
+#[tokio::test]
+async fn a_claimed_host_whose_vm_is_not_ours_gets_no_call() {
+    let mut bench = registered().await;
+    passes(&mut bench).await;
+    goes_to(&bench, "b");
+    bench.site.with(|i| i.vms[0].marker = None);
+    let (calls, looks) = (bench.times(E::Reconfigure), bench.site.with(|i| i.reads));
+    bench.pass().await;
+    assert_eq!(bench.times(E::Reconfigure), calls);
+    assert_eq!(bench.waits_on(), Some(Reason::OwnershipUnproven));
+    let more = bench.site.with(|i| i.reads) - looks;
+    assert!(more <= 4, "{more} looks in one pass");
+}
+
 /// The backup is from when the host waited in the buffer, after its first AgentMachine had gone.
 #[tokio::test]
 async fn a_host_that_came_into_the_buffer_and_serves_is_no_free_one_either() {

@@ -47,7 +47,7 @@ fn the_vm_is_recorded_before_its_mark_is_changed_and_used_only_after_that_is_on_
     let asked = with(wanted(None, &Ownership::NotAsked), |f| {
         f.reassign.taking = Taking::Asked;
     });
-    assert_eq!(next(&asked), Step::Record(Entry::Taken));
+    assert_eq!(next(&asked), Step::Attempt(Attempt::Taken));
     let unheld = with(asked, |f| f.pool.credentials_held = false);
     assert_eq!(reason(&next(&unheld)), Some(Reason::CredentialsNotHeld));
     let c = child("a");
@@ -108,7 +108,7 @@ fn a_vm_that_is_gone_or_another_ones_is_not_taken() {
     ] {
         assert_eq!(
             next(&taking(&vm, &seen)),
-            Step::Record(Entry::NotTaken),
+            Step::Attempt(Attempt::NotTaken),
             "{seen:?}"
         );
     }
@@ -124,12 +124,12 @@ fn a_vm_that_is_gone_or_another_ones_is_not_taken() {
         f.object.deleting = true;
         f.object.forced = true;
     });
-    assert_eq!(next(&forced), Step::Record(Entry::NotTaken));
+    assert_eq!(next(&forced), Step::Attempt(Attempt::NotTaken));
     let asked = with(wanted(None, &Ownership::NotAsked), |f| {
         f.reassign.taking = Taking::Asked;
         f.object.deleting = true;
     });
-    assert_eq!(next(&asked), Step::Record(Entry::NotTaken));
+    assert_eq!(next(&asked), Step::Attempt(Attempt::NotTaken));
 }
 
 #[test]

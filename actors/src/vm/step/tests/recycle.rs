@@ -149,7 +149,7 @@ fn a_vm_with_a_kept_disk_is_not_given_up_for_silence() {
     };
     let asks = Some(Reason::AgentDiscoveryExpired);
     assert_eq!(reason(&next(&late(false))), asks);
-    assert_eq!(next(&late(true)), Step::Record(Entry::GivenUp));
+    assert_eq!(next(&late(true)), Step::Attempt(Attempt::GivenUp));
 }
 
 /// A hook waits for a dead guest, and vCenter refuses to make its VM ready: the Agent goes, as without recycling.
@@ -269,7 +269,7 @@ fn a_vm_that_does_not_come_back_is_given_up_or_frees_its_hook_otherwise() {
         };
         f.vm.powered_on_by_us = true;
     });
-    assert_eq!(next(&late), Step::Record(Entry::GivenUp));
+    assert_eq!(next(&late), Step::Attempt(Attempt::GivenUp));
     let back = with(late, |f| f.recycle.back = true);
     assert_eq!(next(&back), Step::Record(Entry::Back));
     let leaving = with(late, |f| f.owner.state = &MachineState::Leaving);
@@ -302,7 +302,7 @@ fn a_vm_that_vanished_on_its_way_is_made_anew() {
     let gone = recycled(&vm, &absent);
     assert_eq!(next(&gone), Step::Agent(AgentWork::Delete));
     let empty = with(gone, |f| f.agent.present = false);
-    assert_eq!(next(&empty), Step::Record(Entry::NextAttempt));
+    assert_eq!(next(&empty), Step::Attempt(Attempt::Next));
 }
 
 #[test]
