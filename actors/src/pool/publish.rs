@@ -24,9 +24,22 @@ use crate::{
 
 /// How long a change of counts and rows alone waits for other changes. A change that [`urgent`] names is written at
 /// once.
-pub(super) const QUIET_WRITES: Duration = Duration::from_secs(10);
+pub(super) const QUIET_WRITES: Duration = Duration::from_secs(2);
+/// The wait grows with the number of VsphereAgents, since counts change all the time while they appear. For each of the
+/// first ten.
+const QUIET_PER_CHILD: Duration = Duration::from_millis(500);
+/// Above fifty the status is large as well: for each VsphereAgent.
+const QUIET_IN_LARGE: Duration = Duration::from_millis(100);
 /// The progress of an ISO is written at most this often.
 pub(super) const PROGRESS_WRITES: Duration = Duration::from_secs(5);
+
+/// How long counts and rows wait in a pool with that many VsphereAgents.
+pub(super) fn window(children: usize) -> Duration {
+    let children = u32::try_from(children).unwrap_or(u32::MAX);
+    let growing = QUIET_PER_CHILD.saturating_mul(children.min(10));
+    let large = QUIET_IN_LARGE.saturating_mul(children);
+    growing.max(large).clamp(QUIET_WRITES, QUIET_WRITES * 5)
+}
 
 /// Whether the change is written at once: conditions, the ISO, refused credentials, closing. Counts and rows wait, and so does the
 /// condition about capacity, unless something stands in its way: while hosts are made, the counts show it.
@@ -74,10 +87,11 @@ pub async fn publish(
     }
     let of_iso = old.iso != new.iso;
     let window = || {
+        let window = window(s.children.len());
         let window = if of_iso {
-            PROGRESS_WRITES
+            window.max(PROGRESS_WRITES)
         } else {
-            QUIET_WRITES
+            window
         };
         (!urgent(&old, &new)).then_some(window)
     };

@@ -10,7 +10,10 @@ use agent_forge_crds::{
 };
 
 use super::*;
-use crate::{pool::publish::urgent, ports::cluster::ClusterErrorKind};
+use crate::{
+    pool::publish::{urgent, window},
+    ports::cluster::ClusterErrorKind,
+};
 
 /// A status with one condition that holds or does not.
 fn saying(type_: &str, holds: bool, reason: Reason) -> VsphereAgentPoolStatus {
@@ -42,6 +45,13 @@ fn a_changed_condition_is_written_at_once_but_for_hosts_that_come_by_themselves(
         assert_eq!(urgent(&yes, &on_the_way), at_once, "{type_}");
         assert!(!urgent(&capped, &capped) && !urgent(&yes, &yes), "{type_}");
     }
+}
+
+#[test]
+fn counts_wait_the_longer_the_more_vsphere_agents_there_are() {
+    let waits = [0, 1, 4, 6, 10, 50, 60, 100, 5000].map(|n| window(n).as_millis());
+    let expected = [2000, 2000, 2000, 3000, 5000, 5000, 6000, 10_000, 10_000];
+    assert_eq!(waits, expected);
 }
 
 /// How many statuses are written in each of three passes of a pool. In the first pass the first write fails with
