@@ -6,10 +6,11 @@ mod tests;
 mod verdicts;
 
 pub use self::gauges::{gauges, view};
-use self::verdicts::{overall, verdicts};
+use self::verdicts::{Row, overall, verdicts};
 
 use agent_forge_crds::{
     WaitingOn,
+    agent::VmStatus,
     conditions::{self, ConditionStatus, ConditionUpdate, Phase, Reason, action, set_condition},
     pool::{
         BufferStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm, PlannedAction, ReassignStatus,
@@ -25,78 +26,14 @@ use super::{
     outcome::Outcome,
     plan::{Action, BufferCount, Plan},
 };
-use crate::{domain::reassign::Taking, lifecycle::ReleaseReason, runtime::holds};
+use crate::{
+    domain::{managed_vm::ManagedVm, reassign::Taking},
+    lifecycle::ReleaseReason,
+    runtime::holds,
+};
 
 fn planned(s: &Observed, plan: &Plan, outcome: &Outcome) -> Vec<PlannedAction> {
-    let mut rows: Vec<PlannedAction> = plan
-        .actions
-        .iter()
-        .filter_map(|a| match a {
-            Action::CreateChild { name, .. } => Some(row(
-                action::DEMAND_DEFICIT,
-                Some(name.clone()),
-                "AgentMachine waits for an Agent".to_owned(),
-            )),
-            Action::Borrow { name, lender, .. } => Some(row(
-                action::DEMAND_DEFICIT,
-                Some(name.clone()),
-                format!(
-                    "AgentMachine waits for an Agent; it gets the host of VsphereAgent {}",
-                    lender.key
-                ),
-            )),
-            Action::Unreserve { patch: p, .. } => Some(row(
-                action::PATCH_AGENT,
-                Some(p.key.name.clone()),
-                "its reservation means nothing any more".to_owned(),
-            )),
-            Action::CreateForBuffer { name } => Some(row(
-                action::BUFFER,
-                Some(name.clone()),
-                "the buffer lacks a host".to_owned(),
-            )),
-            Action::MoveToBuffer { child, .. } => Some(row(
-                action::BUFFER,
-                Some(child.key.name.clone()),
-                "no AgentMachine needs it, and the buffer has room".to_owned(),
-            )),
-            Action::Recycle { child, .. } => Some(row(
-                action::BUFFER,
-                Some(child.key.name.clone()),
-                "its Machine is gone, and the pool recycles its VM".to_owned(),
-            )),
-            Action::Reassign {
-                child,
-                agent_machine,
-                ..
-            } => Some(row(
-                action::DEMAND_DEFICIT,
-                Some(child.key.name.clone()),
-                format!(
-                    "its VM serves AgentMachine {} now",
-                    agent_machine.name_any()
-                ),
-            )),
-            Action::Prepare { patch: p, .. } => Some(row(
-                action::PATCH_AGENT,
-                Some(p.key.name.clone()),
-                "prepare it for its AgentMachine".to_owned(),
-            )),
-            Action::Fence { patch: p, .. } => Some(row(
-                action::PATCH_AGENT,
-                Some(p.key.name.clone()),
-                "take it out of every selection".to_owned(),
-            )),
-            Action::Release { child, why } => Some(row(
-                action::DELETE_VM,
-                Some(child.key.name.clone()),
-                release_words(*why).to_owned(),
-            )),
-            Action::Pin { .. } | Action::AddFinalizer | Action::Close | Action::RemoveFinalizer => {
-                None
-            }
-        })
-        .collect();
+    let mut rows: Vec<PlannedAction> = plan.actions.iter().filter_map(planned_row).collect();
     rows.extend(plan.actions.iter().filter_map(|a| match a {
         Action::Release { child, why } => {
             let agent = s.host(child).own.as_ref()?.name_any();
@@ -113,6 +50,71 @@ fn planned(s: &Observed, plan: &Plan, outcome: &Outcome) -> Vec<PlannedAction> {
         rows.push(row(action::NOOP, None, "nothing is to do".to_owned()));
     }
     rows
+}
+
+/// What is said of that action. `None`: it is of no interest to people.
+fn planned_row(action: &Action) -> Option<PlannedAction> {
+    let (kind, about, why) = match action {
+        Action::CreateChild { name, .. } => (
+            action::DEMAND_DEFICIT,
+            name,
+            "AgentMachine waits for an Agent".to_owned(),
+        ),
+        Action::Borrow { name, lender, .. } => (
+            action::DEMAND_DEFICIT,
+            name,
+            format!(
+                "AgentMachine waits for an Agent; it gets the host of VsphereAgent {}",
+                lender.key
+            ),
+        ),
+        Action::Unreserve { patch: p, .. } => (
+            action::PATCH_AGENT,
+            &p.key.name,
+            "its reservation means nothing any more".to_owned(),
+        ),
+        Action::CreateForBuffer { name } => {
+            (action::BUFFER, name, "the buffer lacks a host".to_owned())
+        }
+        Action::MoveToBuffer { child, .. } => (
+            action::BUFFER,
+            &child.key.name,
+            "no AgentMachine needs it, and the buffer has room".to_owned(),
+        ),
+        Action::Recycle { child, .. } => (
+            action::BUFFER,
+            &child.key.name,
+            "its Machine is gone, and the pool recycles its VM".to_owned(),
+        ),
+        Action::Reassign {
+            child,
+            agent_machine: am,
+            ..
+        } => (
+            action::DEMAND_DEFICIT,
+            &child.key.name,
+            format!("its VM serves AgentMachine {} now", am.name_any()),
+        ),
+        Action::Prepare { patch: p, .. } => (
+            action::PATCH_AGENT,
+            &p.key.name,
+            "prepare it for its AgentMachine".to_owned(),
+        ),
+        Action::Fence { patch: p, .. } => (
+            action::PATCH_AGENT,
+            &p.key.name,
+            "take it out of every selection".to_owned(),
+        ),
+        Action::Release { child, why } => (
+            action::DELETE_VM,
+            &child.key.name,
+            release_words(*why).to_owned(),
+        ),
+        Action::Pin { .. } | Action::AddFinalizer | Action::Close | Action::RemoveFinalizer => {
+            return None;
+        }
+    };
+    Some(row(kind, Some(about.clone()), why))
 }
 
 fn release_words(why: ReleaseReason) -> &'static str {
@@ -143,18 +145,6 @@ pub fn render(
     status.matching_agents = int(g.matching_agents);
     status.bound_agents = int(g.bound_agents);
     status.available_agents = int(g.available_agents);
-    let vm_of = |c: &crate::domain::managed_vm::ManagedVm| {
-        c.object
-            .status
-            .as_ref()
-            .and_then(|st| st.vm.as_ref())
-            .map(|vm| vm.to_owned_vm())
-            .unwrap_or_else(|| OwnedVm {
-                name: c.vm_name.clone(),
-                phase: Some(Phase::Provisioning),
-                ..OwnedVm::default()
-            })
-    };
     let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
     let b = plan.buffer;
     status.buffer = (b != BufferCount::default()).then(|| BufferStatus {
@@ -167,55 +157,38 @@ pub fn render(
         .children
         .iter()
         .take(MAX_OWNED_VM_ROWS)
-        .map(vm_of)
+        .map(owned_vm)
         .collect();
     status.planned_actions = planned(s, plan, outcome);
     status.refused_credentials.clone_from(&outcome.refused);
     if outcome.iso_status.is_some() {
         status.iso.clone_from(&outcome.iso_status);
     }
+    status.waiting_on = waiting_on(record, s, plan, outcome);
+    conditions(&mut status, s, verdicts(s, plan, outcome, &g), outcome);
+    status
+}
+
+fn conditions(
+    status: &mut VsphereAgentPoolStatus,
+    s: &Observed,
+    verdicts: Vec<Row>,
+    outcome: &Outcome,
+) {
     let now = Time(s.wall);
-    let mut waiting: Vec<WaitingOn> = plan
-        .waiting
-        .iter()
-        .chain(&outcome.held)
-        .chain(&outcome.queued)
-        .map(|w| WaitingOn {
-            since: WaitingOn::since_of(&record.waiting_on, &w.subject, &w.reason)
-                .or_else(|| Some(now.clone())),
-            subject: w.subject.clone(),
-            reason: w.reason.clone(),
-            message: w.message.clone(),
-        })
-        .collect();
-    waiting.extend(
-        s.children
-            .iter()
-            .filter_map(|c| c.object.status.as_ref()?.waiting_on.first().cloned())
-            .map(|mut w| {
-                w.message = first_line(&w.message);
-                w
-            }),
-    );
-    waiting.truncate(MAX_WAITING_ROWS);
-    status.waiting_on = waiting;
-    for (type_, holds, reason, message) in verdicts(s, plan, outcome, &g) {
+    let generation = s.pool.metadata.generation;
+    for (type_, holds, reason, message) in verdicts {
         let update = ConditionUpdate {
             type_,
             status: ConditionStatus::from(holds),
             reason: &reason,
             message: &message,
-            observed_generation: s.pool.metadata.generation,
+            observed_generation: generation,
         };
         set_condition(&mut status.conditions, &update, &now);
     }
-    holds::set_conditions(
-        &mut status.conditions,
-        &s.holds,
-        s.pool.metadata.generation,
-        s.wall,
-    );
-    let ready = overall(&status, s, outcome);
+    holds::set_conditions(&mut status.conditions, &s.holds, generation, s.wall);
+    let ready = overall(status, s, outcome);
     let update = ConditionUpdate {
         type_: conditions::READY,
         status: ConditionStatus::from(ready.is_none()),
@@ -223,10 +196,43 @@ pub fn render(
         message: ready
             .as_ref()
             .map_or("every AgentMachine is served or being served", |r| &r.1),
-        observed_generation: s.pool.metadata.generation,
+        observed_generation: generation,
     };
     set_condition(&mut status.conditions, &update, &now);
-    status
+}
+
+/// What the pool says of that VM in its own status.
+fn owned_vm(child: &ManagedVm) -> OwnedVm {
+    let made = child.vm().map(VmStatus::to_owned_vm);
+    made.unwrap_or_else(|| OwnedVm {
+        name: child.vm_name.clone(),
+        phase: Some(Phase::Provisioning),
+        ..OwnedVm::default()
+    })
+}
+
+/// What waits, and since when: first what the pool says, then the first row of each VsphereAgent.
+fn waiting_on(
+    record: &VsphereAgentPoolStatus,
+    s: &Observed,
+    plan: &Plan,
+    outcome: &Outcome,
+) -> Vec<WaitingOn> {
+    let own = plan.waiting.iter();
+    let own = own.chain(&outcome.held).chain(&outcome.queued);
+    let own = own.map(|w| WaitingOn {
+        since: WaitingOn::since_of(&record.waiting_on, &w.subject, &w.reason)
+            .or_else(|| Some(Time(s.wall))),
+        subject: w.subject.clone(),
+        reason: w.reason.clone(),
+        message: w.message.clone(),
+    });
+    let first = |c: &ManagedVm| c.object.status.as_ref()?.waiting_on.first().cloned();
+    let of_vms = s.children.iter().filter_map(first).map(|mut w| {
+        w.message = first_line(&w.message);
+        w
+    });
+    own.chain(of_vms).take(MAX_WAITING_ROWS).collect()
 }
 
 /// Hosts that the pool shares with others.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, rpc::CallResult};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, rpc::CallResult};
 
 use super::{
     Described, Life, SupervisorMsg, SupervisorState, clients::WakeThrough, handle::Handle, id,
@@ -17,7 +17,7 @@ use crate::{
     pool::PoolWorker,
     runtime::{
         mailbox::{Counted, Mailbox},
-        shell::Shell,
+        shell::{Shell, Worker},
     },
     sessions::{SessionArgs, SessionMsg, VCenterSessions, log_out_everywhere},
     vm::VmWorker,
@@ -85,99 +85,99 @@ impl SupervisorState {
         if self.pending.contains_key(key) || self.stopping {
             return Ok(None);
         }
-        let cell = myself.get_cell();
-        let handle = match key {
-            ActorKey::Sessions => {
-                let args = SessionArgs {
-                    cluster: self.ports.cluster.clone(),
-                    view: self.ports.view.clone(),
-                    connector: self.ports.connector.clone(),
-                    clock: self.ports.clock.clone(),
-                    instruments: self.ports.instruments.clone(),
-                    server_rule: self.ports.server_rule.clone(),
-                    ledger: self.ports.ledger.clone(),
-                };
-                let spawned = Actor::spawn_linked(None, VCenterSessions, args, cell);
-                Handle::Sessions(self.counted(key, spawned.await?.0))
-            }
-            ActorKey::Placement => {
-                let args = PlacementArgs {
-                    clock: self.ports.clock.clone(),
-                    view: self.ports.view.clone(),
-                    floor: self.context.settings.datastore_floor,
-                };
-                let spawned = Actor::spawn_linked(None, Placement, args, cell);
-                Handle::Placement(self.counted(key, spawned.await?.0))
-            }
-            ActorKey::Orphans => {
-                let worker = OrphanScan {
-                    context: self.context.clone(),
-                    doubts: self.doubts.clone(),
-                };
-                Handle::Shell(
-                    Actor::spawn_linked(None, Shell::default(), worker, cell)
-                        .await?
-                        .0,
-                    self.mailbox(key),
-                )
-            }
-            ActorKey::News => {
-                let worker = NewsDesk {
-                    context: self.context.clone(),
-                    notes: self.news.clone(),
-                    waker: Arc::new(WakeThrough(myself.clone())),
-                };
-                Handle::Shell(
-                    Actor::spawn_linked(None, Shell::default(), worker, cell)
-                        .await?
-                        .0,
-                    self.mailbox(key),
-                )
-            }
-            ActorKey::IsoCache(cache) => {
-                let args = IsoCacheArgs {
-                    key: cache.clone(),
-                    cluster_id: self.ports.view.cluster_id(),
-                    sessions: self.context.sessions.clone(),
-                    source: self.ports.iso_source.clone(),
-                    waker: Arc::new(WakeThrough(myself.clone())),
-                    clock: self.ports.clock.clone(),
-                    instruments: self.ports.instruments.clone(),
-                };
-                let spawned = Actor::spawn_linked(None, IsoCache, args, cell);
-                Handle::Iso(self.counted(key, spawned.await?.0))
-            }
-            ActorKey::Pool(pool) => {
-                let worker = PoolWorker {
-                    context: self.context.clone(),
-                    isos: self.isos.clone(),
-                    key: pool.clone(),
-                };
-                Handle::Shell(
-                    Actor::spawn_linked(None, Shell::default(), worker, cell)
-                        .await?
-                        .0,
-                    self.mailbox(key),
-                )
-            }
-            ActorKey::Vm(vm) => {
-                let worker = VmWorker {
-                    context: self.context.clone(),
-                    key: vm.clone(),
-                };
-                Handle::Shell(
-                    Actor::spawn_linked(None, Shell::default(), worker, cell)
-                        .await?
-                        .0,
-                    self.mailbox(key),
-                )
-            }
-        };
+        let handle = self.spawn(myself, key).await?;
         self.by_id.insert(id(handle.cell().get_id()), key.clone());
         self.actors.insert(key.clone(), handle.clone());
         self.publish(key, Some(&handle));
         self.count(key.kind());
         Ok(Some(handle))
+    }
+
+    /// Spawns the actor for that key.
+    async fn spawn(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        key: &ActorKey,
+    ) -> Result<Handle, ActorProcessingErr> {
+        let (ports, context, cell) = (&self.ports, self.context.clone(), myself.get_cell());
+        let waker = Arc::new(WakeThrough(myself.clone()));
+        match key {
+            ActorKey::Sessions => {
+                let spawned = Actor::spawn_linked(None, VCenterSessions, self.of_sessions(), cell);
+                Ok(Handle::Sessions(self.counted(key, spawned.await?.0)))
+            }
+            ActorKey::Placement => {
+                let args = PlacementArgs {
+                    clock: ports.clock.clone(),
+                    view: ports.view.clone(),
+                    floor: context.settings.datastore_floor,
+                };
+                let spawned = Actor::spawn_linked(None, Placement, args, cell);
+                Ok(Handle::Placement(self.counted(key, spawned.await?.0)))
+            }
+            ActorKey::IsoCache(cache) => {
+                let args = IsoCacheArgs {
+                    key: cache.clone(),
+                    cluster_id: ports.view.cluster_id(),
+                    sessions: context.sessions.clone(),
+                    source: ports.iso_source.clone(),
+                    waker,
+                    clock: ports.clock.clone(),
+                    instruments: ports.instruments.clone(),
+                };
+                let spawned = Actor::spawn_linked(None, IsoCache, args, cell);
+                Ok(Handle::Iso(self.counted(key, spawned.await?.0)))
+            }
+            ActorKey::Orphans => {
+                let doubts = self.doubts.clone();
+                self.shell(key, OrphanScan { context, doubts }, cell).await
+            }
+            ActorKey::News => {
+                let desk = NewsDesk {
+                    context,
+                    notes: self.news.clone(),
+                    waker,
+                };
+                self.shell(key, desk, cell).await
+            }
+            ActorKey::Pool(pool) => {
+                let (isos, pool) = (self.isos.clone(), pool.clone());
+                let worker = PoolWorker {
+                    context,
+                    isos,
+                    key: pool,
+                };
+                self.shell(key, worker, cell).await
+            }
+            ActorKey::Vm(vm) => {
+                let vm = vm.clone();
+                self.shell(key, VmWorker { context, key: vm }, cell).await
+            }
+        }
+    }
+
+    fn of_sessions(&self) -> SessionArgs {
+        let ports = &self.ports;
+        SessionArgs {
+            cluster: ports.cluster.clone(),
+            view: ports.view.clone(),
+            connector: ports.connector.clone(),
+            clock: ports.clock.clone(),
+            instruments: ports.instruments.clone(),
+            server_rule: ports.server_rule.clone(),
+            ledger: ports.ledger.clone(),
+        }
+    }
+
+    /// Spawns an actor that works in passes.
+    async fn shell<W: Worker>(
+        &self,
+        key: &ActorKey,
+        worker: W,
+        cell: ActorCell,
+    ) -> Result<Handle, ActorProcessingErr> {
+        let spawned = Actor::spawn_linked(None, Shell::<W>::default(), worker, cell);
+        Ok(Handle::Shell(spawned.await?.0, self.mailbox(key)))
     }
 
     fn mailbox(&self, key: &ActorKey) -> Arc<Mailbox> {

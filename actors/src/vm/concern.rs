@@ -47,61 +47,79 @@ pub fn concern(known: &Known<'_>, vm: &VmStatus) -> Option<Obstacle> {
         );
     }
     match known.candidate {
-        // The steps of the VM say what is done about it.
-        Some(agent) if boot_repair::is_needed(known.child, agent) => None,
-        Some(agent) if boot_repair::is_restarted(agent) => said(
+        Some(agent) => of_agent(known, vm, agent),
+        None => without_agent(known, vm).and_then(|(reason, message)| said(reason, message)),
+    }
+}
+
+/// What is wrong with its Agent.
+fn of_agent(known: &Known<'_>, vm: &VmStatus, agent: &Agent) -> Option<Obstacle> {
+    let said = |reason, message| {
+        Some(Obstacle {
+            subject: subject(&known.child.key),
+            reason,
+            message,
+        })
+    };
+    // The steps of the VM say what is done about it.
+    if boot_repair::is_needed(known.child, agent) {
+        return None;
+    }
+    if boot_repair::is_restarted(agent) {
+        return said(
             Reason::HostRestarted,
             format!(
                 "Agent {}: the guest restarted in the middle of the installation, which failed by that. Its Machine has to be \
                  replaced: a MachineHealthCheck does that, or delete the Machine",
                 agent.name_any()
             ),
-        ),
-        Some(agent) if agent.is_claimed_or_bound() => {
-            if let Ok(why) = stuck(agent, known.steady) {
-                return said(Reason::AgentStuck, why);
-            }
-            let identity = known.child.identity.as_ref()?;
-            let differs = agent_runs_on(agent, identity) == AgentMatch::Partly(Misfit::Mac);
-            let doubt = differs.then(|| lineup::mac_differs(agent))?;
-            said(doubt.reason, doubt.message)
-        }
-        Some(agent) => unclaimable(known, vm, agent),
-        // An Agent that the caches had no room for is not gone.
-        None if !known.holds.over_bound.is_empty() => None,
-        None if !known.any_agent && known.served => said(
-            Reason::AgentMissing,
-            format!(
-                "the Agent of this VM served a Machine and is gone; the VM is left alone, for it may be a node. {} Delete the \
-                 Machine to replace it",
-                vm.agent_ref
-                    .as_ref()
-                    .and_then(|r| r.name.as_deref())
-                    .map_or_else(
-                        || "Restore the Agent if you have a backup.".to_owned(),
-                        |name| format!("Restore Agent {name} if you have a backup.")
-                    )
-            ),
-        ),
-        None if known.lost == Some(Lost::Gone) => said(
-            Reason::AgentMissing,
-            format!(
-                "the Agent of this VM registered and was deleted before it served: no other one comes before the guest boots \
-                 again. {}",
-                replaced(known, vm)
-            ),
-        ),
-        None if vm.reason == Some(Reason::AgentDiscoveryExpired) => said(
-            Reason::AgentDiscoveryExpired,
-            format!(
-                "VM {} ({}, MAC {}) runs, and no Agent with its identity has registered in time: look at its console (does it boot the ISO?), its network (DHCP, DNS, the way to the assisted service) and the InfraEnv",
-                vm.name,
-                vm.moref.as_deref().unwrap_or("no reference"),
-                vm.mac_addresses.join(", ")
-            ),
-        ),
-        None => None,
+        );
     }
+    if !agent.is_claimed_or_bound() {
+        return unclaimable(known, vm, agent);
+    }
+    if let Ok(why) = stuck(agent, known.steady) {
+        return said(Reason::AgentStuck, why);
+    }
+    let identity = known.child.identity.as_ref()?;
+    let differs = agent_runs_on(agent, identity) == AgentMatch::Partly(Misfit::Mac);
+    let doubt = differs.then(|| lineup::mac_differs(agent))?;
+    said(doubt.reason, doubt.message)
+}
+
+/// What it means that no Agent is there.
+fn without_agent(known: &Known<'_>, vm: &VmStatus) -> Option<(Reason, String)> {
+    // An Agent that the caches had no room for is not gone.
+    if !known.holds.over_bound.is_empty() {
+        return None;
+    }
+    if !known.any_agent && known.served {
+        let name = vm.agent_ref.as_ref().and_then(|r| r.name.as_deref());
+        let which = name.map_or("the Agent".to_owned(), |name| format!("Agent {name}"));
+        let message = format!(
+            "the Agent of this VM served a Machine and is gone; the VM is left alone, for it may be a node. Restore {which} if you \
+             have a backup. Delete the Machine to replace it"
+        );
+        return Some((Reason::AgentMissing, message));
+    }
+    if known.lost == Some(Lost::Gone) {
+        let message = format!(
+            "the Agent of this VM registered and was deleted before it served: no other one comes before the guest boots again. {}",
+            replaced(known, vm)
+        );
+        return Some((Reason::AgentMissing, message));
+    }
+    let expired = vm.reason == Some(Reason::AgentDiscoveryExpired);
+    expired.then(|| {
+        let message = format!(
+            "VM {} ({}, MAC {}) runs, and no Agent with its identity has registered in time: look at its console (does it boot the \
+             ISO?), its network (DHCP, DNS, the way to the assisted service) and the InfraEnv",
+            vm.name,
+            vm.moref.as_deref().unwrap_or("no reference"),
+            vm.mac_addresses.join(", ")
+        );
+        (Reason::AgentDiscoveryExpired, message)
+    })
 }
 
 /// When the answer changes by time alone.

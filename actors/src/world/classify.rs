@@ -265,64 +265,62 @@ fn state(
             again: Some(PROVIDER_GRACE),
         };
     }
-    let age = upstream::age(am, facts.wall);
-    let later = |why, bound: Duration| DemandState::NotNow {
-        why,
-        again: Some(bound.saturating_sub(age)),
-    };
-    match sign {
-        WaitingSign::Other => return DemandState::NotRequested(not_asking(am)),
-        WaitingSign::NoConditions if age < PROVIDER_GRACE => {
-            return later(DemandReason::ConditionsMissing, PROVIDER_GRACE);
-        }
-        WaitingSign::NoConditions | WaitingSign::NoSuitableAgents => {}
-    }
-    if !am.has_provider_finalizer() {
-        let again = (age < PROVIDER_GRACE).then(|| PROVIDER_GRACE.saturating_sub(age));
-        return DemandState::NotNow {
-            why: DemandReason::ProviderNotAccepting,
-            again,
-        };
-    }
-    if let Err(why) = selector::satisfiable(
-        am.spec.agent_label_selector.as_ref(),
-        &belonging::base_labels(facts.pool),
-    ) {
-        return DemandState::NotNow {
-            why: DemandReason::SelectorUnsatisfiable(why.to_string()),
-            again: None,
-        };
-    }
-    if let Some(guard) = facts.guard {
-        return DemandState::NotNow {
-            why: DemandReason::Guarded(guard.clone()),
-            again: None,
-        };
+    if let Some(why) = not_yet(facts, am, sign) {
+        return why;
     }
     let waited = facts
         .waiting_since
         .get(&am.uid().unwrap_or_default())
         .map_or(Duration::ZERO, |since| facts.now.saturating_sub(*since));
+    let later = |why, bound: Duration| DemandState::NotNow {
+        why,
+        again: Some(bound.saturating_sub(waited)),
+    };
     if waited < DEBOUNCE {
-        return DemandState::NotNow {
-            why: DemandReason::Debouncing,
-            again: Some(DEBOUNCE.saturating_sub(waited)),
-        };
+        return later(DemandReason::Debouncing, DEBOUNCE);
     }
     if waited < FREE_AGENT_GRACE
         && let Some(free) = sorted.free.iter().find(|a| belonging::is_free_for(a, am))
     {
-        let again = Some(FREE_AGENT_GRACE.saturating_sub(waited));
-        return DemandState::NotNow {
-            why: DemandReason::FreeAgentFits(free.name_any()),
-            again,
-        };
+        return later(
+            DemandReason::FreeAgentFits(free.name_any()),
+            FREE_AGENT_GRACE,
+        );
     }
     if sign == WaitingSign::NoConditions {
         DemandState::HostUnconfirmed
     } else {
         DemandState::Host
     }
+}
+
+/// Why an AgentMachine that nothing serves gets no host now, however long it has waited.
+fn not_yet(facts: &Facts<'_>, am: &AgentMachine, sign: WaitingSign) -> Option<DemandState> {
+    let age = upstream::age(am, facts.wall);
+    let never = |why| Some(DemandState::NotNow { why, again: None });
+    match sign {
+        WaitingSign::Other => return Some(DemandState::NotRequested(not_asking(am))),
+        WaitingSign::NoConditions if age < PROVIDER_GRACE => {
+            return Some(DemandState::NotNow {
+                why: DemandReason::ConditionsMissing,
+                again: Some(PROVIDER_GRACE.saturating_sub(age)),
+            });
+        }
+        WaitingSign::NoConditions | WaitingSign::NoSuitableAgents => {}
+    }
+    if !am.has_provider_finalizer() {
+        let again = (age < PROVIDER_GRACE).then(|| PROVIDER_GRACE.saturating_sub(age));
+        return Some(DemandState::NotNow {
+            why: DemandReason::ProviderNotAccepting,
+            again,
+        });
+    }
+    let labels = belonging::base_labels(facts.pool);
+    if let Err(why) = selector::satisfiable(am.spec.agent_label_selector.as_ref(), &labels) {
+        return never(DemandReason::SelectorUnsatisfiable(why.to_string()));
+    }
+    let guard = facts.guard?;
+    never(DemandReason::Guarded(guard.clone()))
 }
 
 /// Why the pool may not do anything for the AgentMachine.

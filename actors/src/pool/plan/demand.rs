@@ -69,77 +69,16 @@ pub(super) fn assign_hosts(
     let given = s.children.iter().filter(|c| given.contains(&c.uid));
     let mut reassigned: BTreeSet<ObjectKey> = given.map(|c| c.key.clone()).collect();
     let demands = plan.demands.clone();
-    // The Agent shows which AgentMachine its VM serves. If the provider bound it to another one, the record follows.
-    let lent = |c: &ManagedVm| s.lent.to.contains_key(&c.uid);
-    let settled = |c: &&ManagedVm| !c.deleting && !lent(c) && !reassigned.contains(&c.key);
-    let settled: Vec<&ManagedVm> = s.children.iter().filter(settled).collect();
-    for child in settled {
-        if let Some((agent_machine, machine)) = belongs_to(s, records, &demands, child) {
-            reassigned.insert(child.key.clone());
-            plan.actions.push(Action::Reassign {
-                child: child.clone(),
-                agent_machine,
-                machine,
-            });
-        }
-    }
-    let mut spare: Vec<&ManagedVm> = s
-        .children
-        .iter()
-        .filter(|c| !reassigned.contains(&c.key) && !lent(c) && is_spare(s, records, &demands, c))
-        .collect();
-    plan.spare = spare.iter().map(|c| c.uid.clone()).collect();
-    // A host that is ready serves at once, whatever else comes up.
-    let (ready, making) = buffer::hosts(s, &reassigned);
-    let [ready, making] = [ready, making].map(|all| own_data(s, all));
-    spare.splice(0..0, ready);
-    spare.extend(
-        making
-            .into_iter()
-            .filter(|c| is_sound(c) && s.host(c).is_in_the_making(c, s.wall)),
-    );
-    spare.reverse();
-    let unconfirmed = |c: &&Demand| c.sign == WaitingSign::NoConditions;
-    let confirmed = demands
-        .iter()
-        .filter(unconfirmed)
-        .any(|c| c.agent_machine.agent_ref().is_some());
-    let mut trial_running = demands
-        .iter()
-        .filter(unconfirmed)
-        .any(|c| matches!(c.state, DemandState::InFlight | DemandState::Served));
+    follow_agents(s, records, &demands, &mut reassigned, plan);
+    let mut free = supply(s, records, &demands, &reassigned, plan);
+    let mut trial = Trial::of(&demands);
     let mut borrowed = BTreeSet::new();
     for demand in &demands {
         if pins_early(s, demand) {
             pin_if_needed(s, &demand.agent_machine, plan);
         }
-        match &demand.state {
-            DemandState::Host => {}
-            DemandState::HostUnconfirmed if confirmed || !trial_running => trial_running = true,
-            DemandState::HostUnconfirmed => {
-                plan.wait(
-                    demand.name(),
-                    Reason::ConditionsMissing,
-                    "the provider writes no conditions; one VM is tried until one such AgentMachine gets an Agent",
-                );
-                continue;
-            }
-            DemandState::NotNow { why, again } => {
-                if let Some(after) = again {
-                    plan.look_again(*after);
-                }
-                let (reason, message) = classify::explain(why);
-                plan.wait(demand.name(), reason, message);
-                continue;
-            }
-            DemandState::NotRequested(
-                why @ (DemandReason::MachinePending | DemandReason::SearchFailed(_)),
-            ) => {
-                let (reason, message) = classify::explain(why);
-                plan.wait(demand.name(), reason, message);
-                continue;
-            }
-            DemandState::NotRequested(_) | DemandState::InFlight | DemandState::Served => continue,
+        if !asks_now(demand, &mut trial, plan) {
+            continue;
         }
         let Some(machine) = demand.machine.clone() else {
             continue;
@@ -147,7 +86,7 @@ pub(super) fn assign_hosts(
         let am = &demand.agent_machine;
         pin_if_needed(s, am, plan);
         let begun = s.pending.begun.contains(&demand.uid());
-        if let Some(child) = spare.pop_if(|_| !begun) {
+        if let Some(child) = free.pop_if(|_| !begun) {
             reassigned.insert(child.key.clone());
             plan.actions.push(Action::Reassign {
                 child: child.clone(),
@@ -174,6 +113,108 @@ pub(super) fn assign_hosts(
         });
     }
     reassigned
+}
+
+/// The Agent shows which AgentMachine its VM serves. If the provider bound it to another one, the record follows.
+fn follow_agents(
+    s: &Observed,
+    records: &Records,
+    demands: &[Demand],
+    reassigned: &mut BTreeSet<ObjectKey>,
+    plan: &mut Plan,
+) {
+    let settled = |c: &&ManagedVm| !c.deleting && !is_lent(s, c) && !reassigned.contains(&c.key);
+    let settled: Vec<&ManagedVm> = s.children.iter().filter(settled).collect();
+    for child in settled {
+        if let Some((agent_machine, machine)) = belongs_to(s, records, demands, child) {
+            reassigned.insert(child.key.clone());
+            plan.actions.push(Action::Reassign {
+                child: child.clone(),
+                agent_machine,
+                machine,
+            });
+        }
+    }
+}
+
+/// The hosts that an AgentMachine can get. The best one is the last: a host that is ready serves at once, whatever else comes up.
+fn supply<'a>(
+    s: &'a Observed,
+    records: &Records,
+    demands: &[Demand],
+    reassigned: &BTreeSet<ObjectKey>,
+    plan: &mut Plan,
+) -> Vec<&'a ManagedVm> {
+    let spare = s.children.iter();
+    let spare = spare.filter(|c| !reassigned.contains(&c.key) && !is_lent(s, c));
+    let spare: Vec<&ManagedVm> = spare.filter(|c| is_spare(s, records, demands, c)).collect();
+    plan.spare = spare.iter().map(|c| c.uid.clone()).collect();
+    let (ready, making) = buffer::hosts(s, reassigned);
+    let [ready, mut making] = [ready, making].map(|all| own_data(s, all));
+    making.retain(|c| is_sound(c) && s.host(c).is_in_the_making(c, s.wall));
+    let best_first = ready.into_iter().chain(spare).chain(making);
+    let best_first: Vec<&ManagedVm> = best_first.collect();
+    best_first.into_iter().rev().collect()
+}
+
+/// Another pool takes that host over.
+fn is_lent(s: &Observed, child: &ManagedVm) -> bool {
+    s.lent.to.contains_key(&child.uid)
+}
+
+/// The one VM that is tried where the provider writes no conditions.
+struct Trial {
+    /// An AgentMachine without conditions has got an Agent.
+    confirmed: bool,
+    running: bool,
+}
+
+impl Trial {
+    fn of(demands: &[Demand]) -> Self {
+        let unconfirmed = |c: &&Demand| c.sign == WaitingSign::NoConditions;
+        let served = |c: &Demand| c.agent_machine.agent_ref().is_some();
+        let begun = |c: &Demand| matches!(c.state, DemandState::InFlight | DemandState::Served);
+        Self {
+            confirmed: demands.iter().filter(unconfirmed).any(served),
+            running: demands.iter().filter(unconfirmed).any(begun),
+        }
+    }
+
+    /// Whether one more AgentMachine without conditions may get a host.
+    fn admits(&mut self) -> bool {
+        let admits = self.confirmed || !self.running;
+        self.running |= admits;
+        admits
+    }
+}
+
+/// Whether it needs a host now. If not, the plan says why, where somebody waits for it.
+fn asks_now(demand: &Demand, trial: &mut Trial, plan: &mut Plan) -> bool {
+    let why = match &demand.state {
+        DemandState::Host => return true,
+        DemandState::HostUnconfirmed if trial.admits() => return true,
+        DemandState::HostUnconfirmed => {
+            plan.wait(
+                demand.name(),
+                Reason::ConditionsMissing,
+                "the provider writes no conditions; one VM is tried until one such AgentMachine gets an Agent",
+            );
+            return false;
+        }
+        DemandState::NotNow { why, again } => {
+            if let Some(after) = again {
+                plan.look_again(*after);
+            }
+            why
+        }
+        DemandState::NotRequested(
+            why @ (DemandReason::MachinePending | DemandReason::SearchFailed(_)),
+        ) => why,
+        DemandState::NotRequested(_) | DemandState::InFlight | DemandState::Served => return false,
+    };
+    let (reason, message) = classify::explain(why);
+    plan.wait(demand.name(), reason, message);
+    false
 }
 
 /// The AgentMachine that a VsphereAgent should record, if it records another one, or if its label is not that one's

@@ -18,7 +18,8 @@ use crate::{
     world::classify::{self, DemandReason, DemandState},
 };
 
-type Row = (&'static str, bool, Reason, String);
+/// Type of a condition, whether it holds, reason and message.
+pub(super) type Row = (&'static str, bool, Reason, String);
 
 pub(super) fn verdicts(s: &Observed, plan: &Plan, outcome: &Outcome, g: &PoolGauges) -> Vec<Row> {
     let mut rows = vec![

@@ -148,14 +148,7 @@ impl Executor<'_> {
             }
         };
         self.operation("eject", ended.is_ok());
-        let ended = ended.map_err(|(why, class)| ReconcileError {
-            side: ErrorSource::Vsphere,
-            reason: Reason::EjectFailed,
-            message: format!(
-                "the discovery ISO could not be taken out of its drive: {why}; the host keeps it"
-            ),
-            class,
-        });
+        let ended = ended.map_err(refused);
         // No other step waits for the ejection, so it rests after the first refusal.
         memory.busy = ended.as_ref().err().filter(|_| busy).map(|t| {
             let now = self.context.clock.monotonic();
@@ -169,6 +162,17 @@ impl Executor<'_> {
         ended?;
         note_empty(memory, shown, isos);
         Ok(true)
+    }
+}
+
+fn refused((why, class): (String, Class)) -> ReconcileError {
+    ReconcileError {
+        side: ErrorSource::Vsphere,
+        reason: Reason::EjectFailed,
+        message: format!(
+            "the discovery ISO could not be taken out of its drive: {why}; the host keeps it"
+        ),
+        class,
     }
 }
 

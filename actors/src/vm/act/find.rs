@@ -200,7 +200,7 @@ impl Executor<'_> {
             marker: &marker,
             owner: vm.owner_uid.as_deref(),
         };
-        let mut proven = match proof::prove(found, &claim) {
+        let proven = match proof::prove(found, &claim) {
             Proof::Proven(vm) => *vm,
             Proof::Absent => {
                 memory.seen = ownership::absent_once_more(&memory.seen);
@@ -216,34 +216,10 @@ impl Executor<'_> {
                 return Ok(StepOutcome::Same);
             }
         };
-        if proven.marker.as_ref() != Some(&marker) {
-            // Notes that people wrote stay. The predecessor then uses the uuid alone, as its earlier releases did.
-            let notes = proven
-                .annotation
-                .is_empty()
-                .then(|| Notes::text(&marker.uid));
-            let change = VmChange {
-                mark: Some(Mark::Owned(marker.clone())),
-                annotation: notes.clone(),
-                ..VmChange::default()
-            };
-            let proof = Box::pin(self.case().read_or_fail(EffectKind::Reconfigure)).await?;
-            let sight = proof.look(session.as_ref(), &proven.moref).await?;
-            // Somebody has changed it meanwhile: it is proven again.
-            let Some(sight) = sight.filter(|sight| sight.shown == proven) else {
-                return Ok(StepOutcome::Pause(SOON));
-            };
-            let permit = sight.permit()?;
-            let done = self.configure(memory, session.as_ref(), &permit, &change);
-            match done.await? {
-                Some(TaskEnd::Success(_)) => {
-                    proven.annotation = notes.unwrap_or(proven.annotation);
-                }
-                // The outcome is unknown: the VM is proven again, with or without the mark.
-                Some(TaskEnd::Vanished) => return Ok(StepOutcome::Same),
-                None => return Ok(StepOutcome::Pause(SOON)),
-            }
-        }
+        let proven = match self.mark(memory, session.as_ref(), proven).await? {
+            Ok(marked) => marked,
+            Err(otherwise) => return Ok(otherwise),
+        };
         let mut record = self.observed.record();
         record.cluster_id = Some(self.context.view.cluster_id());
         // An ejection that was only planned is dropped: `spec.iso.ejectAfterInstall` decides again.
@@ -264,11 +240,50 @@ impl Executor<'_> {
         let next = self
             .save_record(EffectKind::RecordObservation, record, memory)
             .await?;
-        memory.seen = Ownership::Ours(Box::new(VmObservation {
-            marker: Some(marker),
-            ..proven
-        }));
+        memory.seen = Ownership::Ours(Box::new(proven));
         Ok(StepOutcome::Object(next))
+    }
+
+    /// Writes our mark onto a VM of the predecessor that is proven to be ours, and our notes if it has none. Returns the VM as it
+    /// is then, or what to do instead.
+    async fn mark(
+        &self,
+        memory: &mut Memory,
+        session: &dyn VCenter,
+        proven: VmObservation,
+    ) -> Result<Result<VmObservation, StepOutcome>, ReconcileError> {
+        let marker = self.marker();
+        if proven.marker.as_ref() == Some(&marker) {
+            return Ok(Ok(proven));
+        }
+        // Notes that people wrote stay. The predecessor then uses the uuid alone, as its earlier releases did.
+        let notes = proven
+            .annotation
+            .is_empty()
+            .then(|| Notes::text(&marker.uid));
+        let change = VmChange {
+            mark: Some(Mark::Owned(marker.clone())),
+            annotation: notes.clone(),
+            ..VmChange::default()
+        };
+        let proof = Box::pin(self.case().read_or_fail(EffectKind::Reconfigure)).await?;
+        let sight = proof.look(session, &proven.moref).await?;
+        // Somebody has changed it meanwhile: it is proven again.
+        let Some(sight) = sight.filter(|sight| sight.shown == proven) else {
+            return Ok(Err(StepOutcome::Pause(SOON)));
+        };
+        let permit = sight.permit()?;
+        let done = self.configure(memory, session, &permit, &change);
+        Ok(match done.await? {
+            Some(TaskEnd::Success(_)) => Ok(VmObservation {
+                marker: Some(marker),
+                annotation: notes.unwrap_or_else(|| proven.annotation.clone()),
+                ..proven
+            }),
+            // The outcome is unknown: the VM is proven again, with or without the mark.
+            Some(TaskEnd::Vanished) => Err(StepOutcome::Same),
+            None => Err(StepOutcome::Pause(SOON)),
+        })
     }
 }
 

@@ -98,11 +98,23 @@ impl Executor<'_> {
             }
             // It was decided without a look, and this was the first.
             _ if before.is_none() => Ok(Err(StepOutcome::Same)),
+            next => self.otherwise(memory, step, next).map(Err),
+        }
+    }
+
+    /// What to do if the look before `step` leads to `next` instead.
+    fn otherwise(
+        &self,
+        memory: &Memory,
+        step: &Step,
+        next: Step,
+    ) -> Result<StepOutcome, ReconcileError> {
+        match next {
             // The same by what the caches show, so that the VM is the reason.
             _ if step.starts_vm()
                 && step::next(&self.observed.facts(self.context, memory)) != *step =>
             {
-                Ok(Err(StepOutcome::Same))
+                Ok(StepOutcome::Same)
             }
             Step::Hold {
                 reason, message, ..
@@ -116,9 +128,9 @@ impl Executor<'_> {
             | Step::Destroy
             | Step::Configure(Change::NewLife(_))
             | Step::Record(Entry::Begun(_))
-            | Step::Record(Entry::Life(_)) => Ok(Err(StepOutcome::Same)),
+            | Step::Record(Entry::Life(_)) => Ok(StepOutcome::Same),
             // The watch will show the reason.
-            _ => Ok(Err(StepOutcome::Pause(SOON))),
+            _ => Ok(StepOutcome::Pause(SOON)),
         }
     }
 

@@ -72,6 +72,17 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
             ),
         );
     }
+    if let Some(why) = may_be_node(f, cause, shown) {
+        return ask(
+            reason,
+            format!("{happened} ({class}), and {why}, so it is left alone; {allow}"),
+        );
+    }
+    Err(Step::Attempt(Attempt::GivenUp))
+}
+
+/// Why the guest of a VM whose Agent is overdue may be a node.
+fn may_be_node(f: &Facts<'_>, cause: Cause, shown: &VmObservation) -> Option<String> {
     // In its life before, at least.
     let registered = f.recycle.stage == Stage::Begun
         || matches!(
@@ -79,16 +90,13 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
             Cause::NoInventory | Cause::Lost(Lost::Disconnected | Lost::Gone)
         );
     if registered && f.may_be_silent_node() {
-        return ask(
-            reason,
-            format!(
-                "{happened} ({class}), and nothing proves that its guest never served: it may be a node that this hub has \
-                 forgotten (was it restored from a backup?), so it is left alone; {allow}"
-            ),
+        return Some(
+            "nothing proves that its guest never served: it may be a node that this hub has forgotten (was it restored from a \
+             backup?)"
+                .to_owned(),
         );
     }
-    let may_be_node =
-        f.agent.guest_may_be_node || arrival::may_serve(shown) && !f.vm.powered_on_by_us;
+    let has_name = f.agent.guest_may_be_node || arrival::may_serve(shown) && !f.vm.powered_on_by_us;
     // With another template, that is decided before: [`crate::vm::drift`]. A guest whose
     // validations fail runs the discovery image: it is no node. So does one without inventory that nobody was offered.
     let decided = match cause {
@@ -96,17 +104,13 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
         Cause::NoInventory => f.mark.offered_to_nobody,
         _ => false,
     };
-    if may_be_node && !decided {
-        return ask(
-            reason,
-            format!(
-                "{happened}, and the guest calls itself {:?}, or did before: it may be a node whose Agent is missing here \
-                 (was the hub restored from a backup?), so it is left alone; {allow}",
-                shown.guest_host.as_deref().unwrap_or_default()
-            ),
-        );
-    }
-    Err(Step::Attempt(Attempt::GivenUp))
+    (has_name && !decided).then(|| {
+        format!(
+            "the guest calls itself {:?}, or did before: it may be a node whose Agent is missing here (was the hub restored from \
+             a backup?)",
+            shown.guest_host.as_deref().unwrap_or_default()
+        )
+    })
 }
 
 /// What the VM shows of its guest, in a word, and what a person can do.
