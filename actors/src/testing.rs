@@ -9,7 +9,7 @@ use std::{
 };
 
 use agent_forge_crds::{
-    agent::{Placement, VmStatus, VsphereAgent, VsphereAgentStatus},
+    agent::{Goal, NextLife, Placement, VmStatus, VsphereAgent, VsphereAgentStatus},
     conditions::{ConditionStatus, ConditionUpdate, READY, Reason, set_condition},
     external::{
         ForeignCondition, NamespacedName,
@@ -48,7 +48,7 @@ use crate::{
         observed::{Lent, Observed},
     },
     ports::{
-        cluster::AgentPatch,
+        cluster::{AgentPatch, OwnPatch},
         vcenter::{PowerState, VmObservation},
     },
 };
@@ -316,19 +316,34 @@ pub fn obstruct(child: &mut VsphereAgent, reason: Option<Reason>) {
 /// The pool moves the VsphereAgent into its buffer.
 pub fn move_to_buffer(child: &mut VsphereAgent) {
     let read = crate::domain::managed_vm::ManagedVm::read(std::sync::Arc::new(child.clone()));
-    let patch = act::into_buffer(&read);
-    for (key, value) in patch.labels {
+    patch(child, &act::into_buffer(&read, None));
+}
+
+/// Changes the VsphereAgent by that patch.
+pub fn patch(child: &mut VsphereAgent, patch: &OwnPatch) {
+    merge(child.labels_mut(), &patch.labels);
+    merge(child.annotations_mut(), &patch.annotations);
+    if let Some(goal) = &patch.goal {
+        child.spec.goal = Some(goal.clone());
+    }
+}
+
+fn merge(texts: &mut BTreeMap<String, String>, patch: &BTreeMap<String, Option<String>>) {
+    for (key, value) in patch {
         match value {
-            Some(value) => child.labels_mut().insert(key, value),
-            None => child.labels_mut().remove(&key),
+            Some(value) => texts.insert(key.clone(), value.clone()),
+            None => texts.remove(key),
         };
     }
-    for (key, value) in patch.annotations {
-        match value {
-            Some(value) => child.annotations_mut().insert(key, value),
-            None => child.annotations_mut().remove(&key),
-        };
-    }
+}
+
+/// The pool asks for that life of its first VM.
+pub fn ask_for_life(child: &mut VsphereAgent, generation: i32) {
+    let life = NextLife {
+        attempt: 1,
+        generation,
+    };
+    child.spec.goal.get_or_insert_default().life = Some(life);
 }
 
 /// A VsphereAgent in the buffer, whose VM runs.
@@ -338,6 +353,7 @@ pub fn buffered(name: &str) -> VsphereAgent {
         labels.remove(AGENT_MACHINE_LABEL);
         labels.insert(CREATED_FOR_LABEL.to_owned(), CREATED_FOR_BUFFER.to_owned());
         c.annotations_mut().clear();
+        c.spec.goal = Some(Goal::default());
         let says = may_serve(c).to_string();
         if let Some(vm) = c.status.as_mut().and_then(|s| s.vm.as_mut()) {
             vm.may_serve = Some(says);

@@ -1,10 +1,12 @@
 //! Kind `VsphereAgent`: one VM that becomes one Agent.
 
+mod goal;
 mod hardware;
 mod life;
 mod status;
 mod timeline;
 
+pub use goal::{Goal, MAX_BEFORE, NamedUid, NextLife};
 pub use hardware::{HardwareDifference, NetworkCard, VmTemplate};
 pub use life::{DiskStatus, MAX_LIVES, PastLife, RecycleStatus};
 pub use status::{
@@ -20,7 +22,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Which pool the VM belongs to; everything else is taken from there when the VM is made.
+/// Which pool the VM belongs to, and what that pool asks of it. Everything else is taken from the pool when the VM is made.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, remote = "Self")]
 #[schemars(!default, !remote, transform = schema::no_nulls)]
@@ -51,6 +53,9 @@ use std::borrow::Cow;
 pub struct VsphereAgentSpec {
     /// Pool that the VM belongs to, in the same namespace.
     pub pool_ref: ObjectNameRef,
+    /// What the pool asks of the VM. The operator writes it. Absent on records of the predecessor and of a release before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<Goal>,
 }
 
 absent_is_default!(VsphereAgentSpec);

@@ -20,7 +20,7 @@ use agent_forge_actors::{
     ports::{
         cluster::{
             AgentFilter, AgentMachineFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind,
-            ClusterResult, MetadataPatch, NetworkReader, Notice, Precondition, SecretRead,
+            ClusterResult, NetworkReader, Notice, OwnPatch, Precondition, SecretRead,
             SecretVersion,
         },
         effect::{Effect, Gate, Settled},
@@ -29,7 +29,7 @@ use agent_forge_actors::{
 };
 use agent_forge_crds::{
     VsphereAgent, VsphereAgentPool,
-    agent::VsphereAgentStatus,
+    agent::{Goal, VsphereAgentStatus},
     external::{
         agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv,
         nmstate_config::NMStateConfig,
@@ -306,10 +306,7 @@ impl Writer {
             + DeserializeOwned
             + std::fmt::Debug,
     {
-        patch["metadata"]["uid"] = json!(at.uid);
-        if !at.resource_version.is_empty() {
-            patch["metadata"]["resourceVersion"] = json!(at.resource_version);
-        }
+        at_version(&mut patch, at);
         let api: Api<K> = self.api(&at.key.namespace);
         let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
         let call = api.patch_metadata(&at.key.name, &params, &patch);
@@ -490,7 +487,46 @@ fn names_uid(status: &kube::core::Status) -> bool {
         .any(|c| c.field == "metadata.uid")
 }
 
-fn metadata(patch: &MetadataPatch) -> Value {
+/// Lets the patch fail if the object is not as it was read.
+fn at_version(patch: &mut Value, at: &Precondition) {
+    patch["metadata"]["uid"] = json!(at.uid);
+    if !at.resource_version.is_empty() {
+        patch["metadata"]["resourceVersion"] = json!(at.resource_version);
+    }
+}
+
+/// A merge patch that leaves nothing of an earlier goal.
+fn whole(goal: &Goal) -> Value {
+    let Goal {
+        agent_machine,
+        machine,
+        life,
+        before,
+    } = goal;
+    let before = (!before.is_empty()).then_some(before);
+    json!({"agentMachine": agent_machine, "machine": machine, "life": life, "before": before})
+}
+
+/// The API server keeps the goal as it was sent.
+fn has_goal(
+    operation: &'static str,
+    kept: &VsphereAgent,
+    sent: Option<&Goal>,
+) -> ClusterResult<()> {
+    if kept.spec.goal.as_ref() == sent {
+        return Ok(());
+    }
+    Err(ClusterError {
+        kind: ClusterErrorKind::Invalid,
+        operation,
+        subject: subject::<VsphereAgent>(&ObjectKey::of(kept)),
+        message: "the installed definition of VsphereAgent is older than this release, and the API server drops spec.goal. Apply \
+                  config/crd of this release"
+            .to_owned(),
+    })
+}
+
+fn metadata(patch: &OwnPatch) -> Value {
     let mut metadata = json!({});
     if !patch.labels.is_empty() {
         metadata["labels"] = json!(patch.labels);
@@ -754,22 +790,36 @@ impl Cluster for Writer {
         let key = ObjectKey::of(child);
         let api: Api<VsphereAgent> = self.api(&key.namespace);
         let params = PostParams::default();
-        self.effect(
-            effect,
-            "create",
-            subject::<VsphereAgent>(&key),
-            api.create(&params, child),
-        )
-        .await
+        let call = api.create(&params, child);
+        let subject = subject::<VsphereAgent>(&key);
+        let made = self.effect(effect, "create", subject, call).await?;
+        has_goal("create", &made, child.spec.goal.as_ref())?;
+        Ok(made)
     }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that patches a goal, behind the gate"
+    )]
 
     async fn patch_child(
         &self,
         permit: &Permit<Precondition>,
-        patch: &MetadataPatch,
+        patch: &OwnPatch,
     ) -> ClusterResult<()> {
-        self.merge::<VsphereAgent>(permit, permit.of(), metadata(patch))
-            .await
+        let at = permit.of();
+        let mut body = metadata(patch);
+        let Some(goal) = &patch.goal else {
+            return self.merge::<VsphereAgent>(permit, at, body).await;
+        };
+        body["spec"]["goal"] = whole(goal);
+        at_version(&mut body, at);
+        let api: Api<VsphereAgent> = self.api(&at.key.namespace);
+        let (params, body) = (PatchParams::default(), Patch::Merge(&body));
+        let call = api.patch(&at.key.name, &params, &body);
+        let subject = subject::<VsphereAgent>(&at.key);
+        let kept = self.effect_at(permit, at, "patch", subject, call).await?;
+        has_goal("patch", &kept, Some(goal))
     }
 
     async fn delete_child(&self, permit: &Permit<Precondition>) -> ClusterResult<()> {
@@ -802,7 +852,7 @@ impl Cluster for Writer {
         &self,
         effect: &Effect,
         at: &Precondition,
-        patch: &MetadataPatch,
+        patch: &OwnPatch,
     ) -> ClusterResult<()> {
         self.merge::<VsphereAgentPool>(effect, at, metadata(patch))
             .await

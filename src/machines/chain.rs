@@ -12,7 +12,7 @@ use agent_forge_actors::{
 use agent_forge_crds::{
     agent::TakenFrom,
     external::{agent::Agent, agent_machine::AgentMachine},
-    names::{AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION},
+    names::AGENT_MACHINE_LABEL,
 };
 use kube::ResourceExt;
 use serde::Serialize;
@@ -247,7 +247,7 @@ fn made_for(am: &AgentMachine, child: &ManagedVm) -> Proof {
     match child.agent_machine.as_ref().and_then(|r| r.uid.as_deref()) {
         Some(recorded) => {
             let fact = format!(
-                "annotation {AGENT_MACHINE_UID_ANNOTATION} of the VsphereAgent: {recorded}; uid of the AgentMachine: {uid}"
+                "the VsphereAgent is for the AgentMachine with uid {recorded}; uid of the AgentMachine: {uid}"
             );
             proof(between, recorded == uid, fact)
         }

@@ -1,6 +1,6 @@
 //! What the log at `info` reports about a machine's life; and that a variable turns traces off.
 
-use agent_forge_crds::names::AGENT_MACHINE_UID_ANNOTATION;
+use agent_forge_actors::domain::goal;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
@@ -32,8 +32,7 @@ async fn the_log_tells_a_machines_life() -> Result<()> {
     let child = world.only_child().await?;
     let name = child.metadata.name.clone().context("its name")?;
     let uid = child.metadata.uid.clone().context("its uid")?;
-    let annotations = child.metadata.annotations.clone().unwrap_or_default();
-    let machine = annotations.get(AGENT_MACHINE_UID_ANNOTATION).cloned();
+    let machine = goal::wanted_by(&child);
     let trace = child.status.and_then(|s| s.trace_id).context("its trace")?;
     nodes.scale(0);
     world.settled(0).await?;

@@ -271,15 +271,14 @@ fn the_documents_tell_the_role_that_the_command_prints() {
 /// A command that selects no test succeeds, and proves nothing. A filter must be in the path of a source file or in the name of a function.
 #[test]
 fn each_test_command_in_a_document_selects_a_test() {
-    let mut pages = files("docs", &["md"]);
-    pages.extend(files("tests", &["md"]));
+    let mut pages = [files("docs", &["md"]), files("tests", &["md"])].concat();
     pages.extend(["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(PathBuf::from));
+    let functions = |text: &str| -> String { text.lines().filter(|l| l.contains("fn ")).collect() };
     let mut names = String::new();
-    for path in ["src", "actors", "crds", "tests"].map(|at| files(at, &["rs"])).concat() {
-        names += &format!("{}\n", path.with_extension("").display());
-        let text = read(&path);
-        for line in text.lines().filter(|line| line.contains("fn ")) {
-            names += &format!("{line}\n");
+    for folder in ["src", "actors", "crds", "tests"] {
+        for path in files(folder, &["rs"]) {
+            let stem = path.with_extension("");
+            names += &format!("{}\n{}\n", stem.display(), functions(&read(&path)));
         }
     }
     let (mut seen, mut empty) = (0, Vec::new());

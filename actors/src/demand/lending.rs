@@ -16,7 +16,7 @@ use agent_forge_crds::{
     agent::{HardwareDifference, VsphereAgent},
     conditions::Reason,
     external::{agent::Agent, agent_machine::AgentMachine},
-    names::{AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, RESERVED_FOR_ANNOTATION},
+    names::{AGENT_MACHINE_LABEL, RESERVED_FOR_ANNOTATION},
     pool::VsphereAgentPool,
 };
 use jiff::Timestamp;
@@ -25,7 +25,7 @@ use kube::ResourceExt;
 use super::buffer;
 use crate::{
     domain::{
-        disk, grants,
+        disk, goal, grants,
         hardware::Hardware,
         holds::{Check, Holds, VmMarks},
         index_keys::{IndexKey, IndexKeys},
@@ -403,10 +403,7 @@ fn is_held(holds: &Holds, now: Timestamp) -> bool {
 /// An AgentMachine of that pool waits, and none of its VsphereAgents is for it.
 fn asks_itself(view: &dyn View, grants: &Grants, pool: &VsphereAgentPool) -> bool {
     let children = view.children(&ObjectKey::of(pool));
-    let made: BTreeSet<&String> = children
-        .iter()
-        .filter_map(|c| c.annotations().get(AGENT_MACHINE_UID_ANNOTATION))
-        .collect();
+    let made: BTreeSet<String> = children.iter().filter_map(|c| goal::wanted_by(c)).collect();
     let all = view.agent_machines(&pool.spec.control_plane_namespace);
     all.iter().any(|am| {
         let waits = upstream::waiting_sign(am) == WaitingSign::NoSuitableAgents;

@@ -3,22 +3,21 @@
 use std::sync::Arc;
 
 use agent_forge_crds::{
-    agent::{Failure, Milestone, VmStatus, VsphereAgent},
+    agent::{Failure, Milestone, NextLife, VmStatus, VsphereAgent},
     conditions::{READY, Reason, find_condition},
     external::{agent::Agent, agent_machine::AgentMachine},
     names::{
-        ADOPT_ANNOTATION, AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION,
-        CREATED_FOR_ADOPTED, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, FORCE_DELETE_ANNOTATION,
-        MACHINE_NAME_ANNOTATION, MACHINE_UID_ANNOTATION, OFFERED_TO_ANNOTATION, RECYCLE_ANNOTATION,
-        REPLACE_ANNOTATION, TAKEN_FROM_ANNOTATION, VM_NAME_ANNOTATION,
+        ADOPT_ANNOTATION, AGENT_FINALIZER, CREATED_FOR_ADOPTED, CREATED_FOR_LABEL,
+        FORCE_DELETE_ANNOTATION, REPLACE_ANNOTATION, TAKEN_FROM_ANNOTATION, VM_NAME_ANNOTATION,
     },
     pool::{SOURCE_DISCOVERED_AGENT, VsphereAgentPool},
 };
-use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
 
 use super::{
     disk::{self, Disk},
+    goal::{self, Recorded},
     holds::{self, VmMarks},
     identity::{BiosUuid, BootSource, MacAddress, VmIdentity},
     marker::{Marker, MayServe},
@@ -27,33 +26,6 @@ use super::{
     recycle::{self, Stage},
     trace::TraceId,
 };
-
-/// A name with the uid that was recorded for it, if any.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
-    /// Name.
-    pub name: String,
-    /// uid; `None` on records of the predecessor.
-    pub uid: Option<String>,
-}
-
-impl Recorded {
-    /// Whether this record means the object of that name and uid.
-    #[must_use]
-    pub fn is(&self, name: &str, uid: &str) -> bool {
-        match &self.uid {
-            Some(recorded) => recorded == uid,
-            None => self.name == name,
-        }
-    }
-
-    /// Whether this record means the object with this metadata.
-    #[must_use]
-    pub fn is_object(&self, metadata: &ObjectMeta) -> bool {
-        let name = metadata.name.as_deref().unwrap_or_default();
-        self.is(name, metadata.uid.as_deref().unwrap_or_default())
-    }
-}
 
 /// A VsphereAgent, parsed once.
 #[derive(Clone, Debug)]
@@ -87,7 +59,9 @@ pub struct ManagedVm {
     /// It was made for the buffer of its pool, or came there, and no AgentMachine got it since.
     pub in_buffer: bool,
     /// The life that its VM is to begin, as its pool has asked. It has no meaning while an AgentMachine has the VM.
-    pub recycle_request: Option<String>,
+    pub next_life: Option<NextLife>,
+    /// uids of the AgentMachines that it was for before.
+    pub before: Vec<String>,
     /// The VsphereAgent of another pool whose VM it takes over, or took over.
     pub taken_from: Option<Source>,
     /// It has a deletionTimestamp.
@@ -120,65 +94,6 @@ fn annotation(object: &VsphereAgent, key: &str) -> Option<String> {
     value.filter(|v| !v.is_empty()).cloned()
 }
 
-/// It waits for an AgentMachine. What the status says of an earlier one is out of date.
-fn is_in_buffer(object: &VsphereAgent) -> bool {
-    let made_for = object.labels().get(CREATED_FOR_LABEL);
-    made_for.is_some_and(|v| v == CREATED_FOR_BUFFER)
-        && !object.labels().contains_key(AGENT_MACHINE_LABEL)
-        && annotation(object, AGENT_MACHINE_UID_ANNOTATION).is_none()
-}
-
-fn recorded_agent_machine(object: &VsphereAgent) -> Option<Recorded> {
-    if is_in_buffer(object) {
-        return None;
-    }
-    let uid = annotation(object, AGENT_MACHINE_UID_ANNOTATION);
-    let label = object.labels().get(AGENT_MACHINE_LABEL);
-    let label = label.filter(|name| !name.is_empty()).cloned();
-    let in_status = || {
-        let vm = object.status.as_ref()?.vm.as_ref()?;
-        let r = vm.agent_machine_ref.as_ref()?;
-        let same = uid.is_some() && r.uid == uid;
-        r.name.clone().filter(|name| same && !name.is_empty())
-    };
-    // Users can edit a label. So the uid decides; the name is only for live reads, and both objects share it.
-    let by_machine = || annotation(object, MACHINE_NAME_ANNOTATION).filter(|_| uid.is_some());
-    let name = in_status().or(label).or_else(by_machine);
-    let name = name.or_else(|| uid.as_ref().map(|_| object.name_any()))?;
-    Some(Recorded { name, uid })
-}
-
-/// The Machine that a VsphereAgent records.
-#[must_use]
-pub fn recorded_machine(object: &VsphereAgent) -> Option<Recorded> {
-    if is_in_buffer(object) {
-        return None;
-    }
-    let own = annotation(object, MACHINE_NAME_ANNOTATION).map(|name| Recorded {
-        name,
-        uid: annotation(object, MACHINE_UID_ANNOTATION),
-    });
-    let in_status = || {
-        let vm = object.status.as_ref()?.vm.as_ref()?;
-        // Beside our own annotations it is only a copy, which is late after a new assignment.
-        let is_all = annotation(object, AGENT_MACHINE_UID_ANNOTATION).is_none();
-        let r = vm.machine_ref.as_ref().filter(|_| is_all)?;
-        Some(Recorded {
-            name: r.name.clone()?,
-            uid: r.uid.clone().filter(|u| !u.is_empty()),
-        })
-    };
-    // AgentMachine and Machine share their name. Old records contain nothing else.
-    let by_name = || {
-        let am = recorded_agent_machine(object)?;
-        Some(Recorded { uid: None, ..am })
-    };
-    own.or_else(in_status).or_else(by_name)
-}
-
-/// AgentMachines that the annotation `offered-to` keeps at most.
-const MOST_OFFERS: usize = 8;
-
 /// The identity of a VM by its record, for the comparison with Agents.
 #[must_use]
 pub fn recorded_identity(vm: &VmStatus) -> Option<VmIdentity> {
@@ -190,6 +105,36 @@ pub fn recorded_identity(vm: &VmStatus) -> Option<VmIdentity> {
         infra_env: vm.infra_env_ref.as_ref().and_then(BootSource::read),
         first_powered_on: vm.first_powered_on.as_ref().map(|t| t.0),
     })
+}
+
+/// The namespace of its AgentMachine and Machine, as it was recorded. The place of an earlier AgentMachine does not apply to the
+/// one that the VM was assigned to later.
+fn control_plane(
+    vm: &VmStatus,
+    agent_machine: Option<&Recorded>,
+    machine: Option<&Recorded>,
+) -> Option<String> {
+    let still = |r: &&ObjectReference, now: Option<&Recorded>| {
+        let uid = now.and_then(|now| now.uid.as_ref());
+        let recorded = r.uid.as_ref().filter(|r| !r.is_empty());
+        uid.is_none() || recorded.is_none() || recorded == uid
+    };
+    let of = |r: Option<&ObjectReference>, now| r.filter(|r| still(r, now))?.namespace.clone();
+    of(vm.agent_machine_ref.as_ref(), agent_machine)
+        .or_else(|| of(vm.machine_ref.as_ref(), machine))
+        .filter(|n| !n.is_empty())
+}
+
+/// That identity does not follow from the uid of the object.
+fn is_reborn(object: &VsphereAgent, identity: Option<&VmIdentity>) -> bool {
+    let Some((status, recorded)) = object.status.as_ref().zip(identity) else {
+        return false;
+    };
+    let cluster_id = status.cluster_id.as_deref().unwrap_or_default();
+    let attempt = status.vm.as_ref().and_then(|vm| vm.attempt);
+    let attempt = attempt.and_then(|a| u32::try_from(a).ok());
+    let uid = object.uid().unwrap_or_default();
+    attempt.map(|a| BiosUuid::derive(cluster_id, &uid, a)) != Some(recorded.bios_uuid)
 }
 
 impl ManagedVm {
@@ -205,39 +150,21 @@ impl ManagedVm {
     pub fn read(object: Arc<VsphereAgent>) -> Self {
         let vm = object.status.as_ref().and_then(|s| s.vm.as_ref());
         let annotation = |k: &str| annotation(&object, k);
-        let machine_ref = vm.and_then(|v| v.machine_ref.as_ref());
-        let agent_machine = recorded_agent_machine(&object);
-        let machine = recorded_machine(&object);
+        let in_buffer = goal::is_in_buffer(&object);
+        let goal::Asked {
+            agent_machine,
+            machine,
+            life,
+            before,
+        } = goal::of(&object);
         let mut identity = vm.and_then(recorded_identity);
-        let namespace_of = |r: Option<&ObjectReference>| r.and_then(|r| r.namespace.clone());
-        let agent_machine_ref = vm.and_then(|v| v.agent_machine_ref.as_ref());
-        // The place of the earlier AgentMachine does not apply to the one that the VM was assigned to later.
-        let still = |r: &&ObjectReference, now: &Option<Recorded>| {
-            let uid = now.as_ref().and_then(|now| now.uid.as_ref());
-            uid.is_none()
-                || r.uid
-                    .as_ref()
-                    .is_none_or(|r| r.is_empty() || Some(r) == uid)
-        };
-        let control_plane = namespace_of(agent_machine_ref.filter(|r| still(r, &agent_machine)))
-            .or_else(|| namespace_of(machine_ref.filter(|r| still(r, &machine))))
-            .filter(|n| !n.is_empty());
         let agent = vm.and_then(|v| v.agent_ref.as_ref()).and_then(|r| {
             Some(ObjectKey::new(
                 r.namespace.clone().filter(|n| !n.is_empty())?,
                 r.name.clone().filter(|n| !n.is_empty())?,
             ))
         });
-        let cluster_id = object.status.as_ref().and_then(|s| s.cluster_id.as_deref());
-        let reborn = identity.as_ref().is_some_and(|recorded| {
-            let attempt = vm
-                .and_then(|v| v.attempt)
-                .and_then(|a| u32::try_from(a).ok());
-            let uid = object.uid().unwrap_or_default();
-            let derived =
-                attempt.map(|a| BiosUuid::derive(cluster_id.unwrap_or_default(), &uid, a));
-            derived != Some(recorded.bios_uuid)
-        });
+        let reborn = is_reborn(&object, identity.as_ref());
         // uids of a lost hub mean nothing on this hub.
         let source = identity.as_mut().and_then(|i| i.infra_env.as_mut());
         if let Some(source) = source.filter(|_| reborn) {
@@ -258,9 +185,10 @@ impl ManagedVm {
                 .or_else(|| annotation(VM_NAME_ANNOTATION))
                 .or_else(|| vm.map(|v| v.name.clone()).filter(|n| !n.is_empty()))
                 .unwrap_or_else(|| object.name_any()),
+            control_plane: vm
+                .and_then(|vm| control_plane(vm, agent_machine.as_ref(), machine.as_ref())),
             agent_machine,
             machine,
-            control_plane,
             identity,
             agent,
             agent_uid,
@@ -271,8 +199,9 @@ impl ManagedVm {
                     .get(CREATED_FOR_LABEL)
                     .is_some_and(|v| v == CREATED_FOR_ADOPTED)
                     && annotation(ADOPT_ANNOTATION).is_none_or(|v| v != "true"),
-            in_buffer: is_in_buffer(&object),
-            recycle_request: annotation(RECYCLE_ANNOTATION).filter(|_| is_in_buffer(&object)),
+            in_buffer,
+            next_life: life.filter(|_| in_buffer),
+            before,
             taken_from: match taken.and_then(|vm| vm.taken_from.as_ref()) {
                 Some(record) => Some(Source::recorded(record)),
                 None => annotation(TAKEN_FROM_ANNOTATION).and_then(|t| Source::parse(&t)),
@@ -331,38 +260,6 @@ impl ManagedVm {
         Some(record.uid.as_deref().unwrap_or(&record.name))
     }
 
-    /// The number of the VM, and of its life, in the annotation `offered-to`.
-    fn offer(&self, life: u32) -> String {
-        let attempt = self.vm().and_then(|vm| vm.attempt).unwrap_or(1);
-        format!("{attempt}/{life}/")
-    }
-
-    /// The AgentMachines that the VM was for before in that life.
-    fn offered_before(&self, life: u32) -> Vec<&str> {
-        let noted = self.object.annotations().get(OFFERED_TO_ANNOTATION);
-        let noted = noted.and_then(|text| text.strip_prefix(&self.offer(life)));
-        noted.map_or_else(Vec::new, |text| text.split(',').collect())
-    }
-
-    /// The VM was for that AgentMachine before. The life in the note may be too low: a restored status has an earlier one.
-    fn was_offered_to(&self, uid: &str) -> bool {
-        let noted = self.object.annotations().get(OFFERED_TO_ANNOTATION);
-        let all = noted.and_then(|text| text.rsplit('/').next());
-        all.is_some_and(|all| all.split(',').any(|noted| noted == uid))
-    }
-
-    /// The value of the annotation `offered-to` once the VM is for its AgentMachine no more. `None`: it was for none.
-    #[must_use]
-    pub fn offer_to_note(&self) -> Option<String> {
-        let own = self.offered_to()?;
-        let life = self.vm().map_or(1, recycle::generation);
-        let mut all = self.offered_before(life);
-        all.retain(|uid| *uid != own);
-        all.push(own);
-        let last = all.len().saturating_sub(MOST_OFFERS);
-        Some(format!("{}{}", self.offer(life), all[last..].join(",")))
-    }
-
     /// The number of the VM that the record is about. The first is 1.
     #[must_use]
     pub fn attempt(&self) -> u32 {
@@ -393,7 +290,7 @@ impl ManagedVm {
         let known = |uid: &str| match uid {
             // The record may have seen another binding. That it has this very mark is written after the mark.
             MayServe::BOUND => self.has_served(&[]) && self.may_serve().as_ref() == Some(mark),
-            _ => self.is_own(mark) || self.was_offered_to(uid),
+            _ => self.is_own(mark) || self.before.iter().any(|before| before == uid),
         };
         let unknown = mark.machine.as_deref().is_some_and(|uid| !known(uid));
         // Until it has the VM, the mark is that of the lender.
@@ -447,9 +344,8 @@ impl ManagedVm {
         if self.given_up {
             return Stage::No;
         }
-        let request = self.recycle_request.as_deref();
         self.vm()
-            .map_or(Stage::No, |vm| recycle::stage(vm, request))
+            .map_or(Stage::No, |vm| recycle::stage(vm, self.next_life))
     }
 
     /// How far it is with the VM that it takes over from another pool.
@@ -509,8 +405,7 @@ impl ManagedVm {
     /// Whether its name is of the buffer's kind: its guest keeps a hostname of its own when an AgentMachine gets it.
     #[must_use]
     pub fn is_of_buffer(&self) -> bool {
-        let made_for = self.object.labels().get(CREATED_FOR_LABEL);
-        made_for.is_some_and(|v| v == CREATED_FOR_BUFFER)
+        goal::is_of_buffer(&self.object)
     }
 
     /// Whether, by the record, its guest may be a node whose Agent is missing.

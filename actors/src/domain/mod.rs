@@ -6,6 +6,7 @@ pub mod belonging;
 pub mod disk;
 pub mod failure;
 pub mod generation;
+pub mod goal;
 pub mod grants;
 pub mod hardware;
 pub mod holds;

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use agent_forge_crds::{
     Time,
-    agent::{MAX_LIVES, PastLife, RecycleStatus, VmStatus},
+    agent::{MAX_LIVES, NextLife, PastLife, RecycleStatus, VmStatus},
     external::agent::{Agent, SKIP_SPOKE_CLEANUP_ANNOTATION},
 };
 use jiff::Timestamp;
@@ -70,38 +70,33 @@ pub enum Stage {
     Begun,
 }
 
-/// The request for a life, as the annotation has it.
+/// The life after the present one.
 #[must_use]
-pub fn request(vm: &VmStatus) -> String {
-    format!("{}/{}", vm.attempt.unwrap_or(1), generation(vm) + 1)
+pub fn next(vm: &VmStatus) -> NextLife {
+    NextLife {
+        attempt: vm.attempt.unwrap_or(1),
+        generation: i32::try_from(generation(vm) + 1).unwrap_or(i32::MAX),
+    }
 }
 
-/// The life that a request names, if it is about this VM and a later life.
-fn asked(vm: &VmStatus, request: Option<&str>) -> Option<u32> {
-    let (attempt, life) = request?.split_once('/')?;
-    let attempt: i32 = attempt.parse().ok()?;
-    let life: u32 = life.parse().ok()?;
-    (vm.attempt == Some(attempt) && life > generation(vm)).then_some(life)
-}
-
-/// Reads the stage. `request`: the annotation of the VsphereAgent.
+/// Reads the stage. `asked`: the life that the pool asks for. It counts if it is the next one of this VM, and no other does.
 #[must_use]
-pub fn stage(vm: &VmStatus, request: Option<&str>) -> Stage {
+pub fn stage(vm: &VmStatus, asked: Option<NextLife>) -> Stage {
     if vm.bios_uuid.is_none() || vm.attempt.is_none() {
         return Stage::No;
     }
     let recorded = vm.recycle.as_ref();
     let recorded = recorded.and_then(|r| u32::try_from(r.generation).ok());
-    match (recorded, asked(vm, request)) {
-        (Some(life), _) if life <= generation(vm) => Stage::Begun,
-        (Some(life), _) => Stage::Recorded(life),
-        (None, Some(life)) => Stage::Asked(life),
-        (None, None) => Stage::No,
+    match recorded {
+        Some(life) if life <= generation(vm) => Stage::Begun,
+        Some(life) => Stage::Recorded(life),
+        None if asked == Some(next(vm)) => Stage::Asked(generation(vm) + 1),
+        None => Stage::No,
     }
 }
 
 /// The record of a VM that is in the life `shown`, where the record says another one. A way into a life that is not ahead any
-/// more is void: it leads into the next one. So is a request for another VM: `asked`, the annotation of the VsphereAgent.
+/// more is void: it leads into the next one. So is a person's request for another VM: `asked`, the annotation `replace`.
 /// `disk`: what the VM says of its disks, if its host was offered to nobody since.
 #[must_use]
 pub fn in_life(

@@ -24,9 +24,10 @@ use super::{
 };
 use crate::{
     domain::{
+        goal::Recorded,
         identity::proof,
         machine_state::{MachineState, machine_state, unserved},
-        managed_vm::{ManagedVm, Recorded},
+        managed_vm::ManagedVm,
         names::ObjectKey,
         upstream::{self, MachineFacts},
     },

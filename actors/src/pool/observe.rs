@@ -7,7 +7,6 @@ use std::{
 
 use agent_forge_crds::{
     external::{agent::Agent, agent_machine::AgentMachine},
-    names::AGENT_MACHINE_UID_ANNOTATION,
     pool::{MAX_REFUSALS, VsphereAgentPool},
 };
 use kube::ResourceExt;
@@ -22,11 +21,12 @@ use super::{
 use crate::{
     demand::lending::lenders,
     domain::{
-        belonging,
+        belonging, goal,
         identity::{AgentMatch, agent_runs_on},
         managed_vm::ManagedVm,
         names::ObjectKey,
         tally::Tally,
+        upstream::MachineFacts,
     },
     ports::{clock::Clock, cluster::View},
     runtime::holds,
@@ -48,29 +48,13 @@ pub fn observe(
     let now = clock.monotonic();
     let namespace = &pool.spec.control_plane_namespace;
     let pools = view.pools();
-    let is_other = |p: &&Arc<VsphereAgentPool>| {
-        ObjectKey::of(p.as_ref()) != *key
-            && p.spec.control_plane_namespace == *namespace
-            && p.metadata.deletion_timestamp.is_none()
-    };
     let agent_machines = view.agent_machines(namespace);
-    let elsewhere: BTreeSet<&String> = pools
-        .iter()
-        .map(|p| &p.spec.control_plane_namespace)
-        .filter(|n| *n != namespace)
-        .collect();
-    let elsewhere: Vec<_> = elsewhere
-        .into_iter()
-        .flat_map(|n| view.agent_machines(n))
-        .collect();
+    let elsewhere = elsewhere(view, &pools, namespace);
     let all = agent_machines.iter().chain(&elsewhere).map(AsRef::as_ref);
     let grants = Grants::read(view, pools.iter().map(AsRef::as_ref), all);
     let ambiguous_names = ambiguous(&grants, &pools, &agent_machines, &elsewhere);
-    let children: Vec<ManagedVm> = view
-        .children(key)
-        .into_iter()
-        .map(ManagedVm::read)
-        .collect();
+    let children = view.children(key).into_iter().map(ManagedVm::read);
+    let children: Vec<ManagedVm> = children.collect();
     let made_by_others = made_by_others(view, &grants, key, &agent_machines);
     let (infra_env_key, infra_env) = agents_home::find(view, &grants, &pool);
     let own = agent_machines.iter().map(AsRef::as_ref);
@@ -82,12 +66,8 @@ pub fn observe(
     memory.note_waiting(&agent_machines, now);
     let mut observed = Observed {
         recorded_homes: recorded_homes(view, &pool, &children),
-        other_pools: pools.iter().filter(is_other).cloned().collect(),
-        machines: view
-            .machines(namespace)
-            .iter()
-            .map(|m| m.as_ref().clone())
-            .collect(),
+        other_pools: other_pools(&pools, &pool, key),
+        machines: machines(view, namespace),
         choosers: view.all_agent_machines(),
         agents,
         matching,
@@ -119,6 +99,38 @@ pub fn observe(
     observed.pending = memory.pending.recall(&observed);
     see_group(view, &mut observed, memory);
     Some(observed)
+}
+
+/// Those that serve the same control plane.
+fn other_pools(
+    pools: &[Arc<VsphereAgentPool>],
+    own: &VsphereAgentPool,
+    key: &ObjectKey,
+) -> Vec<Arc<VsphereAgentPool>> {
+    let mut all = pools.to_vec();
+    all.retain(|p| {
+        ObjectKey::of(p.as_ref()) != *key
+            && p.spec.control_plane_namespace == own.spec.control_plane_namespace
+            && p.metadata.deletion_timestamp.is_none()
+    });
+    all
+}
+
+fn machines(view: &dyn View, namespace: &str) -> Vec<MachineFacts> {
+    let all = view.machines(namespace);
+    all.iter().map(|m| m.as_ref().clone()).collect()
+}
+
+/// The AgentMachines of all other control planes that pools serve.
+fn elsewhere(
+    view: &dyn View,
+    pools: &[Arc<VsphereAgentPool>],
+    own: &str,
+) -> Vec<Arc<AgentMachine>> {
+    let namespaces = pools.iter().map(|p| &p.spec.control_plane_namespace);
+    let namespaces: BTreeSet<&String> = namespaces.filter(|n| *n != own).collect();
+    let all = namespaces.into_iter();
+    all.flat_map(|n| view.agent_machines(n)).collect()
 }
 
 /// Adds what the pool sees of the other pools of its group. Hosts may be on their way when it has left the group.
@@ -163,8 +175,10 @@ fn made_by_others(
         if pool == *own {
             continue;
         }
-        let uid = object.annotations().get(AGENT_MACHINE_UID_ANNOTATION);
-        let Some((uid, am)) = uid.and_then(|uid| Some((uid, by_uid.get(uid.as_str())?))) else {
+        let Some(uid) = goal::wanted_by(&object) else {
+            continue;
+        };
+        let Some(am) = by_uid.get(uid.as_str()) else {
             continue;
         };
         let admitted = || {
@@ -172,7 +186,7 @@ fn made_by_others(
             pool.is_some_and(|pool| grants.lacking(&pool, am).is_none())
         };
         if key.namespace == own.namespace || admitted() {
-            found.insert(uid.clone(), key);
+            found.insert(uid, key);
         }
     }
     found

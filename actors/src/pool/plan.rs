@@ -12,10 +12,13 @@ mod caps;
 mod demand;
 pub mod iso;
 mod lend;
+mod offer;
 pub mod planned;
 pub mod secrets;
+mod stay;
 #[cfg(test)]
 mod tests;
+mod unsure;
 mod vm;
 
 use std::collections::BTreeSet;

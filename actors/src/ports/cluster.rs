@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use agent_forge_crds::{
-    agent::{VsphereAgent, VsphereAgentStatus},
+    agent::{Goal, VsphereAgent, VsphereAgentStatus},
     conditions::Reason,
     external::{
         agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv,
@@ -281,15 +281,17 @@ impl Precondition {
     }
 }
 
-/// Labels, annotations and finalizers to set (`Some`) or remove (`None`) on one of our own objects.
+/// What changes in one of our own objects: labels and annotations to set (`Some`) or remove (`None`), and what is replaced whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MetadataPatch {
+pub struct OwnPatch {
     /// Labels.
     pub labels: BTreeMap<String, Option<String>>,
     /// Annotations.
     pub annotations: BTreeMap<String, Option<String>>,
     /// The whole new list of finalizers.
     pub finalizers: Option<Vec<String>>,
+    /// The whole new goal of a VsphereAgent.
+    pub goal: Option<Goal>,
 }
 
 /// An Event about one of our objects or about an AgentMachine that waits.
@@ -414,17 +416,17 @@ pub trait Cluster: Send + Sync {
         finalizer: &str,
     ) -> ClusterResult<()>;
 
-    /// Creates a VsphereAgent.
+    /// Creates a VsphereAgent. As with [`Self::patch_child`], a goal that is dropped is an error.
     async fn create_child(
         &self,
         effect: &Effect,
         child: &VsphereAgent,
     ) -> ClusterResult<VsphereAgent>;
-    /// Patches the metadata of a VsphereAgent.
+    /// Patches a VsphereAgent. An API server whose definition has no goal drops it: that is an error, although all else is written.
     async fn patch_child(
         &self,
         permit: &Permit<Precondition>,
-        patch: &MetadataPatch,
+        patch: &OwnPatch,
     ) -> ClusterResult<()>;
     /// Deletes a VsphereAgent.
     async fn delete_child(&self, permit: &Permit<Precondition>) -> ClusterResult<()>;
@@ -440,7 +442,7 @@ pub trait Cluster: Send + Sync {
         &self,
         effect: &Effect,
         at: &Precondition,
-        patch: &MetadataPatch,
+        patch: &OwnPatch,
     ) -> ClusterResult<()>;
     /// Replaces the status of a pool; returns the new resourceVersion.
     async fn pool_status(

@@ -11,9 +11,9 @@ use kube::ResourceExt;
 
 use crate::{
     domain::{
-        belonging,
+        belonging, goal,
         index_keys::{self, IndexKeys},
-        managed_vm::{ManagedVm, recorded_machine},
+        managed_vm::ManagedVm,
         names::ObjectKey,
         selector::Labels,
         tally::Tally,
@@ -201,19 +201,15 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
             out.push((ActorKey::News, "vsphereagent"));
         }
         Change::Machine(key) => {
-            for pool in view
-                .pools()
-                .iter()
-                .filter(|p| p.spec.control_plane_namespace == key.namespace)
-            {
-                let pool_key = ObjectKey::of(pool.as_ref());
-                for child in view.children(&pool_key) {
-                    let named = child.labels().get(AGENT_MACHINE_LABEL) == Some(&key.name);
-                    if named || recorded_machine(&child).is_some_and(|m| m.name == key.name) {
-                        out.push((ActorKey::Vm(ObjectKey::of(child.as_ref())), "machine"));
-                    }
-                }
-                out.push((ActorKey::Pool(pool_key), "machine"));
+            let served =
+                |p: &&Arc<VsphereAgentPool>| p.spec.control_plane_namespace == key.namespace;
+            for pool in view.pools().iter().filter(served) {
+                let pool = ObjectKey::of(pool.as_ref());
+                let mut children = view.children(&pool);
+                children.retain(|c| is_for(c, &key.name));
+                let vms = children.iter().map(|c| ObjectKey::of(c.as_ref()));
+                out.extend(vms.map(|vm| (ActorKey::Vm(vm), "machine")));
+                out.push((ActorKey::Pool(pool), "machine"));
             }
         }
         Change::Agent(news) => out.extend(concerned_by(news, view)),
@@ -245,6 +241,12 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
         }
     }
     out
+}
+
+/// It is for the Machine of that name.
+fn is_for(child: &VsphereAgent, machine: &str) -> bool {
+    let labelled = child.labels().get(AGENT_MACHINE_LABEL).map(String::as_str);
+    labelled == Some(machine) || goal::of(child).machine.is_some_and(|m| m.name == machine)
 }
 
 /// The VsphereAgent whose VM that one takes over, and its pool.

@@ -63,6 +63,7 @@ const ADDED_TO_POOL: &[&str] = &[
     "status.waitingOn",
 ];
 const ADDED_TO_AGENT: &[&str] = &[
+    "spec.goal",
     "status.cleanupPolicy",
     "status.clusterID",
     "status.isoEjection",

@@ -164,7 +164,7 @@ fn what_does_not_belong_together_is_a_finding() {
             "another AgentMachine of that name",
             |w| w.agent_machine["metadata"]["uid"] = json!("u-new"),
             Live::NotAsked,
-            "AgentMachine - VsphereAgent: annotation",
+            "AgentMachine - VsphereAgent: the VsphereAgent is for",
         ),
         (
             "another Machine of that name",

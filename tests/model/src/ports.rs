@@ -14,6 +14,7 @@ use std::{
 use agent_forge_actors::{
     domain::{
         failure::ReconcileError,
+        goal,
         hardware::Hardware,
         identity::BiosUuid,
         names::{DatastorePath, MoRef, ObjectKey},
@@ -24,7 +25,7 @@ use agent_forge_actors::{
         clock::Clock,
         cluster::{
             AgentFilter, AgentMachineFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind,
-            ClusterResult, MetadataPatch, NetworkReader, Notice, Precondition, SecretRead, View,
+            ClusterResult, NetworkReader, Notice, OwnPatch, Precondition, SecretRead, View,
         },
         effect::{Effect, EffectKind},
         permit::Permit,
@@ -406,9 +407,8 @@ impl Cluster for Ports {
             if w.children.iter().any(|c| c.name_any() == name) {
                 return Err(refused(ClusterErrorKind::AlreadyExists));
             }
-            let wanted = upstream::made_for(child);
-            let same =
-                |c: &Shared<VsphereAgent>| wanted.is_some() && upstream::made_for(c) == wanted;
+            let wanted = goal::wanted_by(child);
+            let same = |c: &Shared<VsphereAgent>| wanted.is_some() && goal::wanted_by(c) == wanted;
             if w.children.iter().any(same) {
                 w.harmed(Harm::Doubled);
             }
@@ -428,12 +428,15 @@ impl Cluster for Ports {
     async fn patch_child(
         &self,
         permit: &Permit<Precondition>,
-        patch: &MetadataPatch,
+        patch: &OwnPatch,
     ) -> ClusterResult<()> {
         self.act(permit.effect().kind, None, |w| {
             named(&mut w.children, permit.of(), w.lenient)?.change(|child| {
                 merge(child.labels_mut(), &patch.labels);
                 merge(child.annotations_mut(), &patch.annotations);
+                if let Some(goal) = &patch.goal {
+                    child.spec.goal = Some(goal.clone());
+                }
                 if let Some(finalizers) = &patch.finalizers {
                     child.metadata.finalizers = Some(finalizers.clone());
                 }
@@ -476,12 +479,7 @@ impl Cluster for Ports {
         })
         .await
     }
-    async fn patch_pool(
-        &self,
-        _: &Effect,
-        _: &Precondition,
-        _: &MetadataPatch,
-    ) -> ClusterResult<()> {
+    async fn patch_pool(&self, _: &Effect, _: &Precondition, _: &OwnPatch) -> ClusterResult<()> {
         unreachable!("the pool stays")
     }
     async fn pool_status(

@@ -3,14 +3,10 @@
 use std::fmt;
 
 use agent_forge_actors::ports::vcenter::{PowerState, VmObservation};
-use agent_forge_crds::{
-    agent::VsphereAgent,
-    external::{
-        NamespacedName,
-        agent::{AGENT_MACHINE_REF_LABEL, AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent, BOUND},
-        agent_machine::{AGENT_RESERVED, AgentMachine},
-    },
-    names::AGENT_MACHINE_UID_ANNOTATION,
+use agent_forge_crds::external::{
+    NamespacedName,
+    agent::{AGENT_MACHINE_REF_LABEL, AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent, BOUND},
+    agent_machine::{AGENT_RESERVED, AgentMachine},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -83,14 +79,6 @@ impl fmt::Display for Deed {
             Self::CatchesUp => write!(f, "the watch catches up"),
         }
     }
-}
-
-/// The uid of the AgentMachine that a VsphereAgent is for.
-pub fn made_for(child: &VsphereAgent) -> Option<String> {
-    child
-        .annotations()
-        .get(AGENT_MACHINE_UID_ANNOTATION)
-        .cloned()
 }
 
 /// Whether the provider may bind them.

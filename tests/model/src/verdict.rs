@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use agent_forge_actors::{
-    domain::managed_vm::ManagedVm,
+    domain::{goal, managed_vm::ManagedVm},
     ports::vcenter::{PowerState, VmObservation},
 };
 use agent_forge_crds::{
@@ -121,7 +121,7 @@ pub fn unrest(model: &Machines, w: &World) -> Option<String> {
         let taken = w.vms.iter().any(|v| !is_ours(v) && v.name == *name);
         let said = w.children.iter().any(|c| {
             let status = c.status.as_ref();
-            upstream::made_for(c) == am.uid()
+            goal::wanted_by(c) == am.uid()
                 && status.is_some_and(|s| {
                     s.waiting_on
                         .iter()
@@ -133,7 +133,7 @@ pub fn unrest(model: &Machines, w: &World) -> Option<String> {
         }
     }
     for c in w.children.iter() {
-        let for_it = |am: &Shared<_>| upstream::made_for(c) == ResourceExt::uid(&**am);
+        let for_it = |am: &Shared<_>| goal::wanted_by(c) == ResourceExt::uid(&**am);
         if !w.agent_machines.iter().any(for_it) && !binding::waits(w, c) {
             return Some(format!("VsphereAgent {} is for nobody", c.name_any()));
         }

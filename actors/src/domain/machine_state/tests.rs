@@ -1,3 +1,5 @@
+use agent_forge_crds::agent::Goal;
+
 use super::*;
 use crate::testing::{self as t, World, with};
 
@@ -55,8 +57,7 @@ fn machine_and_agent_machine_together_tell() {
         (
             "nobody was recorded",
             |w| {
-                w.children[0].metadata.labels = None;
-                w.children[0].metadata.annotations = None;
+                w.children[0].spec.goal = Some(Goal::default());
             },
             MachineState::Nobody,
         ),

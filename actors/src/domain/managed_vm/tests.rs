@@ -10,7 +10,7 @@ use agent_forge_crds::{
 use super::*;
 use crate::{
     pool::act,
-    testing::{agent_machine, buffered, child_with_vm, machine, with},
+    testing::{self, agent_machine, buffered, child_with_vm, machine, with},
 };
 
 fn mark(machine: &str) -> MayServe {
@@ -33,17 +33,7 @@ fn read(child: &VsphereAgent) -> ManagedVm {
 fn reassigned() -> VsphereAgent {
     with(child_with_vm("a"), |c| {
         let patch = act::reassignment(&read(c), &agent_machine("b"), Some(&machine("b")));
-        for (key, value) in patch.annotations {
-            let value = value.expect("it is known");
-            c.metadata
-                .annotations
-                .get_or_insert_default()
-                .insert(key, value);
-        }
-        for (key, value) in patch.labels {
-            let value = value.expect("it is known");
-            c.metadata.labels.get_or_insert_default().insert(key, value);
-        }
+        testing::patch(c, &patch);
     })
 }
 

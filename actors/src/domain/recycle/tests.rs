@@ -57,39 +57,43 @@ fn a_vm_that_is_not_made_ready_in_a_day_of_tries_is_overdue() {
     assert!(!is_overdue(&vm(1, Some(2), None)));
 }
 
+fn life(attempt: i32, generation: i32) -> Option<NextLife> {
+    Some(NextLife {
+        attempt,
+        generation,
+    })
+}
+
 #[test]
 fn a_request_is_about_one_vm_and_its_next_life() {
     let first = vm(1, None, None);
-    assert_eq!(request(&first), "1/2");
-    assert_eq!(stage(&first, Some("1/2")), Stage::Asked(2));
+    assert_eq!(Some(next(&first)), life(1, 2));
+    assert_eq!(stage(&first, life(1, 2)), Stage::Asked(2));
     assert_eq!(stage(&first, None), Stage::No);
-    // Another VM was made since, or that life is over.
-    for (status, request) in [
-        (vm(2, None, None), "1/2"),
-        (vm(1, Some(2), None), "1/2"),
-        (first.clone(), "1/1"),
-        (first.clone(), "2"),
-        (first, "1/many"),
+    // Another VM was made since, that life is over, or it is not the next one.
+    for (status, asked) in [
+        (vm(2, None, None), life(1, 2)),
+        (vm(1, Some(2), None), life(1, 2)),
+        (first.clone(), life(1, 1)),
+        (first, life(1, 3)),
     ] {
-        assert_eq!(stage(&status, Some(request)), Stage::No, "{request}");
+        assert_eq!(stage(&status, asked), Stage::No, "{asked:?}");
     }
-    assert_eq!(request(&vm(3, Some(7), None)), "3/8");
+    assert_eq!(Some(next(&vm(3, Some(7), None))), life(3, 8));
 }
 
 #[test]
 fn the_record_decides_how_far_it_is() {
-    assert_eq!(
-        stage(&vm(1, None, Some(2)), Some("1/2")),
-        Stage::Recorded(2)
-    );
+    let asked = life(1, 2);
+    assert_eq!(stage(&vm(1, None, Some(2)), asked), Stage::Recorded(2));
     assert_eq!(stage(&vm(1, None, Some(2)), None), Stage::Recorded(2));
-    assert_eq!(stage(&vm(1, Some(2), Some(2)), Some("1/2")), Stage::Begun);
+    assert_eq!(stage(&vm(1, Some(2), Some(2)), asked), Stage::Begun);
     assert_eq!(stage(&vm(1, Some(2), Some(3)), None), Stage::Recorded(3));
     let unmade = VmStatus {
         bios_uuid: None,
         ..vm(1, None, Some(2))
     };
-    assert_eq!(stage(&unmade, Some("1/2")), Stage::No);
+    assert_eq!(stage(&unmade, asked), Stage::No);
 }
 
 /// Each state that the service knows: what its Agent says while its VM runs, and while it is off.
@@ -480,7 +484,7 @@ fn a_life_that_the_vm_shows_is_recorded_and_voids_what_was_asked() {
     let before = vm(1, None, Some(2));
     let after = in_life(&before, 3, fresh(3), Some(1), Some(Time(at(9))));
     assert_eq!((generation(&after), disk::of(&after)), (3, disk::Disk::New));
-    assert_eq!(stage(&after, Some("1/2")), Stage::Recorded(4));
+    assert_eq!(stage(&after, life(1, 2)), Stage::Recorded(4));
     assert_eq!(after.replace_ignored, Some(1));
     let way = after.recycle.expect("the way");
     assert_eq!((way.generation, way.started_at), (4, Some(Time(at(9)))));
@@ -498,10 +502,10 @@ fn a_life_that_the_vm_shows_is_recorded_and_voids_what_was_asked() {
         generation: None,
         ..before.clone()
     };
-    assert_eq!(stage(&idle, Some("1/2")), Stage::Asked(2));
+    assert_eq!(stage(&idle, life(1, 2)), Stage::Asked(2));
     let idle = in_life(&idle, 2, None, None, None);
-    assert_eq!(stage(&idle, Some("1/2")), Stage::No);
-    assert_eq!(request(&idle), "1/3");
+    assert_eq!(stage(&idle, life(1, 2)), Stage::No);
+    assert_eq!(Some(next(&idle)), life(1, 3));
     // vCenter came back from a backup: the VM was not made ready for its life.
     let begun = VmStatus {
         generation: Some(3),

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use agent_forge_crds::{
-    agent::{VsphereAgent, VsphereAgentSpec},
+    agent::{Goal, NamedUid, NextLife, VsphereAgent, VsphereAgentSpec},
     external::agent_machine::AgentMachine,
     names::{
         AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, API_VERSION,
         CREATED_FOR_AGENT_MACHINE, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, MACHINE_NAME_ANNOTATION,
-        MACHINE_UID_ANNOTATION, OFFERED_TO_ANNOTATION, POOL_LABEL, TAKEN_FROM_ANNOTATION,
-        VM_NAME_ANNOTATION,
+        MACHINE_UID_ANNOTATION, OFFERED_TO_ANNOTATION, POOL_LABEL, RECYCLE_ANNOTATION,
+        TAKEN_FROM_ANNOTATION, VM_NAME_ANNOTATION,
     },
     pool::{ObjectNameRef, VsphereAgentPool},
 };
@@ -17,16 +17,47 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::ResourceExt;
 
 use crate::{
-    domain::{managed_vm::ManagedVm, reassign::Source, upstream::MachineFacts},
-    ports::cluster::MetadataPatch,
+    domain::{
+        goal::{self, Asked},
+        managed_vm::ManagedVm,
+        reassign::Source,
+        upstream::MachineFacts,
+    },
+    ports::cluster::OwnPatch,
 };
 
-/// The annotations that say whose a VsphereAgent is.
-const WHOSE: [&str; 3] = [
+/// What releases before the goal said by annotation. The first three are still written for them, as copies.
+const BEFORE_GOALS: [&str; 5] = [
     AGENT_MACHINE_UID_ANNOTATION,
     MACHINE_NAME_ANNOTATION,
     MACHINE_UID_ANNOTATION,
+    OFFERED_TO_ANNOTATION,
+    RECYCLE_ANNOTATION,
 ];
+
+/// The patch that sets the goal. Of the annotations before it, those in `copies` stay.
+fn with_goal(goal: Goal, copies: &BTreeMap<String, String>) -> OwnPatch {
+    let annotations = BEFORE_GOALS.map(|key| (key.to_owned(), copies.get(key).cloned()));
+    OwnPatch {
+        annotations: annotations.into(),
+        goal: Some(goal),
+        ..OwnPatch::default()
+    }
+}
+
+fn named(am: &AgentMachine) -> NamedUid {
+    NamedUid {
+        name: am.name_any(),
+        uid: am.uid().unwrap_or_default(),
+    }
+}
+
+fn named_machine(machine: &MachineFacts) -> NamedUid {
+    NamedUid {
+        name: machine.key.name.clone(),
+        uid: machine.uid.clone(),
+    }
+}
 
 /// The patch that assigns a VsphereAgent to another AgentMachine. Without a Machine it removes the record of the old
 /// one.
@@ -35,46 +66,26 @@ pub fn reassignment(
     child: &ManagedVm,
     am: &AgentMachine,
     machine: Option<&MachineFacts>,
-) -> MetadataPatch {
-    let known = annotations(am, machine);
-    MetadataPatch {
+) -> OwnPatch {
+    let goal = goal::of(&child.object).for_machine(named(am), machine.map(named_machine));
+    OwnPatch {
         labels: BTreeMap::from([(AGENT_MACHINE_LABEL.to_owned(), Some(am.name_any()))]),
-        annotations: WHOSE
-            .map(|k| (k.to_owned(), known.get(k).cloned()))
-            .into_iter()
-            .chain(offered_to(child))
-            .collect(),
-        finalizers: None,
+        ..with_goal(goal, &copies(am, machine))
     }
 }
 
-/// The note that the VM was for its AgentMachine: what the VM says of that in vCenter stays explained.
-fn offered_to(child: &ManagedVm) -> Option<(String, Option<String>)> {
-    let note = child.offer_to_note()?;
-    Some((OFFERED_TO_ANNOTATION.to_owned(), Some(note)))
-}
-
-/// The patch that takes a VsphereAgent from its AgentMachine into the buffer.
+/// The patch that takes a VsphereAgent from its AgentMachine into the buffer. `life`: the life that its VM begins then.
 #[must_use]
-pub fn into_buffer(child: &ManagedVm) -> MetadataPatch {
-    MetadataPatch {
-        labels: BTreeMap::from([
-            (AGENT_MACHINE_LABEL.to_owned(), None),
-            (
-                CREATED_FOR_LABEL.to_owned(),
-                Some(CREATED_FOR_BUFFER.to_owned()),
-            ),
-        ]),
-        annotations: WHOSE
-            .map(|k| (k.to_owned(), None))
-            .into_iter()
-            .chain(offered_to(child))
-            .collect(),
-        finalizers: None,
+pub fn into_buffer(child: &ManagedVm, life: Option<NextLife>) -> OwnPatch {
+    let made_for = (CREATED_FOR_LABEL, Some(CREATED_FOR_BUFFER.to_owned()));
+    let labels = [(AGENT_MACHINE_LABEL, None), made_for];
+    OwnPatch {
+        labels: labels.map(|(key, value)| (key.to_owned(), value)).into(),
+        ..with_goal(goal::of(&child.object).for_buffer(life), &BTreeMap::new())
     }
 }
 
-fn annotations(am: &AgentMachine, machine: Option<&MachineFacts>) -> BTreeMap<String, String> {
+fn copies(am: &AgentMachine, machine: Option<&MachineFacts>) -> BTreeMap<String, String> {
     let mut all = BTreeMap::from([(
         AGENT_MACHINE_UID_ANNOTATION.to_owned(),
         am.uid().unwrap_or_default(),
@@ -101,7 +112,8 @@ pub fn child_object(
         ),
         (AGENT_MACHINE_LABEL.to_owned(), am.name_any()),
     ]);
-    new_child(pool, name, made_for, annotations(am, Some(machine)))
+    let goal = Asked::default().for_machine(named(am), Some(named_machine(machine)));
+    new_child(pool, name, goal, made_for, copies(am, Some(machine)))
 }
 
 /// The VsphereAgent for an AgentMachine that takes over the host of `lender`, with its finalizer. Its guest keeps the hostname
@@ -126,12 +138,13 @@ pub fn borrower_object(
 #[must_use]
 pub fn buffer_object(pool: &VsphereAgentPool, name: &str) -> VsphereAgent {
     let made_for = BTreeMap::from([(CREATED_FOR_LABEL.to_owned(), CREATED_FOR_BUFFER.to_owned())]);
-    new_child(pool, name, made_for, BTreeMap::new())
+    new_child(pool, name, Goal::default(), made_for, BTreeMap::new())
 }
 
 fn new_child(
     pool: &VsphereAgentPool,
     name: &str,
+    goal: Goal,
     mut labels: BTreeMap<String, String>,
     mut annotations: BTreeMap<String, String>,
 ) -> VsphereAgent {
@@ -143,6 +156,7 @@ fn new_child(
             pool_ref: ObjectNameRef {
                 name: pool.name_any(),
             },
+            goal: Some(goal),
         },
     );
     child.metadata = ObjectMeta {

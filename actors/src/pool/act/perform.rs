@@ -1,9 +1,8 @@
 //! Carries one action out.
 
 use agent_forge_crds::{
-    conditions::Reason,
     external::agent::Agent,
-    names::{AGENT_MACHINE_LABEL, POOL_FINALIZER, RECYCLE_ANNOTATION},
+    names::{AGENT_MACHINE_LABEL, POOL_FINALIZER},
     pool::VsphereAgentPoolStatus,
 };
 use kube::ResourceExt;
@@ -11,7 +10,7 @@ use kube::ResourceExt;
 use super::child_object::{into_buffer, reassignment};
 use crate::{
     context::Context,
-    domain::{failure::ReconcileError, machine_state::MachineState, managed_vm::ManagedVm},
+    domain::{failure::ReconcileError, goal, machine_state::MachineState, managed_vm::ManagedVm},
     guard::{self, Leaves, LiveReads, PoolCase, Refusal},
     lifecycle::ReleaseReason,
     pool::{
@@ -20,8 +19,8 @@ use crate::{
         provision,
     },
     ports::{
-        cluster::{MetadataPatch, Precondition},
-        effect::Hold,
+        cluster::{AgentPatch, OwnPatch, Precondition},
+        effect::{Effect, Hold},
     },
     runtime::holds,
 };
@@ -40,30 +39,7 @@ pub enum ActionOutcome {
     HeldBack(Waiting),
 }
 
-/// What the guard needs to know before `child` leaves the pool, or its AgentMachine.
-fn leaving<'a>(
-    context: &'a Context,
-    s: &'a Observed,
-    child: &'a ManagedVm,
-    was_unfenced: &'a (dyn Fn(&Agent) -> bool + Send + Sync),
-) -> PoolCase<'a> {
-    PoolCase {
-        context,
-        pool: &s.pool,
-        child,
-        agents: plan::agents_to_ask(s, child),
-        was_unfenced,
-    }
-}
-
-/// What is waited for, by what the guard read of `child`.
-fn waits(child: &ManagedVm, (reason, message): (Reason, String)) -> Waiting {
-    Waiting {
-        subject: child.key.name.clone(),
-        reason,
-        message,
-    }
-}
+type Performed = Result<ActionOutcome, ReconcileError>;
 
 /// Carries one action out.
 ///
@@ -77,166 +53,197 @@ pub async fn perform(
 ) -> Result<ActionOutcome, ReconcileError> {
     let cluster = context.cluster.as_ref();
     let effect = action.effect(&s.key);
-    let held_back = |hold: Hold| {
-        ActionOutcome::HeldBack(Waiting {
-            subject: effect.subject.name().to_owned(),
-            reason: hold.reason,
-            message: format!("{} waits: {}", effect.kind.name(), hold.why),
-        })
+    let performer = Performer {
+        context,
+        s,
+        effect: &effect,
+        live,
     };
     if let Some(hold) = holds::ask(context.view.as_ref(), &effect, s.wall) {
-        return Ok(held_back(hold));
+        return Ok(performer.held_back(hold));
     }
-    // The plan takes it for fenced, and it can be chosen by what was read.
-    let was_unfenced = |live: &Agent| {
-        let mut shown = s.agents.iter();
-        let shown = shown.find(|a| a.uid() == live.uid());
-        shown.is_some_and(|a| s.fence(a).is_none()) && s.fence(live).is_some()
-    };
-    let asks = |child| leaving(context, s, child, &was_unfenced);
-    let refused = |child: &ManagedVm, refusal: Refusal| match refusal {
-        Refusal::HeldBack(hold) => held_back(hold),
-        Refusal::Shown(reason, message) => {
-            ActionOutcome::Held(Some(waits(child, (reason, message))))
-        }
-    };
-    // The pool's finalizers change only if no Secret is on record: so this pass has written no status before.
-    let at = || Precondition::of(s.pool.as_ref());
     match action {
         Action::AddFinalizer => {
-            let mut finalizers = s.pool.finalizers().to_vec();
-            finalizers.push(POOL_FINALIZER.to_owned());
-            let patch = MetadataPatch {
-                finalizers: Some(finalizers),
-                ..MetadataPatch::default()
-            };
-            cluster.patch_pool(&effect, &at(), &patch).await?;
-            // The patch changed the resourceVersion: the next pass writes the status.
-            Ok(ActionOutcome::Gone)
+            let finalizers = s.pool.finalizers().iter().cloned();
+            let finalizers = finalizers.chain([POOL_FINALIZER.to_owned()]);
+            return performer.finalizers(finalizers.collect()).await;
         }
-        Action::Close => Ok(ActionOutcome::Record(|status| status.closed = Some(true))),
+        Action::RemoveFinalizer => {
+            if !cluster.live_children(&s.key).await?.is_empty() {
+                return Ok(ActionOutcome::Held(None));
+            }
+            let finalizers = s.pool.finalizers().iter();
+            let left = finalizers.filter(|f| *f != POOL_FINALIZER).cloned();
+            return performer.finalizers(left.collect()).await;
+        }
+        Action::Close => return Ok(ActionOutcome::Record(|status| status.closed = Some(true))),
         Action::Pin { agent_machine, pin } => {
             let at = Precondition::of(agent_machine.as_ref());
             cluster.pin(&effect, &at, AGENT_MACHINE_LABEL, pin).await?;
-            Ok(ActionOutcome::It)
         }
         Action::CreateChild {
-            agent_machine,
+            agent_machine: am,
             machine,
             ..
-        } => {
-            provision::create(context, s, &effect, agent_machine, machine).await?;
-            Ok(ActionOutcome::It)
-        }
+        } => provision::create(context, s, &effect, am, machine).await?,
         Action::Borrow {
-            agent_machine,
+            agent_machine: am,
             machine,
             lender,
             agent,
             ..
-        } => {
-            let host = (lender, agent.as_ref());
-            provision::borrow(context, s, &effect, (agent_machine, machine), host).await?;
-            Ok(ActionOutcome::It)
-        }
+        } => provision::borrow(context, s, &effect, (am, machine), (lender, agent)).await?,
+        Action::CreateForBuffer { .. } => provision::create_for_buffer(context, s, &effect).await?,
         Action::Unreserve { patch, .. } => {
             let permit = guard::harmless(effect.clone(), patch.clone())?;
             cluster.patch_agent(&permit).await?;
-            Ok(ActionOutcome::It)
-        }
-        Action::CreateForBuffer { .. } => {
-            provision::create_for_buffer(context, s, &effect).await?;
-            Ok(ActionOutcome::It)
         }
         Action::MoveToBuffer { child, why } => {
-            let leaves = Leaves::ToBuffer(*why);
-            match asks(child).permit(live, &effect, leaves).await? {
-                Ok(permit) => cluster.patch_child(&permit, &into_buffer(child)).await?,
-                Err(refusal) => return Ok(refused(child, refusal)),
-            }
-            Ok(ActionOutcome::It)
+            let patch = into_buffer(child, goal::of(&child.object).life);
+            return performer.moves(child, Leaves::ToBuffer(*why), &patch).await;
         }
-        Action::Recycle { child, request } => {
+        Action::Recycle { child, life } => {
             let leaves = Leaves::ToBuffer(ReleaseReason::MachineGone);
-            let permit = match asks(child).permit(live, &effect, leaves).await? {
-                Ok(permit) => permit,
-                Err(refusal) => return Ok(refused(child, refusal)),
-            };
-            let mut patch = into_buffer(child);
-            let key = RECYCLE_ANNOTATION.to_owned();
-            patch.annotations.insert(key, request.clone());
-            cluster.patch_child(&permit, &patch).await?;
-            Ok(ActionOutcome::It)
+            let patch = into_buffer(child, *life);
+            return performer.moves(child, leaves, &patch).await;
         }
         Action::Reassign {
             child,
-            agent_machine,
+            agent_machine: am,
             machine,
         } => {
             let leaving = s.host(child).machine == MachineState::Leaving;
-            let leaves = Leaves::To(agent_machine, leaving);
-            let permit = match asks(child).permit(live, &effect, leaves).await? {
-                Ok(permit) => permit,
-                Err(refusal) => return Ok(refused(child, refusal)),
-            };
-            let patch = reassignment(child, agent_machine, machine.as_ref());
-            cluster.patch_child(&permit, &patch).await?;
-            Ok(ActionOutcome::It)
+            let patch = reassignment(child, am, machine.as_ref());
+            return performer
+                .moves(child, Leaves::To(am, leaving), &patch)
+                .await;
         }
-        Action::Prepare { patch, child } => {
-            let shown = s.host(child).possible.iter();
-            let case = asks(child);
-            match case.permit_promise(live, &effect, patch, shown).await? {
-                Ok(permit) => cluster.patch_agent(&permit).await?,
-                Err(Some(refusal)) => return Ok(refused(child, refusal)),
-                Err(None) => return Ok(ActionOutcome::Held(None)),
-            }
-            Ok(ActionOutcome::It)
+        Action::Prepare { patch, child } => return performer.prepare(child, patch).await,
+        Action::Fence { patch, child } => return performer.fence(child, patch).await,
+        Action::Release { child, why } => return performer.release(child, *why).await,
+    }
+    Ok(ActionOutcome::It)
+}
+
+/// What each action needs.
+struct Performer<'a> {
+    context: &'a Context,
+    s: &'a Observed,
+    effect: &'a Effect,
+    live: &'a LiveReads,
+}
+
+impl Performer<'_> {
+    fn held_back(&self, hold: Hold) -> ActionOutcome {
+        ActionOutcome::HeldBack(Waiting {
+            subject: self.effect.subject.name().to_owned(),
+            reason: hold.reason,
+            message: format!("{} waits: {}", self.effect.kind.name(), hold.why),
+        })
+    }
+
+    /// What the guard has shown of `child` instead.
+    fn refused(&self, child: &ManagedVm, refusal: Refusal) -> ActionOutcome {
+        match refusal {
+            Refusal::HeldBack(hold) => self.held_back(hold),
+            Refusal::Shown(reason, message) => ActionOutcome::Held(Some(Waiting {
+                subject: child.key.name.clone(),
+                reason,
+                message,
+            })),
         }
-        Action::Fence { patch, child } => {
-            let agent = cluster.live_agent(&patch.key).await?;
-            let Some(agent) = agent.filter(|a| patch.is_made_from(a)) else {
-                return Ok(ActionOutcome::Held(None));
-            };
-            // The cache may be late: the labels must stay on a host that serves.
-            if let Some(shown) = asks(child).keeps_labels(live, &agent).await? {
-                return Ok(ActionOutcome::Held(Some(waits(child, shown))));
-            }
-            let permit = guard::harmless(effect.clone(), patch.clone())?;
-            cluster.patch_agent(&permit).await?;
-            Ok(ActionOutcome::It)
+    }
+
+    /// The plan takes that Agent for fenced, and it can be chosen by what was read.
+    fn was_unfenced(&self, live: &Agent) -> bool {
+        let s = self.s;
+        let shown = s.agents.iter().find(|a| a.uid() == live.uid());
+        shown.is_some_and(|a| s.fence(a).is_none()) && s.fence(live).is_some()
+    }
+
+    /// What the guard needs to know before `child` leaves the pool, or its AgentMachine.
+    fn case<'a>(
+        &'a self,
+        child: &'a ManagedVm,
+        was_unfenced: &'a (dyn Fn(&Agent) -> bool + Send + Sync),
+    ) -> PoolCase<'a> {
+        PoolCase {
+            context: self.context,
+            pool: &self.s.pool,
+            child,
+            agents: plan::agents_to_ask(self.s, child),
+            was_unfenced,
         }
-        Action::Release { child, why } => {
-            let leaves = Leaves::Deleted(*why);
-            match asks(child).permit(live, &effect, leaves).await? {
-                Ok(permit) => cluster.delete_child(&permit).await?,
-                Err(refusal) => {
-                    if let Refusal::Shown(reason, message) = &refusal {
-                        tracing::info!(child = %child.key, reason = reason.as_str(), "not released: {message}");
-                    }
-                    return Ok(refused(child, refusal));
+    }
+
+    /// Replaces the finalizers of the pool. They change only if no Secret is on record: so this pass has written no status
+    /// before.
+    async fn finalizers(&self, all: Vec<String>) -> Performed {
+        let at = Precondition::of(self.s.pool.as_ref());
+        let patch = OwnPatch {
+            finalizers: Some(all),
+            ..OwnPatch::default()
+        };
+        let cluster = &self.context.cluster;
+        cluster.patch_pool(self.effect, &at, &patch).await?;
+        // The patch changed the resourceVersion: the next pass writes the status.
+        Ok(ActionOutcome::Gone)
+    }
+
+    /// Changes whom `child` is for, after live proof.
+    async fn moves(&self, child: &ManagedVm, leaves: Leaves<'_>, patch: &OwnPatch) -> Performed {
+        let was_unfenced = |agent: &Agent| self.was_unfenced(agent);
+        let case = self.case(child, &was_unfenced);
+        match case.permit(self.live, self.effect, leaves).await? {
+            Ok(permit) => self.context.cluster.patch_child(&permit, patch).await?,
+            Err(refusal) => return Ok(self.refused(child, refusal)),
+        }
+        Ok(ActionOutcome::It)
+    }
+
+    async fn prepare(&self, child: &ManagedVm, patch: &AgentPatch) -> Performed {
+        let was_unfenced = |agent: &Agent| self.was_unfenced(agent);
+        let shown = self.s.host(child).possible.iter();
+        let case = self.case(child, &was_unfenced);
+        let asked = case.permit_promise(self.live, self.effect, patch, shown);
+        match asked.await? {
+            Ok(permit) => self.context.cluster.patch_agent(&permit).await?,
+            Err(Some(refusal)) => return Ok(self.refused(child, refusal)),
+            Err(None) => return Ok(ActionOutcome::Held(None)),
+        }
+        Ok(ActionOutcome::It)
+    }
+
+    async fn fence(&self, child: &ManagedVm, patch: &AgentPatch) -> Performed {
+        let cluster = self.context.cluster.as_ref();
+        let agent = cluster.live_agent(&patch.key).await?;
+        let Some(agent) = agent.filter(|a| patch.is_made_from(a)) else {
+            return Ok(ActionOutcome::Held(None));
+        };
+        // The cache may be late: the labels must stay on a host that serves.
+        let was_unfenced = |agent: &Agent| self.was_unfenced(agent);
+        let case = self.case(child, &was_unfenced);
+        if let Some((reason, message)) = case.keeps_labels(self.live, &agent).await? {
+            return Ok(self.refused(child, Refusal::Shown(reason, message)));
+        }
+        let permit = guard::harmless(self.effect.clone(), patch.clone())?;
+        cluster.patch_agent(&permit).await?;
+        Ok(ActionOutcome::It)
+    }
+
+    async fn release(&self, child: &ManagedVm, why: ReleaseReason) -> Performed {
+        let was_unfenced = |agent: &Agent| self.was_unfenced(agent);
+        let case = self.case(child, &was_unfenced);
+        let leaves = Leaves::Deleted(why);
+        match case.permit(self.live, self.effect, leaves).await? {
+            Ok(permit) => self.context.cluster.delete_child(&permit).await?,
+            Err(refusal) => {
+                if let Refusal::Shown(reason, message) = &refusal {
+                    tracing::info!(child = %child.key, reason = reason.as_str(), "not released: {message}");
                 }
+                return Ok(self.refused(child, refusal));
             }
-            Ok(ActionOutcome::It)
         }
-        Action::RemoveFinalizer => {
-            let left = cluster.live_children(&s.key).await?;
-            if !left.is_empty() {
-                return Ok(ActionOutcome::Held(None));
-            }
-            let finalizers = s
-                .pool
-                .finalizers()
-                .iter()
-                .filter(|f| *f != POOL_FINALIZER)
-                .cloned()
-                .collect();
-            let patch = MetadataPatch {
-                finalizers: Some(finalizers),
-                ..MetadataPatch::default()
-            };
-            cluster.patch_pool(&effect, &at(), &patch).await?;
-            Ok(ActionOutcome::Gone)
-        }
+        Ok(ActionOutcome::It)
     }
 }

@@ -294,7 +294,7 @@ async fn what_the_cache_shows_as_free_is_read_again() {
         },
         Action::Recycle {
             child: child.clone(),
-            request: None,
+            life: None,
         },
         Action::Release { child, why },
     ];

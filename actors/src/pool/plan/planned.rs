@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use agent_forge_crds::{
+    agent::NextLife,
     conditions::Reason,
     external::{agent::Agent, agent_machine::AgentMachine},
 };
@@ -79,8 +80,8 @@ pub enum Action {
     Recycle {
         /// VsphereAgent.
         child: ManagedVm,
-        /// The life that its VM is to begin, if its guest ever registered ([`crate::domain::recycle::request`]).
-        request: Option<String>,
+        /// The life that its VM is to begin, if its guest ever registered ([`crate::domain::recycle::next`]).
+        life: Option<NextLife>,
     },
     /// Record that a VsphereAgent is for another AgentMachine now.
     Reassign {

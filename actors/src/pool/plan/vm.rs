@@ -3,16 +3,20 @@
 use std::time::Duration;
 
 use agent_forge_crds::{
-    agent::VmStatus, conditions::Reason, duration, external::agent::Agent, pool::ReleaseSpec,
+    agent::{NextLife, VmStatus},
+    conditions::Reason,
+    duration,
+    pool::ReleaseSpec,
 };
-use kube::ResourceExt;
 
 use super::{
-    buffer, demand, lend,
+    buffer, lend,
+    offer::{dispute, prepare_agent},
     planned::{Action, Plan},
+    stay::{self, HOPE},
+    unsure::{has_vanished, is_elsewhere, is_outdated, is_unknown},
 };
 use crate::{
-    demand::{buffer as waiting, prepare},
     domain::{
         belonging,
         machine_state::MachineState,
@@ -20,10 +24,8 @@ use crate::{
         names::ObjectKey,
         recycle::{self, Says, Stage},
         upstream::{self, WaitingSign},
-        vanished::{STAYS, Vanished, vanished},
     },
-    guard,
-    lifecycle::{End, Fate, FreeVm, ReleaseReason, Renewal, Stay},
+    lifecycle::{End, Fate, FreeVm, ReleaseReason, Renewal},
     pool::{
         index::{Records, served_by_child},
         observed::Observed,
@@ -37,18 +39,6 @@ use crate::{
 /// How long a VM is kept whose AgentMachine disappeared before its Agent was approved. Cluster API replaces a Machine
 /// 1-2 s later. The new AgentMachine needs an owner and has to be accepted before it counts as waiting.
 pub const OFFER: Duration = Duration::from_secs(10);
-
-/// A surplus VM is kept for an AgentMachine that cannot get it now, until that AgentMachine is this old. Its Machine may
-/// still come, and a person may correct provider, pools or labels.
-pub const HOPE: Duration = Duration::from_secs(1800);
-
-/// What to do about a bound Agent that matches a VM only in part.
-const UNPROVEN: &str = "it names this VM and matches it in part only: if it is another host, delete that Agent, or delete the \
-     VsphereAgent with the annotation agent-forge.containeroo.ch/force-delete=true";
-
-/// What becomes of a VM that cannot be made ready and has data.
-const HAS_DATA: &str = "in a day of tries the VM could not be made ready for its next life, and spec.release.disk Keep keeps its disk: it \
-     is tried further. If its data may go, delete this VsphereAgent: that removes the VM";
 
 /// How long a surplus VM is still kept for this AgentMachine. `None`: it is not kept for it.
 pub(super) fn keeps(s: &Observed, demand: &Demand) -> Option<Duration> {
@@ -259,12 +249,12 @@ impl Subject<'_> {
             wait_left: plan.wait_left.filter(|_| !moved),
         };
         match vm.fate(s.policy_of(self.child)) {
-            Fate::Stay(stay) => self.stay(stay, plan),
+            Fate::Stay(stay) => stay::tell(s, self.child, self.host, stay, plan),
             Fate::End(End::NextLife) => {
                 plan.buffer_room -= 1;
                 plan.actions.push(Action::Recycle {
                     child: self.child.clone(),
-                    request: self.next_life(),
+                    life: self.next_life(),
                 });
             }
             // The VM actor asks the same about the VM.
@@ -313,10 +303,10 @@ impl Subject<'_> {
         used && self.child.recycling() == Stage::No
     }
 
-    /// The request for its next life, if the present one is over.
-    fn next_life(&self) -> Option<String> {
+    /// Its next life, if the present one is over.
+    fn next_life(&self) -> Option<NextLife> {
         let vm = self.child.vm().filter(|_| self.is_used());
-        vm.map(recycle::request)
+        vm.map(recycle::next)
     }
 
     /// It has served as many Machines, or is as old, as the pool admits.
@@ -343,114 +333,6 @@ impl Subject<'_> {
         );
         used_up || limit.is_some_and(|limit| age >= limit)
     }
-
-    /// Reports why it stays for now.
-    fn stay(&self, stay: Stay, plan: &mut Plan) {
-        let name = self.child.key.name.clone();
-        match (stay, &self.host.serving) {
-            (Stay::Bound, Some(agent)) => {
-                let (reason, words) = if self.host.misfit(agent).is_some() {
-                    (Reason::AgentUnproven, UNPROVEN)
-                } else {
-                    (Reason::AgentBound, "the VM goes when that is unbound")
-                };
-                let message = format!("Agent {} is bound; {words}", agent.name_any());
-                plan.wait(name, reason, message);
-            }
-            // The reason was given before.
-            (Stay::ServesElsewhere, _) | (Stay::Bound, None) => {}
-            (Stay::MachineRemains, _) => plan.wait(
-                name,
-                Reason::MachineRemains,
-                "its Machine is not gone yet; it goes when its Machine is gone",
-            ),
-            (Stay::Offered(left), _) => {
-                plan.look_again(left);
-                plan.wait(
-                    name,
-                    Reason::Offered,
-                    "its AgentMachine went before its Agent was approved; the VM is kept a moment for the next one that waits",
-                );
-            }
-            (Stay::Awaited(left), _) => {
-                if left <= HOPE {
-                    plan.look_again(left);
-                }
-                plan.wait(
-                    name,
-                    Reason::SurplusKept,
-                    "kept while an AgentMachine of this pool waits",
-                );
-            }
-            (Stay::Kept, _) => {
-                let policy = self.s.policy_of(self.child);
-                let message = format!("{policy} keeps VM and Agent; the Agent is fenced");
-                plan.wait(name, Reason::Retained, message);
-            }
-            (Stay::HasData, _) => {
-                let renewed = Renewal::of(self.child, &self.s.pool).is_some();
-                let words = if renewed { HAS_DATA } else { buffer::OLD_DATA };
-                plan.wait(name, Reason::Retained, words);
-            }
-        }
-    }
-}
-
-/// It is unknown whether its Machine exists: nothing is decided until that is known.
-fn is_unknown(child: &ManagedVm, machine_state: &MachineState, plan: &mut Plan) -> bool {
-    let MachineState::Unknown(why) = machine_state else {
-        return false;
-    };
-    let message = format!("{why}; nothing is fenced or released until that is settled");
-    plan.wait(child.key.name.clone(), Reason::MachineStateUnknown, message);
-    true
-}
-
-/// The VM says in vCenter that it may serve an AgentMachine that the record does not know of: it may be a node, and a person
-/// decides.
-fn is_outdated(child: &ManagedVm, plan: &mut Plan) -> bool {
-    let outdated = child.is_outdated();
-    if outdated {
-        plan.wait(
-            child.key.name.clone(),
-            Reason::RecordOutdated,
-            guard::OUTDATED,
-        );
-    }
-    outdated
-}
-
-/// Its Machine lives in another control plane than the pool's current one: it is neither prepared nor released.
-fn is_elsewhere(
-    s: &Observed,
-    child: &ManagedVm,
-    machine_state: &MachineState,
-    plan: &mut Plan,
-) -> bool {
-    let (home, own) = (child.home(&s.pool), &s.pool.spec.control_plane_namespace);
-    let lives = *machine_state == MachineState::Alive && home != own;
-    if lives {
-        let message = format!(
-            "its Machine lives in namespace {home}, spec.controlPlaneNamespace of the pool says {own}: it is kept as it is \
-             until that Machine goes, and not prepared for it"
-        );
-        plan.wait(child.key.name.clone(), Reason::MachineStateUnknown, message);
-    }
-    lives
-}
-
-/// Its Machine disappeared and left its Agent bound: it is neither fenced nor released, unless a person forces that.
-fn has_vanished(child: &ManagedVm, host: &Host, plan: &mut Plan) -> bool {
-    let own = host.own.as_deref();
-    let paused = child
-        .vm()
-        .is_some_and(|vm| vm.agent_machine_paused == Some(true));
-    let node = child.has_served(&[]) || child.guest_may_be_node();
-    let held = vanished(child, &host.machine, own, paused, node) == Vanished::Held && !child.forced;
-    if held {
-        plan.wait(child.key.name.clone(), Reason::MachineVanishedPaused, STAYS);
-    }
-    held
 }
 
 /// The AgentMachine that it was made for exists, and belongs to another NodePool than the pool's.
@@ -467,15 +349,6 @@ fn has_other(s: &Observed, child: &ManagedVm) -> bool {
         .any(|c| c.uid != child.uid && c.agent_machine == child.agent_machine && !c.has_served(&[]))
 }
 
-/// Reports why no Agent of this VM is approved, if an Agent names it.
-fn dispute(s: &Observed, child: &ManagedVm, plan: &mut Plan) -> bool {
-    let Some(doubt) = s.host(child).doubt.clone() else {
-        return false;
-    };
-    plan.wait(child.key.name.clone(), doubt.reason, doubt.message);
-    true
-}
-
 /// How long a VM in the making is still kept for the next AgentMachine. `None`: no longer, or no other AgentMachine can have
 /// it.
 fn offer_left(s: &Observed, child: &ManagedVm, plan: &Plan) -> Option<Duration> {
@@ -485,76 +358,4 @@ fn offer_left(s: &Observed, child: &ManagedVm, plan: &Plan) -> Option<Duration> 
     let since = s.spare_since.get(&child.uid).unwrap_or(&s.now);
     let left = OFFER.saturating_sub(s.now.saturating_sub(*since));
     (!left.is_zero()).then_some(left)
-}
-
-fn prepare_agent(
-    s: &Observed,
-    child: &ManagedVm,
-    demand: Option<&Demand>,
-    agent: &Agent,
-    plan: &mut Plan,
-) {
-    // The VM was given up, and its Agent comes late. The VM actor fences the Agent and removes the VM.
-    // Or it is on its way into another life, and what its Agent shows is out of date.
-    if child.given_up || child.recycling() != Stage::No {
-        return;
-    }
-    // Once its Agent is prepared, it may serve at any moment. The VM says so first: the VM actor sees to that.
-    if !child.adopted && !child.is_marked() {
-        return;
-    }
-    let Some(demand) = demand.filter(|c| c.state == DemandState::InFlight) else {
-        return;
-    };
-    let home = agent.namespace().unwrap_or_default();
-    if !s.grants.admit(&home, &s.pool) {
-        let own = s.pool.namespace().unwrap_or_default();
-        let message = s.grants.sentence(&[home], &own);
-        plan.wait(demand.name(), Reason::NamespaceNotAllowed, message);
-        return;
-    }
-    if s.host(child).approvable.is_none() && dispute(s, child, plan) {
-        return;
-    }
-    let am = &demand.agent_machine;
-    // The pin must be in the AgentMachine before its Agent can be chosen.
-    let Some(pin) = belonging::pinned(am) else {
-        demand::pin_if_needed(s, am, plan);
-        return;
-    };
-    // A host of the buffer has its hostname already: then the claim changes labels only.
-    let name = if child.is_of_buffer() {
-        waiting::hostname(child)
-    } else {
-        am.name_any()
-    };
-    // Two Nodes cannot have one name: if another Agent has this one, the name gets a suffix.
-    let hostname = if s.is_hostname_taken(&name, agent) {
-        prepare::pin_value(am, true)
-    } else {
-        name
-    };
-    let prepared = prepare::prepare_as(&s.pool, am, pin, &hostname, agent);
-    match prepared.map(|patch| lend::with_end(s, child, agent, patch)) {
-        Ok(Some(patch)) => plan.actions.push(Action::Prepare {
-            patch,
-            child: child.clone(),
-        }),
-        Ok(None) if prepare::awaits_approval(&s.pool, agent) => {
-            plan.wait(
-                child.key.name.clone(),
-                Reason::ApprovalRequired,
-                format!(
-                    "spec.agent.approve is false: approve Agent {} to let it join",
-                    agent.name_any()
-                ),
-            );
-        }
-        Ok(None) => {}
-        Err(why) => plan.wait(
-            demand.name(),
-            Reason::SelectorUnsatisfiable,
-            why.to_string(),
-        ),
-    }
 }

@@ -8,9 +8,10 @@ use kube::ResourceExt;
 
 use crate::{
     domain::{
+        goal::Recorded,
         grants,
         holds::{self, DryRun, Holds, Mode, Pause, Veto},
-        managed_vm::{ManagedVm, Recorded},
+        managed_vm::ManagedVm,
         names::ObjectKey,
         upstream::PausableKind,
     },

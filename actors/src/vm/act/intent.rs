@@ -14,7 +14,7 @@ use crate::{
     guard,
     iso::content,
     placement::request,
-    ports::{cluster::MetadataPatch, effect::EffectKind},
+    ports::{cluster::OwnPatch, effect::EffectKind},
     sessions::{of_vm::Reached, secret_ref},
     vm::{memory::Memory, place, step::Loss},
 };
@@ -24,9 +24,9 @@ impl Executor<'_> {
         let object = &self.observed.child.object;
         let mut finalizers = object.finalizers().to_vec();
         finalizers.push(AGENT_FINALIZER.to_owned());
-        let patch = MetadataPatch {
+        let patch = OwnPatch {
             finalizers: Some(finalizers),
-            ..MetadataPatch::default()
+            ..OwnPatch::default()
         };
         let permit = guard::harmless(self.effect(EffectKind::AddFinalizer), self.at())?;
         self.context.cluster.patch_child(&permit, &patch).await?;

@@ -28,7 +28,7 @@ use crate::{
     },
     guard::{self, Pausing},
     ports::{
-        cluster::{AgentPatch, MetadataPatch},
+        cluster::{AgentPatch, OwnPatch},
         effect::EffectKind,
         vcenter::VmObservation,
     },
@@ -148,9 +148,9 @@ impl Executor<'_> {
                     .to_owned(),
             ));
         }
-        let patch = MetadataPatch {
+        let patch = OwnPatch {
             annotations: [(TAKEN_FROM_ANNOTATION.to_owned(), None)].into(),
-            ..MetadataPatch::default()
+            ..OwnPatch::default()
         };
         let proof = Box::pin(self.case().read_or_fail(EffectKind::ReassignChild)).await?;
         let permit = proof.permit_at(self.observed.child.object.as_ref())?;
@@ -196,9 +196,9 @@ impl Executor<'_> {
         }
         let finalizers = child.object.finalizers().iter();
         let finalizers = finalizers.filter(|f| *f != AGENT_FINALIZER);
-        let patch = MetadataPatch {
+        let patch = OwnPatch {
             finalizers: Some(finalizers.cloned().collect()),
-            ..MetadataPatch::default()
+            ..OwnPatch::default()
         };
         self.context.cluster.patch_child(&permit, &patch).await?;
         Ok(StepOutcome::Gone)

@@ -23,7 +23,7 @@ use crate::{
     },
     guard::{self, Proof},
     lifecycle::{self, End, Unneeded},
-    ports::{cluster::MetadataPatch, effect::EffectKind},
+    ports::{cluster::OwnPatch, effect::EffectKind},
     report::{tell, vm as report},
     vm::{arrival, lost, memory::Memory, ownership::Ownership},
     world::agents_home,
@@ -241,9 +241,9 @@ impl Executor<'_> {
             .filter(|f| *f != AGENT_FINALIZER)
             .cloned()
             .collect();
-        let patch = MetadataPatch {
+        let patch = OwnPatch {
             finalizers: Some(finalizers),
-            ..MetadataPatch::default()
+            ..OwnPatch::default()
         };
         let permit = proof.permit_at(object.as_ref())?;
         let context = self.context.clone();

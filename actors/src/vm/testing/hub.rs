@@ -26,7 +26,7 @@ use crate::{
     ports::{
         cluster::{
             AgentFilter, AgentMachineFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind,
-            ClusterResult, MetadataPatch, NetworkReader, Notice, Precondition, SecretRead, View,
+            ClusterResult, NetworkReader, Notice, OwnPatch, Precondition, SecretRead, View,
         },
         effect::{Effect, EffectKind},
         permit::Permit,
@@ -374,16 +374,11 @@ impl Cluster for Hub {
     async fn patch_child(
         &self,
         permit: &Permit<Precondition>,
-        patch: &MetadataPatch,
+        patch: &OwnPatch,
     ) -> ClusterResult<()> {
         self.write(permit.effect(), |o| {
             let child = child(o, permit.of())?;
-            for (key, value) in &patch.annotations {
-                match value {
-                    Some(value) => child.annotations_mut().insert(key.clone(), value.clone()),
-                    None => child.annotations_mut().remove(key),
-                };
-            }
+            crate::testing::patch(child, patch);
             if let Some(finalizers) = &patch.finalizers {
                 child.metadata.finalizers = Some(finalizers.clone());
                 if finalizers.is_empty() && child.metadata.deletion_timestamp.is_some() {
@@ -414,7 +409,7 @@ impl Cluster for Hub {
         &self,
         effect: &Effect,
         _: &Precondition,
-        _: &MetadataPatch,
+        _: &OwnPatch,
     ) -> ClusterResult<()> {
         self.write(effect, |_| Ok(()))
     }

@@ -2,10 +2,10 @@
 //! get another one.
 
 use agent_forge_crds::{
+    agent::Goal,
     external::agent::{CONNECTED, VALIDATED},
     names::{
-        FORCE_DELETE_ANNOTATION, PAUSED_ANNOTATION, RECYCLE_ANNOTATION, REPLACE_ANNOTATION,
-        SKIP_DELETE_ANNOTATION,
+        FORCE_DELETE_ANNOTATION, PAUSED_ANNOTATION, REPLACE_ANNOTATION, SKIP_DELETE_ANNOTATION,
     },
     pool::ReleasedDisk,
 };
@@ -313,10 +313,10 @@ async fn a_request_of_an_earlier_life_stays_void_when_the_record_learns_of_its_l
     returns(&bench);
     bench.until(|b| b.vm().recycle.is_none()).await;
     assert_eq!(bench.vm().replace_ignored, Some(1));
-    free(&bench, RECYCLE_ANNOTATION);
     bench.hub.with(|o| {
         o.version += 1;
         let child = o.child.as_mut().expect("it exists");
+        child.spec.goal = Some(Goal::default());
         child.status = None;
         child.metadata.resource_version = Some((o.version + 100).to_string());
     });

@@ -1,10 +1,8 @@
 //! A VM changes its pool: one owner at each moment, whatever crashes in between.
 
 use agent_forge_crds::{
-    agent::VsphereAgent,
-    names::{
-        AGENT_MACHINE_LABEL, PAUSED_ANNOTATION, RESERVED_FOR_ANNOTATION, SKIP_DELETE_ANNOTATION,
-    },
+    agent::{NamedUid, VsphereAgent},
+    names::{PAUSED_ANNOTATION, RESERVED_FOR_ANNOTATION, SKIP_DELETE_ANNOTATION},
     pool::ReassignSpec,
 };
 
@@ -88,6 +86,7 @@ fn taker(lender: &Bench) -> Bench {
         );
         child.metadata.labels = made.metadata.labels;
         child.metadata.annotations = made.metadata.annotations;
+        child.spec = made.spec;
         o.others = vec![old];
     });
     bench.clock = lender.clock.clone();
@@ -226,8 +225,11 @@ async fn a_taker_lets_go_of_a_host_that_others_have_or_whose_agent_is_gone() {
             o.others[0].annotations_mut().insert(key, "true".to_owned());
         }),
         ("its VsphereAgent is not of the buffer any more", |o| {
-            let label = (AGENT_MACHINE_LABEL.to_owned(), "another".to_owned());
-            o.others[0].labels_mut().extend([label]);
+            let goal = o.others[0].spec.goal.get_or_insert_default();
+            goal.agent_machine = Some(NamedUid {
+                name: "another".to_owned(),
+                uid: "am-another".to_owned(),
+            });
         }),
     ];
     for (what, change) in changes {

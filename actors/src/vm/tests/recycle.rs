@@ -2,7 +2,7 @@
 
 use agent_forge_crds::{
     external::agent::{Agent, DeprovisionInfo, InventoryDisk, SKIP_SPOKE_CLEANUP_ANNOTATION},
-    names::{PAUSED_ANNOTATION, RECYCLE_ANNOTATION},
+    names::PAUSED_ANNOTATION,
     pool::{ReleasePolicy, ReleaseSpec, ReleasedDisk},
 };
 use jiff::Timestamp;
@@ -56,8 +56,7 @@ pub(super) async fn released(disk: Option<ReleasedDisk>) -> Bench {
         });
         let child = o.child.as_mut().expect("it exists");
         testing::move_to_buffer(child);
-        let request = (RECYCLE_ANNOTATION.to_owned(), "1/2".to_owned());
-        child.annotations_mut().extend([request]);
+        testing::ask_for_life(child, 2);
         o.version += 1;
         child.metadata.resource_version = Some((o.version + 100).to_string());
     });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent_forge_crds::{
-    agent::VsphereAgent,
+    agent::{Goal, VsphereAgent},
     conditions::{STEPS_FAILED, find_condition},
     external::agent::CONNECTED,
     names::FORCE_DELETE_ANNOTATION,
@@ -27,6 +27,7 @@ async fn free_by_record(says: Option<MayServe>) -> Bench {
         let child = o.child.as_mut().expect("it exists");
         testing::move_to_buffer(child);
         child.annotations_mut().clear();
+        child.spec.goal = Some(Goal::default());
         let vm = child.status.as_mut().and_then(|s| s.vm.as_mut());
         vm.expect("a VM").may_serve = Some(MayServe::no(1).to_string());
         o.version += 1;
@@ -179,6 +180,7 @@ async fn a_host_of_the_buffer_is_marked_once_an_agent_machine_is_to_have_it() {
         let child = o.child.as_mut().expect("it exists");
         testing::move_to_buffer(child);
         child.annotations_mut().clear();
+        child.spec.goal = Some(Goal::default());
         let vm = child.status.as_mut().and_then(|s| s.vm.as_mut());
         vm.expect("a VM").may_serve = Some(MayServe::no(1).to_string());
     });
@@ -192,6 +194,7 @@ async fn a_host_of_the_buffer_is_marked_once_an_agent_machine_is_to_have_it() {
     bench.hub.with(|o| {
         let child = o.child.as_mut().expect("it exists");
         child.metadata.annotations = claim.metadata.annotations;
+        child.spec = claim.spec;
         let label = claim.metadata.labels.unwrap_or_default();
         child.labels_mut().extend(
             label
@@ -259,12 +262,7 @@ fn goes_to(bench: &Bench, name: &str) {
         let (am, machine) = (testing::agent_machine(name), testing::machine(name));
         let read = ManagedVm::read(Arc::new(child.clone()));
         let patch = act::reassignment(&read, &am, Some(&machine));
-        let known = |all: std::collections::BTreeMap<String, Option<String>>| {
-            all.into_iter()
-                .filter_map(|(key, value)| Some((key, value?)))
-        };
-        child.annotations_mut().extend(known(patch.annotations));
-        child.labels_mut().extend(known(patch.labels));
+        testing::patch(child, &patch);
         o.agent_machines = vec![am];
         o.machines = vec![machine];
         o.version += 1;

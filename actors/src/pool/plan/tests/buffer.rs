@@ -20,8 +20,8 @@ use crate::{
         plan::{Action, BufferCount, Plan, plan},
     },
     testing::{
-        CONTROL_PLANE, World, agent_machine, agent_on, at, buffered, child_with_vm, claim, delete,
-        machine, with,
+        self, CONTROL_PLANE, World, agent_machine, agent_on, at, buffered, child_with_vm, claim,
+        delete, machine, with,
     },
 };
 
@@ -461,14 +461,7 @@ fn an_agent_in_the_buffer_is_named_and_approved_and_keeps_its_name_when_it_is_cl
     // The claim is on record.
     let host = ManagedVm::read(Arc::new(world.children[0].clone()));
     let claim = act::reassignment(&host, &world.agent_machines[0], Some(&world.machines[0]));
-    for (key, value) in claim.annotations {
-        let value = value.expect("it is known");
-        world.children[0].annotations_mut().insert(key, value);
-    }
-    let label = "w-0".to_owned();
-    world.children[0]
-        .labels_mut()
-        .insert(AGENT_MACHINE_LABEL.to_owned(), label);
+    testing::patch(&mut world.children[0], &claim);
     let pin = with(selector_of(&world), |s| {
         s.insert(AGENT_MACHINE_LABEL.to_owned(), "w-0".to_owned());
     });

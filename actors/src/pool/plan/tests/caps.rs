@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use agent_forge_crds::{conditions::Reason, pool::ScalingSpec};
+use agent_forge_crds::{agent::Goal, conditions::Reason, pool::ScalingSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use proptest::{collection::vec, prelude::*};
@@ -134,9 +134,7 @@ fn a_surplus_vm_goes_for_one_that_waits_for_the_limit() {
         let mut world = pool_of(Some(max), None);
         asks(&mut world, 0);
         let mut surplus = child_with_vm("old");
-        let labels = surplus.labels_mut();
-        labels.remove(agent_forge_crds::names::AGENT_MACHINE_LABEL);
-        surplus.annotations_mut().clear();
+        surplus.spec.goal = Some(Goal::default());
         let vm = surplus.status.as_mut().and_then(|s| s.vm.as_mut());
         let vm = vm.expect("recorded");
         (vm.served, vm.may_serve) = (Some(true), None);

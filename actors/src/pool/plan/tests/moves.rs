@@ -2,10 +2,8 @@
 //! a NodePool that another pool takes.
 
 use agent_forge_crds::{
-    agent::Milestone,
-    conditions::Reason,
-    external::agent::AGENT_MACHINE_REF_NAMESPACE_ANNOTATION,
-    names::{AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION},
+    agent::Milestone, conditions::Reason, external::agent::AGENT_MACHINE_REF_NAMESPACE_ANNOTATION,
+    names::AGENT_MACHINE_LABEL,
 };
 use kube::ResourceExt;
 
@@ -159,8 +157,8 @@ fn a_label_that_somebody_took_off_or_changed_is_put_back() {
         let made = plan(&world.observed());
         assert_eq!(done(&made), action("reassign", "a to a"), "{label:?}");
         // Without the uid its AgentMachine is unknown.
-        let annotations = world.children[0].annotations_mut();
-        annotations.remove(AGENT_MACHINE_UID_ANNOTATION);
+        world.children[0].spec.goal = None;
+        world.children[0].annotations_mut().clear();
         let lost = done(&plan(&world.observed()));
         assert!(
             !lost.contains(&("reassign", "a to a".to_owned())),

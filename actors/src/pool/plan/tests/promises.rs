@@ -14,10 +14,7 @@ use kube::ResourceExt;
 
 use crate::{
     lifecycle::ReleaseReason,
-    pool::plan::{
-        Action, Plan, plan,
-        vm::{HOPE, OFFER},
-    },
+    pool::plan::{Action, Plan, plan, stay::HOPE, vm::OFFER},
     testing::{
         AGE, World, agent_machine, agent_on, at, condition, delete, foreign_agent, machine, pool,
         reserve, selector,

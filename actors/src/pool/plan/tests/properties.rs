@@ -2,11 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agent_forge_crds::{
-    external::agent::Agent,
-    names::{AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, MACHINE_UID_ANNOTATION},
-    pool::ScalingSpec,
-};
+use agent_forge_crds::{external::agent::Agent, names::AGENT_MACHINE_LABEL, pool::ScalingSpec};
 use kube::ResourceExt;
 use proptest::prelude::*;
 
@@ -24,7 +20,7 @@ use crate::{
     ports::cluster::AgentPatch,
     testing::{
         self, World, agent_machine, agent_on, child, child_with_vm, claim, foreign_agent, machine,
-        reserve,
+        patch as apply_to, reserve,
     },
     world::host::Host,
 };
@@ -168,16 +164,7 @@ fn apply(w: &mut World, actions: &[Action]) {
             Action::MoveToBuffer { child, .. } | Action::Recycle { child, .. } => {
                 let mut all = w.children.iter_mut();
                 let moved = all.find(|c| c.name_any() == child.key.name).expect("moved");
-                let patch = act::into_buffer(child);
-                for (key, value) in patch.labels {
-                    match value {
-                        Some(value) => moved.labels_mut().insert(key, value),
-                        None => moved.labels_mut().remove(&key),
-                    };
-                }
-                for key in patch.annotations.keys() {
-                    moved.annotations_mut().remove(key);
-                }
+                apply_to(moved, &act::into_buffer(child, None));
             }
             Action::Reassign { .. }
             | Action::Borrow { .. }
@@ -263,9 +250,8 @@ proptest! {
     ) {
         let mut w = world(&lots, foreign, false);
         for (child, _) in w.children.iter_mut().zip(&by_name).filter(|(_, named)| **named) {
-            for uid in [AGENT_MACHINE_UID_ANNOTATION, MACHINE_UID_ANNOTATION] {
-                child.annotations_mut().remove(uid);
-            }
+            child.spec.goal = None;
+            child.annotations_mut().clear();
         }
         let s = w.observed();
         let namespace = &s.pool.spec.control_plane_namespace;

@@ -4,7 +4,7 @@ use agent_forge_crds::{
     agent::{DiskStatus, RecycleStatus},
     conditions::Reason,
     external::agent::BARE_METAL_HOST_LABEL,
-    names::{RECYCLE_ANNOTATION, SKIP_DELETE_ANNOTATION},
+    names::SKIP_DELETE_ANNOTATION,
     pool::{CleanupPolicy, ReleasePolicy, ReleaseSpec, ReleasedDisk},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 use super::buffer::{asks, does, done, keep_disk, making, of, vm_of, wants};
 use crate::{
     pool::plan::{Action, BufferCount, plan},
-    testing::{World, agent_on, at, child_with_vm, with},
+    testing::{World, agent_on, ask_for_life, at, child_with_vm, with},
 };
 
 /// A pool that recycles, and `w-0`, whose Machine is gone. Its Agent is free, and approved since it was claimed.
@@ -48,31 +48,32 @@ fn release(world: &mut World) -> &mut ReleaseSpec {
     world.pool.spec.release.as_mut().expect("it recycles")
 }
 
-fn requests(world: &World) -> Vec<Option<String>> {
+/// The lives that hosts begin which come back.
+fn lives(world: &World) -> Vec<Option<i32>> {
     let planned = plan(&world.observed());
-    let request = |a: &Action| match a {
-        Action::Recycle { request, .. } => Some(request.clone()),
+    let life = |a: &Action| match a {
+        Action::Recycle { life, .. } => Some(life.map(|life| life.generation)),
         _ => None,
     };
-    planned.actions.iter().filter_map(request).collect()
+    planned.actions.iter().filter_map(life).collect()
 }
 
 #[test]
 fn a_host_whose_machine_is_gone_comes_back() {
     let mut world = released();
     assert_eq!(does(&world), of([("recycle", "w-0")]));
-    assert_eq!(requests(&world), [Some("1/2".to_owned())]);
+    assert_eq!(lives(&world), [Some(2)]);
     vm_of(&mut world.children[0]).generation = Some(4);
-    assert_eq!(requests(&world), [Some("1/5".to_owned())]);
+    assert_eq!(lives(&world), [Some(5)]);
     // The record of a binding may be late.
     vm_of(&mut world.children[0]).served = None;
-    assert_eq!(requests(&world), [Some("1/5".to_owned())]);
+    assert_eq!(lives(&world), [Some(5)]);
     // It is on its way back already, since its guest was dead. It only moves.
     vm_of(&mut world.children[0]).recycle = Some(RecycleStatus {
         generation: 4,
         ..RecycleStatus::default()
     });
-    assert_eq!(requests(&world), [None]);
+    assert_eq!(lives(&world), [None]);
     // Its guest never registered.
     vm_of(&mut world.children[0]).recycle = None;
     world.agents.clear();
@@ -203,8 +204,7 @@ fn a_host_that_people_keep_is_not_asked_for_another_life() {
         // It was asked for before.
         let mut world = in_buffer();
         vm_of(&mut world.children[0]).served = Some(true);
-        let request = (RECYCLE_ANNOTATION.to_owned(), "1/2".to_owned());
-        world.children[0].annotations_mut().extend([request]);
+        ask_for_life(&mut world.children[0], 2);
         keep(&mut world);
         let planned = plan(&world.observed());
         assert_eq!(done(&planned), [], "{what}");
@@ -290,8 +290,7 @@ fn a_host_on_its_way_is_of_the_buffer_and_left_alone() {
     let mut child = making(&mut world, "w-0", 0);
     world.children.clear();
     vm_of(&mut child).served = Some(true);
-    let request = (RECYCLE_ANNOTATION.to_owned(), "1/2".to_owned());
-    child.annotations_mut().extend([request]);
+    ask_for_life(&mut child, 2);
     world.children.push(child);
     let making = BufferCount {
         wanted: 0,

@@ -1,0 +1,327 @@
+//! What the pool of a VsphereAgent asks of its VM: for whom it is, and which life it begins. Pure.
+//!
+//! The goal stands in the spec. The predecessor, and releases before the goal, said it by labels, annotations and status:
+//! [`of`] reads both, and nothing else does. Annotations are still written beside the goal. They are copies for such a release, and with a
+//! goal they are not read.
+
+use agent_forge_crds::{
+    agent::{Goal, MAX_BEFORE, NamedUid, NextLife, VsphereAgent},
+    names::{
+        AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, CREATED_FOR_BUFFER, CREATED_FOR_LABEL,
+        MACHINE_NAME_ANNOTATION, MACHINE_UID_ANNOTATION, OFFERED_TO_ANNOTATION, RECYCLE_ANNOTATION,
+    },
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+
+/// A name with the uid that was recorded for it, if any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Name.
+    pub name: String,
+    /// uid; `None` on records of the predecessor.
+    pub uid: Option<String>,
+}
+
+impl Recorded {
+    /// Whether this record means the object of that name and uid.
+    #[must_use]
+    pub fn is(&self, name: &str, uid: &str) -> bool {
+        match &self.uid {
+            Some(recorded) => recorded == uid,
+            None => self.name == name,
+        }
+    }
+
+    /// Whether this record means the object with this metadata.
+    #[must_use]
+    pub fn is_object(&self, metadata: &ObjectMeta) -> bool {
+        let name = metadata.name.as_deref().unwrap_or_default();
+        self.is(name, metadata.uid.as_deref().unwrap_or_default())
+    }
+}
+
+impl From<&NamedUid> for Recorded {
+    fn from(named: &NamedUid) -> Self {
+        Self {
+            name: named.name.clone(),
+            uid: Some(named.uid.clone()).filter(|uid| !uid.is_empty()),
+        }
+    }
+}
+
+/// As read of a VsphereAgent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// The AgentMachine that the host is for.
+    pub agent_machine: Option<Recorded>,
+    /// The Machine behind it.
+    pub machine: Option<Recorded>,
+    /// The life that the VM is to begin. It has no meaning while an AgentMachine has the host.
+    pub life: Option<NextLife>,
+    /// uids of the AgentMachines that the host was for before.
+    pub before: Vec<String>,
+}
+
+impl Asked {
+    /// The goal in which the host is for nobody any more. `life`: the one that its VM begins then.
+    #[must_use]
+    pub fn for_buffer(&self, life: Option<NextLife>) -> Goal {
+        Goal {
+            life,
+            before: self.and_before(),
+            ..Goal::default()
+        }
+    }
+
+    /// The goal in which the host is for that AgentMachine.
+    #[must_use]
+    pub fn for_machine(&self, agent_machine: NamedUid, machine: Option<NamedUid>) -> Goal {
+        let mut before = self.and_before();
+        before.retain(|uid| *uid != agent_machine.uid);
+        Goal {
+            agent_machine: Some(agent_machine),
+            machine,
+            life: self.life,
+            before,
+        }
+    }
+
+    /// The earlier AgentMachines, once the host is not for the present one any more.
+    fn and_before(&self) -> Vec<String> {
+        let own = self.agent_machine.as_ref();
+        let own = own.map(|am| am.uid.clone().unwrap_or_else(|| am.name.clone()));
+        let mut all = self.before.clone();
+        all.retain(|uid| own.as_ref() != Some(uid));
+        all.extend(own);
+        let last = all.len().saturating_sub(MAX_BEFORE);
+        all.split_off(last)
+    }
+}
+
+/// Reads what is asked of that VsphereAgent.
+#[must_use]
+pub fn of(object: &VsphereAgent) -> Asked {
+    let Some(goal) = &object.spec.goal else {
+        return before_goals(object);
+    };
+    let agent_machine = goal.agent_machine.as_ref().map(Recorded::from);
+    Asked {
+        machine: match &goal.machine {
+            Some(machine) => Some(machine.into()),
+            None => agent_machine.clone().map(of_same_name),
+        },
+        agent_machine,
+        life: goal.life,
+        before: goal.before.clone(),
+    }
+}
+
+/// The uid of the AgentMachine that it is for.
+#[must_use]
+pub fn wanted_by(object: &VsphereAgent) -> Option<String> {
+    of(object).agent_machine?.uid
+}
+
+/// Waits for an AgentMachine. What the status says of an earlier one is out of date.
+#[must_use]
+pub fn is_in_buffer(object: &VsphereAgent) -> bool {
+    is_of_buffer(object)
+        && match &object.spec.goal {
+            Some(goal) => goal.agent_machine.is_none(),
+            None => {
+                !object.labels().contains_key(AGENT_MACHINE_LABEL)
+                    && annotation(object, AGENT_MACHINE_UID_ANNOTATION).is_none()
+            }
+        }
+}
+
+/// It was made for the buffer, or came there.
+#[must_use]
+pub fn is_of_buffer(object: &VsphereAgent) -> bool {
+    let made_for = object.labels().get(CREATED_FOR_LABEL);
+    made_for.is_some_and(|v| v == CREATED_FOR_BUFFER)
+}
+
+/// AgentMachine and Machine share their name.
+fn of_same_name(am: Recorded) -> Recorded {
+    Recorded { uid: None, ..am }
+}
+
+fn annotation(object: &VsphereAgent, key: &str) -> Option<String> {
+    let value = object.annotations().get(key);
+    value.filter(|v| !v.is_empty()).cloned()
+}
+
+/// As the predecessor says it, and releases before the goal.
+fn before_goals(object: &VsphereAgent) -> Asked {
+    let offered = annotation(object, OFFERED_TO_ANNOTATION);
+    let offered = offered.as_deref().and_then(|text| text.rsplit('/').next());
+    let buffered = is_in_buffer(object);
+    Asked {
+        agent_machine: recorded_agent_machine(object).filter(|_| !buffered),
+        machine: recorded_machine(object).filter(|_| !buffered),
+        life: annotation(object, RECYCLE_ANNOTATION).and_then(|text| next_life(&text)),
+        before: offered.map_or_else(Vec::new, |all| all.split(',').map(str::to_owned).collect()),
+    }
+}
+
+/// Reads `<attempt>/<life>`.
+fn next_life(text: &str) -> Option<NextLife> {
+    let (attempt, generation) = text.split_once('/')?;
+    Some(NextLife {
+        attempt: attempt.parse().ok()?,
+        generation: generation.parse().ok()?,
+    })
+}
+
+fn recorded_agent_machine(object: &VsphereAgent) -> Option<Recorded> {
+    let uid = annotation(object, AGENT_MACHINE_UID_ANNOTATION);
+    let label = object.labels().get(AGENT_MACHINE_LABEL);
+    let label = label.filter(|name| !name.is_empty()).cloned();
+    let in_status = || {
+        let vm = object.status.as_ref()?.vm.as_ref()?;
+        let r = vm.agent_machine_ref.as_ref()?;
+        let same = uid.is_some() && r.uid == uid;
+        r.name.clone().filter(|name| same && !name.is_empty())
+    };
+    // Users can edit a label. So the uid decides; the name is only for live reads, and both objects share it.
+    let by_machine = || annotation(object, MACHINE_NAME_ANNOTATION).filter(|_| uid.is_some());
+    let name = in_status().or(label).or_else(by_machine);
+    let name = name.or_else(|| uid.as_ref().map(|_| object.name_any()))?;
+    Some(Recorded { name, uid })
+}
+
+fn recorded_machine(object: &VsphereAgent) -> Option<Recorded> {
+    let own = annotation(object, MACHINE_NAME_ANNOTATION).map(|name| Recorded {
+        name,
+        uid: annotation(object, MACHINE_UID_ANNOTATION),
+    });
+    let in_status = || {
+        let vm = object.status.as_ref()?.vm.as_ref()?;
+        // Beside our own annotations it is only a copy, which is late after a new assignment.
+        let is_all = annotation(object, AGENT_MACHINE_UID_ANNOTATION).is_none();
+        let r = vm.machine_ref.as_ref().filter(|_| is_all)?;
+        Some(Recorded {
+            name: r.name.clone()?,
+            uid: r.uid.clone().filter(|u| !u.is_empty()),
+        })
+    };
+    // Old records contain nothing else.
+    own.or_else(in_status)
+        .or_else(|| recorded_agent_machine(object).map(of_same_name))
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_forge_crds::agent::VmStatus;
+    use k8s_openapi::api::core::v1::ObjectReference;
+
+    use super::*;
+    use crate::testing::{buffered, child, child_with_vm, with};
+
+    fn recorded(name: &str, uid: Option<&str>) -> Option<Recorded> {
+        Some(Recorded {
+            name: name.to_owned(),
+            uid: uid.map(str::to_owned),
+        })
+    }
+
+    /// As a release before the goal wrote it.
+    fn before(mut object: VsphereAgent, annotations: &[(&str, &str)]) -> VsphereAgent {
+        object.spec.goal = None;
+        let annotations = annotations.iter();
+        let annotations = annotations.map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        object.annotations_mut().extend(annotations);
+        object
+    }
+
+    #[test]
+    fn what_an_earlier_release_wrote_says_the_same_as_a_goal() {
+        let made = child("a");
+        assert_eq!(of(&before(made.clone(), &[])), of(&made));
+        let waits = buffered("a");
+        assert_eq!(of(&before(waits.clone(), &[])), of(&waits));
+        let asked = with(waits, |c| {
+            let goal = c.spec.goal.get_or_insert_default();
+            goal.life = Some(NextLife {
+                attempt: 2,
+                generation: 3,
+            });
+            goal.before = vec!["u".to_owned(), "v".to_owned()];
+        });
+        let notes = [
+            (RECYCLE_ANNOTATION, "2/3"),
+            (OFFERED_TO_ANNOTATION, "2/2/u,v"),
+        ];
+        assert_eq!(of(&before(asked.clone(), &notes)), of(&asked));
+        for bad in ["2", "2/x", "x/2", ""] {
+            let odd = before(asked.clone(), &[(RECYCLE_ANNOTATION, bad)]);
+            assert_eq!(of(&odd).life, None, "{bad}");
+        }
+    }
+
+    /// The predecessor wrote labels and status, and no uid of the AgentMachine.
+    #[test]
+    fn a_record_of_the_predecessor_is_read_by_its_label_and_status() {
+        let mut old = before(child_with_vm("a"), &[]);
+        old.annotations_mut().clear();
+        let asked = of(&old);
+        assert_eq!(asked.agent_machine, recorded("a", None));
+        assert_eq!(asked.machine, recorded("a", None));
+        let status = old.status.as_mut().expect("a status");
+        let machine_ref = Some(ObjectReference {
+            name: Some("m".to_owned()),
+            uid: Some("uid-m".to_owned()),
+            ..ObjectReference::default()
+        });
+        status.vm = Some(VmStatus {
+            machine_ref,
+            ..status.vm.clone().unwrap_or_default()
+        });
+        assert_eq!(of(&old).machine, recorded("m", Some("uid-m")));
+    }
+
+    /// With a goal, the copies and the labels decide nothing.
+    #[test]
+    fn a_goal_stands_above_labels_and_annotations() {
+        let object = with(child("a"), |c| {
+            c.labels_mut().clear();
+            let other = [
+                AGENT_MACHINE_UID_ANNOTATION,
+                MACHINE_NAME_ANNOTATION,
+                MACHINE_UID_ANNOTATION,
+                OFFERED_TO_ANNOTATION,
+                RECYCLE_ANNOTATION,
+            ];
+            let other = other.map(|key| (key.to_owned(), "1/2".to_owned()));
+            c.annotations_mut().extend(other);
+        });
+        assert_eq!(of(&object), of(&child("a")));
+        let waits = with(buffered("a"), |c| {
+            let label = (AGENT_MACHINE_LABEL.to_owned(), "b".to_owned());
+            c.labels_mut().extend([label]);
+        });
+        assert!(is_in_buffer(&waits));
+        assert!(!is_in_buffer(&before(waits, &[])));
+    }
+
+    #[test]
+    fn the_last_eight_that_had_the_host_are_kept_and_each_once() {
+        let mut asked = of(&child("a"));
+        for n in 0..12 {
+            asked.agent_machine = recorded("x", Some(&format!("u{}", n % 10)));
+            asked.before = asked.for_buffer(None).before;
+        }
+        let expected = ["u4", "u5", "u6", "u7", "u8", "u9", "u0", "u1"];
+        assert_eq!(asked.before, expected);
+        assert_eq!(of(&buffered("a")).for_buffer(None).before, [""; 0]);
+        let own = of(&child("a"));
+        let named = |uid: &str| NamedUid {
+            name: "a".to_owned(),
+            uid: uid.to_owned(),
+        };
+        assert_eq!(own.for_machine(named("am-a"), None).before, [""; 0]);
+        assert_eq!(own.for_machine(named("am-b"), None).before, ["am-a"]);
+    }
+}
