@@ -53,7 +53,7 @@ use std::borrow::Cow;
 pub struct VsphereAgentSpec {
     /// Pool that the VM belongs to, in the same namespace.
     pub pool_ref: ObjectNameRef,
-    /// What the pool asks of the VM. The operator writes it. Absent on records of the predecessor and of a release before it.
+    /// What the pool asks of the VM. The operator writes it. Absent on a record of the predecessor, or of a release without goals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<Goal>,
 }

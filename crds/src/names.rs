@@ -44,11 +44,12 @@ pub const CLEANUP_VM_ANNOTATION: &str = "agent-forge.containeroo.ch/cleanup-vm";
 /// Annotation on a `VsphereAgentPool`: a new value requests one more check of the ISO's bytes.
 pub const FORCE_ISO_REFRESH_ANNOTATION: &str = "agent-forge.containeroo.ch/force-iso-refresh";
 
-/// Annotation on a `VsphereAgent`: uid of its AgentMachine. The predecessor stores only the name.
+/// Annotation on a `VsphereAgent`: uid of its AgentMachine. It is a copy of `spec.goal`, as are the two of its Machine. The
+/// predecessor stores only the name.
 pub const AGENT_MACHINE_UID_ANNOTATION: &str = "agent-forge.containeroo.ch/agent-machine-uid";
-/// Annotation of a VsphereAgent: its Machine is proven gone, and its VM is to begin that life, as `<attempt>/<life>`.
+/// Annotation of a VsphereAgent, written by releases without goals: its Machine is proven gone, and its VM is to begin that life, as `<attempt>/<life>`.
 pub const RECYCLE_ANNOTATION: &str = "agent-forge.containeroo.ch/recycle";
-/// Annotation of a VsphereAgent: the AgentMachines that its VM was for before in that life, as
+/// Annotation of a VsphereAgent, written by releases without goals: the AgentMachines that its VM was for before in that life, as
 /// `<attempt>/<life>/<uid>[,<uid>...]`. So what the VM says in vCenter of them is explained.
 pub const OFFERED_TO_ANNOTATION: &str = "agent-forge.containeroo.ch/offered-to";
 /// Annotation on an Agent: the pool and VsphereAgent that are to take its host over, as `<uid of the pool>/<name>`.

@@ -3,6 +3,7 @@
 //! Facts: the API server drops fields that a definition does not have, and says nothing. Each user may read the schemas at
 //! `/openapi/v3` (ClusterRole `system:discovery`); definitions themselves need a right that the operator does not have.
 
+use agent_forge_actors::ports::cluster::{ClusterError, ClusterErrorKind};
 use agent_forge_crds::{manifest, names};
 use http::Request;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -104,6 +105,20 @@ pub async fn announce(client: Client) {
         }
         Err(e) => tracing::info!("the definitions could not be compared with this release: {e}"),
     }
+}
+
+/// Says what to do if the API server has refused a patch because its definition lacks a field.
+#[must_use]
+pub fn explain(error: ClusterError) -> ClusterError {
+    if error.kind != ClusterErrorKind::Invalid || !error.message.contains("unknown field") {
+        return error;
+    }
+    let message = format!(
+        "{}: the installed definition of VsphereAgent is older than this release, and nothing was changed. Apply config/crd of this \
+         release",
+        error.message
+    );
+    ClusterError { message, ..error }
 }
 
 /// The first of [`LIMITS`] that was `sent` and is not in `kept`, what the API server made of it.

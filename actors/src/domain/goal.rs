@@ -1,8 +1,8 @@
 //! What the pool of a VsphereAgent asks of its VM: for whom it is, and which life it begins. Pure.
 //!
-//! The goal stands in the spec. The predecessor, and releases before the goal, said it by labels, annotations and status:
-//! [`of`] reads both, and nothing else does. Annotations are still written beside the goal. They are copies for such a release, and with a
-//! goal they are not read.
+//! The goal stands in the spec. The predecessor, and releases before the goal, said it by labels, annotations and status. Those three
+//! annotations are still written in the same patch, as copies for such a release. So a difference between a goal and its copies
+//! proves that another release, or a person, has written since: then the annotations count.
 
 use agent_forge_crds::{
     agent::{Goal, MAX_BEFORE, NamedUid, NextLife, VsphereAgent},
@@ -59,7 +59,7 @@ pub struct Asked {
     pub machine: Option<Recorded>,
     /// The life that the VM is to begin. It has no meaning while an AgentMachine has the host.
     pub life: Option<NextLife>,
-    /// uids of the AgentMachines that the host was for before.
+    /// uids of the AgentMachines that the host was for before. Of one that the predecessor recorded, the name.
     pub before: Vec<String>,
 }
 
@@ -99,11 +99,22 @@ impl Asked {
     }
 }
 
+/// The goal of that VsphereAgent, if nothing else was written since.
+fn goal(object: &VsphereAgent) -> Option<&Goal> {
+    let goal = object.spec.goal.as_ref()?;
+    let uid = |named: &Option<NamedUid>| named.as_ref().map(|named| named.uid.clone());
+    let copies = annotation(object, AGENT_MACHINE_UID_ANNOTATION) == uid(&goal.agent_machine)
+        && annotation(object, MACHINE_UID_ANNOTATION) == uid(&goal.machine);
+    // These have no copies: with a goal, this release takes them off.
+    let notes = [RECYCLE_ANNOTATION, OFFERED_TO_ANNOTATION];
+    (copies && notes.map(|key| annotation(object, key)) == [None, None]).then_some(goal)
+}
+
 /// Reads what is asked of that VsphereAgent.
 #[must_use]
 pub fn of(object: &VsphereAgent) -> Asked {
-    let Some(goal) = &object.spec.goal else {
-        return before_goals(object);
+    let Some(goal) = goal(object) else {
+        return by_annotations(object);
     };
     let agent_machine = goal.agent_machine.as_ref().map(Recorded::from);
     Asked {
@@ -126,14 +137,14 @@ pub fn wanted_by(object: &VsphereAgent) -> Option<String> {
 /// Waits for an AgentMachine. What the status says of an earlier one is out of date.
 #[must_use]
 pub fn is_in_buffer(object: &VsphereAgent) -> bool {
-    is_of_buffer(object)
-        && match &object.spec.goal {
-            Some(goal) => goal.agent_machine.is_none(),
-            None => {
-                !object.labels().contains_key(AGENT_MACHINE_LABEL)
-                    && annotation(object, AGENT_MACHINE_UID_ANNOTATION).is_none()
-            }
+    match goal(object) {
+        Some(goal) => goal.agent_machine.is_none(),
+        None => {
+            is_of_buffer(object)
+                && !object.labels().contains_key(AGENT_MACHINE_LABEL)
+                && annotation(object, AGENT_MACHINE_UID_ANNOTATION).is_none()
         }
+    }
 }
 
 /// It was made for the buffer, or came there.
@@ -154,15 +165,21 @@ fn annotation(object: &VsphereAgent, key: &str) -> Option<String> {
 }
 
 /// As the predecessor says it, and releases before the goal.
-fn before_goals(object: &VsphereAgent) -> Asked {
+fn by_annotations(object: &VsphereAgent) -> Asked {
     let offered = annotation(object, OFFERED_TO_ANNOTATION);
     let offered = offered.as_deref().and_then(|text| text.rsplit('/').next());
+    let offered = offered.into_iter().flat_map(|all| all.split(','));
+    // What an earlier goal explains stays explained.
+    let earlier = object.spec.goal.iter().flat_map(|goal| {
+        let own = goal.agent_machine.as_ref().map(|am| &am.uid);
+        goal.before.iter().chain(own).map(String::as_str)
+    });
     let buffered = is_in_buffer(object);
     Asked {
         agent_machine: recorded_agent_machine(object).filter(|_| !buffered),
         machine: recorded_machine(object).filter(|_| !buffered),
         life: annotation(object, RECYCLE_ANNOTATION).and_then(|text| next_life(&text)),
-        before: offered.map_or_else(Vec::new, |all| all.split(',').map(str::to_owned).collect()),
+        before: earlier.chain(offered).map(str::to_owned).collect(),
     }
 }
 
@@ -282,28 +299,47 @@ mod tests {
         assert_eq!(of(&old).machine, recorded("m", Some("uid-m")));
     }
 
-    /// With a goal, the copies and the labels decide nothing.
+    /// No label decides beside a goal.
     #[test]
-    fn a_goal_stands_above_labels_and_annotations() {
-        let object = with(child("a"), |c| {
-            c.labels_mut().clear();
-            let other = [
-                AGENT_MACHINE_UID_ANNOTATION,
-                MACHINE_NAME_ANNOTATION,
-                MACHINE_UID_ANNOTATION,
-                OFFERED_TO_ANNOTATION,
-                RECYCLE_ANNOTATION,
-            ];
-            let other = other.map(|key| (key.to_owned(), "1/2".to_owned()));
-            c.annotations_mut().extend(other);
-        });
+    fn a_goal_stands_above_labels() {
+        let object = with(child("a"), |c| c.labels_mut().clear());
         assert_eq!(of(&object), of(&child("a")));
         let waits = with(buffered("a"), |c| {
+            c.labels_mut().clear();
             let label = (AGENT_MACHINE_LABEL.to_owned(), "b".to_owned());
             c.labels_mut().extend([label]);
         });
         assert!(is_in_buffer(&waits));
         assert!(!is_in_buffer(&before(waits, &[])));
+    }
+
+    /// Another release ran meanwhile, or a person wrote the new uids of a restored hub.
+    #[test]
+    fn what_was_written_after_the_goal_counts() {
+        let annotated = |object: VsphereAgent, key: &str, value: &str| {
+            with(object, |c| {
+                let (key, value) = (key.to_owned(), value.to_owned());
+                c.annotations_mut().extend([(key, value)]);
+            })
+        };
+        let other = annotated(child("a"), AGENT_MACHINE_UID_ANNOTATION, "am-b");
+        assert_eq!(of(&other).agent_machine, recorded("a", Some("am-b")));
+        assert_eq!(
+            of(&other).before,
+            ["am-a"],
+            "what the goal explains stays explained"
+        );
+        let other = annotated(child("a"), MACHINE_UID_ANNOTATION, "m-b");
+        assert_eq!(of(&other).machine, recorded("a", Some("m-b")));
+        let life = NextLife {
+            attempt: 1,
+            generation: 2,
+        };
+        let asked = annotated(buffered("a"), RECYCLE_ANNOTATION, "1/2");
+        assert!(is_in_buffer(&asked));
+        assert_eq!(of(&asked).life, Some(life));
+        let gone = with(child("a"), |c| c.annotations_mut().clear());
+        assert_eq!(of(&gone).agent_machine, recorded("a", None), "by the label");
     }
 
     #[test]

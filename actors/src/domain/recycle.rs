@@ -6,7 +6,7 @@
 //!   -> boot order -> power on -> Agent back -> in the buffer
 //! ```
 //!
-//! The number of the life stands in the request, in the record and in `extraConfig` of the VM. So each step is decided from
+//! The number of the life stands in the request (`spec.goal.life`), in the record and in `extraConfig` of the VM. So each step is decided from
 //! what is seen, and a crash between any two of them repeats none that had an effect.
 //!
 //! Guarantees

@@ -416,13 +416,13 @@ pub trait Cluster: Send + Sync {
         finalizer: &str,
     ) -> ClusterResult<()>;
 
-    /// Creates a VsphereAgent. As with [`Self::patch_child`], a goal that is dropped is an error.
+    /// Creates a VsphereAgent.
     async fn create_child(
         &self,
         effect: &Effect,
         child: &VsphereAgent,
     ) -> ClusterResult<VsphereAgent>;
-    /// Patches a VsphereAgent. An API server whose definition has no goal drops it: that is an error, although all else is written.
+    /// Patches a VsphereAgent: all of it, or nothing.
     async fn patch_child(
         &self,
         permit: &Permit<Precondition>,

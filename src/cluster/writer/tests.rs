@@ -2,6 +2,10 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
+use agent_forge_actors::{
+    guard,
+    ports::effect::{EffectKind, Subject},
+};
 use kube::client::Body;
 
 use super::*;
@@ -113,4 +117,63 @@ async fn a_live_list_is_read_in_pages() {
         asked.iter().all(|a| a.contains(&format!("limit={PAGE}"))),
         "{asked:#?}"
     );
+}
+
+/// An API server whose definition is older would drop the goal, and keep what else the patch takes away.
+#[tokio::test]
+async fn a_goal_is_written_whole_or_not_at_all() {
+    let asked: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
+    let log = Arc::clone(&asked);
+    let refuses = tower::service_fn(move |request: http::Request<Body>| {
+        let log = Arc::clone(&log);
+        async move {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let body = request.into_body().collect_bytes().await.expect("a body");
+            let body = serde_json::from_slice(&body).expect("JSON");
+            log.lock().expect("the log").push((query, body));
+            let status = json!({"kind": "Status", "status": "Failure", "reason": "BadRequest", "code": 400,
+                "message": "strict decoding error: unknown field \"spec.goal\""});
+            let refused = http::Response::builder().status(400);
+            let refused = refused.body(Body::from(status.to_string().into_bytes()));
+            Ok::<_, Infallible>(refused.expect("a reply"))
+        }
+    });
+    let writer = writer(Client::new(refuses, "default"), "served");
+    let key = ObjectKey::new("served", "a");
+    let effect = Effect::new(
+        EffectKind::AddFinalizer,
+        Subject::Vm {
+            key: key.clone(),
+            pool: None,
+        },
+    );
+    let at = Precondition {
+        key,
+        uid: "u".to_owned(),
+        resource_version: "7".to_owned(),
+    };
+    let permit = guard::harmless(effect, at).expect("a permit");
+    let goal = Goal {
+        before: vec!["am".to_owned()],
+        ..Goal::default()
+    };
+    let patch = OwnPatch {
+        labels: [("l".to_owned(), None)].into(),
+        goal: Some(goal),
+        ..OwnPatch::default()
+    };
+    let refused = writer.patch_child(&permit, &patch).await;
+    let refused = refused.expect_err("nothing is written");
+    assert_eq!(refused.kind, ClusterErrorKind::Invalid);
+    assert!(refused.message.contains("Apply config/crd"), "{refused}");
+    let asked = asked.lock().expect("the log").clone();
+    let [(query, body)] = asked.as_slice() else {
+        panic!("{asked:?}");
+    };
+    assert!(query.contains("fieldValidation=Strict"), "{query}");
+    let expected = json!({
+        "metadata": {"labels": {"l": null}, "uid": "u", "resourceVersion": "7"},
+        "spec": {"goal": {"agentMachine": null, "machine": null, "life": null, "before": ["am"]}},
+    });
+    assert_eq!(*body, expected);
 }

@@ -1,5 +1,3 @@
-use agent_forge_crds::agent::Goal;
-
 use super::*;
 use crate::testing::{self as t, World, with};
 
@@ -57,7 +55,9 @@ fn machine_and_agent_machine_together_tell() {
         (
             "nobody was recorded",
             |w| {
-                w.children[0].spec.goal = Some(Goal::default());
+                w.children[0].spec.goal = None;
+                w.children[0].metadata.labels = None;
+                w.children[0].metadata.annotations = None;
             },
             MachineState::Nobody,
         ),

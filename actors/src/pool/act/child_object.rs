@@ -35,7 +35,7 @@ const BEFORE_GOALS: [&str; 5] = [
     RECYCLE_ANNOTATION,
 ];
 
-/// The patch that sets the goal. Of the annotations before it, those in `copies` stay.
+/// The patch that sets the goal, with these copies of it. All other annotations that said it before go.
 fn with_goal(goal: Goal, copies: &BTreeMap<String, String>) -> OwnPatch {
     let annotations = BEFORE_GOALS.map(|key| (key.to_owned(), copies.get(key).cloned()));
     OwnPatch {

@@ -1,8 +1,11 @@
 //! A VM changes its pool: one owner at each moment, whatever crashes in between.
 
 use agent_forge_crds::{
-    agent::{NamedUid, VsphereAgent},
-    names::{PAUSED_ANNOTATION, RESERVED_FOR_ANNOTATION, SKIP_DELETE_ANNOTATION},
+    agent::VsphereAgent,
+    names::{
+        AGENT_MACHINE_UID_ANNOTATION, PAUSED_ANNOTATION, RESERVED_FOR_ANNOTATION,
+        SKIP_DELETE_ANNOTATION,
+    },
     pool::ReassignSpec,
 };
 
@@ -225,11 +228,9 @@ async fn a_taker_lets_go_of_a_host_that_others_have_or_whose_agent_is_gone() {
             o.others[0].annotations_mut().insert(key, "true".to_owned());
         }),
         ("its VsphereAgent is not of the buffer any more", |o| {
-            let goal = o.others[0].spec.goal.get_or_insert_default();
-            goal.agent_machine = Some(NamedUid {
-                name: "another".to_owned(),
-                uid: "am-another".to_owned(),
-            });
+            let key = AGENT_MACHINE_UID_ANNOTATION.to_owned();
+            let other = "am-another".to_owned();
+            o.others[0].annotations_mut().insert(key, other);
         }),
     ];
     for (what, change) in changes {

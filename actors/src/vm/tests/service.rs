@@ -2,7 +2,9 @@
 //! removed.
 
 use agent_forge_crds::{
-    conditions::Reason, external::agent_machine::PAUSED_ANNOTATION, names::FORCE_DELETE_ANNOTATION,
+    conditions::Reason,
+    external::agent_machine::PAUSED_ANNOTATION,
+    names::{AGENT_MACHINE_UID_ANNOTATION, FORCE_DELETE_ANNOTATION},
 };
 use k8s_openapi::api::core::v1::ObjectReference;
 
@@ -191,14 +193,14 @@ async fn a_machine_that_was_paused_for_a_while_is_none_that_vanished() {
     goes(&mut bench).await;
 }
 
-/// A change of the goal changes the trace, and the timeline starts again with it.
+/// A change of the annotations changes the trace, and the timeline starts again with it.
 #[tokio::test]
 async fn what_served_has_served_whatever_becomes_of_the_timeline() {
     let mut bench = serving().await;
     bench.hub.with(|o| {
         let child = o.child.as_mut().expect("child");
-        let goal = child.spec.goal.as_mut().expect("a goal");
-        goal.agent_machine.as_mut().expect("one").uid = "other".to_owned();
+        let other = (AGENT_MACHINE_UID_ANNOTATION.to_owned(), "other".to_owned());
+        child.annotations_mut().extend([other]);
         o.agents.clear();
     });
     bench.restart();

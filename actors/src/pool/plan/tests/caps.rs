@@ -135,6 +135,7 @@ fn a_surplus_vm_goes_for_one_that_waits_for_the_limit() {
         asks(&mut world, 0);
         let mut surplus = child_with_vm("old");
         surplus.spec.goal = Some(Goal::default());
+        surplus.annotations_mut().clear();
         let vm = surplus.status.as_mut().and_then(|s| s.vm.as_mut());
         let vm = vm.expect("recorded");
         (vm.served, vm.may_serve) = (Some(true), None);
