@@ -19,9 +19,8 @@ use kube::ResourceExt;
 
 use super::{
     identity::{BiosUuid, proof},
-    managed_vm::recorded_identity,
     names::ObjectKey,
-    selector, upstream,
+    recorded_vm, selector, upstream,
 };
 
 /// A number that represents one fact. It is small: thousands of Agents have several each.
@@ -136,7 +135,7 @@ pub fn asked_by_agent_machine(am: &AgentMachine) -> IndexKeys {
 #[must_use]
 pub fn asked_by_child(child: &VsphereAgent) -> IndexKeys {
     let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());
-    let machine = vm.and_then(recorded_identity);
+    let machine = vm.and_then(recorded_vm::identity);
     let machine = machine.map(|vm| IndexKey::machine(vm.bios_uuid));
     let recorded = vm.and_then(|vm| vm.agent_ref.as_ref()?.name.as_deref());
     let recorded = recorded.map(|name| IndexKey::of(&Fact::Name(name)));

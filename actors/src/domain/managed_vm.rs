@@ -3,26 +3,26 @@
 use std::sync::Arc;
 
 use agent_forge_crds::{
-    agent::{Failure, Milestone, NextLife, VmStatus, VsphereAgent},
+    agent::{Milestone, NextLife, VmStatus, VsphereAgent},
     conditions::{READY, Reason, find_condition},
     external::{agent::Agent, agent_machine::AgentMachine},
     names::{
         ADOPT_ANNOTATION, AGENT_FINALIZER, CREATED_FOR_ADOPTED, CREATED_FOR_LABEL,
         FORCE_DELETE_ANNOTATION, REPLACE_ANNOTATION, TAKEN_FROM_ANNOTATION, VM_NAME_ANNOTATION,
     },
-    pool::{SOURCE_DISCOVERED_AGENT, VsphereAgentPool},
+    pool::VsphereAgentPool,
 };
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
 
 use super::{
     disk::{self, Disk},
     goal::{self, Recorded},
     holds::{self, VmMarks},
-    identity::{BiosUuid, BootSource, MacAddress, VmIdentity},
+    identity::VmIdentity,
     marker::{Marker, MayServe},
     names::ObjectKey,
     reassign::{self, Source, Taking},
+    recorded_vm,
     recycle::{self, Stage},
     trace::TraceId,
 };
@@ -75,66 +75,9 @@ pub struct ManagedVm {
     pub given_up: bool,
 }
 
-/// Whether the recorded VM is the one that was given up.
-#[must_use]
-pub fn is_given_up(vm: &VmStatus, failure: Option<&Failure>) -> bool {
-    vm.bios_uuid.is_some()
-        && vm.attempt.is_some()
-        && failure.is_some_and(|f| f.attempt == vm.attempt)
-}
-
-/// The predecessor did not create that VM. It only saw it.
-fn is_discovered(vm: Option<&VmStatus>) -> bool {
-    let source = vm.and_then(|vm| vm.source.as_deref());
-    source == Some(SOURCE_DISCOVERED_AGENT)
-}
-
 fn annotation(object: &VsphereAgent, key: &str) -> Option<String> {
     let value = object.annotations().get(key);
     value.filter(|v| !v.is_empty()).cloned()
-}
-
-/// The identity of a VM by its record, for the comparison with Agents.
-#[must_use]
-pub fn recorded_identity(vm: &VmStatus) -> Option<VmIdentity> {
-    let bios_uuid = BiosUuid::parse(vm.bios_uuid.as_deref()?)?;
-    let macs = vm.mac_addresses.iter();
-    Some(VmIdentity {
-        bios_uuid,
-        macs: macs.filter_map(|m| MacAddress::parse(m)).collect(),
-        infra_env: vm.infra_env_ref.as_ref().and_then(BootSource::read),
-        first_powered_on: vm.first_powered_on.as_ref().map(|t| t.0),
-    })
-}
-
-/// The namespace of its AgentMachine and Machine, as it was recorded. The place of an earlier AgentMachine does not apply to the
-/// one that the VM was assigned to later.
-fn control_plane(
-    vm: &VmStatus,
-    agent_machine: Option<&Recorded>,
-    machine: Option<&Recorded>,
-) -> Option<String> {
-    let still = |r: &&ObjectReference, now: Option<&Recorded>| {
-        let uid = now.and_then(|now| now.uid.as_ref());
-        let recorded = r.uid.as_ref().filter(|r| !r.is_empty());
-        uid.is_none() || recorded.is_none() || recorded == uid
-    };
-    let of = |r: Option<&ObjectReference>, now| r.filter(|r| still(r, now))?.namespace.clone();
-    of(vm.agent_machine_ref.as_ref(), agent_machine)
-        .or_else(|| of(vm.machine_ref.as_ref(), machine))
-        .filter(|n| !n.is_empty())
-}
-
-/// That identity does not follow from the uid of the object.
-fn is_reborn(object: &VsphereAgent, identity: Option<&VmIdentity>) -> bool {
-    let Some((status, recorded)) = object.status.as_ref().zip(identity) else {
-        return false;
-    };
-    let cluster_id = status.cluster_id.as_deref().unwrap_or_default();
-    let attempt = status.vm.as_ref().and_then(|vm| vm.attempt);
-    let attempt = attempt.and_then(|a| u32::try_from(a).ok());
-    let uid = object.uid().unwrap_or_default();
-    attempt.map(|a| BiosUuid::derive(cluster_id, &uid, a)) != Some(recorded.bios_uuid)
 }
 
 impl ManagedVm {
@@ -157,14 +100,8 @@ impl ManagedVm {
             life,
             before,
         } = goal::of(&object);
-        let mut identity = vm.and_then(recorded_identity);
-        let agent = vm.and_then(|v| v.agent_ref.as_ref()).and_then(|r| {
-            Some(ObjectKey::new(
-                r.namespace.clone().filter(|n| !n.is_empty())?,
-                r.name.clone().filter(|n| !n.is_empty())?,
-            ))
-        });
-        let reborn = is_reborn(&object, identity.as_ref());
+        let mut identity = vm.and_then(recorded_vm::identity);
+        let reborn = recorded_vm::is_reborn(&object, identity.as_ref());
         // uids of a lost hub mean nothing on this hub.
         let source = identity.as_mut().and_then(|i| i.infra_env.as_mut());
         if let Some(source) = source.filter(|_| reborn) {
@@ -185,15 +122,16 @@ impl ManagedVm {
                 .or_else(|| annotation(VM_NAME_ANNOTATION))
                 .or_else(|| vm.map(|v| v.name.clone()).filter(|n| !n.is_empty()))
                 .unwrap_or_else(|| object.name_any()),
-            control_plane: vm
-                .and_then(|vm| control_plane(vm, agent_machine.as_ref(), machine.as_ref())),
+            control_plane: vm.and_then(|vm| {
+                recorded_vm::control_plane(vm, agent_machine.as_ref(), machine.as_ref())
+            }),
             agent_machine,
             machine,
             identity,
-            agent,
+            agent: vm.and_then(recorded_vm::agent),
             agent_uid,
             reborn,
-            adopted: is_discovered(vm)
+            adopted: recorded_vm::is_discovered(vm)
                 || object
                     .labels()
                     .get(CREATED_FOR_LABEL)
@@ -209,7 +147,7 @@ impl ManagedVm {
             deleting,
             has_finalizer: object.finalizers().iter().any(|f| f == AGENT_FINALIZER),
             forced: deleting && annotation(FORCE_DELETE_ANNOTATION).is_some_and(|v| v == "true"),
-            given_up: vm.is_some_and(|vm| is_given_up(vm, failure)),
+            given_up: vm.is_some_and(|vm| recorded_vm::is_given_up(vm, failure)),
             object,
         }
     }

@@ -18,6 +18,7 @@ pub mod marker;
 pub mod names;
 pub mod network;
 pub mod reassign;
+pub mod recorded_vm;
 pub mod recycle;
 pub mod seconds;
 pub mod selector;

@@ -57,11 +57,8 @@ pub fn observe(
     let children: Vec<ManagedVm> = children.collect();
     let made_by_others = made_by_others(view, &grants, key, &agent_machines);
     let (infra_env_key, infra_env) = agents_home::find(view, &grants, &pool);
-    let own = agent_machines.iter().map(AsRef::as_ref);
-    let own: Vec<_> = own.filter(|am| belonging::belongs(&pool, am)).collect();
-    let home = &infra_env_key.namespace;
-    let mut agents = agents_home::of_pool(view, &pool, &children, &own, home);
-    agents.retain(|agent| is_shown(agent, &grants, &pool, &children));
+    let served = (agent_machines.as_slice(), infra_env_key.namespace.as_str());
+    let agents = agents(view, &grants, (&pool, &children), served);
     let matching = matching(view, &grants, (&pool, &children), &agents);
     memory.note_waiting(&agent_machines, now);
     let mut observed = Observed {
@@ -99,6 +96,20 @@ pub fn observe(
     observed.pending = memory.pending.recall(&observed);
     see_group(view, &mut observed, memory);
     Some(observed)
+}
+
+/// The Agents that a decision of the pool may use. `home`: where its InfraEnv is.
+fn agents(
+    view: &dyn View,
+    grants: &Grants,
+    (pool, children): (&VsphereAgentPool, &[ManagedVm]),
+    (agent_machines, home): (&[Arc<AgentMachine>], &str),
+) -> Vec<Arc<Agent>> {
+    let own = agent_machines.iter().map(AsRef::as_ref);
+    let own: Vec<_> = own.filter(|am| belonging::belongs(pool, am)).collect();
+    let mut agents = agents_home::of_pool(view, pool, children, &own, home);
+    agents.retain(|agent| is_shown(agent, grants, pool, children));
+    agents
 }
 
 /// Those that serve the same control plane.

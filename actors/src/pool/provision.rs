@@ -147,11 +147,39 @@ pub fn whose(action: &Action) -> Option<&AgentMachine> {
     }
 }
 
+/// Creates the VsphereAgent that `action` asks for, as `effect`, whose subject is that VsphereAgent.
+///
+/// # Errors
+/// The [`ReconcileError`] of a write.
+pub async fn make(
+    context: &Context,
+    s: &Observed,
+    effect: &Effect,
+    action: &Action,
+) -> Result<(), ReconcileError> {
+    match action {
+        Action::CreateChild {
+            agent_machine: am,
+            machine,
+            ..
+        } => create(context, s, effect, am, machine).await,
+        Action::Borrow {
+            agent_machine: am,
+            machine,
+            lender,
+            agent,
+            ..
+        } => borrow(context, s, effect, (am, machine), (lender, agent)).await,
+        Action::CreateForBuffer { .. } => create_for_buffer(context, s, effect).await,
+        _ => Ok(()),
+    }
+}
+
 /// Creates the VsphereAgent of an AgentMachine, as `effect`, whose subject is that VsphereAgent.
 ///
 /// # Errors
 /// The [`ReconcileError`] of the write.
-pub async fn create(
+async fn create(
     context: &Context,
     s: &Observed,
     effect: &Effect,
@@ -167,7 +195,7 @@ pub async fn create(
 ///
 /// # Errors
 /// The [`ReconcileError`] of a write.
-pub async fn borrow(
+async fn borrow(
     context: &Context,
     s: &Observed,
     effect: &Effect,
@@ -197,7 +225,7 @@ pub async fn borrow(
 ///
 /// # Errors
 /// The [`ReconcileError`] of the write.
-pub async fn create_for_buffer(
+async fn create_for_buffer(
     context: &Context,
     s: &Observed,
     effect: &Effect,

@@ -29,6 +29,7 @@ use super::{
 use crate::{
     domain::{managed_vm::ManagedVm, reassign::Taking},
     lifecycle::ReleaseReason,
+    ports::cluster::AgentPatch,
     runtime::holds,
 };
 
@@ -52,6 +53,10 @@ fn planned(s: &Observed, plan: &Plan, outcome: &Outcome) -> Vec<PlannedAction> {
     rows
 }
 
+fn of_agent<'a>(patch: &'a AgentPatch, why: &str) -> (&'static str, &'a String, String) {
+    (action::PATCH_AGENT, &patch.key.name, why.to_owned())
+}
+
 /// What is said of that action. `None`: it is of no interest to people.
 fn planned_row(action: &Action) -> Option<PlannedAction> {
     let (kind, about, why) = match action {
@@ -68,11 +73,9 @@ fn planned_row(action: &Action) -> Option<PlannedAction> {
                 lender.key
             ),
         ),
-        Action::Unreserve { patch: p, .. } => (
-            action::PATCH_AGENT,
-            &p.key.name,
-            "its reservation means nothing any more".to_owned(),
-        ),
+        Action::Unreserve { patch, .. } => {
+            of_agent(patch, "its reservation means nothing any more")
+        }
         Action::CreateForBuffer { name } => {
             (action::BUFFER, name, "the buffer lacks a host".to_owned())
         }
@@ -95,16 +98,8 @@ fn planned_row(action: &Action) -> Option<PlannedAction> {
             &child.key.name,
             format!("its VM serves AgentMachine {} now", am.name_any()),
         ),
-        Action::Prepare { patch: p, .. } => (
-            action::PATCH_AGENT,
-            &p.key.name,
-            "prepare it for its AgentMachine".to_owned(),
-        ),
-        Action::Fence { patch: p, .. } => (
-            action::PATCH_AGENT,
-            &p.key.name,
-            "take it out of every selection".to_owned(),
-        ),
+        Action::Prepare { patch, .. } => of_agent(patch, "prepare it for its AgentMachine"),
+        Action::Fence { patch, .. } => of_agent(patch, "take it out of every selection"),
         Action::Release { child, why } => (
             action::DELETE_VM,
             &child.key.name,

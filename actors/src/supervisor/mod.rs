@@ -120,6 +120,24 @@ fn id(actor: ActorId) -> u64 {
     actor.pid()
 }
 
+/// Ends the actors whose keys begin with `which` (`*`: all), and returns their keys.
+fn kill(state: &SupervisorState, which: &str, panic: bool) -> Vec<String> {
+    let hit = |key: &String| which == "*" || key.starts_with(which);
+    let all = state
+        .actors
+        .iter()
+        .map(|(k, handle)| (k.to_string(), handle));
+    let hit: Vec<_> = all.filter(|(key, _)| hit(key)).collect();
+    for (_, handle) in &hit {
+        if panic {
+            handle.panic();
+        } else {
+            handle.cell().kill();
+        }
+    }
+    hit.into_iter().map(|(key, _)| key).collect()
+}
+
 impl Actor for Supervisor {
     type Msg = SupervisorMsg;
     type State = SupervisorState;
@@ -231,19 +249,7 @@ impl Actor for Supervisor {
                 panic,
                 reply,
             } => {
-                let hit: Vec<(&ActorKey, &Handle)> = state
-                    .actors
-                    .iter()
-                    .filter(|(k, _)| which == "*" || k.to_string().starts_with(&which))
-                    .collect();
-                for (_, handle) in &hit {
-                    if panic {
-                        handle.panic()
-                    } else {
-                        handle.cell().kill()
-                    }
-                }
-                let _ = reply.send(hit.into_iter().map(|(k, _)| k.to_string()).collect());
+                let _ = reply.send(kill(state, &which, panic));
             }
             SupervisorMsg::Shutdown => {}
         }

@@ -213,21 +213,7 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
             }
         }
         Change::Agent(news) => out.extend(concerned_by(news, view)),
-        Change::InfraEnv(key) => {
-            let of = |p: &VsphereAgentPool| belonging::infra_envs(p).contains(key);
-            for pool in view.pools().iter().filter(|p| of(p)) {
-                let key = ObjectKey::of(pool.as_ref());
-                // It may block the creation of a VM, or stop blocking it.
-                let made = |c: &VsphereAgent| {
-                    let status = c.status.as_ref();
-                    status.is_some_and(|s| s.vm.as_ref().is_some_and(|vm| vm.moref.is_some()))
-                };
-                for child in view.children(&key).iter().filter(|c| !made(c)) {
-                    out.push((ActorKey::Vm(ObjectKey::of(child.as_ref())), "infraenv"));
-                }
-                out.push((ActorKey::Pool(key), "infraenv"));
-            }
-        }
+        Change::InfraEnv(key) => out.extend(of_infra_env(key, view)),
         Change::Pausable(kind, key) => {
             let covered = |p: &&Arc<VsphereAgentPool>| holds::covers(*kind, key, p);
             for pool in view.pools().iter().filter(covered) {
@@ -239,6 +225,25 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
                 out.extend(with_vms(view, pool, "namespace"));
             }
         }
+    }
+    out
+}
+
+/// The pools that use that InfraEnv, and their VMs that are not made: it may block their creation, or stop blocking it.
+fn of_infra_env(key: &ObjectKey, view: &dyn View) -> Vec<(ActorKey, &'static str)> {
+    let made = |c: &VsphereAgent| {
+        let status = c.status.as_ref();
+        status.is_some_and(|s| s.vm.as_ref().is_some_and(|vm| vm.moref.is_some()))
+    };
+    let mut pools = view.pools();
+    pools.retain(|p| belonging::infra_envs(p).contains(key));
+    let mut out = Vec::new();
+    for pool in pools {
+        let pool = ObjectKey::of(pool.as_ref());
+        let children = view.children(&pool);
+        let unmade = children.iter().filter(|c| !made(c));
+        out.extend(unmade.map(|c| (ActorKey::Vm(ObjectKey::of(c.as_ref())), "infraenv")));
+        out.push((ActorKey::Pool(pool), "infraenv"));
     }
     out
 }

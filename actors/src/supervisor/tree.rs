@@ -107,12 +107,7 @@ impl SupervisorState {
                 Ok(Handle::Sessions(self.counted(key, spawned.await?.0)))
             }
             ActorKey::Placement => {
-                let args = PlacementArgs {
-                    clock: ports.clock.clone(),
-                    view: ports.view.clone(),
-                    floor: context.settings.datastore_floor,
-                };
-                let spawned = Actor::spawn_linked(None, Placement, args, cell);
+                let spawned = Actor::spawn_linked(None, Placement, self.of_placement(), cell);
                 Ok(Handle::Placement(self.counted(key, spawned.await?.0)))
             }
             ActorKey::IsoCache(cache) => {
@@ -166,6 +161,14 @@ impl SupervisorState {
             instruments: ports.instruments.clone(),
             server_rule: ports.server_rule.clone(),
             ledger: ports.ledger.clone(),
+        }
+    }
+
+    fn of_placement(&self) -> PlacementArgs {
+        PlacementArgs {
+            clock: self.ports.clock.clone(),
+            view: self.ports.view.clone(),
+            floor: self.context.settings.datastore_floor,
         }
     }
 

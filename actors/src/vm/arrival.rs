@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
-    domain::{identity::BootSource, managed_vm::is_given_up, seconds},
+    domain::{identity::BootSource, recorded_vm::is_given_up, seconds},
     ports::vcenter::{PowerState, VmObservation},
     vm::lost::Lost,
 };

@@ -26,6 +26,7 @@ pub mod place;
 pub mod power_policy;
 mod publish;
 mod record;
+pub mod refused;
 pub mod status;
 pub mod step;
 #[cfg(test)]

@@ -5,7 +5,7 @@ use agent_forge_crds::agent::{Placement, VmStatus};
 
 use std::time::Duration;
 
-use super::{memory::Refused, step::PlacementCheck};
+use super::{refused::Refused, step::PlacementCheck};
 use crate::{
     domain::names::MoRef,
     ports::vcenter::{Place, PlaceRequest},

@@ -245,25 +245,8 @@ fn state(
     if am.is_paused() {
         return DemandState::NotRequested(DemandReason::Paused);
     }
-    let other = facts
-        .other_pools
-        .iter()
-        .find(|p| facts.grants.serves(p, am));
-    if let Some(other) = other {
-        return DemandState::NotNow {
-            why: DemandReason::PoolConflict(ObjectKey::of(other.as_ref())),
-            again: None,
-        };
-    }
-    if (facts.in_flight)(am) {
-        return DemandState::InFlight;
-    }
-    let uid = am.metadata.uid.as_deref().unwrap_or_default();
-    if let Some(other) = facts.made_by_others.get(uid) {
-        return DemandState::NotNow {
-            why: DemandReason::HostOfAnotherPool(other.clone()),
-            again: Some(PROVIDER_GRACE),
-        };
+    if let Some(served) = has_host(facts, am) {
+        return served;
     }
     if let Some(why) = not_yet(facts, am, sign) {
         return why;
@@ -292,6 +275,26 @@ fn state(
     } else {
         DemandState::Host
     }
+}
+
+/// A host is made for it, or another pool serves it.
+fn has_host(facts: &Facts<'_>, am: &AgentMachine) -> Option<DemandState> {
+    let mut others = facts.other_pools.iter();
+    if let Some(other) = others.find(|p| facts.grants.serves(p, am)) {
+        return Some(DemandState::NotNow {
+            why: DemandReason::PoolConflict(ObjectKey::of(other.as_ref())),
+            again: None,
+        });
+    }
+    if (facts.in_flight)(am) {
+        return Some(DemandState::InFlight);
+    }
+    let uid = am.metadata.uid.as_deref().unwrap_or_default();
+    let other = facts.made_by_others.get(uid)?;
+    Some(DemandState::NotNow {
+        why: DemandReason::HostOfAnotherPool(other.clone()),
+        again: Some(PROVIDER_GRACE),
+    })
 }
 
 /// Why an AgentMachine that nothing serves gets no host now, however long it has waited.

@@ -63,37 +63,16 @@ pub async fn perform(
         return Ok(performer.held_back(hold));
     }
     match action {
-        Action::AddFinalizer => {
-            let finalizers = s.pool.finalizers().iter().cloned();
-            let finalizers = finalizers.chain([POOL_FINALIZER.to_owned()]);
-            return performer.finalizers(finalizers.collect()).await;
-        }
-        Action::RemoveFinalizer => {
-            if !cluster.live_children(&s.key).await?.is_empty() {
-                return Ok(ActionOutcome::Held(None));
-            }
-            let finalizers = s.pool.finalizers().iter();
-            let left = finalizers.filter(|f| *f != POOL_FINALIZER).cloned();
-            return performer.finalizers(left.collect()).await;
-        }
+        Action::AddFinalizer => return performer.add_finalizer().await,
+        Action::RemoveFinalizer => return performer.remove_finalizer().await,
         Action::Close => return Ok(ActionOutcome::Record(|status| status.closed = Some(true))),
         Action::Pin { agent_machine, pin } => {
             let at = Precondition::of(agent_machine.as_ref());
             cluster.pin(&effect, &at, AGENT_MACHINE_LABEL, pin).await?;
         }
-        Action::CreateChild {
-            agent_machine: am,
-            machine,
-            ..
-        } => provision::create(context, s, &effect, am, machine).await?,
-        Action::Borrow {
-            agent_machine: am,
-            machine,
-            lender,
-            agent,
-            ..
-        } => provision::borrow(context, s, &effect, (am, machine), (lender, agent)).await?,
-        Action::CreateForBuffer { .. } => provision::create_for_buffer(context, s, &effect).await?,
+        Action::CreateChild { .. } | Action::Borrow { .. } | Action::CreateForBuffer { .. } => {
+            provision::make(context, s, &effect, action).await?;
+        }
         Action::Unreserve { patch, .. } => {
             let permit = guard::harmless(effect.clone(), patch.clone())?;
             cluster.patch_agent(&permit).await?;
@@ -174,6 +153,23 @@ impl Performer<'_> {
             agents: plan::agents_to_ask(self.s, child),
             was_unfenced,
         }
+    }
+
+    async fn add_finalizer(&self) -> Performed {
+        let finalizers = self.s.pool.finalizers().iter().cloned();
+        let finalizers = finalizers.chain([POOL_FINALIZER.to_owned()]);
+        self.finalizers(finalizers.collect()).await
+    }
+
+    /// By a live list, no VsphereAgent is left.
+    async fn remove_finalizer(&self) -> Performed {
+        let left = self.context.cluster.live_children(&self.s.key).await?;
+        if !left.is_empty() {
+            return Ok(ActionOutcome::Held(None));
+        }
+        let finalizers = self.s.pool.finalizers().iter();
+        let finalizers = finalizers.filter(|f| *f != POOL_FINALIZER).cloned();
+        self.finalizers(finalizers.collect()).await
     }
 
     /// Replaces the finalizers of the pool. They change only if no Secret is on record: so this pass has written no status

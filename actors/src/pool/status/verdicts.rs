@@ -246,71 +246,9 @@ fn met_at_vcenter(s: &Observed, outcome: &Outcome) -> Option<(Reason, String)> {
 /// - A file that was there counts as there until a look shows otherwise. Each start of the operator begins with such a
 ///   look, and otherwise the condition would flicker.
 fn iso(outcome: &Outcome, before: Option<&Condition>) -> Row {
-    let under_way = [
-        Reason::IsoUploading,
-        Reason::IsoUrlPending,
-        Reason::ImageNotCreated,
-        Reason::InvalidSpec,
-        Reason::InvalidIsoUrl,
-        Reason::WaitingForVsphere,
-        Reason::Paused,
-        Reason::DryRun,
-    ];
-    let failed = before
-        .filter(|c| c.status == "False" && !under_way.contains(&Reason::from(c.reason.as_str())));
     let row = |holds, reason, message| row(conditions::ISO_READY, holds, reason, message);
     match (&outcome.iso, &outcome.no_source) {
-        (Some(IsoState::Ready { file, .. }), _) => {
-            let volatile = outcome.iso_status.as_ref().and_then(|i| i.volatile) == Some(true);
-            let note = if volatile {
-                "; its source sends other bytes at every download, so it stays until the InfraEnv's URL or createdTime changes"
-            } else {
-                ""
-            };
-            let message = format!("{} lies complete ({} bytes){note}", file.path, file.size);
-            row(true, Reason::IsoReady, message)
-        }
-        (Some(IsoState::Fetching { .. } | IsoState::Queued(_) | IsoState::Publishing(_)), _)
-            if let Some(last) = failed =>
-        {
-            row(false, last.reason.as_str().into(), last.message.clone())
-        }
-        (
-            Some(IsoState::Fetching {
-                done: 0,
-                total: None,
-                ..
-            }),
-            _,
-        ) if let Some(lies) = before.filter(|c| outcome.iso_known && c.status == "True") => {
-            row(true, lies.reason.as_str().into(), lies.message.clone())
-        }
-        (Some(IsoState::Lost(place)), _) => row(
-            false,
-            Reason::IsoUploading,
-            format!("{place} does not lie there any more, whole; it is fetched again"),
-        ),
-        (Some(IsoState::Queued(first)), _) => row(
-            false,
-            Reason::IsoUploading,
-            format!(
-                "the discovery ISO waits for that of pool {first}, which is on its way to the same datastore"
-            ),
-        ),
-        (Some(IsoState::Fetching { .. } | IsoState::Publishing(_)), _) => row(
-            false,
-            Reason::IsoUploading,
-            "the discovery ISO is on its way to the datastore".to_owned(),
-        ),
-        (Some(IsoState::Failed(t)), _) => {
-            let before = outcome.iso_status.as_ref().and_then(|i| i.path.as_ref());
-            let note = if before.is_some() {
-                "; new VMs are made from the ISO that status.iso names meanwhile"
-            } else {
-                ""
-            };
-            row(false, t.reason.clone(), format!("{}{note}", t.message))
-        }
+        (Some(state), _) => of_state(outcome, state, before),
         (None, Some(NoSource::Invalid(t))) => row(false, t.reason.clone(), t.message.clone()),
         (None, Some(NoSource::ImageFailed(why))) => {
             row(false, Reason::ImageNotCreated, why.clone())
@@ -328,6 +266,69 @@ fn iso(outcome: &Outcome, before: Option<&Condition>) -> Row {
             Reason::WaitingForVsphere,
             "the ISO waits for vCenter; see VsphereReady".to_owned(),
         ),
+    }
+}
+
+/// The last try to get the ISO failed, and nothing has succeeded since.
+fn failed(before: Option<&Condition>) -> Option<&Condition> {
+    let under_way = [
+        Reason::IsoUploading,
+        Reason::IsoUrlPending,
+        Reason::ImageNotCreated,
+        Reason::InvalidSpec,
+        Reason::InvalidIsoUrl,
+        Reason::WaitingForVsphere,
+        Reason::Paused,
+        Reason::DryRun,
+    ];
+    before.filter(|c| c.status == "False" && !under_way.contains(&Reason::from(c.reason.as_str())))
+}
+
+/// What the ISO cache says.
+fn of_state(outcome: &Outcome, state: &IsoState, before: Option<&Condition>) -> Row {
+    let row = |holds, reason, message| row(conditions::ISO_READY, holds, reason, message);
+    let on_its_way = |message| row(false, Reason::IsoUploading, message);
+    match state {
+        IsoState::Ready { file, .. } => {
+            let volatile = outcome.iso_status.as_ref().and_then(|i| i.volatile) == Some(true);
+            let note = if volatile {
+                "; its source sends other bytes at every download, so it stays until the InfraEnv's URL or createdTime changes"
+            } else {
+                ""
+            };
+            let message = format!("{} lies complete ({} bytes){note}", file.path, file.size);
+            row(true, Reason::IsoReady, message)
+        }
+        IsoState::Fetching { .. } | IsoState::Queued(_) | IsoState::Publishing(_)
+            if let Some(last) = failed(before) =>
+        {
+            row(false, last.reason.as_str().into(), last.message.clone())
+        }
+        IsoState::Fetching {
+            done: 0,
+            total: None,
+            ..
+        } if let Some(lies) = before.filter(|c| outcome.iso_known && c.status == "True") => {
+            row(true, lies.reason.as_str().into(), lies.message.clone())
+        }
+        IsoState::Lost(place) => on_its_way(format!(
+            "{place} does not lie there any more, whole; it is fetched again"
+        )),
+        IsoState::Queued(first) => on_its_way(format!(
+            "the discovery ISO waits for that of pool {first}, which is on its way to the same datastore"
+        )),
+        IsoState::Fetching { .. } | IsoState::Publishing(_) => {
+            on_its_way("the discovery ISO is on its way to the datastore".to_owned())
+        }
+        IsoState::Failed(t) => {
+            let before = outcome.iso_status.as_ref().and_then(|i| i.path.as_ref());
+            let note = if before.is_some() {
+                "; new VMs are made from the ISO that status.iso names meanwhile"
+            } else {
+                ""
+            };
+            row(false, t.reason.clone(), format!("{}{note}", t.message))
+        }
     }
 }
 

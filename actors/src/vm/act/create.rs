@@ -23,9 +23,10 @@ use crate::{
         vcenter::{CreateVm, Fault, TASK_PATIENCE, TaskEnd, TaskRef, VCenter, VcError},
     },
     vm::{
-        memory::{Memory, Refused},
+        memory::Memory,
         observed::Observed,
         ownership::{self, FoundBy, Ownership},
+        refused::Refused,
         step::PROOF_PAUSE,
     },
 };

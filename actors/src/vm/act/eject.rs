@@ -22,11 +22,7 @@ use crate::{
         effect::EffectKind,
         vcenter::{Fault, TASK_PATIENCE, VCenter, VmChange, VmObservation},
     },
-    vm::{
-        boot_repair, drive,
-        memory::{Busy, Memory},
-        ownership::Ownership,
-    },
+    vm::{boot_repair, drive, memory::Memory, ownership::Ownership, refused::Busy},
 };
 
 impl Executor<'_> {

@@ -202,17 +202,8 @@ impl Executor<'_> {
         };
         let proven = match proof::prove(found, &claim) {
             Proof::Proven(vm) => *vm,
-            Proof::Absent => {
-                memory.seen = ownership::absent_once_more(&memory.seen);
-                memory.proof_at = Some(now);
-                return Ok(StepOutcome::Same);
-            }
-            Proof::None(what) => {
-                memory.seen = Ownership::Foreign {
-                    what,
-                    met: FoundBy::Uuid,
-                    at: now,
-                };
+            unproven => {
+                note_unproven(memory, unproven, now);
                 return Ok(StepOutcome::Same);
             }
         };
@@ -224,18 +215,13 @@ impl Executor<'_> {
         record.cluster_id = Some(self.context.view.cluster_id());
         // An ejection that was only planned is dropped: `spec.iso.ejectAfterInstall` decides again.
         record.iso_ejection = record.iso_ejection.filter(|e| e.disconnect_started);
-        vm.owner_uid = match Notes::read(&proven.annotation) {
-            Notes::OfAgent(uid) => Some(uid),
-            Notes::Empty | Notes::Other => None,
-        };
-        vm.source = Some(SOURCE_VSPHERE_AGENT.to_owned());
         vm.placement = Some(place::record(&placed, &request));
         Reached::by(session.as_ref()).record(&mut vm);
         vm.credentials_ref = Some(CredentialsSecretRef {
             name: secret.name,
             namespace: Some(secret.namespace),
         });
-        vm.vm_path = Some(proven.vm_path.clone()).filter(|p| !p.is_empty());
+        let vm = as_ours(vm, &proven);
         record.vm = Some(with_observation(self.observed, vm, &proven, None));
         let next = self
             .save_record(EffectKind::RecordObservation, record, memory)
@@ -284,6 +270,36 @@ impl Executor<'_> {
             Some(TaskEnd::Vanished) => Err(StepOutcome::Same),
             None => Err(StepOutcome::Pause(SOON)),
         })
+    }
+}
+
+fn note_unproven(memory: &mut Memory, proof: Proof, now: Duration) {
+    match proof {
+        Proof::Proven(_) => {}
+        Proof::Absent => {
+            memory.seen = ownership::absent_once_more(&memory.seen);
+            memory.proof_at = Some(now);
+        }
+        Proof::None(what) => {
+            memory.seen = Ownership::Foreign {
+                what,
+                met: FoundBy::Uuid,
+                at: now,
+            };
+        }
+    }
+}
+
+/// What the record says of a VM of the predecessor that is proven to be ours.
+fn as_ours(vm: VmStatus, proven: &VmObservation) -> VmStatus {
+    VmStatus {
+        owner_uid: match Notes::read(&proven.annotation) {
+            Notes::OfAgent(uid) => Some(uid),
+            Notes::Empty | Notes::Other => None,
+        },
+        source: Some(SOURCE_VSPHERE_AGENT.to_owned()),
+        vm_path: Some(proven.vm_path.clone()).filter(|p| !p.is_empty()),
+        ..vm
     }
 }
 

@@ -13,10 +13,7 @@ use crate::{
             VmChange,
         },
     },
-    vm::{
-        memory::{Busy, Memory},
-        ownership::Ownership,
-    },
+    vm::{memory::Memory, ownership::Ownership, refused::Busy},
 };
 
 impl Executor<'_> {
