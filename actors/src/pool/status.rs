@@ -217,7 +217,7 @@ fn waiting_on(
     let own = own.chain(&outcome.held).chain(&outcome.queued);
     let own = own.map(|w| WaitingOn {
         since: WaitingOn::since_of(&record.waiting_on, &w.subject, &w.reason)
-            .or_else(|| Some(Time(s.wall))),
+            .or(Some(Time(s.wall))),
         subject: w.subject.clone(),
         reason: w.reason.clone(),
         message: w.message.clone(),
