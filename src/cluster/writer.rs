@@ -290,26 +290,11 @@ impl Writer {
         result
     }
 
-    async fn merge<'a, K>(
-        &self,
-        asks: impl Into<Ask<'a>>,
-        at: &Precondition,
-        patch: Value,
-    ) -> ClusterResult<()>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + DeserializeOwned
-            + std::fmt::Debug,
-    {
-        self.merge_with::<K>(asks, at, patch, None).await
-    }
-
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that patches, behind the gate"
     )]
-    async fn merge_with<'a, K>(
+    async fn merge<'a, K>(
         &self,
         asks: impl Into<Ask<'a>>,
         at: &Precondition,
@@ -423,7 +408,7 @@ impl Writer {
     ) -> ClusterResult<()> {
         let at = Precondition::of(secret);
         let patch = json!({ "metadata": { "finalizers": finalizers } });
-        self.merge::<Secret>(effect, &at, patch).await
+        self.merge::<Secret>(effect, &at, patch, None).await
     }
 }
 
@@ -802,7 +787,7 @@ impl Cluster for Writer {
         }
         // A definition without the field refuses the whole patch. Dropped alone, the field would leave half of it.
         let strict = Some(ValidationDirective::Strict);
-        let done = self.merge_with::<VsphereAgent>(permit, permit.of(), body, strict);
+        let done = self.merge::<VsphereAgent>(permit, permit.of(), body, strict);
         done.await.map_err(definitions::explain)
     }
 
@@ -838,7 +823,7 @@ impl Cluster for Writer {
         at: &Precondition,
         patch: &OwnPatch,
     ) -> ClusterResult<()> {
-        self.merge::<VsphereAgentPool>(effect, at, metadata(patch))
+        self.merge::<VsphereAgentPool>(effect, at, metadata(patch), None)
             .await
     }
 
@@ -867,7 +852,7 @@ impl Cluster for Writer {
             resource_version: String::new(),
             ..at.clone()
         };
-        self.merge::<AgentMachine>(effect, &at, patch).await
+        self.merge::<AgentMachine>(effect, &at, patch, None).await
     }
 
     async fn patch_agent(&self, permit: &Permit<AgentPatch>) -> ClusterResult<()> {
@@ -894,7 +879,7 @@ impl Cluster for Writer {
             uid: patch.uid.clone(),
             resource_version: patch.resource_version.clone(),
         };
-        self.merge::<Agent>(permit, &at, body).await
+        self.merge::<Agent>(permit, &at, body, None).await
     }
 
     async fn delete_agent(&self, permit: &Permit<Precondition>) -> ClusterResult<()> {

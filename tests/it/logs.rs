@@ -32,7 +32,7 @@ async fn the_log_tells_a_machines_life() -> Result<()> {
     let child = world.only_child().await?;
     let name = child.metadata.name.clone().context("its name")?;
     let uid = child.metadata.uid.clone().context("its uid")?;
-    let machine = goal::wanted_by(&child);
+    let machine = goal::wanted_by(&child).map(str::to_owned);
     let trace = child.status.and_then(|s| s.trace_id).context("its trace")?;
     nodes.scale(0);
     world.settled(0).await?;

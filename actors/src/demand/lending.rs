@@ -403,7 +403,7 @@ fn is_held(holds: &Holds, now: Timestamp) -> bool {
 /// An AgentMachine of that pool waits, and none of its VsphereAgents is for it.
 fn asks_itself(view: &dyn View, grants: &Grants, pool: &VsphereAgentPool) -> bool {
     let children = view.children(&ObjectKey::of(pool));
-    let made: BTreeSet<String> = children.iter().filter_map(|c| goal::wanted_by(c)).collect();
+    let made: BTreeSet<&str> = children.iter().filter_map(|c| goal::wanted_by(c)).collect();
     let all = view.agent_machines(&pool.spec.control_plane_namespace);
     all.iter().any(|am| {
         let waits = upstream::waiting_sign(am) == WaitingSign::NoSuitableAgents;
@@ -412,7 +412,7 @@ fn asks_itself(view: &dyn View, grants: &Grants, pool: &VsphereAgentPool) -> boo
                 .metadata
                 .uid
                 .as_ref()
-                .is_some_and(|uid| made.contains(uid));
+                .is_some_and(|uid| made.contains(uid.as_str()));
         waits && !served && !am.is_deleting() && !am.is_paused() && grants.serves(pool, am)
     })
 }

@@ -1,8 +1,9 @@
 //! What the pool of a VsphereAgent asks of its VM: for whom it is, and which life it begins. Pure.
 //!
-//! The goal stands in the spec. The predecessor, and releases before the goal, said it by labels, annotations and status. Those three
-//! annotations are still written in the same patch, as copies for such a release. So a difference between a goal and its copies
-//! proves that another release, or a person, has written since: then the annotations count.
+//! The goal stands in the spec. The predecessor, and releases before the goal, said it by labels, annotations and status. Three
+//! annotations are still written in the same patch, as copies for such a release: `agent-machine-uid`, `machine-name` and
+//! `machine-uid`. So a difference between a goal and its copies proves that another release, or a person, has written since: then
+//! the annotations count.
 
 use agent_forge_crds::{
     agent::{Goal, MAX_BEFORE, NamedUid, NextLife, VsphereAgent},
@@ -69,7 +70,7 @@ impl Asked {
     pub fn for_buffer(&self, life: Option<NextLife>) -> Goal {
         Goal {
             life,
-            before: self.and_before(),
+            before: self.before_and_present(),
             ..Goal::default()
         }
     }
@@ -77,7 +78,7 @@ impl Asked {
     /// The goal in which the host is for that AgentMachine.
     #[must_use]
     pub fn for_machine(&self, agent_machine: NamedUid, machine: Option<NamedUid>) -> Goal {
-        let mut before = self.and_before();
+        let mut before = self.before_and_present();
         before.retain(|uid| *uid != agent_machine.uid);
         Goal {
             agent_machine: Some(agent_machine),
@@ -88,7 +89,7 @@ impl Asked {
     }
 
     /// The earlier AgentMachines, once the host is not for the present one any more.
-    fn and_before(&self) -> Vec<String> {
+    fn before_and_present(&self) -> Vec<String> {
         let own = self.agent_machine.as_ref();
         let own = own.map(|am| am.uid.clone().unwrap_or_else(|| am.name.clone()));
         let mut all = self.before.clone();
@@ -102,9 +103,11 @@ impl Asked {
 /// The goal of that VsphereAgent, if nothing else was written since.
 fn goal(object: &VsphereAgent) -> Option<&Goal> {
     let goal = object.spec.goal.as_ref()?;
-    let uid = |named: &Option<NamedUid>| named.as_ref().map(|named| named.uid.clone());
-    let copies = annotation(object, AGENT_MACHINE_UID_ANNOTATION) == uid(&goal.agent_machine)
-        && annotation(object, MACHINE_UID_ANNOTATION) == uid(&goal.machine);
+    let same = |key, named: &Option<NamedUid>| {
+        annotation(object, key) == named.as_ref().map(|named| named.uid.as_str())
+    };
+    let copies = same(AGENT_MACHINE_UID_ANNOTATION, &goal.agent_machine)
+        && same(MACHINE_UID_ANNOTATION, &goal.machine);
     // These have no copies: with a goal, this release takes them off.
     let notes = [RECYCLE_ANNOTATION, OFFERED_TO_ANNOTATION];
     (copies && notes.map(|key| annotation(object, key)) == [None, None]).then_some(goal)
@@ -130,8 +133,11 @@ pub fn of(object: &VsphereAgent) -> Asked {
 
 /// The uid of the AgentMachine that it is for.
 #[must_use]
-pub fn wanted_by(object: &VsphereAgent) -> Option<String> {
-    of(object).agent_machine?.uid
+pub fn wanted_by(object: &VsphereAgent) -> Option<&str> {
+    match goal(object) {
+        Some(goal) => goal.agent_machine.as_ref().map(|am| am.uid.as_str()),
+        None => annotation(object, AGENT_MACHINE_UID_ANNOTATION),
+    }
 }
 
 /// Waits for an AgentMachine. What the status says of an earlier one is out of date.
@@ -159,15 +165,15 @@ fn of_same_name(am: Recorded) -> Recorded {
     Recorded { uid: None, ..am }
 }
 
-fn annotation(object: &VsphereAgent, key: &str) -> Option<String> {
-    let value = object.annotations().get(key);
-    value.filter(|v| !v.is_empty()).cloned()
+fn annotation<'a>(object: &'a VsphereAgent, key: &str) -> Option<&'a str> {
+    let value = object.annotations().get(key).map(String::as_str);
+    value.filter(|v| !v.is_empty())
 }
 
 /// As the predecessor says it, and releases before the goal.
 fn by_annotations(object: &VsphereAgent) -> Asked {
     let offered = annotation(object, OFFERED_TO_ANNOTATION);
-    let offered = offered.as_deref().and_then(|text| text.rsplit('/').next());
+    let offered = offered.and_then(|text| text.rsplit('/').next());
     let offered = offered.into_iter().flat_map(|all| all.split(','));
     // What an earlier goal explains stays explained.
     let earlier = object.spec.goal.iter().flat_map(|goal| {
@@ -178,7 +184,7 @@ fn by_annotations(object: &VsphereAgent) -> Asked {
     Asked {
         agent_machine: recorded_agent_machine(object).filter(|_| !buffered),
         machine: recorded_machine(object).filter(|_| !buffered),
-        life: annotation(object, RECYCLE_ANNOTATION).and_then(|text| next_life(&text)),
+        life: annotation(object, RECYCLE_ANNOTATION).and_then(next_life),
         before: earlier.chain(offered).map(str::to_owned).collect(),
     }
 }
@@ -193,7 +199,7 @@ fn next_life(text: &str) -> Option<NextLife> {
 }
 
 fn recorded_agent_machine(object: &VsphereAgent) -> Option<Recorded> {
-    let uid = annotation(object, AGENT_MACHINE_UID_ANNOTATION);
+    let uid = annotation(object, AGENT_MACHINE_UID_ANNOTATION).map(str::to_owned);
     let label = object.labels().get(AGENT_MACHINE_LABEL);
     let label = label.filter(|name| !name.is_empty()).cloned();
     let in_status = || {
@@ -204,15 +210,16 @@ fn recorded_agent_machine(object: &VsphereAgent) -> Option<Recorded> {
     };
     // Users can edit a label. So the uid decides; the name is only for live reads, and both objects share it.
     let by_machine = || annotation(object, MACHINE_NAME_ANNOTATION).filter(|_| uid.is_some());
-    let name = in_status().or(label).or_else(by_machine);
+    let name = in_status().or(label);
+    let name = name.or_else(|| by_machine().map(str::to_owned));
     let name = name.or_else(|| uid.as_ref().map(|_| object.name_any()))?;
     Some(Recorded { name, uid })
 }
 
 fn recorded_machine(object: &VsphereAgent) -> Option<Recorded> {
     let own = annotation(object, MACHINE_NAME_ANNOTATION).map(|name| Recorded {
-        name,
-        uid: annotation(object, MACHINE_UID_ANNOTATION),
+        name: name.to_owned(),
+        uid: annotation(object, MACHINE_UID_ANNOTATION).map(str::to_owned),
     });
     let in_status = || {
         let vm = object.status.as_ref()?.vm.as_ref()?;

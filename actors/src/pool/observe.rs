@@ -189,7 +189,7 @@ fn made_by_others(
         let Some(uid) = goal::wanted_by(&object) else {
             continue;
         };
-        let Some(am) = by_uid.get(uid.as_str()) else {
+        let Some(am) = by_uid.get(uid) else {
             continue;
         };
         let admitted = || {
@@ -197,7 +197,7 @@ fn made_by_others(
             pool.is_some_and(|pool| grants.lacking(&pool, am).is_none())
         };
         if key.namespace == own.namespace || admitted() {
-            found.insert(uid, key);
+            found.insert(uid.to_owned(), key);
         }
     }
     found

@@ -171,7 +171,12 @@ pub async fn make(
             ..
         } => borrow(context, s, effect, (am, machine), (lender, agent)).await,
         Action::CreateForBuffer { .. } => create_for_buffer(context, s, effect).await,
-        _ => Ok(()),
+        // Reported as carried out, it would be taken for made.
+        _ => Err(ReconcileError::blocked(
+            ErrorSource::Kubernetes,
+            Reason::InternalError,
+            "this action makes no VsphereAgent",
+        )),
     }
 }
 

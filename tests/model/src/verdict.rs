@@ -121,7 +121,7 @@ pub fn unrest(model: &Machines, w: &World) -> Option<String> {
         let taken = w.vms.iter().any(|v| !is_ours(v) && v.name == *name);
         let said = w.children.iter().any(|c| {
             let status = c.status.as_ref();
-            goal::wanted_by(c) == am.uid()
+            goal::wanted_by(c) == am.uid().as_deref()
                 && status.is_some_and(|s| {
                     s.waiting_on
                         .iter()
@@ -133,7 +133,7 @@ pub fn unrest(model: &Machines, w: &World) -> Option<String> {
         }
     }
     for c in w.children.iter() {
-        let for_it = |am: &Shared<_>| goal::wanted_by(c) == ResourceExt::uid(&**am);
+        let for_it = |am: &Shared<_>| goal::wanted_by(c) == ResourceExt::uid(&**am).as_deref();
         if !w.agent_machines.iter().any(for_it) && !binding::waits(w, c) {
             return Some(format!("VsphereAgent {} is for nobody", c.name_any()));
         }
