@@ -110,13 +110,15 @@ pub async fn announce(client: Client) {
 /// Says what to do if the API server has refused a patch because its definition lacks a field.
 #[must_use]
 pub fn explain(error: ClusterError) -> ClusterError {
-    if error.kind != ClusterErrorKind::Invalid || !error.message.contains("unknown field") {
+    // Before that, the answer has the whole object.
+    let why = error.message.rfind("strict decoding error");
+    let Some(why) = why.filter(|_| error.kind == ClusterErrorKind::Invalid) else {
         return error;
-    }
+    };
     let message = format!(
         "{}: the installed definition of VsphereAgent is older than this release, and nothing was changed. Apply config/crd of this \
          release",
-        error.message
+        &error.message[why..]
     );
     ClusterError { message, ..error }
 }

@@ -131,9 +131,10 @@ async fn a_goal_is_written_whole_or_not_at_all() {
             let body = request.into_body().collect_bytes().await.expect("a body");
             let body = serde_json::from_slice(&body).expect("JSON");
             log.lock().expect("the log").push((query, body));
-            let status = json!({"kind": "Status", "status": "Failure", "reason": "BadRequest", "code": 400,
-                "message": "strict decoding error: unknown field \"spec.goal\""});
-            let refused = http::Response::builder().status(400);
+            // As kube-apiserver 1.36 answers.
+            let message = "\"\" is invalid: patch: Invalid value: \"{object}\": strict decoding error: unknown field \"spec.goal\"";
+            let status = json!({"kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422, "message": message});
+            let refused = http::Response::builder().status(422);
             let refused = refused.body(Body::from(status.to_string().into_bytes()));
             Ok::<_, Infallible>(refused.expect("a reply"))
         }
@@ -166,6 +167,7 @@ async fn a_goal_is_written_whole_or_not_at_all() {
     let refused = refused.expect_err("nothing is written");
     assert_eq!(refused.kind, ClusterErrorKind::Invalid);
     assert!(refused.message.contains("Apply config/crd"), "{refused}");
+    assert!(!refused.message.contains("{object}"), "{refused}");
     let asked = asked.lock().expect("the log").clone();
     let [(query, body)] = asked.as_slice() else {
         panic!("{asked:?}");
