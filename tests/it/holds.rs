@@ -260,7 +260,9 @@ async fn each_source_pauses_a_pool_until_it_ends() -> Result<()> {
     ensure!(world.vms().await?.is_empty());
     agent_machine.annotate(client, CAPI_PAUSED, "no").await?;
     machine.annotate(client, CAPI_PAUSED, Value::Null).await?;
-    world.until_pool_waits("Paused", CAPI_PAUSED).await?;
+    world
+        .until_pool_waits("Paused", "of the AgentMachine")
+        .await?;
     ensure!(world.vms().await?.is_empty());
 
     // The last pause ends by itself.

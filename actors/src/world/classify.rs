@@ -350,7 +350,10 @@ fn not_asking(am: &AgentMachine) -> DemandReason {
 pub fn explain(why: &DemandReason) -> (Reason, String) {
     match why {
         DemandReason::Deleting => (Reason::Deleting, "it is being deleted".to_owned()),
-        DemandReason::Paused => (Reason::Paused, "paused by cluster.x-k8s.io/paused".to_owned()),
+        DemandReason::Paused => (
+            Reason::Paused,
+            "the annotation cluster.x-k8s.io/paused of the AgentMachine pauses it".to_owned(),
+        ),
         DemandReason::MachinePending => (Reason::MachinePending, "its owner Machine is not there yet".to_owned()),
         DemandReason::NotWaiting => (Reason::NotWaiting, "it does not report NoSuitableAgents".to_owned()),
         DemandReason::SearchFailed(error) => (

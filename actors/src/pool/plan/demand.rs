@@ -208,7 +208,9 @@ fn asks_now(demand: &Demand, trial: &mut Trial, plan: &mut Plan) -> bool {
             why
         }
         DemandState::NotRequested(
-            why @ (DemandReason::MachinePending | DemandReason::SearchFailed(_)),
+            why @ (DemandReason::MachinePending
+            | DemandReason::Paused
+            | DemandReason::SearchFailed(_)),
         ) => why,
         DemandState::NotRequested(_) | DemandState::InFlight | DemandState::Served => return false,
     };
