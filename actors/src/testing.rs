@@ -34,18 +34,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
 use kube::ResourceExt;
 
 use crate::{
-    demand::lending::Lender,
+    demand::lending::{Lender, Offer},
     domain::{
         identity::BiosUuid,
         managed_vm::ManagedVm,
         marker::{Marker, MayServe},
         names::{MoRef, ObjectKey},
         tally::Tally,
+        template,
         upstream::MachineFacts,
     },
+    placement::request,
     pool::{
         act,
-        observed::{Lent, Observed},
+        observed::{Group, Observed},
     },
     ports::{
         cluster::{AgentPatch, OwnPatch},
@@ -319,12 +321,38 @@ pub fn move_to_buffer(child: &mut VsphereAgent) {
     patch(child, &act::into_buffer(&read, None));
 }
 
+/// A pool of the group that has these hosts in its buffer.
+pub fn lender(world: &World, hosts: &[VsphereAgent]) -> Lender {
+    let hardware = request::hardware(&world.pool).expect("hardware");
+    let host = |child: &VsphereAgent| {
+        let child = with(child.clone(), |c| {
+            c.spec.pool_ref.name = "lender".to_owned();
+            let vm = c.status.as_mut().and_then(|s| s.vm.as_mut());
+            vm.expect("a record").template = Some(template::record(&hardware));
+        });
+        Offer {
+            agents: [ObjectKey::of(&agent_on(&child))].into(),
+            child: ManagedVm::read(Arc::new(child)),
+            refusal: None,
+        }
+    };
+    Lender {
+        key: ObjectKey::new(NAMESPACE, "lender"),
+        refusal: None,
+        hosts: hosts.iter().map(host).collect(),
+    }
+}
+
 /// Changes the VsphereAgent by that patch.
 pub fn patch(child: &mut VsphereAgent, patch: &OwnPatch) {
     merge(child.labels_mut(), &patch.labels);
     merge(child.annotations_mut(), &patch.annotations);
     if let Some(goal) = &patch.goal {
         child.spec.goal = Some(goal.clone());
+    }
+    if let Some((pool, owners)) = &patch.pool {
+        child.spec.pool_ref.name.clone_from(pool);
+        child.metadata.owner_references = Some(owners.clone());
     }
 }
 
@@ -522,10 +550,10 @@ pub struct World {
     pub grants: BTreeMap<String, String>,
     /// Other pools of the group.
     pub lenders: Vec<Lender>,
-    /// Own hosts that change their pool.
-    pub lent: Lent,
-    /// Names of VMs that changed their pool.
-    pub moved_vms: BTreeSet<String>,
+    /// Own hosts that another VsphereAgent has on record.
+    pub half_moved: BTreeMap<String, ObjectKey>,
+    /// Names that other pools have.
+    pub taken_names: BTreeSet<String>,
     /// How long everything has been waiting or on offer.
     pub waited: Duration,
 }
@@ -544,8 +572,8 @@ impl Default for World {
             ambiguous: BTreeSet::new(),
             grants: BTreeMap::new(),
             lenders: vec![],
-            lent: Lent::default(),
-            moved_vms: BTreeSet::new(),
+            half_moved: BTreeMap::new(),
+            taken_names: BTreeSet::new(),
             waited: Duration::from_secs(5),
         }
     }
@@ -628,11 +656,12 @@ impl World {
             wall: at(AGE),
             holds: Default::default(),
             was_stopped: false,
-            lenders: self.lenders.clone(),
-            refused_by: Vec::new(),
-            lent: self.lent.clone(),
-            settled: BTreeSet::new(),
-            moved_vms: self.moved_vms.clone(),
+            group: Group {
+                lenders: self.lenders.clone(),
+                half_moved: self.half_moved.clone(),
+                taken_names: self.taken_names.clone(),
+                ..Group::default()
+            },
             index: Default::default(),
         }
     }

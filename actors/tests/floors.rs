@@ -268,7 +268,6 @@ fn no_room_has_a_circle_of_imports() {
 /// Files above 400 lines and functions above 60, without tests, empty lines and comments in functions. The rooms around the two
 /// actors, and lending. This list only shrinks.
 const LONG: &[&str] = &[
-    "demand/lending.rs",
     "iso/flight/mod.rs",
     "iso/mod.rs",
     "iso/of_pool/record.rs: status",
@@ -279,7 +278,6 @@ const LONG: &[&str] = &[
     "report/vm.rs",
     "sessions/mod.rs",
     "sessions/mod.rs: handle",
-    "vm/act/reassign.rs: keep_reservation",
 ];
 
 /// The functions with a body in that text, as rustfmt writes it, and how many lines of code each has.
@@ -356,7 +354,7 @@ const LIVE_READS: &[(&str, usize)] = &[
     ("vm/act/find.rs", 3),
     ("vm/act/give_up.rs", 2),
     ("vm/act/power.rs", 1),
-    ("vm/act/reassign.rs", 8),
+    ("vm/act/reassign.rs", 1),
     ("vm/act/record.rs", 3),
     ("vm/act/recycle.rs", 2),
     ("vm/act/release.rs", 6),

@@ -6,7 +6,7 @@ mod life;
 mod status;
 mod timeline;
 
-pub use goal::{Goal, MAX_BEFORE, NamedUid, NextLife};
+pub use goal::{Goal, MAX_BEFORE, NamedUid, NextLife, PoolKey};
 pub use hardware::{HardwareDifference, NetworkCard, VmTemplate};
 pub use life::{DiskStatus, MAX_LIVES, PastLife, RecycleStatus};
 pub use status::{

@@ -7,6 +7,7 @@ use std::sync::{
 
 use agent_forge_actors::{
     domain::{
+        goal,
         holds::Mode,
         index_keys::{self, IndexKey, IndexKeys},
         names::ObjectKey,
@@ -308,8 +309,10 @@ impl View for Caches {
 
     fn children(&self, pool: &ObjectKey) -> Vec<Arc<VsphereAgent>> {
         let asked = IndexKeys::from([IndexKey::pool(pool)]);
-        let mut all = self.children.with_keys(Some(&pool.namespace), &asked);
-        all.retain(|c| c.spec.pool_ref.name == pool.name);
+        let mut all = self.children.with_keys(None, &asked);
+        let admitted =
+            |c: &VsphereAgent| goal::refusing(c, |name| self.namespace_grant(name)).is_none();
+        all.retain(|c| goal::user(c) == *pool && admitted(c));
         all
     }
 

@@ -7,7 +7,7 @@
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use agent_forge_actors::{
-    domain::{names::ObjectKey, upstream::MachineFacts},
+    domain::{goal, names::ObjectKey, upstream::MachineFacts},
     supervisor::{
         SupervisorMsg,
         routing::{AgentNews, Change},
@@ -214,11 +214,10 @@ fn child_change(
     old: Seen<'_, VsphereAgent>,
     new: Seen<'_, VsphereAgent>,
 ) -> Option<Change> {
-    let pool = new
-        .or(old)
-        .map(|c| c.spec.pool_ref.name.clone())
-        .unwrap_or_default();
-    let pool = ObjectKey::new(key.namespace.clone(), pool);
+    let states = old.into_iter().chain(new);
+    let pools = states
+        .flat_map(|c| [goal::user(c), goal::maker(c)])
+        .collect();
     let deep = differs(old, new, |c| {
         (
             &c.spec,
@@ -229,7 +228,7 @@ fn child_change(
         )
     });
     let status = differs(old, new, |c| &c.status);
-    (deep || status).then_some(Change::ManagedVm { key, pool, deep })
+    (deep || status).then_some(Change::ManagedVm { key, pools, deep })
 }
 
 fn agent_machine_change(

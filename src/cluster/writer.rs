@@ -5,7 +5,7 @@
 //! no server-side apply and no strategic merge.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     future::Future,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -13,6 +13,7 @@ use std::{
 
 use agent_forge_actors::{
     domain::{
+        goal,
         names::ObjectKey,
         text,
         upstream::{MachineFacts, Pausable, PausableKind},
@@ -502,9 +503,12 @@ fn whole(goal: &Goal) -> Value {
         machine,
         life,
         before,
+        pool,
     } = goal;
     let before = (!before.is_empty()).then_some(before);
-    json!({"agentMachine": agent_machine, "machine": machine, "life": life, "before": before})
+    json!({
+        "agentMachine": agent_machine, "machine": machine, "life": life, "before": before, "pool": pool
+    })
 }
 
 fn metadata(patch: &OwnPatch) -> Value {
@@ -554,19 +558,26 @@ impl Cluster for Writer {
         self.live_pausables.same(&key, list).await
     }
 
-    async fn live_children(&self, pool: &ObjectKey) -> ClusterResult<Vec<VsphereAgent>> {
-        let api: Api<VsphereAgent> = self.api(&pool.namespace);
-        let page = |params: ListParams| {
-            let api = api.clone();
-            async move { api.list(&params).await }
-        };
+    async fn live_children(
+        &self,
+        pool: &ObjectKey,
+        elsewhere: &BTreeSet<String>,
+    ) -> ClusterResult<Vec<VsphereAgent>> {
         let mut found = Vec::new();
-        let keep = |mut child: VsphereAgent| {
-            trim::metadata(&mut child);
-            found.extend(Some(child).filter(|c| c.spec.pool_ref.name == pool.name));
-        };
-        self.list((&format!("VsphereAgents of {pool}"), PAGE), page, keep)
-            .await?;
+        for namespace in elsewhere.iter().chain([&pool.namespace]) {
+            let api: Api<VsphereAgent> = self.api(namespace);
+            let page = |params: ListParams| {
+                let api = api.clone();
+                async move { api.list(&params).await }
+            };
+            let keep = |mut child: VsphereAgent| {
+                trim::metadata(&mut child);
+                let is_its = [goal::user(&child), goal::maker(&child)].contains(pool);
+                found.extend(is_its.then_some(child));
+            };
+            self.list((&format!("VsphereAgents of {pool}"), PAGE), page, keep)
+                .await?;
+        }
         Ok(found)
     }
 
@@ -784,6 +795,10 @@ impl Cluster for Writer {
         let mut body = metadata(patch);
         if let Some(goal) = &patch.goal {
             body["spec"]["goal"] = whole(goal);
+        }
+        if let Some((name, owners)) = &patch.pool {
+            body["spec"]["poolRef"] = json!({ "name": name });
+            body["metadata"]["ownerReferences"] = json!(owners);
         }
         // A definition without the field refuses the whole patch. Dropped alone, the field would leave half of it.
         let strict = Some(ValidationDirective::Strict);

@@ -98,7 +98,7 @@ impl<'a> Join<'a> {
     /// Whether the pool of the VsphereAgent may use the AgentMachine.
     #[must_use]
     pub fn may_be_for(&self, child: &ManagedVm, am: &AgentMachine) -> bool {
-        self.grants.shows_to(&child.key.namespace, am)
+        self.grants.shows_to(&child.pool.namespace, am)
     }
 
     /// Whether the pool of the VsphereAgent sees the Agent: it may run on the VM, or its namespace admits the pool.
@@ -106,7 +106,7 @@ impl<'a> Join<'a> {
     pub fn may_see(&self, child: &ManagedVm, agent: &Agent) -> bool {
         let namespace = agent.metadata.namespace.as_deref().unwrap_or_default();
         let may_run_there = |vm| agent_runs_on(agent, vm) != AgentMatch::Other;
-        self.grants.admit_from(namespace, &child.key.namespace)
+        self.grants.admit_from(namespace, &child.pool.namespace)
             || child.identity.as_ref().is_some_and(may_run_there)
     }
 
@@ -281,10 +281,7 @@ impl<'a> Join<'a> {
             .or_else(|| self.machine_of(found.agent_machine.as_deref()?));
         match (&found.child, found.agent_machine.as_deref()) {
             (Some(child), _) => {
-                let name = &child.object.spec.pool_ref.name;
-                found.pool = self
-                    .caches
-                    .pool(&ObjectKey::new(&child.key.namespace, name));
+                found.pool = self.caches.pool(&child.pool);
             }
             (None, Some(am)) => {
                 let pools = self.caches.pools();

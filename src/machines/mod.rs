@@ -15,7 +15,9 @@ pub mod waits;
 use std::collections::{BTreeMap, BTreeSet};
 
 use agent_forge_actors::{
-    domain::names::ObjectKey, ports::cluster::View as _, world::boundary::Grants,
+    domain::{goal, names::ObjectKey},
+    ports::cluster::View as _,
+    world::boundary::Grants,
 };
 use jiff::Timestamp;
 
@@ -56,8 +58,10 @@ pub fn machines(caches: &Caches, now: Timestamp) -> Machines {
         if let Some(am) = found.agent_machine.as_ref().filter(|_| found.is_reserved()) {
             served.extend(am.metadata.uid.clone());
         }
-        let pool = ObjectKey::new(&child.key.namespace, &child.object.spec.pool_ref.name);
         let row = Machine::of_child(found, child);
+        // A host is shown where both namespaces admit that, else with the pool that made it.
+        let refused = goal::refusing(&child.object, |name| caches.namespace_grant(name));
+        let pool = refused.map_or_else(|| child.pool.clone(), |_| child.maker());
         by_pool.entry(pool).or_default().push(row);
     }
     for pool in caches.pools() {

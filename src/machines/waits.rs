@@ -224,11 +224,7 @@ fn of_the_pool(found: &Found) -> Vec<Wait> {
 /// The pool of the VsphereAgent does not exist.
 pub(super) fn gone_pool(found: &Found) -> Option<Wait> {
     let child = found.child.as_ref().filter(|_| found.pool.is_none())?;
-    let name = &child.object.spec.pool_ref.name;
-    let message = format!(
-        "VsphereAgentPool {}/{name} does not exist",
-        child.key.namespace
-    );
+    let message = format!("VsphereAgentPool {} does not exist", child.pool);
     Some(Wait::of(
         format!("VsphereAgent/{}", child.key.name),
         &Reason::PoolNotFound,

@@ -6,7 +6,7 @@
 //! the annotations count.
 
 use agent_forge_crds::{
-    agent::{Goal, MAX_BEFORE, NamedUid, NextLife, VsphereAgent},
+    agent::{Goal, MAX_BEFORE, NamedUid, NextLife, PoolKey, VsphereAgent},
     names::{
         AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, CREATED_FOR_BUFFER, CREATED_FOR_LABEL,
         MACHINE_NAME_ANNOTATION, MACHINE_UID_ANNOTATION, OFFERED_TO_ANNOTATION, RECYCLE_ANNOTATION,
@@ -14,6 +14,8 @@ use agent_forge_crds::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
+
+use super::{grants, names::ObjectKey};
 
 /// A name with the uid that was recorded for it, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +64,8 @@ pub struct Asked {
     pub life: Option<NextLife>,
     /// uids of the AgentMachines that the host was for before. Of one that the predecessor recorded, the name.
     pub before: Vec<String>,
+    /// The pool of another namespace that uses the host.
+    pub user: Option<PoolKey>,
 }
 
 impl Asked {
@@ -71,6 +75,7 @@ impl Asked {
         Goal {
             life,
             before: self.before_and_present(),
+            pool: self.user.clone(),
             ..Goal::default()
         }
     }
@@ -85,6 +90,7 @@ impl Asked {
             machine,
             life: self.life,
             before,
+            pool: self.user.clone(),
         }
     }
 
@@ -128,7 +134,38 @@ pub fn of(object: &VsphereAgent) -> Asked {
         agent_machine,
         life: goal.life,
         before: goal.before.clone(),
+        user: goal.pool.clone(),
     }
+}
+
+/// The pool that made that VsphereAgent, or to which it moved since: that of `spec.poolRef`. It counts the VM, and its holds act on
+/// it.
+#[must_use]
+pub fn maker(object: &VsphereAgent) -> ObjectKey {
+    let namespace = object.namespace().unwrap_or_default();
+    ObjectKey::new(&namespace, &object.spec.pool_ref.name)
+}
+
+/// The pool that uses that VsphereAgent, which is its maker's unless a pool of another namespace has it. Everything but the
+/// questions of [`maker`] asks for this one.
+#[must_use]
+pub fn user(object: &VsphereAgent) -> ObjectKey {
+    let goal = object.spec.goal.as_ref();
+    let user = goal.and_then(|goal| goal.pool.as_ref());
+    user.map_or_else(
+        || maker(object),
+        |user| ObjectKey::new(&user.namespace, &user.name),
+    )
+}
+
+/// Which of the two namespaces of a shared host does not admit pools of the other one, by the annotation `allow-pools-from` that
+/// `grant` reads: first that one, then the other. `None`: nothing stands against it.
+#[must_use]
+pub fn refusing(
+    object: &VsphereAgent,
+    grant: impl Fn(&str) -> Option<String>,
+) -> Option<(String, String)> {
+    grants::refusing(&maker(object).namespace, &user(object).namespace, grant)
 }
 
 /// The uid of the AgentMachine that it is for.
@@ -186,6 +223,7 @@ fn by_annotations(object: &VsphereAgent) -> Asked {
         machine: recorded_machine(object).filter(|_| !buffered),
         life: annotation(object, RECYCLE_ANNOTATION).and_then(next_life),
         before: earlier.chain(offered).map(str::to_owned).collect(),
+        user: object.spec.goal.as_ref().and_then(|goal| goal.pool.clone()),
     }
 }
 
@@ -347,6 +385,42 @@ mod tests {
         assert_eq!(of(&asked).life, Some(life));
         let gone = with(child("a"), |c| c.annotations_mut().clear());
         assert_eq!(of(&gone).agent_machine, recorded("a", None), "by the label");
+    }
+
+    /// A host counts for its user only while both namespaces want that.
+    #[test]
+    fn a_shared_host_has_a_maker_and_a_user() {
+        let own = ObjectKey::new(crate::testing::NAMESPACE, crate::testing::POOL);
+        assert_eq!(
+            (maker(&child("a")), user(&child("a"))),
+            (own.clone(), own.clone())
+        );
+        let shared = with(child("a"), |c| {
+            c.spec.goal.get_or_insert_default().pool = Some(PoolKey {
+                namespace: "elsewhere".to_owned(),
+                name: "q".to_owned(),
+            });
+        });
+        let there = ObjectKey::new("elsewhere", "q");
+        assert_eq!((maker(&shared), user(&shared)), (own.clone(), there));
+        let asked = of(&shared);
+        let named = NamedUid::default();
+        let kept = [asked.for_buffer(None), asked.for_machine(named, None)];
+        assert!(kept.iter().all(|goal| goal.pool == asked.user), "{kept:?}");
+        // Whoever writes new uids into the copies does not change whose it is.
+        let (key, value) = (AGENT_MACHINE_UID_ANNOTATION.to_owned(), "am-b".to_owned());
+        let given = with(shared.clone(), |c| {
+            c.annotations_mut().extend([(key, value)])
+        });
+        assert_eq!(user(&given), user(&shared));
+        assert_eq!(of(&given).user, asked.user);
+        let grant =
+            |to: &'static [&'static str]| move |of: &str| to.contains(&of).then(|| "*".to_owned());
+        let refused = |to| refusing(&shared, grant(to)).map(|(of, _)| of);
+        assert_eq!(refused(&["demo", "elsewhere"]), None);
+        assert_eq!(refused(&["demo"]).as_deref(), Some("elsewhere"));
+        assert_eq!(refused(&["elsewhere"]).as_deref(), Some("demo"));
+        assert_eq!(refusing(&child("a"), grant(&[])), None);
     }
 
     #[test]

@@ -15,6 +15,19 @@ pub fn allows(annotation: Option<&str>, pool_namespace: &str) -> bool {
     named.any(|entry| entry == ALL || entry == pool_namespace)
 }
 
+/// Which of two namespaces that share hosts does not admit pools of the other one: first that one, then the other. `grant`: the
+/// annotation of a namespace. `None`: both do, or they are one.
+#[must_use]
+pub fn refusing(
+    one: &str,
+    other: &str,
+    grant: impl Fn(&str) -> Option<String>,
+) -> Option<(String, String)> {
+    let mut both = [(one, other), (other, one)].into_iter();
+    let refused = both.find(|(to, from)| to != from && !allows(grant(to).as_deref(), from));
+    refused.map(|(to, from)| (to.to_owned(), from.to_owned()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

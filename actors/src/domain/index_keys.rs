@@ -18,6 +18,7 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use super::{
+    goal,
     identity::{BiosUuid, proof},
     names::ObjectKey,
     recorded_vm, selector, upstream,
@@ -139,10 +140,6 @@ pub fn asked_by_child(child: &VsphereAgent) -> IndexKeys {
     let machine = machine.map(|vm| IndexKey::machine(vm.bios_uuid));
     let recorded = vm.and_then(|vm| vm.agent_ref.as_ref()?.name.as_deref());
     let recorded = recorded.map(|name| IndexKey::of(&Fact::Name(name)));
-    let pool = ObjectKey::new(
-        child.namespace().unwrap_or_default(),
-        &child.spec.pool_ref.name,
-    );
     let all = machine.into_iter().chain(recorded);
-    all.chain([IndexKey::pool(&pool)]).collect()
+    all.chain([IndexKey::pool(&goal::user(child))]).collect()
 }

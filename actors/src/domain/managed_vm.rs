@@ -36,6 +36,8 @@ pub struct ManagedVm {
     pub key: ObjectKey,
     /// uid.
     pub uid: String,
+    /// The pool that uses it ([`goal::user`]).
+    pub pool: ObjectKey,
     /// Name of its VM.
     pub vm_name: String,
     /// The AgentMachine it is for.
@@ -94,12 +96,8 @@ impl ManagedVm {
         let vm = object.status.as_ref().and_then(|s| s.vm.as_ref());
         let annotation = |k: &str| annotation(&object, k);
         let in_buffer = goal::is_in_buffer(&object);
-        let goal::Asked {
-            agent_machine,
-            machine,
-            life,
-            before,
-        } = goal::of(&object);
+        let asked = goal::of(&object);
+        let (agent_machine, machine) = (asked.agent_machine, asked.machine);
         let mut identity = vm.and_then(recorded_vm::identity);
         let reborn = recorded_vm::is_reborn(&object, identity.as_ref());
         // uids of a lost hub mean nothing on this hub.
@@ -117,6 +115,7 @@ impl ManagedVm {
             .filter(|u| !u.is_empty() && !reborn);
         Self {
             key: ObjectKey::of(object.as_ref()),
+            pool: goal::user(&object),
             uid: object.uid().unwrap_or_default(),
             vm_name: taken_name
                 .or_else(|| annotation(VM_NAME_ANNOTATION))
@@ -138,8 +137,8 @@ impl ManagedVm {
                     .is_some_and(|v| v == CREATED_FOR_ADOPTED)
                     && annotation(ADOPT_ANNOTATION).is_none_or(|v| v != "true"),
             in_buffer,
-            next_life: life.filter(|_| in_buffer),
-            before,
+            next_life: asked.life.filter(|_| in_buffer),
+            before: asked.before,
             taken_from: match taken.and_then(|vm| vm.taken_from.as_ref()) {
                 Some(record) => Some(Source::recorded(record)),
                 None => annotation(TAKEN_FROM_ANNOTATION).and_then(|t| Source::parse(&t)),
@@ -182,6 +181,12 @@ impl ManagedVm {
     #[must_use]
     pub fn may_serve(&self) -> Option<MayServe> {
         MayServe::parse(self.vm()?.may_serve.as_deref()?)
+    }
+
+    /// The pool that made it, or to which it moved since ([`goal::maker`]).
+    #[must_use]
+    pub fn maker(&self) -> ObjectKey {
+        goal::maker(&self.object)
     }
 
     /// It was made for this AgentMachine.

@@ -1,16 +1,19 @@
-//! A host that changes its pool: what the two annotations say, and how far the change is. Pure.
+//! A host that a release before 1.0 was moving to another pool: what annotation and record say, and how far that is. Pure.
 //!
 //! ```text
 //! Agent reserved for the taker -> taker's VsphereAgent made -> VM on its record -> mark in vCenter names it -> that on record
 //!   -> the lender's VsphereAgent goes, without VM and Agent -> Agent prepared
 //! ```
 //!
+//! Now a VsphereAgent moves itself, with its VM (`pool/act/child_object.rs`), and nothing of this is begun any more. Only what was begun is
+//! ended.
+//!
 //! Guarantees
-//! - The mark in vCenter decides who owns the VM. It is changed only if the VM is as it was seen.
-//! - Once the taker has begun to change the mark, it lets go of the VM only if the VM is gone or has a third one's mark. So no
-//!   late request of the taker leaves a VM without an owner. The record says when it begins.
-//! - The lender does nothing to the VM or its Agent while a taker is there. Its record goes only after the taker's record says
-//!   that the mark was seen.
+//! - The mark in vCenter decides who owns the VM.
+//! - Once that release has begun to change the mark, the taker lets go of the VM only if the VM is gone, has a third one's mark, or still has
+//!   the lender's when no late request can come any more. The record says whether it has begun.
+//! - The lender does nothing to the VM or its Agent while a taker has it on record. Its record goes only after the taker's record says that the
+//!   mark was seen.
 
 use std::fmt;
 
@@ -84,34 +87,6 @@ impl fmt::Display for Source {
     }
 }
 
-/// For whom an Agent is reserved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reservation {
-    /// uid of the pool.
-    pub pool: String,
-    /// Name of its VsphereAgent.
-    pub name: String,
-}
-
-impl Reservation {
-    /// Reads the annotation. `None` for any other text.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let (pool, name) = text.split_once('/')?;
-        let plausible = !pool.is_empty() && !name.is_empty() && !name.contains('/');
-        plausible.then(|| Self {
-            pool: pool.to_owned(),
-            name: name.to_owned(),
-        })
-    }
-}
-
-impl fmt::Display for Reservation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.pool, self.name)
-    }
-}
-
 /// How far a VsphereAgent is with the VM that it takes over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Taking {
@@ -151,25 +126,6 @@ pub fn may_have_asked(vm: Option<&VmStatus>) -> bool {
     record.is_none_or(|record| record.stamped != Some(false))
 }
 
-/// What the taker records of the VM on the record of the lender. The notes of the VM still name its first owner.
-#[must_use]
-pub fn record(lender: &VmStatus, source: &Source) -> VmStatus {
-    VmStatus {
-        attempt: Some(1),
-        taken_from: Some(TakenFrom {
-            stamped: Some(false),
-            ..source.record()
-        }),
-        machine_ref: None,
-        agent_machine_ref: None,
-        agent_machine_paused: None,
-        last_transition_time: None,
-        phase: None,
-        reason: None,
-        ..lender.clone()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,29 +144,18 @@ mod tests {
         for bad in ["", "a/b/u", "a/b/u/x", "a/b/u/1/2", "a//u/1", "a/b/u/-1"] {
             assert_eq!(Source::parse(bad), None, "{bad}");
         }
-        let reservation = Reservation {
-            pool: "p".to_owned(),
-            name: "n".to_owned(),
-        };
-        assert_eq!(
-            Reservation::parse(&reservation.to_string()),
-            Some(reservation)
-        );
-        for bad in ["", "p", "p/", "/n", "p/n/x"] {
-            assert_eq!(Reservation::parse(bad), None, "{bad}");
-        }
     }
 
     #[test]
     fn what_is_recorded_says_how_far_it_is() {
         let source = Source::parse("a/b/u/1").expect("a source");
-        let old = VmStatus {
-            attempt: Some(4),
-            moref: Some("vm-1".to_owned()),
+        let mut from = source.record();
+        from.stamped = Some(false);
+        let recorded = VmStatus {
+            attempt: Some(1),
+            taken_from: Some(from),
             ..VmStatus::default()
         };
-        let recorded = record(&old, &source);
-        assert_eq!((recorded.attempt, &recorded.moref), (Some(1), &old.moref));
         let stamped = with(recorded.clone(), |vm| {
             vm.taken_from.as_mut().expect("on record").stamped = Some(true);
         });

@@ -175,7 +175,7 @@ impl View for LiveView {
     fn pools(&self) -> Vec<Arc<VsphereAgentPool>> {
         let mut all = self.cached.pools();
         all.retain(|pool| self.pausing.pool(&ObjectKey::of(pool.as_ref())).is_none());
-        all.extend(self.pausing.pool.clone());
+        all.extend(self.pausing.pools().cloned());
         all
     }
     fn pool(&self, key: &ObjectKey) -> Option<Arc<VsphereAgentPool>> {

@@ -20,6 +20,7 @@
 
 mod agents;
 mod case;
+mod free;
 mod live;
 mod of_pool;
 mod pausing;

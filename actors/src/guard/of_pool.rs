@@ -4,6 +4,7 @@
 
 use std::{
     collections::BTreeSet,
+    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -21,6 +22,7 @@ use crate::{
     demand::prepare,
     domain::{
         failure::ReconcileError,
+        holds::Holds,
         machine_state::{MachineState, machine_state},
         managed_vm::ManagedVm,
         names::{MoRef, ObjectKey},
@@ -39,7 +41,7 @@ use crate::{
 };
 
 /// How long a pass waits for a vCenter before it releases a VsphereAgent.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a VsphereAgent stays whose VM may serve an AgentMachine that its record does not know of.
 pub const OUTDATED: &str = "its VM says in vCenter that it may serve an AgentMachine that this hub does not know of: nothing is \
@@ -67,6 +69,15 @@ pub enum Refusal {
     Shown(Reason, String),
 }
 
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HeldBack(hold) => f.write_str(&hold.why),
+            Self::Shown(_, why) => f.write_str(why),
+        }
+    }
+}
+
 /// What a VsphereAgent is to be changed for.
 #[derive(Clone, Copy, Debug)]
 pub enum Leaves<'a> {
@@ -76,6 +87,8 @@ pub enum Leaves<'a> {
     ToBuffer(ReleaseReason),
     /// It is for this AgentMachine. `true`: the Machine that it was for is leaving.
     To(&'a AgentMachine, bool),
+    /// It is free, and is for another pool.
+    ToPool,
 }
 
 /// A VsphereAgent, as its pool knows it from the caches.
@@ -115,6 +128,7 @@ impl PoolCase<'_> {
             },
             Leaves::To(agent_machine, true) => self.serves_another(agent_machine).await?,
             Leaves::To(_, false) => None,
+            Leaves::ToPool => self.stays(reads).await?,
         };
         Ok(match shown {
             Some((reason, message)) => Err(Refusal::Shown(reason, message)),
@@ -196,14 +210,43 @@ impl PoolCase<'_> {
         reads: &LiveReads,
         effect: &Effect,
     ) -> Result<Option<Hold>, ReconcileError> {
+        let (holds, now) = (self.holds(reads).await?, self.context.clock.wall());
+        Ok(holds::who_holds(effect.kind, &holds, now))
+    }
+
+    /// A pool as the API server has it, if it may do `effect`: it is not being deleted, and nobody holds it back.
+    ///
+    /// # Errors
+    /// A read failed.
+    pub async fn pool(
+        context: &Context,
+        key: &ObjectKey,
+        reads: &LiveReads,
+        effect: &Effect,
+    ) -> Result<Result<Arc<VsphereAgentPool>, Refusal>, ReconcileError> {
+        let (view, cluster) = (context.view.as_ref(), context.cluster.as_ref());
+        let read = || Pausing::read(view, cluster, key, None);
+        let pausing = reads.pausing.get_or_try_init(read).await?.clone();
+        let pool = pausing.pool(key).flatten().cloned();
+        let lives = |pool: &Arc<VsphereAgentPool>| pool.metadata.deletion_timestamp.is_none();
+        let Some(pool) = pool.filter(lives) else {
+            let why = format!("VsphereAgentPool {key} is gone, or going");
+            return Ok(Err(Refusal::Shown(Reason::PoolNotFound, why)));
+        };
+        let holds = holds::of_pool(pausing.over(context.view.clone()).as_ref(), key);
+        let held = holds::who_holds(effect.kind, &holds, context.clock.wall());
+        Ok(held.map_or(Ok(pool), |hold| Err(Refusal::HeldBack(hold))))
+    }
+
+    /// All that holds the VM, by what the API server has of the pool and above it.
+    pub(super) async fn holds(&self, reads: &LiveReads) -> Result<Holds, ReconcileError> {
         let (view, cluster) = (self.context.view.as_ref(), self.context.cluster.as_ref());
         let key = ObjectKey::of(self.pool.as_ref());
         let read = || Pausing::read(view, cluster, &key, None);
         let pausing = reads.pausing.get_or_try_init(read).await?.clone();
+        let pausing = pausing.with_maker(cluster, self.child).await?;
         let view = pausing.over(self.context.view.clone());
-        let holds = holds::of_vm(view.as_ref(), self.child);
-        let now = self.context.clock.wall();
-        Ok(holds::who_holds(effect.kind, &holds, now))
+        Ok(holds::of_vm(view.as_ref(), self.child))
     }
 
     async fn agent_machine(&self) -> Result<Option<AgentMachine>, ReconcileError> {

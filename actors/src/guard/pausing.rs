@@ -7,6 +7,7 @@ use futures::future::try_join_all;
 
 use crate::{
     domain::{
+        managed_vm::ManagedVm,
         names::ObjectKey,
         upstream::{Pausable, PausableKind},
     },
@@ -14,11 +15,11 @@ use crate::{
     runtime::holds::home_of_hosted_cluster,
 };
 
-/// The pool, and the Clusters, NodePools and HostedClusters that can pause it, as the API server has them.
+/// The pool, and the Clusters, NodePools and HostedClusters that can pause it, as the API server has them. Of a shared host also
+/// the pool that made it.
 #[derive(Clone, Debug)]
 pub struct Pausing {
-    key: ObjectKey,
-    pub(super) pool: Option<Arc<VsphereAgentPool>>,
+    pools: Vec<(ObjectKey, Option<Arc<VsphereAgentPool>>)>,
     /// Which lists were read, and what they showed.
     lists: Vec<(PausableKind, String, Vec<Arc<Pausable>>)>,
 }
@@ -38,7 +39,7 @@ impl Pausing {
     ) -> ClusterResult<Self> {
         let mut read = Self::read_pool(cluster, key).await?;
         let mut wanted: Vec<(PausableKind, String, Option<&str>)> = Vec::new();
-        if let Some(pool) = &read.pool {
+        if let Some((_, Some(pool))) = read.pools.first() {
             let spec = &pool.spec;
             wanted.push((
                 PausableKind::Cluster,
@@ -71,15 +72,38 @@ impl Pausing {
     /// The read failed.
     pub async fn read_pool(cluster: &dyn Cluster, key: &ObjectKey) -> ClusterResult<Self> {
         Ok(Self {
-            key: key.clone(),
-            pool: cluster.live_pool(key).await?.map(Arc::new),
+            pools: vec![(key.clone(), cluster.live_pool(key).await?.map(Arc::new))],
             lists: Vec::new(),
         })
     }
 
-    /// The pool of that key, if this is the one that was read.
+    /// Reads the pool that made that host as well, if another one uses it. Its own annotations hold the host.
+    ///
+    /// # Errors
+    /// The read failed.
+    pub async fn with_maker(
+        mut self,
+        cluster: &dyn Cluster,
+        child: &ManagedVm,
+    ) -> ClusterResult<Self> {
+        let maker = child.maker();
+        if maker != child.pool {
+            let pool = cluster.live_pool(&maker).await?.map(Arc::new);
+            self.pools.push((maker, pool));
+        }
+        Ok(self)
+    }
+
+    /// The pool of that key, if it was read.
     pub(super) fn pool(&self, key: &ObjectKey) -> Option<Option<&Arc<VsphereAgentPool>>> {
-        (*key == self.key).then_some(self.pool.as_ref())
+        let mut read = self.pools.iter();
+        let (_, pool) = read.find(|(of, _)| of == key)?;
+        Some(pool.as_ref())
+    }
+
+    /// The pools that were read and exist.
+    pub(super) fn pools(&self) -> impl Iterator<Item = &Arc<VsphereAgentPool>> {
+        self.pools.iter().filter_map(|(_, pool)| pool.as_ref())
     }
 
     /// The list of that kind in that namespace, if it was read.

@@ -131,12 +131,13 @@ impl Case<'_> {
 
     /// What can pause the VM above its VsphereAgent. A forced deletion asks the pool alone.
     async fn pausing(&self, child: &ManagedVm) -> Result<Pausing, ReconcileError> {
-        let key = ObjectKey::new(&child.key.namespace, &child.object.spec.pool_ref.name);
+        let key = &child.pool;
         let (view, cluster) = (self.context.view.as_ref(), self.context.cluster.as_ref());
         if child.forced {
-            return Ok(Pausing::read_pool(cluster, &key).await?);
+            return Ok(Pausing::read_pool(cluster, key).await?);
         }
-        Ok(Pausing::read(view, cluster, &key, self.control_plane).await?)
+        let read = Pausing::read(view, cluster, key, self.control_plane).await?;
+        Ok(read.with_maker(cluster, child).await?)
     }
 
     fn effect(&self, kind: EffectKind) -> Effect {

@@ -25,7 +25,6 @@ use std::{
 use agent_forge_crds::{agent::VsphereAgent, conditions::Reason};
 
 use async_trait::async_trait;
-use kube::ResourceExt as _;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::task::JoinSet;
 use tracing::{Instrument as _, Span};
@@ -34,7 +33,7 @@ use self::{choice::EarlierChoices, reservations::Reservations};
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
-        names::ObjectKey,
+        goal,
     },
     ports::{
         clock::Clock,
@@ -259,8 +258,7 @@ fn begin(state: &mut PlacementState, myself: &ActorRef<PlacementMsg>, server: &s
 
 /// Bytes that the VM of a VsphereAgent needs, by the current spec of its pool.
 fn space(view: &dyn View, child: &VsphereAgent) -> Option<u64> {
-    let namespace = child.namespace().unwrap_or_default();
-    let pool = view.pool(&ObjectKey::new(&namespace, &child.spec.pool_ref.name))?;
+    let pool = view.pool(&goal::user(child))?;
     request::hardware(&pool).ok().map(|h| h.bytes())
 }
 

@@ -5,6 +5,7 @@ use agent_forge_crds::{
     conditions::Reason,
 };
 use futures::FutureExt as _;
+use kube::ResourceExt as _;
 
 use super::{reservations::LAG, *};
 use crate::{

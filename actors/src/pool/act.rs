@@ -11,9 +11,7 @@ use std::collections::BTreeSet;
 use futures::{StreamExt as _, stream};
 use kube::ResourceExt;
 
-pub use self::child_object::{
-    borrower_object, buffer_object, child_object, into_buffer, reassignment,
-};
+pub use self::child_object::{buffer_object, child_object, into_buffer, move_to, reassignment};
 use self::perform::ActionOutcome;
 use super::{
     memory::Memory,
@@ -149,6 +147,9 @@ fn note(
     memory.failures.note(action, result.is_err());
     if matches!(result, Ok(ActionOutcome::It)) {
         memory.pending.note(action, s.now);
+    } else {
+        let failed = result.as_ref().err().map(|trouble| trouble.class);
+        memory.pending.note_failed(action, failed, s.now);
     }
     acted.add(action, result);
 }

@@ -25,8 +25,6 @@ pub struct Memory {
     pub waiting_since: BTreeMap<String, Duration>,
     /// Since when (monotonic) each VsphereAgent's VM is offered to another AgentMachine, by uid.
     pub spare_since: BTreeMap<String, Duration>,
-    /// Since when (monotonic) an Agent is reserved for a VsphereAgent that does not exist, by uid of the host's own one.
-    pub reserved_since: BTreeMap<String, Duration>,
     /// The writes for AgentMachines that the watch does not show yet.
     pub pending: PendingWrites,
     /// Agents that are to be prepared once they no longer change.

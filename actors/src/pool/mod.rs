@@ -7,7 +7,6 @@ pub mod act;
 pub mod agent_debounce;
 mod dry_run;
 pub mod index;
-pub mod lending;
 mod memory;
 pub mod observe;
 pub mod observed;

@@ -12,9 +12,8 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use super::{
-    lending,
     memory::Memory,
-    observed::{Home, Lent, Observed, Pending},
+    observed::{Group, Home, Observed, Pending},
     plan::secrets,
     tables::Index,
 };
@@ -30,7 +29,7 @@ use crate::{
     },
     ports::{clock::Clock, cluster::View},
     runtime::holds,
-    world::{agents_home, boundary::Grants},
+    world::{agents_home, boundary::Grants, half_moved},
 };
 
 /// Observes the cluster: all facts of a pass, from the cache, the memory and the clocks. `None`: the pool is gone.
@@ -83,18 +82,14 @@ pub fn observe(
         wall: clock.wall(),
         holds: holds::of_pool(view, key),
         was_stopped: memory.stopped,
-        lenders: Vec::new(),
-        refused_by: Vec::new(),
-        lent: Lent::default(),
-        settled: BTreeSet::new(),
-        moved_vms: BTreeSet::new(),
+        group: Group::default(),
         index: Index::default(),
         agent_machines,
         key: key.clone(),
         pool,
     };
-    observed.pending = memory.pending.recall(&observed);
-    see_group(view, &mut observed, memory);
+    observed.pending = memory.pending.recall(&observed, |key| view.child(key));
+    see_group(view, &mut observed);
     Some(observed)
 }
 
@@ -144,8 +139,8 @@ fn elsewhere(
     all.flat_map(|n| view.agent_machines(n)).collect()
 }
 
-/// Adds what the pool sees of the other pools of its group. Hosts may be on their way when it has left the group.
-fn see_group(view: &dyn View, s: &mut Observed, memory: &mut Memory) {
+/// Adds what the pool sees of the other pools of its group, and of their hosts.
+fn see_group(view: &dyn View, s: &mut Observed) {
     let asks = s.agent_machines.iter().any(|am| {
         let unserved = am.agent_ref().is_none() && s.child_for(am).is_none();
         unserved && !am.is_deleting() && belonging::belongs(&s.pool, am)
@@ -156,16 +151,40 @@ fn see_group(view: &dyn View, s: &mut Observed, memory: &mut Memory) {
         let refusal = lender.refusal.as_ref().filter(|r| r.is_lasting())?;
         Some(format!("{}: {refusal}", lender.key))
     });
-    s.refused_by = lasting.take(MAX_REFUSALS).collect();
-    s.lenders = lenders;
-    s.lent = lending::lent(view, s, &mut memory.reserved_since);
-    let vms = view.all_children();
-    let vms = vms.iter().filter_map(|c| c.status.as_ref()?.vm.as_ref());
-    let moved = vms.filter(|vm| vm.taken_from.is_some());
-    s.moved_vms = moved.map(|vm| vm.name.clone()).collect();
-    let taken = s.children.iter().filter(|c| c.taken_from.is_some());
-    let over = taken.filter(|c| lending::is_over(view, c));
-    s.settled = over.map(|c| c.uid.clone()).collect();
+    s.group.refused_by = lasting.take(MAX_REFUSALS).collect();
+    s.group.host_namespaces = lenders.iter().map(|l| l.key.namespace.clone()).collect();
+    s.group.lenders = lenders;
+    let own: BTreeSet<&String> = s.children.iter().map(|c| &c.uid).collect();
+    for object in view.all_children() {
+        let (user, maker) = (goal::user(&object), goal::maker(&object));
+        if user == s.key {
+            s.group.host_namespaces.insert(maker.namespace.clone());
+            let hidden = object
+                .metadata
+                .uid
+                .as_ref()
+                .is_some_and(|uid| !own.contains(uid));
+            s.group
+                .refused
+                .extend(hidden.then(|| ManagedVm::read(object)));
+            continue;
+        }
+        if maker.namespace != s.key.namespace {
+            continue;
+        }
+        let vm = object.status.as_ref().and_then(|st| st.vm.as_ref());
+        // A release before 1.0 left VMs that have another name than their VsphereAgent.
+        s.group.taken_names.extend(vm.map(|vm| vm.name.clone()));
+        s.group.taken_names.insert(object.name_any());
+        if maker == s.key {
+            s.group.shared.push(ManagedVm::read(object));
+        }
+    }
+    s.group.host_namespaces.remove(&s.key.namespace);
+    s.group.host_namespaces.retain(|home| view.serves(home));
+    let own = s.children.iter();
+    let taken = own.filter_map(|c| Some((c.uid.clone(), half_moved::taker(view, c)?.key)));
+    s.group.half_moved = taken.collect();
 }
 
 /// VsphereAgents of other pools that are for one of these AgentMachines. A pool that the AgentMachine's namespaces do
@@ -182,8 +201,9 @@ fn made_by_others(
     let mut found = BTreeMap::new();
     for object in view.all_children() {
         let key = ObjectKey::of(object.as_ref());
-        let pool = ObjectKey::new(&key.namespace, &object.spec.pool_ref.name);
-        if pool == *own {
+        let pool = goal::user(&object);
+        let refused = goal::refusing(&object, |name| view.namespace_grant(name)).is_some();
+        if pool == *own || refused {
             continue;
         }
         let Some(uid) = goal::wanted_by(&object) else {

@@ -46,25 +46,36 @@ pub struct Pending {
     pub pinned: BTreeSet<String>,
     /// uids of AgentMachines that got a VsphereAgent.
     pub made: BTreeSet<String>,
-    /// As `made`, but longer ago: the same VsphereAgent may be created once more, and no other host is given.
+    /// As `made`, but longer ago, or nobody knows whether: the same VsphereAgent may be created once more, and no other host is
+    /// given.
     pub begun: BTreeSet<String>,
     /// uids of AgentMachines that got a VsphereAgent which was there, and the uid of that.
     pub given: BTreeMap<String, String>,
     /// Names of VsphereAgents for the buffer.
     pub made_for_buffer: BTreeSet<String>,
+    /// uids of AgentMachines that may have got the host of another pool, and the uid of its VsphereAgent: they get that one, or none.
+    pub unsure: BTreeMap<String, String>,
+    /// uids of VsphereAgents of other pools that the pool did not get a moment ago.
+    pub passed_over: BTreeSet<String>,
 }
 
-/// A reservation without a VsphereAgent counts for this long. Between the two is one write, which a pause or an outage may hold
-/// up.
-pub const RESERVED: Duration = Duration::from_secs(600);
-
-/// The pool's own hosts that change their pool.
+/// What a pool sees of the other pools of its group, and of hosts that are not its own alone.
 #[derive(Clone, Debug, Default)]
-pub struct Lent {
-    /// uids of VsphereAgents whose hosts others take over, and by which VsphereAgent.
-    pub to: BTreeMap<String, ObjectKey>,
-    /// uids of VsphereAgents whose Agents are reserved without meaning.
-    pub stale: BTreeSet<String>,
+pub struct Group {
+    /// The other pools of its group. While one of its AgentMachines has no host, with the hosts of their buffers.
+    pub lenders: Vec<Lender>,
+    /// The other pools of its group that lend it nothing as they are set up, each with the reason.
+    pub refused_by: Vec<String>,
+    /// Hosts of other namespaces that name it as their user, while the two namespaces do not admit each other.
+    pub refused: Vec<ManagedVm>,
+    /// Hosts that it made, and that pools of other namespaces use.
+    pub shared: Vec<ManagedVm>,
+    /// Its own hosts that another VsphereAgent has on record, by uid: a release before 1.0 was moving them.
+    pub half_moved: BTreeMap<String, ObjectKey>,
+    /// Names that a VsphereAgent or VM of another pool has in its namespace.
+    pub taken_names: BTreeSet<String>,
+    /// The other namespaces in which VsphereAgents may be that it uses.
+    pub host_namespaces: BTreeSet<String>,
 }
 
 /// The facts of one pool at one moment.
@@ -121,16 +132,8 @@ pub struct Observed {
     pub holds: Holds,
     /// Something stopped all work on the pool in the pass before.
     pub was_stopped: bool,
-    /// The other pools of its group. While one of its AgentMachines has no host, with the hosts of their buffers.
-    pub lenders: Vec<Lender>,
-    /// The other pools of its group that lend it nothing as they are set up, each with the reason.
-    pub refused_by: Vec<String>,
-    /// Its own hosts that change their pool.
-    pub lent: Lent,
-    /// Names of VMs that changed their pool. They keep the name, so no other VM gets it.
-    pub moved_vms: BTreeSet<String>,
-    /// uids of VsphereAgents that took over a VM, and whose lender's record is gone.
-    pub settled: BTreeSet<String>,
+    /// The other pools of its group, and their hosts.
+    pub group: Group,
     /// Which of these objects belong together.
     pub index: Index,
 }
@@ -157,6 +160,36 @@ impl Observed {
     #[must_use]
     pub fn may_have_lost_source(&self) -> bool {
         self.infra_env.is_none() && !self.grants.refused_homes(&self.pool).is_empty()
+    }
+
+    /// Hosts that served its control plane, or were to serve it, before a namespace took its grant back. They count by the record,
+    /// which only the operator writes.
+    pub fn withheld(&self) -> impl Iterator<Item = &ManagedVm> {
+        let home = Some(&self.pool.spec.control_plane_namespace);
+        let all = self.group.refused.iter();
+        all.filter(move |c| c.identity.is_some() && c.control_plane.as_ref() == home)
+    }
+
+    /// How many VsphereAgents there are that it has made or uses.
+    #[must_use]
+    pub fn hosts_left(&self) -> usize {
+        self.children.len() + self.group.shared.len() + self.withheld().count()
+    }
+
+    /// A host is there for that AgentMachine, or on its way.
+    #[must_use]
+    pub fn is_in_flight(&self, am: &AgentMachine) -> bool {
+        let uid = am.metadata.uid.as_ref();
+        self.child_for(am).is_some()
+            || uid.is_some_and(|uid| self.was_served(uid))
+            || self.withheld().any(|c| c.is_for(am))
+    }
+
+    /// How many hosts of other pools it has got that the cache does not show yet.
+    #[must_use]
+    pub fn arriving(&self) -> usize {
+        let here = |uid: &&String| self.children.iter().any(|c| c.uid == **uid);
+        self.pending.given.values().filter(|uid| !here(uid)).count()
     }
 
     /// The AgentMachine of that uid got a host that the cache does not show yet.

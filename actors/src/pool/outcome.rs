@@ -74,7 +74,7 @@ impl Acted {
                 let is_new_use = matches!(
                     action,
                     Action::Reassign { .. }
-                        | Action::Borrow { .. }
+                        | Action::Take { .. }
                         | Action::MoveToBuffer { .. }
                         | Action::Recycle { .. }
                 );

@@ -52,10 +52,7 @@ pub fn plan(s: &Observed) -> Plan {
         machines: &s.machines,
         agents: &s.agents,
         agent_namespace: &s.infra_env_key.namespace,
-        in_flight: &|am| {
-            let made = am.metadata.uid.as_ref();
-            s.child_for(am).is_some() || made.is_some_and(|uid| s.was_served(uid))
-        },
+        in_flight: &|am| s.is_in_flight(am),
         on_record: &|am| s.child_for(am).is_some_and(|c| c.identity.is_some()),
         made_by_others: &s.made_by_others,
         guard: guard.as_ref(),
@@ -69,18 +66,19 @@ pub fn plan(s: &Observed) -> Plan {
         }
         if s.pool.status.as_ref().and_then(|st| st.closed) != Some(true) {
             plan.actions.push(Action::Close);
-        } else if s.children.is_empty() && secret_ref::on_record(&s.pool).is_empty() {
+        } else if s.hosts_left() == 0 && secret_ref::on_record(&s.pool).is_empty() {
             plan.actions.push(Action::RemoveFinalizer);
         }
+        lend::tell_shared(s, &mut plan);
     } else if !has_finalizer {
         plan.actions.push(Action::AddFinalizer);
     }
+    lend::tell_withheld(s, &mut plan);
     let records = Records::of(&plan.demands);
     let reassigned = if deleting {
         BTreeSet::new()
     } else {
         let mut reassigned = demand::assign_hosts(s, &records, &mut plan);
-        caps::apply(s, &mut plan);
         buffer::fill(s, &mut reassigned, &mut plan);
         reassigned
     };
@@ -91,6 +89,9 @@ pub fn plan(s: &Observed) -> Plan {
     for child in s.children.iter().filter(|c| !reassigned.contains(&c.key)) {
         vm::plan_vm(s, child, &records, deleting, &mut plan);
     }
+    // Each looks at its VM, and a fence must not wait for that.
+    plan.actions
+        .sort_by_key(|action| matches!(action, Action::Take { .. }));
     plan.secrets = secrets::plan(s);
     plan
 }

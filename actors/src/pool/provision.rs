@@ -7,33 +7,24 @@ use std::{
 };
 
 use agent_forge_crds::{
-    agent::VsphereAgent,
-    conditions::Reason,
-    external::{agent::Agent, agent_machine::AgentMachine},
-    names::RESERVED_FOR_ANNOTATION,
+    agent::VsphereAgent, conditions::Reason, external::agent_machine::AgentMachine,
 };
 use kube::ResourceExt;
 
 use super::{
-    act::child_object::{borrower_object, buffer_object, child_object},
+    act::child_object::{buffer_object, child_object},
     observed::{Observed, Pending},
     plan::Action,
 };
 use crate::{
     context::Context,
-    demand::lending,
     domain::{
-        failure::{ErrorSource, ReconcileError},
+        failure::{Class, ErrorSource, ReconcileError},
         managed_vm::ManagedVm,
         names::ObjectKey,
-        reassign::Reservation,
         upstream::MachineFacts,
     },
-    guard,
-    ports::{
-        cluster::{AgentPatch, ClusterErrorKind},
-        effect::{Effect, EffectKind},
-    },
+    ports::{cluster::ClusterErrorKind, effect::Effect},
 };
 
 /// How long a write that the watch does not show yet counts as done: watches are late by seconds. If somebody undoes it
@@ -51,14 +42,22 @@ pub struct PendingWrites {
     /// The version that was pinned.
     pinned: BTreeMap<String, (String, Duration)>,
     made: BTreeMap<String, Duration>,
+    /// Creates whose outcome is not known.
+    tried: BTreeMap<String, Duration>,
     given: BTreeMap<String, Given>,
+    /// The same, where nobody knows whether the write arrived.
+    unsure: BTreeMap<String, Given>,
     /// By name of the VsphereAgent.
     made_for_buffer: BTreeMap<String, Duration>,
+    /// Hosts of other pools that could not be had, by uid of the VsphereAgent.
+    passed_over: BTreeMap<String, Duration>,
 }
 
 /// A VsphereAgent that was given to an AgentMachine.
 #[derive(Debug)]
 struct Given {
+    /// Its namespace and name.
+    key: ObjectKey,
     /// Its uid.
     child: String,
     /// Its version before. The write names it, so the next version that the watch shows has the write.
@@ -67,12 +66,32 @@ struct Given {
 }
 
 impl Given {
-    fn is_unseen(&self, s: &Observed) -> bool {
-        let before = |c: &ManagedVm| {
-            c.uid == self.child && c.object.resource_version().unwrap_or_default() == self.version
-        };
-        s.children.iter().any(before)
+    fn is_unseen(&self, shown: Option<Arc<VsphereAgent>>) -> bool {
+        shown.is_some_and(|c| {
+            c.uid().as_ref() == Some(&self.child)
+                && c.resource_version().unwrap_or_default() == self.version
+        })
     }
+}
+
+/// The AgentMachine to which that action gives a host, and the host.
+fn given(action: &Action, now: Duration) -> Option<(String, Given)> {
+    let (child, am) = match action {
+        Action::Reassign {
+            child,
+            agent_machine,
+            ..
+        } => (child, agent_machine),
+        Action::Take { host, to, .. } => (&host.child, to),
+        _ => return None,
+    };
+    let given = Given {
+        key: child.key.clone(),
+        child: child.uid.clone(),
+        version: child.object.resource_version().unwrap_or_default(),
+        at: now,
+    };
+    Some((am.uid().unwrap_or_default(), given))
 }
 
 impl PendingWrites {
@@ -81,20 +100,7 @@ impl PendingWrites {
         if let Action::CreateForBuffer { name } = action {
             self.made_for_buffer.insert(name.clone(), now);
         }
-        if let Action::Reassign {
-            child,
-            agent_machine,
-            ..
-        } = action
-        {
-            let given = Given {
-                child: child.uid.clone(),
-                version: child.object.resource_version().unwrap_or_default(),
-                at: now,
-            };
-            self.given
-                .insert(agent_machine.uid().unwrap_or_default(), given);
-        }
+        self.given.extend(given(action, now));
         let Some(am) = whose(action) else { return };
         let uid = am.uid().unwrap_or_default();
         match action {
@@ -108,8 +114,43 @@ impl PendingWrites {
         }
     }
 
-    /// The writes that the cache does not show yet. Forgets what the cache shows, and what is too old.
-    pub fn recall(&mut self, s: &Observed) -> Pending {
+    /// Notes an action that was not carried out. `failed`: of its write; `None`: nothing was sent.
+    ///
+    /// If a host of another pool was refused, another one is tried, or one is made. Where the API server may have taken the write,
+    /// or takes it late, the AgentMachine gets no other host than the one of that write.
+    pub fn note_failed(&mut self, action: &Action, failed: Option<Class>, now: Duration) {
+        match (action, failed) {
+            (Action::Take { host, .. }, None) => {
+                self.passed_over.insert(host.child.uid.clone(), now);
+            }
+            // Another write was faster. It may be an earlier one of this pool.
+            (Action::Take { .. }, Some(Class::Conflict)) => {
+                self.given.extend(given(action, now));
+            }
+            (Action::Take { .. }, Some(Class::Transient | Class::Throttled(_))) => {
+                self.unsure.extend(given(action, now));
+            }
+            (Action::Take { host, .. }, Some(_)) => {
+                self.passed_over.insert(host.child.uid.clone(), now);
+            }
+            (
+                Action::CreateChild { agent_machine, .. },
+                Some(Class::Transient | Class::Throttled(_)),
+            ) => {
+                let uid = agent_machine.uid().unwrap_or_default();
+                self.tried.insert(uid, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// The writes that the cache does not show yet. Forgets what the cache shows, and what is too old. `child`: a VsphereAgent of any
+    /// pool, as the cache shows it.
+    pub fn recall(
+        &mut self,
+        s: &Observed,
+        child: impl Fn(&ObjectKey) -> Option<Arc<VsphereAgent>>,
+    ) -> Pending {
         let recent = |at: &Duration| s.now.saturating_sub(*at) < PENDING_FOR;
         self.pinned.retain(|uid, (version, at)| {
             let is_old =
@@ -119,20 +160,29 @@ impl PendingWrites {
         let counts = |at: &Duration| s.now.saturating_sub(*at) < GIVEN_FOR;
         self.made
             .retain(|uid, at| counts(at) && !s.has_child_for(uid));
-        self.given.retain(|_, g| counts(&g.at) && g.is_unseen(s));
+        for given in [&mut self.given, &mut self.unsure] {
+            given.retain(|_, g| counts(&g.at) && g.is_unseen(child(&g.key)));
+        }
         let shown: BTreeSet<&str> = s.children.iter().map(|c| c.key.name.as_str()).collect();
         self.made_for_buffer
             .retain(|name, at| recent(at) && !shown.contains(name.as_str()));
+        self.passed_over.retain(|_, at| recent(at));
+        self.tried
+            .retain(|uid, at| counts(at) && !s.has_child_for(uid));
         let (made, begun): (Vec<_>, Vec<_>) = self.made.iter().partition(|(_, at)| recent(at));
-        let given = self.given.iter();
+        let begun = begun.into_iter().chain(&self.tried);
+        let uids = |all: &BTreeMap<String, Given>| -> BTreeMap<String, String> {
+            let all = all.iter();
+            all.map(|(uid, g)| (uid.clone(), g.child.clone())).collect()
+        };
         Pending {
             pinned: self.pinned.keys().cloned().collect(),
             made: made.into_iter().map(|(uid, _)| uid.clone()).collect(),
-            begun: begun.into_iter().map(|(uid, _)| uid.clone()).collect(),
-            given: given
-                .map(|(uid, g)| (uid.clone(), g.child.clone()))
-                .collect(),
+            begun: begun.map(|(uid, _)| uid.clone()).collect(),
+            given: uids(&self.given),
+            unsure: uids(&self.unsure),
             made_for_buffer: self.made_for_buffer.keys().cloned().collect(),
+            passed_over: self.passed_over.keys().cloned().collect(),
         }
     }
 }
@@ -140,9 +190,9 @@ impl PendingWrites {
 /// The AgentMachine that an action provisions.
 pub fn whose(action: &Action) -> Option<&AgentMachine> {
     match action {
-        Action::Pin { agent_machine, .. }
-        | Action::CreateChild { agent_machine, .. }
-        | Action::Borrow { agent_machine, .. } => Some(agent_machine),
+        Action::Pin { agent_machine, .. } | Action::CreateChild { agent_machine, .. } => {
+            Some(agent_machine)
+        }
         _ => None,
     }
 }
@@ -163,13 +213,6 @@ pub async fn make(
             machine,
             ..
         } => create(context, s, effect, am, machine).await,
-        Action::Borrow {
-            agent_machine: am,
-            machine,
-            lender,
-            agent,
-            ..
-        } => borrow(context, s, effect, (am, machine), (lender, agent)).await,
         Action::CreateForBuffer { .. } => create_for_buffer(context, s, effect).await,
         // Reported as carried out, it would be taken for made.
         _ => Err(ReconcileError::blocked(
@@ -192,37 +235,6 @@ async fn create(
     machine: &MachineFacts,
 ) -> Result<(), ReconcileError> {
     let child = child_object(&s.pool, am, machine, effect.subject.name());
-    create_once(context, s, effect, &child, |there| there.is_for(am)).await
-}
-
-/// Reserves the Agent of a host of another pool, then creates the VsphereAgent that takes the host over, as `effect`, whose
-/// subject is that VsphereAgent. Of several that reserve one Agent, the API server takes the first.
-///
-/// # Errors
-/// The [`ReconcileError`] of a write.
-async fn borrow(
-    context: &Context,
-    s: &Observed,
-    effect: &Effect,
-    (am, machine): (&Arc<AgentMachine>, &MachineFacts),
-    (lender, agent): (&ManagedVm, &Agent),
-) -> Result<(), ReconcileError> {
-    let name = effect.subject.name();
-    let own = Reservation {
-        pool: s.pool.uid().unwrap_or_default(),
-        name: name.to_owned(),
-    };
-    let source = lender.as_source();
-    if lending::reservation(agent).as_ref() != Some(&own) {
-        let patch = AgentPatch {
-            annotations: [(RESERVED_FOR_ANNOTATION.to_owned(), Some(own.to_string()))].into(),
-            ..AgentPatch::of(agent)
-        };
-        let reserve = Effect::new(EffectKind::ReserveAgent, effect.subject.clone());
-        let permit = guard::harmless(reserve, patch)?;
-        context.cluster.patch_agent(&permit).await?;
-    }
-    let child = borrower_object(&s.pool, am, machine, name, &source);
     create_once(context, s, effect, &child, |there| there.is_for(am)).await
 }
 

@@ -105,7 +105,10 @@ async fn let_go(
     s: &Observed,
     secret: &ObjectKey,
 ) -> Result<bool, ReconcileError> {
-    let living = context.cluster.live_children(&s.key).await?;
+    let living = context
+        .cluster
+        .live_children(&s.key, &s.group.host_namespaces)
+        .await?;
     if needed(&s.pool, living.iter(), &s.secret_namespaces).contains(secret) {
         return Ok(false);
     }

@@ -27,9 +27,7 @@ use super::{
     plan::{Action, BufferCount, Plan},
 };
 use crate::{
-    domain::{managed_vm::ManagedVm, reassign::Taking},
-    lifecycle::ReleaseReason,
-    ports::cluster::AgentPatch,
+    domain::managed_vm::ManagedVm, lifecycle::ReleaseReason, ports::cluster::AgentPatch,
     runtime::holds,
 };
 
@@ -65,17 +63,15 @@ fn planned_row(action: &Action) -> Option<PlannedAction> {
             name,
             "AgentMachine waits for an Agent".to_owned(),
         ),
-        Action::Borrow { name, lender, .. } => (
+        Action::Take { host, to, .. } => (
             action::DEMAND_DEFICIT,
-            name,
+            &host.child.key.name,
             format!(
-                "AgentMachine waits for an Agent; it gets the host of VsphereAgent {}",
-                lender.key
+                "AgentMachine {} waits for an Agent; it gets this host of pool {}",
+                to.name_any(),
+                host.child.pool
             ),
         ),
-        Action::Unreserve { patch, .. } => {
-            of_agent(patch, "its reservation means nothing any more")
-        }
         Action::CreateForBuffer { name } => {
             (action::BUFFER, name, "the buffer lacks a host".to_owned())
         }
@@ -233,11 +229,11 @@ fn waiting_on(
 /// Hosts that the pool shares with others.
 fn reassign(s: &Observed) -> Option<ReassignStatus> {
     let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
-    let taken = s.children.iter().filter(|c| c.taking() == Taking::Done);
+    let of_others = s.children.iter().filter(|c| c.maker() != s.key);
     let shared = ReassignStatus {
-        borrowed: count(taken.count()),
-        lending: count(s.lent.to.len()),
-        refused: s.refused_by.clone(),
+        borrowed: count(of_others.count()),
+        lending: count(s.group.shared.len()),
+        refused: s.group.refused_by.clone(),
     };
     (s.pool.spec.group().is_some() || shared != ReassignStatus::default()).then_some(shared)
 }

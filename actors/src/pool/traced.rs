@@ -29,8 +29,7 @@ fn key(action: &Action) -> Option<Key> {
     let (name, uid) = match action {
         Action::Pin { agent_machine, .. } => ("machine.pin", agent_machine.uid()),
         Action::CreateChild { agent_machine, .. } => ("machine.accept", agent_machine.uid()),
-        Action::Borrow { agent_machine, .. } => ("machine.borrow", agent_machine.uid()),
-        Action::Unreserve { patch, .. } => ("agent.unreserve", Some(patch.uid.clone())),
+        Action::Take { to, .. } => ("machine.take", to.uid()),
         Action::Reassign { agent_machine, .. } => ("machine.reassign", agent_machine.uid()),
         Action::Prepare { patch, .. } => ("agent.label", Some(patch.uid.clone())),
         Action::Fence { patch, .. } => ("agent.fence", Some(patch.uid.clone())),
@@ -127,12 +126,13 @@ pub(super) fn whose(s: &Observed, action: &Action) -> Option<Machine> {
     match action {
         Action::Pin { agent_machine, .. }
         | Action::CreateChild { agent_machine, .. }
-        | Action::Borrow { agent_machine, .. }
-        | Action::Reassign { agent_machine, .. } => Some(Machine::asked_for(agent_machine)),
+        | Action::Reassign { agent_machine, .. }
+        | Action::Take {
+            to: agent_machine, ..
+        } => Some(Machine::asked_for(agent_machine)),
         Action::Prepare { child, .. }
         | Action::Fence { child, .. }
         | Action::Release { child, .. }
-        | Action::Unreserve { child, .. }
         | Action::MoveToBuffer { child, .. }
         | Action::Recycle { child, .. } => Some(Machine::made(s, child)),
         // Its trace begins with the VsphereAgent.

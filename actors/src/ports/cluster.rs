@@ -3,7 +3,10 @@
 //! A [`View`] may be stale: an actor may wake and plan from it, but it never proves absence. Before an actor destroys or
 //! releases something, it asks [`Cluster`]. Every write carries its precondition (uid, resourceVersion) and its [`Effect`].
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use agent_forge_crds::{
     agent::{Goal, VsphereAgent, VsphereAgentStatus},
@@ -15,6 +18,7 @@ use agent_forge_crds::{
     pool::{VsphereAgentPool, VsphereAgentPoolStatus},
 };
 use async_trait::async_trait;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use secrecy::SecretString;
 
 use crate::{
@@ -48,7 +52,8 @@ pub trait View: Send + Sync {
     fn pools(&self) -> Vec<Arc<VsphereAgentPool>>;
     /// One pool.
     fn pool(&self, key: &ObjectKey) -> Option<Arc<VsphereAgentPool>>;
-    /// VsphereAgents whose `spec.poolRef` names the pool, in name order.
+    /// VsphereAgents that the pool uses ([`crate::domain::goal::user`]), by namespace and name. Those of other namespaces only
+    /// while both namespaces admit that.
     fn children(&self, pool: &ObjectKey) -> Vec<Arc<VsphereAgent>>;
     /// One VsphereAgent.
     fn child(&self, key: &ObjectKey) -> Option<Arc<VsphereAgent>>;
@@ -282,7 +287,7 @@ impl Precondition {
 }
 
 /// What changes in one of our own objects: labels and annotations to set (`Some`) or remove (`None`), and what is replaced whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct OwnPatch {
     /// Labels.
     pub labels: BTreeMap<String, Option<String>>,
@@ -292,6 +297,8 @@ pub struct OwnPatch {
     pub finalizers: Option<Vec<String>>,
     /// The whole new goal of a VsphereAgent.
     pub goal: Option<Goal>,
+    /// The pool of its namespace that a VsphereAgent moves to, and all its owners then.
+    pub pool: Option<(String, Vec<OwnerReference>)>,
 }
 
 /// An Event about one of our objects or about an AgentMachine that waits.
@@ -366,8 +373,12 @@ pub trait Cluster: Send + Sync {
         namespace: &str,
         name: Option<&str>,
     ) -> ClusterResult<Vec<Pausable>>;
-    /// Lists a pool's VsphereAgents from the API server.
-    async fn live_children(&self, pool: &ObjectKey) -> ClusterResult<Vec<VsphereAgent>>;
+    /// Lists the VsphereAgents that a pool has made or uses, from the API server: those in its namespace and in `elsewhere`.
+    async fn live_children(
+        &self,
+        pool: &ObjectKey,
+        elsewhere: &BTreeSet<String>,
+    ) -> ClusterResult<Vec<VsphereAgent>>;
     /// Reads one Agent; `None` from a typed 404 only.
     async fn live_agent(&self, key: &ObjectKey) -> ClusterResult<Option<Agent>>;
     /// The Agents of a namespace that `wanted` accepts, from the API server, in a list that begins after this call. They

@@ -10,7 +10,7 @@ use agent_forge_crds::{agent::VsphereAgent, conditions::Reason};
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use crate::domain::names::ObjectKey;
+use crate::domain::{goal, names::ObjectKey};
 
 /// What an effect is for. It prints as `namespace/name`, or as the name of the vCenter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,10 +35,9 @@ impl Subject {
     #[must_use]
     pub fn vm(object: &VsphereAgent) -> Self {
         let key = ObjectKey::of(object);
-        let pool = ObjectKey::new(&key.namespace, &object.spec.pool_ref.name);
         Self::Vm {
             key,
-            pool: Some(pool),
+            pool: Some(goal::user(object)),
         }
     }
 
@@ -139,7 +138,6 @@ effects! {
     HoldSecret "K18" "hold_secret" Cluster;
     ReleaseSecret "K19" "release_secret" Cluster;
     SkipCleanup "K20" "skip_cleanup" Cluster;
-    ReserveAgent "K21" "reserve_agent" Cluster;
     Login "V01" "login" Session;
     CreateVm "V02" "create" Vcenter;
     AttachTags "V03" "attach_tags" Vcenter;

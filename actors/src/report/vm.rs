@@ -18,7 +18,7 @@ use super::{
     timeline::{self, About, Moments},
 };
 use crate::{
-    domain::{managed_vm::ManagedVm, names::ObjectKey, recycle, template, trace::TraceId},
+    domain::{managed_vm::ManagedVm, recycle, template, trace::TraceId},
     ports::{
         cluster::{Notice, Regarding},
         tracer::{PhaseSpan, Under},
@@ -285,17 +285,13 @@ fn about(child: &ManagedVm) -> About<'_> {
         trace: child.trace(),
         namespace: &child.key.namespace,
         name: &child.key.name,
-        pool: &child.object.spec.pool_ref.name,
+        pool: &child.pool.name,
         // A host in the buffer has the same trace in each of its lives, so its first phase may not differ.
         before: child
             .vm()
             .filter(|_| child.agent_machine.is_some())
             .and_then(|vm| recycle::trace_before(vm, child.trace())),
     }
-}
-
-fn pool(child: &ManagedVm) -> ObjectKey {
-    ObjectKey::new(&child.key.namespace, &child.object.spec.pool_ref.name)
 }
 
 /// The finished phases, and the waits up to now, from what is recorded in `child`.
@@ -334,7 +330,7 @@ fn export(
     let demanded = timeline.first().and_then(|e| e.at.as_ref());
     if let (Some(span), Some(demanded), true) = (&installation, demanded, unfinished) {
         let all = span.end.duration_since(demanded.0).as_secs_f64();
-        let metric = Metric::Milestone(pool(child), "Installed".to_owned(), all);
+        let metric = Metric::Milestone(child.pool.clone(), "Installed".to_owned(), all);
         reports.metrics.push(metric);
     }
     reports.spans.extend(installation.into_iter().chain(ready));
@@ -352,7 +348,7 @@ pub fn written(child: &ManagedVm, new: &VsphereAgentStatus, now: Timestamp) -> R
     for news in timeline::news(recorded(child, old), &new.timeline) {
         let (event, seconds) = (news.event.to_owned(), news.seconds);
         if news.first {
-            let metric = Metric::Milestone(pool(child), event.clone(), seconds);
+            let metric = Metric::Milestone(child.pool.clone(), event.clone(), seconds);
             reports.metrics.push(metric);
         }
         reports.lines.push((child.key.clone(), event, seconds));
@@ -413,7 +409,9 @@ pub fn gone(child: &ManagedVm, timeline: &[Milestone], now: Timestamp) -> Report
         .filter(|s| s.name == timeline::DESTROY && !s.abandoned);
     let seconds = destroyed.map(|s| s.end.duration_since(s.start).as_secs_f64());
     Reports {
-        metrics: seconds.map(|s| Metric::Destroyed(pool(child), s)).collect(),
+        metrics: seconds
+            .map(|s| Metric::Destroyed(child.pool.clone(), s))
+            .collect(),
         spans,
         ended: vec![child.trace()],
         ..Reports::default()

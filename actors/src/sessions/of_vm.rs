@@ -28,9 +28,11 @@ pub async fn session(
     pool: Option<&VsphereAgentPool>,
 ) -> Result<(Arc<dyn VCenter>, Reached), ReconcileError> {
     let vm = child.vm().cloned().unwrap_or_default();
-    let own = &child.key.namespace;
+    // Who uses the host asks for the credentials.
+    let own = pool.map_or(&child.key.namespace, |_| &child.pool.namespace);
     let recorded = vm.credentials_ref.as_ref();
-    let recorded = recorded.map(|r| secret_ref::secret_at(r, own, secret_namespaces));
+    let recorded =
+        recorded.map(|r| secret_ref::secret_at(r, &child.key.namespace, secret_namespaces));
     let current = pool.map(|pool| secret_ref::secret(pool, secret_namespaces));
     let (session, by_record) = match (recorded, current) {
         (Some(Ok(recorded)), Some(Ok(current))) if recorded != current => {

@@ -13,7 +13,6 @@ use crate::{
     domain::{
         belonging, goal,
         index_keys::{self, IndexKeys},
-        managed_vm::ManagedVm,
         names::ObjectKey,
         selector::Labels,
         tally::Tally,
@@ -147,12 +146,12 @@ pub enum Change {
         /// Spec, metadata or `status.iso` changed: its VMs look again as well.
         deep: bool,
     },
-    /// A VsphereAgent of that pool.
+    /// A VsphereAgent.
     ManagedVm {
         /// Which.
         key: ObjectKey,
-        /// `spec.poolRef`.
-        pool: ObjectKey,
+        /// The pools that made it or use it, or did so before.
+        pools: BTreeSet<ObjectKey>,
         /// Spec or metadata changed. The VM actor itself writes the status, so it knows that.
         deep: bool,
     },
@@ -176,6 +175,7 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
         Change::Pool { key, deep } => {
             out.push((ActorKey::Pool(key.clone()), "pool"));
             if *deep {
+                out.extend(shared(view, "pool", |pool| pool == key));
                 out.extend(
                     view.children(key)
                         .iter()
@@ -191,12 +191,12 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
                 );
             }
         }
-        Change::ManagedVm { key, pool, deep } => {
+        Change::ManagedVm { key, pools, deep } => {
             if *deep {
                 out.push((ActorKey::Vm(key.clone()), "vsphereagent"));
             }
-            out.push((ActorKey::Pool(pool.clone()), "vsphereagent"));
-            out.extend(lender_of(key, view));
+            let pools = pools.iter().cloned().map(ActorKey::Pool);
+            out.extend(pools.map(|pool| (pool, "vsphereagent")));
             // It may begin to run, or end.
             out.push((ActorKey::News, "vsphereagent"));
         }
@@ -224,6 +224,7 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
             for pool in view.pools().iter().filter(|p| is_near(view, p, name)) {
                 out.extend(with_vms(view, pool, "namespace"));
             }
+            out.extend(shared(view, "namespace", |pool| pool.namespace == *name));
         }
     }
     out
@@ -254,18 +255,21 @@ fn is_for(child: &VsphereAgent, machine: &str) -> bool {
     labelled == Some(machine) || goal::of(child).machine.is_some_and(|m| m.name == machine)
 }
 
-/// The VsphereAgent whose VM that one takes over, and its pool.
-fn lender_of(key: &ObjectKey, view: &dyn View) -> Vec<(ActorKey, &'static str)> {
-    let source = view.child(key).map(ManagedVm::read);
-    let Some(source) = source.and_then(|child| child.taken_from) else {
-        return Vec::new();
-    };
-    let Some(lender) = view.child(&source.key) else {
-        return Vec::new();
-    };
-    let pool = ObjectKey::new(&source.key.namespace, &lender.spec.pool_ref.name);
-    let actors = [ActorKey::Vm(source.key), ActorKey::Pool(pool)];
-    actors.map(|actor| (actor, "taker")).into()
+/// The hosts that pools of two namespaces share, and these pools, if `concerns` one of the two.
+fn shared(
+    view: &dyn View,
+    why: &'static str,
+    concerns: impl Fn(&ObjectKey) -> bool,
+) -> Vec<(ActorKey, &'static str)> {
+    let mut out = Vec::new();
+    for child in view.all_children() {
+        let both = [goal::maker(&child), goal::user(&child)];
+        if both[0] != both[1] && both.iter().any(&concerns) {
+            out.push((ActorKey::Vm(ObjectKey::of(child.as_ref())), why));
+            out.extend(both.map(|pool| (ActorKey::Pool(pool), why)));
+        }
+    }
+    out
 }
 
 /// A pool with all its VMs.
@@ -287,7 +291,7 @@ fn concerned_by(news: &AgentNews, view: &dyn View) -> Vec<(ActorKey, &'static st
     let (mut vms, mut near) = (Vec::new(), BTreeSet::new());
     for child in view.children_asking(&news.keys) {
         let key = ObjectKey::of(child.as_ref());
-        let pool = ObjectKey::new(&key.namespace, &child.spec.pool_ref.name);
+        let pool = goal::user(&child);
         vms.push((pool.clone(), ActorKey::Vm(key)));
         near.insert(pool);
     }

@@ -254,7 +254,7 @@ async fn objects_get_their_actors_and_those_go_with_them() {
     tree.hub.with(|o| o.child = Some(testing::child("b")));
     let change = Change::ManagedVm {
         key: ObjectKey::new(NAMESPACE, "b"),
-        pool: ObjectKey::new(NAMESPACE, POOL),
+        pools: [ObjectKey::new(NAMESPACE, POOL)].into(),
         deep: true,
     };
     let _ = tree.supervisor.send_message(SupervisorMsg::Changed(change));
@@ -480,7 +480,7 @@ async fn a_shutdown_does_not_wait_for_what_is_queued() {
     tree.hub.with(|o| o.others = vec![testing::child("b")]);
     let key = ObjectKey::new(NAMESPACE, "b");
     let change = Change::ManagedVm {
-        pool: ObjectKey::new(NAMESPACE, POOL),
+        pools: [ObjectKey::new(NAMESPACE, POOL)].into(),
         key,
         deep: true,
     };

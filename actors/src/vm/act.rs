@@ -76,12 +76,10 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
         Step::Attempt(Attempt::Identity) => executor.record_identity(memory).await,
         Step::Attempt(Attempt::Next) => executor.next_attempt(memory).await,
         Step::Attempt(Attempt::GivenUp) => executor.give_up(memory).await,
-        Step::Attempt(Attempt::Taken) => executor.record_taken(memory).await,
         Step::Attempt(Attempt::NotTaken) => executor.not_taken(memory).await,
         Step::Record(entry) => executor.record(memory, entry).await,
         Step::Create => executor.create(memory).await,
         Step::Await(task) => executor.finish_task(memory, &TaskRef(task)).await,
-        Step::Configure(Change::TakeMark) => executor.stamp(memory).await,
         Step::Configure(Change::Eject) => executor.eject(memory).await,
         Step::Configure(Change::FinishEjection) => executor.finish_ejection(memory).await,
         Step::Configure(_) | Step::Power(_) | Step::Destroy => {

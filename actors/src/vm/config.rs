@@ -36,11 +36,6 @@ pub fn wanted(
             may_serve: Some(says),
             ..nothing
         }),
-        Change::TakeMark => Some(VmChange {
-            mark: Some(Mark::Owned(marker)),
-            may_serve: may_serve(observed, shown),
-            ..nothing
-        }),
         Change::Release => Some(VmChange {
             mark: Some(Mark::Released(marker)),
             ..nothing

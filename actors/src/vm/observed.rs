@@ -22,9 +22,9 @@ use super::{
 };
 use crate::{
     context::Context,
-    demand::{lending, prepare},
+    demand::prepare,
     domain::{
-        belonging,
+        belonging, goal,
         holds::Holds,
         identity::{AgentMatch, BootSource, agent_runs_on},
         machine_state::MachineState,
@@ -39,7 +39,7 @@ use crate::{
     placement::request,
     ports::cluster::{AgentPatch, View},
     runtime::holds,
-    world::{agents_home, host::Host},
+    world::{agents_home, half_moved, host::Host},
 };
 
 /// How long a deletion hook may wait for the guest of a VM before the VM is looked at. The guest may be dead.
@@ -73,8 +73,6 @@ pub struct Observed {
     pub template_changes: Vec<HardwareDifference>,
     /// What another VsphereAgent does with the VM.
     pub lent: Lent,
-    /// What people hold back of the VsphereAgent that the VM is taken from.
-    pub lender_holds: Holds,
 }
 
 /// See [`Observed::early`].
@@ -95,26 +93,22 @@ fn early(child: &ManagedVm, possible: &[Arc<Agent>]) -> Option<String> {
     Some(ObjectKey::of(agent.as_ref()).to_string())
 }
 
-/// What another VsphereAgent does with the VM of `child`. `possible`: the Agents that may run there.
-fn lent(view: &dyn View, child: &ManagedVm, possible: &[Arc<Agent>]) -> Lent {
-    if let Some(taker) = lending::taker(view, child) {
-        return match taker.taking() {
-            Taking::Done => Lent::Over(taker.key),
-            _ => Lent::Taken(taker.key),
-        };
-    }
-    let free = possible.iter().filter(|a| !a.is_claimed_or_bound());
-    let mut reserved = free.filter_map(|a| lending::reserved_for(view, child, a));
-    reserved.next().map_or(Lent::No, |(_, by)| Lent::Taken(by))
+/// Why the pool that it names has no say in it: their namespaces do not admit each other.
+fn unshared(view: &dyn View, child: &ManagedVm) -> Option<String> {
+    let (to, from) = goal::refusing(&child.object, |name| view.namespace_grant(name))?;
+    Some(format!(
+        "Namespace {to} admits no pools of {from}: nothing is done with the host for pool {}",
+        child.pool
+    ))
 }
 
-/// What people hold back of the VsphereAgent whose VM `child` takes over.
-fn lender_holds(view: &dyn View, child: &ManagedVm) -> Holds {
-    let source = child.taken_from.as_ref().filter(|_| child.is_taking());
-    let lender = source.and_then(|source| view.child(&source.key));
-    lender.map_or_else(Holds::default, |lender| {
-        holds::of_vm(view, &ManagedVm::read(lender))
-    })
+/// What another VsphereAgent does with the VM of `child`.
+fn lent(view: &dyn View, child: &ManagedVm) -> Lent {
+    match half_moved::taker(view, child) {
+        Some(taker) if taker.taking() == Taking::Done => Lent::Over(taker.key),
+        Some(taker) => Lent::Taken(taker.key),
+        None => Lent::No,
+    }
 }
 
 impl Observed {
@@ -122,8 +116,8 @@ impl Observed {
     #[must_use]
     pub fn gather(view: &dyn View, object: Arc<VsphereAgent>) -> Self {
         let child = ManagedVm::read(object);
-        let pool_key = ObjectKey::new(&child.key.namespace, &child.object.spec.pool_ref.name);
-        let pool = view.pool(&pool_key);
+        let unshared = unshared(view, &child);
+        let pool = view.pool(&child.pool).filter(|_| unshared.is_none());
         let agents = agents_home::naming(view, pool.as_deref(), &child);
         let owner = Owner::read(view, &child, pool.as_deref());
         let is_reserved = |agent: &Agent| owner.has_chosen(agent);
@@ -134,12 +128,11 @@ impl Observed {
             early: early(&child, &host.possible),
             machine_has_another: !host.serves() && owner.has_another_host(&child, pool.as_deref()),
             holds: holds::of_vm(view, &child),
-            lent: lent(view, &child, &host.possible),
-            lender_holds: lender_holds(view, &child),
+            lent: lent(view, &child),
             machine: owner.machine,
             agent_machine: owner.agent_machine,
             guard: provision.guard,
-            refused: provision.refused,
+            refused: unshared.or(provision.refused),
             template_changes: pool
                 .as_ref()
                 .zip(child.vm())

@@ -6,4 +6,5 @@
 pub mod agents_home;
 pub mod boundary;
 pub mod classify;
+pub mod half_moved;
 pub mod host;

@@ -25,6 +25,23 @@ pub struct Goal {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, extend("maxItems" = MAX_BEFORE))]
     pub before: Vec<String>,
+    /// Pool of another namespace that uses the host. Absent: the pool of `spec.poolRef` does. It counts while the Namespaces of both
+    /// pools admit each other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<PoolKey>,
+}
+
+/// A pool of any namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct PoolKey {
+    /// Its namespace.
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: String,
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
 }
 
 /// An object in the namespace of the hosted control plane.

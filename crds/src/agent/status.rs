@@ -317,7 +317,7 @@ pub struct VmStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, extend("maxItems" = MAX_LIVES))]
     pub lives: Vec<PastLife>,
-    /// The VsphereAgent of another pool that had the VM before. Absent if this one made it.
+    /// The VsphereAgent that had the VM before, if a release before 1.0 moved it here. Absent if this one made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub taken_from: Option<TakenFrom>,
 }

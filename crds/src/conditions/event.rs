@@ -20,9 +20,9 @@ pub const INFRA_ENV_UNAVAILABLE: &str = "InfraEnvUnavailable";
 pub const VM_GIVEN_UP: &str = "VMGivenUp";
 /// A VM whose Machine is gone begins another life.
 pub const VM_RECYCLED: &str = "VMRecycled";
-/// A host went to another pool of its group. The note says to which.
+/// A host of the pool went to another pool of its group. The note says to which.
 pub const HOST_LENT: &str = "HostLent";
-/// A host of another pool of the group serves here now. The note says from which.
+/// The pool has got the host of another pool of its group. The note says from which.
 pub const HOST_BORROWED: &str = "HostBorrowed";
 /// A VM has our mark, but no VsphereAgent records it.
 pub const ORPHAN_VM: &str = "OrphanVM";

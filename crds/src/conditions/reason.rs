@@ -661,10 +661,10 @@ reasons! {
             "The VM is made ready for another life: its guest is to boot the discovery ISO again.",
             "None. If its Agent does not come back within the discovery timeout, the VM is replaced.";
         HostLent = "HostLent" => Progress, Nobody,
-            "Another pool of the group takes the host over. Nothing is done to it here, and its VsphereAgent goes then.",
-            "None. If it lasts, read the status of the VsphereAgent that takes it.";
+            "A pool of another namespace uses the host, and this pool waits for it. Or a release before 1.0 gave the host to another VsphereAgent: nothing is done to it here, and this VsphereAgent goes.",
+            "None. If it lasts, read the status of the pool or VsphereAgent that the message names.";
         TakingHost = "TakingHost" => Progress, Nobody,
-            "The host of another pool of the group is to be taken over, and something holds that back: the message says what.",
+            "A release before 1.0 was taking the host of another VsphereAgent over. Whether that succeeded shows within some minutes.",
             "None while that passes. To give the host up, delete the VsphereAgent with force-delete.";
         RecordOutdated = "RecordOutdated" => Waits [Seen], Hub,
             "The VM says in vCenter that it may serve an AgentMachine that this hub does not know of. The record is older than that, as after a restore of the hub. The guest may be a node: the VM is left alone.",

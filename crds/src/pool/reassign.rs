@@ -1,15 +1,15 @@
-//! Pools that lend each other free hosts.
+//! Pools that give each other free hosts.
 
 use crate::schema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Pools that lend each other free hosts: those of one group, if they have InfraEnv and credentials Secret in common.
+/// Pools that give each other free hosts: those of one group, if they have InfraEnv and credentials Secret in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ReassignSpec {
-    /// Name of the group. Pools with the same name lend each other free hosts of their buffers.
+    /// Name of the group. Pools with the same name give each other free hosts of their buffers.
     #[schemars(length(min = 1, max = 63), regex(pattern = schema::DNS_LABEL))]
     pub group: String,
     /// True: the pool takes only hosts with a new disk from others. By default it also takes a host whose disk has data of its
@@ -18,18 +18,18 @@ pub struct ReassignSpec {
     pub new_disk: Option<bool>,
 }
 
-/// Hosts that came from other pools of the group, and hosts that go there.
+/// Hosts that the pool shares with pools of other namespaces. A host that moved inside its namespace is its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ReassignStatus {
-    /// Hosts of the pool that came from another one.
+    /// Hosts of the pool that a pool of another namespace made.
     #[schemars(range(min = 0))]
     pub borrowed: i32,
-    /// Hosts that another pool is taking over now.
+    /// Hosts that the pool made, and that a pool of another namespace uses.
     #[schemars(range(min = 0))]
     pub lending: i32,
-    /// Pools of the group that lend this one nothing as they are set up, each with the reason.
+    /// Pools of the group that give this one nothing as they are set up, each with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, extend("maxItems" = MAX_REFUSALS))]
     pub refused: Vec<String>,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use agent_forge_actors::{
     domain::{
+        goal,
         identity::BiosUuid,
         index_keys::{self, IndexKeys},
         upstream::MachineFacts,
@@ -43,8 +44,9 @@ impl View for Plain {
         self.0.pool(key)
     }
     fn children(&self, pool: &ObjectKey) -> Vec<Arc<VsphereAgent>> {
-        let mut all = self.0.children.of_namespace(&pool.namespace);
-        all.retain(|c| c.spec.pool_ref.name == pool.name);
+        let mut all = self.0.all_children();
+        let admits = |c: &VsphereAgent| goal::refusing(c, |of| self.namespace_grant(of)).is_none();
+        all.retain(|c| goal::user(c) == *pool && admits(c));
         all
     }
     fn child(&self, key: &ObjectKey) -> Option<Arc<VsphereAgent>> {
@@ -145,7 +147,10 @@ fn child(rng: &mut Rng) -> VsphereAgent {
     let status = rng.bool().then(|| {
         json!({"vm": {"name": name, "biosUUID": uuid, "agentRef": {"namespace": "a", "name": agent}}})
     });
-    let rest = json!({"spec": {"poolRef": {"name": few(rng, "p")}}, "status": status});
+    let user = json!({"namespace": rng.choice(NAMESPACES), "name": few(rng, "p")});
+    let goal = rng.bool().then(|| json!({ "pool": user }));
+    let rest =
+        json!({"spec": {"poolRef": {"name": few(rng, "p")}, "goal": goal}, "status": status});
     object(rng, &name, rest, json!({}))
 }
 

@@ -9,7 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agent_forge_actors::{domain::names::ObjectKey, ports::cluster::View as _};
+use agent_forge_actors::{
+    domain::{goal, names::ObjectKey},
+    ports::cluster::View as _,
+};
 use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use flate2::{Compression, write::GzEncoder};
@@ -140,7 +143,7 @@ fn objects(sight: &Sight, namespace: Option<&str>) -> anyhow::Result<Vec<Entry>>
     }
     for o in caches.all_children() {
         let key = ObjectKey::of(o.as_ref());
-        if own(&key.namespace) {
+        if own(&key.namespace) || own(&goal::user(&o).namespace) {
             all.push(file(&redactor, path("VsphereAgent", &key), o.as_ref())?);
         }
     }

@@ -40,6 +40,7 @@ pub fn checks(about: &str, s: &Observed, plan: &Plan) -> Vec<Check> {
         neighbours(about, s),
         infra_env(about, s),
     ];
+    all.extend(sharing(about, s));
     let refusing = s.refusing();
     if !refusing.is_empty() {
         let message = s.grants.sentence(&refusing, &s.key.namespace);
@@ -121,6 +122,17 @@ fn spec(about: &str, pool: &VsphereAgentPool) -> Check {
         Ok(_) => Check::green(check, about, "each field can be used"),
         Err(e) => Check::because(check, about, &e.reason, e.message),
     }
+}
+
+/// Hosts that it shares with pools of other namespaces: what a roll-back has to know of them.
+fn sharing(about: &str, s: &Observed) -> Option<Check> {
+    let used = s.children.iter().filter(|c| c.maker() != s.key).count();
+    let given = s.group.shared.len();
+    let says = format!(
+        "hosts of other namespaces that it uses: {used}; its hosts that other namespaces use: {given}. Before a roll-back to a release \
+         without spec.goal.pool, read docs/how-to/upgrade-and-roll-back.md"
+    );
+    (used + given > 0).then(|| Check::green("sharing", about, says))
 }
 
 fn neighbours(about: &str, s: &Observed) -> Check {

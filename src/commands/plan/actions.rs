@@ -66,17 +66,14 @@ fn words(action: &Action) -> (String, String) {
                 agent_machine.name_any()
             ),
         ),
-        Action::Borrow { name, lender, .. } => (
+        Action::Take { host, to, .. } => (
             format!(
-                "create VsphereAgent {name} for the host of VsphereAgent {}",
-                lender.key
+                "give the host of VsphereAgent {} of pool {} to AgentMachine {}",
+                host.child.key,
+                host.child.pool,
+                to.name_any()
             ),
-            "its AgentMachine waits for an Agent, and another pool of the group has a free host"
-                .to_owned(),
-        ),
-        Action::Unreserve { patch, .. } => (
-            format!("take the reservation off Agent {}", patch.key.name),
-            "the pool or the VsphereAgent that it names does not exist".to_owned(),
+            "it waits for an Agent, and that pool of the group has a free host".to_owned(),
         ),
         Action::CreateForBuffer { name } => (
             format!("create VsphereAgent and VM {name}"),

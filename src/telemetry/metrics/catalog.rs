@@ -107,7 +107,7 @@ catalog! {
     RECYCLED = "agent_forge_recycle_total", Kind::Counter, &["result"],
         "VMs on their way into another life, by result: back, claimed, or given_up.";
     REASSIGNED = "agent_forge_reassign_total", Kind::Counter, &["result"],
-        "Hosts on their way into another pool, by result: taken, lent (the same host, for the pool that had it), or lost.";
+        "Hosts that changed their pool, by result: taken; of moves that a release before 1.0 began also lent (for the pool that had it), or lost.";
     RECYCLE_SECONDS = "agent_forge_recycle_duration_seconds", Kind::Histogram(MACHINE_SECONDS), &[],
         "From the record that a VM is to begin another life until its Agent is back.";
     ISO_OPERATIONS = "agent_forge_iso_operations_total", Kind::Counter, &["operation", "result"],

@@ -6,8 +6,8 @@
 //! find out.
 
 use agent_forge_actors::{
-    demand::{buffer::Size, lending},
-    domain::{managed_vm::ManagedVm, reassign::Taking, recycle::Stage},
+    demand::buffer::Size,
+    domain::{managed_vm::ManagedVm, recycle::Stage},
     ports::vcenter::{PowerState, VmObservation},
 };
 use agent_forge_crds::{
@@ -305,7 +305,6 @@ pub fn waits_with(w: &World, child: &Shared<VsphereAgent>, agent: &Agent) -> boo
     child.in_buffer
         && !child.deleting
         && !child.given_up
-        && !child.is_taking()
         && child.recycling() == Stage::No
         && own.is_some()
         && own == child.identity.as_ref().map(|i| i.bios_uuid)
@@ -355,14 +354,8 @@ pub fn unrest(model: &Machines, w: &World) -> Option<String> {
         if owned.any(other) {
             return Some(format!("{} records a VM of another one", child.key));
         }
-        if child.is_taking() {
-            return Some(format!("{} takes a host over, and never ends", child.key));
-        }
     }
-    let reserved =
-        |a: &&Shared<Agent>| !a.is_claimed_or_bound() && lending::reservation(a).is_some();
-    let reserved = w.agents.iter().find(reserved)?;
-    Some(format!("free Agent {} is reserved", reserved.name_any()))
+    None
 }
 
 fn serving(w: &World) -> impl Iterator<Item = &Shared<VmObservation>> {
@@ -380,7 +373,10 @@ pub fn serves_again(w: &World) -> bool {
 
 /// See [`CHANGED_HANDS`].
 pub fn changed_hands(w: &World) -> bool {
-    let taken = |c: &Shared<VsphereAgent>| ManagedVm::read(c.arc()).taking() == Taking::Done;
+    // The first pool named it.
+    let taken = |c: &Shared<VsphereAgent>| {
+        c.name_any().starts_with(GROUP[0]) && c.spec.pool_ref.name != GROUP[0]
+    };
     let owner = |vm: &VmObservation| vm.marker.as_ref().map(|m| m.uid.clone());
     let took = |uid: &String| {
         let mut all = w.children.iter();

@@ -429,7 +429,6 @@ impl Machines {
         let key = ObjectKey::new(NAMESPACE, name);
         let mut memory = pool::Memory {
             waiting_since: waiting.collect(),
-            reserved_since: spare.clone(),
             spare_since: spare,
             ..pool::Memory::default()
         };

@@ -340,7 +340,11 @@ impl Cluster for Ports {
     ) -> ClusterResult<Vec<Pausable>> {
         Ok(Vec::new())
     }
-    async fn live_children(&self, pool: &ObjectKey) -> ClusterResult<Vec<VsphereAgent>> {
+    async fn live_children(
+        &self,
+        pool: &ObjectKey,
+        _: &BTreeSet<String>,
+    ) -> ClusterResult<Vec<VsphereAgent>> {
         Ok(self.with(|w| {
             let own = |c: &&Shared<VsphereAgent>| c.spec.pool_ref.name == pool.name;
             let all = w.children.iter().filter(own);
@@ -436,6 +440,10 @@ impl Cluster for Ports {
                 merge(child.annotations_mut(), &patch.annotations);
                 if let Some(goal) = &patch.goal {
                     child.spec.goal = Some(goal.clone());
+                }
+                if let Some((pool, owners)) = &patch.pool {
+                    child.spec.pool_ref.name.clone_from(pool);
+                    child.metadata.owner_references = Some(owners.clone());
                 }
                 if let Some(finalizers) = &patch.finalizers {
                     child.metadata.finalizers = Some(finalizers.clone());

@@ -105,9 +105,9 @@ impl Call {
     }
 }
 
-/// Effects that live reads guard: what they do cannot be undone. And the reservation of an Agent, which decides between pools.
+/// Effects that live reads guard: what they do cannot be undone, or decides whose a host is.
 const GUARDED: [EffectKind; 12] = [
-    EffectKind::ReserveAgent,
+    EffectKind::ReassignChild,
     EffectKind::FenceAgent,
     EffectKind::DeleteAgent,
     EffectKind::DeleteChild,

@@ -132,15 +132,6 @@ pub const ALL: &[Known] = &[
         ],
     },
     Known {
-        breaks: &[(Oracle::SameNumberOfVms, ""), (Oracle::FewExtraCalls, "1")],
-        reason: "another control plane claimed the Agent of the host that was about to be lent: the AgentMachine gets a VM of its own, and the buffer another host",
-        plans: &[
-            "host_lent@1 reserve_agent:demo/w-9e377-d624d#1=agent_claimed_2m",
-            "host_wanted_by_two@1 reserve_agent:demo/y-9e377-a12da#1=agent_claimed_2m",
-            "host_wanted_by_two@1 reserve_agent:demo/w-9e377-d624d#1=agent_claimed_2m",
-        ],
-    },
-    Known {
         breaks: &[(Oracle::SameFinalState, "at \"a person is asked\"")],
         reason: "who lives on while etcd is rolled back remembers that the VM served, and says `AgentMissing`; who begins after it finds no word of that, and says `AgentDiscoveryExpired`",
         plans: &[

@@ -56,7 +56,6 @@ fn at_effect(effect: EffectKind, fault: Fault) -> Option<&'static str> {
             | E::ReleaseSecret
             | E::RemovePoolFinalizer
             | E::ReassignChild
-            | E::ReserveAgent
             | E::DeleteFile
             | E::Logout
             | E::EjectIso
@@ -170,7 +169,7 @@ fn between(effect: EffectKind, fault: Fault) -> Option<&'static str> {
         Fault::AgentClaimed2m if effect == E::DeleteAgent => {
             Some("no AgentMachine can choose the Agent, which is fenced")
         }
-        Fault::AgentClaimed2m if !agent && effect != E::ReserveAgent => {
+        Fault::AgentClaimed2m if !agent && effect != E::ReassignChild => {
             Some("the effect changes no Agent")
         }
         _ => None,

@@ -309,39 +309,16 @@ fn may_stamp(store: &Store, inventory: &Inventory, vm: &Vm) -> bool {
     alone && unclaimed && (noted || inventory.path(&vm.folder) == FOLDER)
 }
 
-/// Whether the operator may mark this VM as that of another VsphereAgent. Exactly one VsphereAgent has on record that it takes
-/// the VM over from the one in the marker. The Agent is free, and reserved for it.
-fn may_take(store: &Store, vm: &Vm) -> bool {
-    let Some(before) = marker(vm) else {
-        return false;
-    };
-    let takes = |child: &Value| {
-        let from = child.pointer("/status/vm/takenFrom");
-        from.is_some_and(|from| {
-            text(from, "/uid") == before.uid
-                && from["attempt"].as_u64() == Some(u64::from(before.attempt))
-        })
-    };
-    let children = store.list(&kind("vsphereagents"), "");
-    let mut taking = children.iter().filter(|c| takes(c));
-    let (Some(taker), None) = (taking.next(), taking.next()) else {
-        return false;
-    };
-    let host = identity::swapped(&vm.uuid);
-    let reserved = "/metadata/annotations/agent-forge.containeroo.ch~1reserved-for";
-    let agents = store.list(&kind("agents"), "");
-    agents.iter().any(|agent| {
-        let own = text(agent, reserved).rsplit_once('/');
-        text(agent, "/metadata/name") == host
-            && !serves(agent)
-            && own.is_some_and(|(_, name)| name == text(taker, "/metadata/name"))
-    })
-}
-
-/// The pool of a VsphereAgent.
+/// The pool that uses a VsphereAgent.
 fn pool_of(store: &Store, child: &Value) -> Option<Arc<Value>> {
     let (namespace, _) = name_of(child);
-    let pool = (namespace, text(child, "/spec/poolRef/name").to_owned());
+    let pool = match child.pointer("/spec/goal/pool") {
+        Some(user) => (
+            text(user, "/namespace").to_owned(),
+            text(user, "/name").to_owned(),
+        ),
+        None => (namespace, text(child, "/spec/poolRef/name").to_owned()),
+    };
     store.get(&kind("vsphereagentpools"), &pool)
 }
 
@@ -378,7 +355,7 @@ fn untouchable(
         return;
     };
     if what == STAMPS {
-        if !may_stamp(store, inventory, vm) && !may_take(store, vm) {
+        if !may_stamp(store, inventory, vm) {
             broken.push(touched(format!(
                 "stamp: somebody {what} {}, which no record names at its place",
                 vm.name

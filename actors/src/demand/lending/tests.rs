@@ -1,7 +1,9 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::{
     domain::hardware::{DiskController, Firmware, NetworkAdapter},
-    testing::{NAMESPACE, agent_on, at, buffered, with},
+    testing::{NAMESPACE, at, buffered, with},
 };
 
 fn hardware() -> Hardware {
@@ -17,21 +19,6 @@ fn hardware() -> Hardware {
     }
 }
 
-fn own(name: &str) -> Reservation {
-    Reservation {
-        pool: "taker".to_owned(),
-        name: name.to_owned(),
-    }
-}
-
-fn reserved(host: Offer, by: &Reservation) -> Offer {
-    with(host, |h| {
-        let agent = Arc::make_mut(h.agent.as_mut().expect("an Agent"));
-        let key = RESERVED_FOR_ANNOTATION.to_owned();
-        agent.annotations_mut().insert(key, by.to_string());
-    })
-}
-
 /// A host that was made at that second.
 fn host(name: &str, made: i64) -> Offer {
     let child = with(buffered(name), |c| {
@@ -41,7 +28,7 @@ fn host(name: &str, made: i64) -> Offer {
         vm.expect("a record").template = Some(template::record(&hardware()));
     });
     Offer {
-        agent: Some(Arc::new(agent_on(&child))),
+        agents: BTreeSet::new(),
         child: ManagedVm::read(Arc::new(child)),
         refusal: None,
     }
@@ -63,12 +50,23 @@ fn pools_lend_only_with_one_source_one_secret_and_a_grant() {
         secret: Some(ObjectKey::new("hw", "vcenter")),
     };
     let (taker, other) = (side("a"), side("b"));
-    assert_eq!(admits(&taker, &side("a"), None), None, "no grant is needed");
-    assert_eq!(admits(&taker, &other, Some("x, a")), None);
-    for grant in [None, Some(""), Some("b")] {
+    let none = |_: &str| None;
+    assert_eq!(admits(&taker, &side("a"), none), None, "no grant is needed");
+    let grants = |of: &str| match of {
+        "a" => Some("b".to_owned()),
+        _ => Some("x, a".to_owned()),
+    };
+    assert_eq!(admits(&taker, &other, grants), None);
+    for (here, there, refusing) in [
+        (Some("b"), None, "namespace b"),
+        (Some("b"), Some("b"), "namespace b"),
+        (Some(""), Some("a"), "namespace a"),
+        (None, Some("*"), "namespace a"),
+    ] {
+        let grant = |of: &str| if of == "a" { here } else { there }.map(str::to_owned);
         let refusal = admits(&taker, &other, grant);
         assert!(
-            matches!(&refusal, Some(Refusal::NotGranted(s)) if s.contains("namespace b")),
+            matches!(&refusal, Some(Refusal::NotGranted(s)) if s.starts_with(refusing)),
             "{refusal:?}"
         );
         assert!(refusal.is_some_and(|r| r.is_lasting()));
@@ -76,168 +74,19 @@ fn pools_lend_only_with_one_source_one_secret_and_a_grant() {
     let moved = with(side("a"), |s| {
         s.infra_env = Some(ObjectKey::new("hw", "other"));
     });
-    assert_eq!(admits(&taker, &moved, None), Some(Refusal::OtherInfraEnv));
+    assert_eq!(admits(&taker, &moved, none), Some(Refusal::OtherInfraEnv));
     let gone = with(side("a"), |s| s.infra_env = None);
-    assert_eq!(admits(&gone, &gone, None), Some(Refusal::OtherInfraEnv));
+    assert_eq!(admits(&gone, &gone, none), Some(Refusal::OtherInfraEnv));
     let keyed = with(side("a"), |s| s.secret = Some(ObjectKey::new("hw", "two")));
     assert_eq!(
-        admits(&taker, &keyed, None),
+        admits(&taker, &keyed, none),
         Some(Refusal::OtherCredentials)
     );
     let refused = with(side("a"), |s| s.secret = None);
     assert_eq!(
-        admits(&refused, &refused, None),
+        admits(&refused, &refused, none),
         Some(Refusal::OtherCredentials)
     );
-}
-
-#[test]
-fn before_its_mark_is_changed_a_host_is_taken_awaited_or_let_go_of() {
-    let host = host("a", 1);
-    let source = Source {
-        key: host.child.key.clone(),
-        uid: host.child.uid.clone(),
-        attempt: 1,
-    };
-    let (mine, other) = (own("w"), own("another"));
-    let free = host.agent.clone().expect("an Agent");
-    let changed = |f: fn(&mut Agent)| with(free.as_ref().clone(), f);
-    let labelled = |key: &str| {
-        with(free.as_ref().clone(), |a| {
-            a.labels_mut().insert(key.to_owned(), "x".to_owned());
-        })
-    };
-    let reserved = reserved(host.clone(), &other).agent.expect("an Agent");
-    let claimed = labelled(agent_forge_crds::external::agent::AGENT_MACHINE_REF_LABEL);
-    let pinned = labelled(AGENT_MACHINE_LABEL);
-    let bound = changed(|a| {
-        a.spec.cluster_deployment_name = Some(agent_forge_crds::external::NamespacedName {
-            namespace: "n".to_owned(),
-            name: "c".to_owned(),
-        });
-    });
-    let unknown = changed(|a| {
-        let status = a.status.get_or_insert_default();
-        let info = status.debug_info.get_or_insert_default();
-        info.state = Some("a-state-of-tomorrow".to_owned());
-    });
-    let base = Taken {
-        lender: Some(&host.child),
-        source: &source,
-        granted: true,
-        held: None,
-        marks: VmMarks::default(),
-        disk: None,
-        agent: Some(&free),
-        own: &mine,
-        is_own_claim: false,
-    };
-    let word = |f: Taken<'_>| match verdict(&f) {
-        Verdict::Take => "take",
-        Verdict::Wait(_) => "wait",
-        Verdict::LetGo(_) => "let go",
-    };
-    let marks = |paused, skip_delete| VmMarks {
-        paused,
-        skip_delete,
-    };
-    assert_eq!(word(base.clone()), "take");
-    for (f, expected) in [
-        (
-            Taken {
-                lender: None,
-                ..base.clone()
-            },
-            "let go",
-        ),
-        (
-            Taken {
-                granted: false,
-                ..base.clone()
-            },
-            "let go",
-        ),
-        (
-            Taken {
-                marks: marks(false, true),
-                ..base.clone()
-            },
-            "let go",
-        ),
-        (
-            Taken {
-                disk: Some("its disk is not new".to_owned()),
-                ..base.clone()
-            },
-            "let go",
-        ),
-        (
-            Taken {
-                marks: marks(true, false),
-                ..base.clone()
-            },
-            "wait",
-        ),
-        (
-            Taken {
-                held: Some("a veto".to_owned()),
-                ..base.clone()
-            },
-            "wait",
-        ),
-        (
-            Taken {
-                agent: None,
-                ..base.clone()
-            },
-            "let go",
-        ),
-        (
-            Taken {
-                agent: Some(&reserved),
-                ..base.clone()
-            },
-            "let go",
-        ),
-        (
-            Taken {
-                agent: Some(&claimed),
-                ..base.clone()
-            },
-            "let go",
-        ),
-        (
-            Taken {
-                agent: Some(&claimed),
-                is_own_claim: true,
-                ..base.clone()
-            },
-            "wait",
-        ),
-        (
-            Taken {
-                agent: Some(&pinned),
-                ..base.clone()
-            },
-            "wait",
-        ),
-        (
-            Taken {
-                agent: Some(&bound),
-                ..base.clone()
-            },
-            "wait",
-        ),
-        (
-            Taken {
-                agent: Some(&unknown),
-                ..base.clone()
-            },
-            "wait",
-        ),
-    ] {
-        assert_eq!(word(f.clone()), expected, "{f:?}");
-    }
 }
 
 #[test]
@@ -267,63 +116,20 @@ fn more_of_everything_suits_and_less_or_another_kind_does_not() {
 }
 
 #[test]
-fn the_oldest_host_that_nobody_else_gets_is_chosen() {
+fn the_oldest_host_that_suits_comes_first() {
     let (old, young) = (host("old", 100), host("young", 200));
     let all = [lender(vec![young.clone(), old.clone()])];
-    let chosen = |all: &[Lender], taken: &[&str]| {
-        let taken = taken.iter().map(|uid| (*uid).to_owned()).collect();
-        let host = choose(all, &own("w"), &hardware(), &taken);
-        host.map(|h| h.child.key.name.clone())
+    let chosen = |all: &[Lender], wanted: &Hardware| -> Vec<String> {
+        let hosts = for_pool(all, wanted).into_iter().rev();
+        hosts.map(|h| h.child.key.name.clone()).collect()
     };
-    assert_eq!(chosen(&all, &[]).as_deref(), Some("old"));
-    assert_eq!(chosen(&all, &["va-old"]).as_deref(), Some("young"));
-    assert_eq!(chosen(&all, &["va-old", "va-young"]), None);
-    // What was reserved before a crash is taken up again.
-    let mine = [lender(vec![
-        old.clone(),
-        reserved(young.clone(), &own("w")),
-    ])];
-    assert_eq!(chosen(&mine, &[]).as_deref(), Some("young"));
-    let theirs = [lender(vec![reserved(old.clone(), &own("another")), young])];
-    assert_eq!(chosen(&theirs, &[]).as_deref(), Some("young"));
-    let refused = [with(lender(vec![old.clone()]), |l| {
-        l.refusal = Some(Refusal::AsksItself);
-    })];
-    assert_eq!(chosen(&refused, &[]), None);
-    let held = [lender(vec![with(old.clone(), |h| {
-        h.refusal = Some(Refusal::Held);
-    })])];
-    assert_eq!(chosen(&held, &[]), None);
+    assert_eq!(chosen(&all, &hardware()), ["old", "young"]);
     let large = with(hardware(), |h| h.num_cpus = 5);
-    let none = BTreeSet::new();
-    let all = [lender(vec![old])];
-    assert!(choose(&all, &own("w"), &large, &none).is_none());
-}
-
-/// Fifty pools want the one host. Each chooses from the same view; the API server takes the first reservation only.
-#[test]
-fn of_fifty_that_choose_one_host_one_gets_it() {
-    let mut host = host("one", 100);
-    let mut winners = Vec::new();
-    let seen = host.clone();
-    for n in 0..50 {
-        let own = own(&format!("w-{n}"));
-        let view = [lender(vec![seen.clone()])];
-        let chosen = choose(&view, &own, &hardware(), &BTreeSet::new()).expect("it is free");
-        let patch = crate::ports::cluster::AgentPatch::of(chosen.agent.as_deref().expect("seen"));
-        let live = host.agent.clone().expect("an Agent");
-        if patch.is_made_from(&live) {
-            host = reserved(host, &own);
-            let agent = Arc::make_mut(host.agent.as_mut().expect("an Agent"));
-            agent.metadata.resource_version = Some(format!("after-{n}"));
-            winners.push(own);
-        }
-    }
-    assert_eq!(winners, [own("w-0")]);
-    // All the others see it reserved from then on.
-    let view = [lender(vec![host])];
-    for n in 1..50 {
-        let own = own(&format!("w-{n}"));
-        assert!(choose(&view, &own, &hardware(), &BTreeSet::new()).is_none());
-    }
+    assert_eq!(chosen(&all, &large), [""; 0]);
+    let held = with(old.clone(), |h| h.refusal = Some(Refusal::Held));
+    assert_eq!(chosen(&[lender(vec![held, young])], &hardware()), ["young"]);
+    let refused = with(lender(vec![old]), |l| {
+        l.refusal = Some(Refusal::AsksItself);
+    });
+    assert_eq!(chosen(&[refused], &hardware()), [""; 0]);
 }

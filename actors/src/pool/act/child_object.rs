@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use agent_forge_crds::{
-    agent::{Goal, NamedUid, NextLife, VsphereAgent, VsphereAgentSpec},
+    agent::{Goal, NamedUid, NextLife, PoolKey, VsphereAgent, VsphereAgentSpec},
     external::agent_machine::AgentMachine,
     names::{
         AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, API_VERSION,
         CREATED_FOR_AGENT_MACHINE, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, MACHINE_NAME_ANNOTATION,
         MACHINE_UID_ANNOTATION, OFFERED_TO_ANNOTATION, POOL_LABEL, RECYCLE_ANNOTATION,
-        TAKEN_FROM_ANNOTATION, VM_NAME_ANNOTATION,
+        VM_NAME_ANNOTATION,
     },
     pool::{ObjectNameRef, VsphereAgentPool},
 };
@@ -20,11 +20,13 @@ use crate::{
     domain::{
         goal::{self, Asked},
         managed_vm::ManagedVm,
-        reassign::Source,
+        names::ObjectKey,
         upstream::MachineFacts,
     },
     ports::cluster::OwnPatch,
 };
+
+const POOL_KIND: &str = "VsphereAgentPool";
 
 /// What releases before the goal said by annotation. The first three are still written for them, as copies.
 const BEFORE_GOALS: [&str; 5] = [
@@ -74,6 +76,35 @@ pub fn reassignment(
     }
 }
 
+/// The patch that assigns a host of another pool to an AgentMachine of `pool`. In one namespace, pool reference, label and owner
+/// change, so the VsphereAgent is as one that `pool` has made. In another namespace its maker stays, and the goal names its user.
+#[must_use]
+pub fn move_to(
+    pool: &VsphereAgentPool,
+    child: &ManagedVm,
+    am: &AgentMachine,
+    machine: &MachineFacts,
+) -> OwnPatch {
+    let mut patch = reassignment(child, am, Some(machine));
+    let to = ObjectKey::of(pool);
+    let here = to.namespace == child.key.namespace;
+    if let Some(goal) = &mut patch.goal {
+        goal.pool = (!here).then(|| PoolKey {
+            namespace: to.namespace.clone(),
+            name: to.name.clone(),
+        });
+    }
+    if here {
+        let label = (POOL_LABEL.to_owned(), Some(to.name.clone()));
+        patch.labels.extend([label]);
+        let owners = child.object.owner_references().iter();
+        let others = owners.filter(|o| o.kind != POOL_KIND || o.api_version != API_VERSION);
+        let owners = others.cloned().chain([owner(pool)]).collect();
+        patch.pool = Some((to.name, owners));
+    }
+    patch
+}
+
 /// The patch that takes a VsphereAgent from its AgentMachine into the buffer. `life`: the life that its VM begins then.
 #[must_use]
 pub fn into_buffer(child: &ManagedVm, life: Option<NextLife>) -> OwnPatch {
@@ -116,24 +147,6 @@ pub fn child_object(
     new_child(pool, name, goal, made_for, copies(am, Some(machine)))
 }
 
-/// The VsphereAgent for an AgentMachine that takes over the host of `lender`, with its finalizer. Its guest keeps the hostname
-/// that it has, as any host of a buffer.
-#[must_use]
-pub fn borrower_object(
-    pool: &VsphereAgentPool,
-    am: &AgentMachine,
-    machine: &MachineFacts,
-    name: &str,
-    source: &Source,
-) -> VsphereAgent {
-    let mut child = child_object(pool, am, machine, name);
-    let made_for = (CREATED_FOR_LABEL.to_owned(), CREATED_FOR_BUFFER.to_owned());
-    child.labels_mut().extend([made_for]);
-    let from = (TAKEN_FROM_ANNOTATION.to_owned(), source.to_string());
-    child.annotations_mut().extend([from]);
-    child
-}
-
 /// The VsphereAgent for a host of the buffer, with its finalizer.
 #[must_use]
 pub fn buffer_object(pool: &VsphereAgentPool, name: &str) -> VsphereAgent {
@@ -165,15 +178,19 @@ fn new_child(
         labels: Some(labels),
         annotations: Some(annotations),
         finalizers: Some(vec![AGENT_FINALIZER.to_owned()]),
-        owner_references: Some(vec![OwnerReference {
-            api_version: API_VERSION.to_owned(),
-            kind: "VsphereAgentPool".to_owned(),
-            name: pool.name_any(),
-            uid: pool.uid().unwrap_or_default(),
-            controller: Some(true),
-            block_owner_deletion: Some(true),
-        }]),
+        owner_references: Some(vec![owner(pool)]),
         ..ObjectMeta::default()
     };
     child
+}
+
+fn owner(pool: &VsphereAgentPool) -> OwnerReference {
+    OwnerReference {
+        api_version: API_VERSION.to_owned(),
+        kind: POOL_KIND.to_owned(),
+        name: pool.name_any(),
+        uid: pool.uid().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
 }

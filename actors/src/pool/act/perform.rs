@@ -1,16 +1,23 @@
 //! Carries one action out.
 
-use agent_forge_crds::{
-    external::agent::Agent,
-    names::{AGENT_MACHINE_LABEL, POOL_FINALIZER},
-    pool::VsphereAgentPoolStatus,
-};
-use kube::ResourceExt;
+use std::{fmt, sync::Arc};
 
-use super::child_object::{into_buffer, reassignment};
+use agent_forge_crds::{
+    conditions::{Reason, event},
+    external::{agent::Agent, agent_machine::AgentMachine},
+    names::{AGENT_MACHINE_LABEL, API_VERSION, POOL_FINALIZER},
+    pool::{VsphereAgentPool, VsphereAgentPoolStatus},
+};
+use kube::{Resource as _, ResourceExt};
+
+use super::child_object::{into_buffer, move_to, reassignment};
 use crate::{
     context::Context,
-    domain::{failure::ReconcileError, goal, machine_state::MachineState, managed_vm::ManagedVm},
+    demand::lending::{self, Offer},
+    domain::{
+        failure::ReconcileError, goal, machine_state::MachineState, managed_vm::ManagedVm,
+        names::ObjectKey, upstream::MachineFacts,
+    },
     guard::{self, Leaves, LiveReads, PoolCase, Refusal},
     lifecycle::ReleaseReason,
     pool::{
@@ -19,9 +26,11 @@ use crate::{
         provision,
     },
     ports::{
-        cluster::{AgentPatch, OwnPatch, Precondition},
+        cluster::{AgentPatch, Notice, OwnPatch, Precondition, Regarding},
         effect::{Effect, Hold},
+        permit::Permit,
     },
+    report::{Metric, Reports, tell},
     runtime::holds,
 };
 
@@ -40,6 +49,10 @@ pub enum ActionOutcome {
 }
 
 type Performed = Result<ActionOutcome, ReconcileError>;
+
+/// The permit to move a host, and the pool that has it.
+type Proven =
+    Result<Result<(Permit<Precondition>, Arc<VsphereAgentPool>), Refusal>, ReconcileError>;
 
 /// Carries one action out.
 ///
@@ -70,13 +83,10 @@ pub async fn perform(
             let at = Precondition::of(agent_machine.as_ref());
             cluster.pin(&effect, &at, AGENT_MACHINE_LABEL, pin).await?;
         }
-        Action::CreateChild { .. } | Action::Borrow { .. } | Action::CreateForBuffer { .. } => {
+        Action::CreateChild { .. } | Action::CreateForBuffer { .. } => {
             provision::make(context, s, &effect, action).await?;
         }
-        Action::Unreserve { patch, .. } => {
-            let permit = guard::harmless(effect.clone(), patch.clone())?;
-            cluster.patch_agent(&permit).await?;
-        }
+        Action::Take { host, to, machine } => return performer.take(host, to, machine).await,
         Action::MoveToBuffer { child, why } => {
             let patch = into_buffer(child, goal::of(&child.object).life);
             return performer.moves(child, Leaves::ToBuffer(*why), &patch).await;
@@ -161,9 +171,12 @@ impl Performer<'_> {
         self.finalizers(finalizers.collect()).await
     }
 
-    /// By a live list, no VsphereAgent is left.
+    /// By a live list, no VsphereAgent is left that the pool has made or uses.
     async fn remove_finalizer(&self) -> Performed {
-        let left = self.context.cluster.live_children(&self.s.key).await?;
+        let (s, cluster) = (self.s, &self.context.cluster);
+        let left = cluster
+            .live_children(&s.key, &s.group.host_namespaces)
+            .await?;
         if !left.is_empty() {
             return Ok(ActionOutcome::Held(None));
         }
@@ -195,6 +208,81 @@ impl Performer<'_> {
             Err(refusal) => return Ok(self.refused(child, refusal)),
         }
         Ok(ActionOutcome::It)
+    }
+
+    /// Takes the host of another pool, after live proof that both pools may act, and that the host is free. The patch names the
+    /// version of the VsphereAgent that was seen: of several pools that take it, one gets it.
+    async fn take(&self, host: &Offer, to: &AgentMachine, machine: &MachineFacts) -> Performed {
+        let stays = |why: &dyn fmt::Display| {
+            let (key, name) = (&host.child.key, to.name_any());
+            tracing::info!(object = %key, "AgentMachine {name} does not get this host: {why}");
+            Ok(ActionOutcome::Held(None))
+        };
+        // Nothing was sent, so another host is tried.
+        let (permit, from) = match self.proven_free(host).await {
+            Ok(Ok(proven)) => proven,
+            Ok(Err(refusal)) => return stays(&refusal),
+            Err(trouble) => return stays(&trouble),
+        };
+        let patch = move_to(&self.s.pool, &host.child, to, machine);
+        self.context.cluster.patch_child(&permit, &patch).await?;
+        self.tell_taken(&from, &host.child, to);
+        Ok(ActionOutcome::It)
+    }
+
+    /// Proves live that both pools may act, that they still share, and that the host is free.
+    async fn proven_free(&self, host: &Offer) -> Proven {
+        let (context, child) = (self.context, &host.child);
+        let reads = LiveReads::default();
+        let own = PoolCase::pool(context, &self.s.key, self.live, self.effect).await?;
+        let theirs = PoolCase::pool(context, &child.pool, &reads, self.effect).await?;
+        let (own, theirs) = match (own, theirs) {
+            (Ok(own), Ok(theirs)) => (own, theirs),
+            (Err(refusal), _) | (_, Err(refusal)) => return Ok(Err(refusal)),
+        };
+        let namespaces = &context.settings.secret_namespaces;
+        let refusal = lending::still(context.view.as_ref(), (&own, &theirs), child, namespaces);
+        if let Some(refusal) = refusal {
+            return Ok(Err(Refusal::Shown(Reason::TakingHost, refusal.to_string())));
+        }
+        let case = PoolCase {
+            context,
+            pool: &theirs,
+            child,
+            agents: host.agents.clone(),
+            was_unfenced: &|_| false,
+        };
+        let permit = case.permit(&reads, self.effect, Leaves::ToPool).await?;
+        Ok(permit.map(|permit| (permit, theirs.clone())))
+    }
+
+    /// An Event on either pool says so. `from`: the one that had the host.
+    fn tell_taken(&self, from: &VsphereAgentPool, child: &ManagedVm, am: &AgentMachine) {
+        let (to, name) = (self.s.pool.as_ref(), &child.vm_name);
+        let given = format!(
+            "host {name} of pool {} serves AgentMachine {} of pool {} now",
+            child.pool,
+            am.name_any(),
+            self.s.key
+        );
+        let told = |pool: &VsphereAgentPool, reason, action| Notice {
+            regarding: Regarding {
+                api_version: API_VERSION.to_owned(),
+                kind: VsphereAgentPool::kind(&()).into_owned(),
+                key: ObjectKey::of(pool),
+                uid: pool.uid().unwrap_or_default(),
+            },
+            warning: false,
+            reason,
+            action,
+            note: given.clone(),
+        };
+        let mut reports = Reports::metric(Metric::Reassigned("taken"));
+        reports.events = vec![
+            told(to, event::HOST_BORROWED, "TakeHost"),
+            told(from, event::HOST_LENT, "LendHost"),
+        ];
+        tell(self.context, reports);
     }
 
     async fn prepare(&self, child: &ManagedVm, patch: &AgentPatch) -> Performed {

@@ -14,10 +14,7 @@ use agent_forge_crds::{
     agent::VmStatus, conditions::Reason, external::agent::Agent, pool::DeletePolicy,
 };
 
-use super::{
-    caps,
-    planned::{Action, BufferCount, Plan},
-};
+use super::planned::{Action, BufferCount, Plan};
 use crate::{
     demand::buffer::{self, Size, since},
     domain::{
@@ -54,7 +51,7 @@ pub(super) fn hosts<'a>(
         .children
         .iter()
         .filter(|c| c.in_buffer && !c.deleting && !taken.contains(&c.key))
-        .filter(|c| !s.lent.to.contains_key(&c.uid))
+        .filter(|c| !s.group.half_moved.contains_key(&c.uid))
         .filter(|c| !c.has_served(&[]) || c.recycling() != Stage::No)
         .filter(|c| {
             Renewal::of(c, &s.pool).is_none_or(|r| has_next_life(s, c, Unneeded::Renewal(r)))
@@ -254,13 +251,11 @@ fn create(s: &Observed, missing: usize, plan: &mut Plan) -> usize {
         plan.wait(BUFFER, guard.reason, message);
         return 0;
     }
-    let room = caps::room(s, plan);
-    let admitted = room
-        .as_ref()
-        .map_or(missing, |(left, _)| missing.min(*left));
-    if let Some((_, sentence)) = room.filter(|_| admitted < missing) {
+    let admitted = (0..missing).take_while(|_| plan.room.takes_one()).count();
+    if admitted < missing {
         let message = format!(
-            "{sentence}; hosts that the buffer lacks: {}",
+            "{}; hosts that the buffer lacks: {}",
+            plan.room.sentence(),
             missing - admitted
         );
         plan.wait(BUFFER, Reason::CreateCapReached, message);
@@ -270,7 +265,7 @@ fn create(s: &Observed, missing: usize, plan: &mut Plan) -> usize {
         .iter()
         .map(|c| c.key.name.as_str())
         .chain(s.pending.made_for_buffer.iter().map(String::as_str))
-        .chain(s.moved_vms.iter().map(String::as_str))
+        .chain(s.group.taken_names.iter().map(String::as_str))
         .collect();
     let names = (0..).map(|place| buffer::name(&s.pool, place));
     let free: Vec<String> = names

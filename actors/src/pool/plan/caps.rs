@@ -1,21 +1,13 @@
-//! The limits of a pool: which AgentMachines get a new VM now, and which wait. Pure.
+//! The limits of a pool: how many new VMs it may have now. Pure.
 //!
-//! Guarantees
-//! - A plan never creates more than the limits leave room for. A VM counts until its VsphereAgent is gone.
-//! - The oldest AgentMachine is first. So none waits for ever while VMs come up and go.
+//! Guarantee: a plan never creates more than the limits leave room for. A VM counts until its VsphereAgent is gone.
 
-use std::{collections::BTreeSet, sync::Arc};
+use agent_forge_crds::conditions::Policy;
 
-use agent_forge_crds::{
-    conditions::{Policy, Reason},
-    external::agent_machine::AgentMachine,
-};
-use kube::ResourceExt as _;
-
-use super::planned::{Action, Plan};
 use crate::{domain::managed_vm::ManagedVm, pool::observed::Observed};
 
 /// A limit, and how much of it is used.
+#[derive(Clone, Debug)]
 struct Cap {
     field: &'static str,
     what: &'static str,
@@ -27,61 +19,42 @@ impl Cap {
     fn left(&self) -> usize {
         self.limit.saturating_sub(self.current)
     }
-
-    fn sentence(&self) -> String {
-        format!(
-            "spec.scaling.{} is {}, and the pool has {} {}",
-            self.field, self.limit, self.current, self.what
-        )
-    }
 }
 
-/// How many more VMs the limits admit after those that are planned, and what the closest limit says. `None`: any number.
-pub(super) fn room(s: &Observed, plan: &Plan) -> Option<(usize, String)> {
-    let cap = caps(s).into_iter().min_by_key(Cap::left)?;
-    let planned = plan.actions.iter();
-    let planned = planned
-        .filter(|planned| matches!(planned, Action::CreateChild { .. } | Action::Borrow { .. }));
-    Some((cap.left().saturating_sub(planned.count()), cap.sentence()))
+/// The room that the limits leave. Without a limit: any.
+#[derive(Clone, Debug, Default)]
+pub struct Room {
+    closest: Option<Cap>,
+    taken: usize,
 }
 
-/// Removes the creations that exceed a limit, those of the youngest AgentMachines, and says why.
-pub(super) fn apply(s: &Observed, plan: &mut Plan) {
-    let Some(cap) = caps(s).into_iter().min_by_key(Cap::left) else {
-        return;
-    };
-    let mut asking: Vec<Arc<AgentMachine>> =
-        plan.actions
-            .iter()
-            .filter_map(|planned| match planned {
-                Action::CreateChild { agent_machine, .. }
-                | Action::Borrow { agent_machine, .. } => Some(agent_machine.clone()),
-                _ => None,
-            })
-            .collect();
-    asking.sort_by_key(|am| {
-        let created = am.metadata.creation_timestamp.as_ref().map(|t| t.0);
-        (created, am.name_any())
-    });
-    let late: Vec<_> = asking.into_iter().skip(cap.left()).collect();
-    plan.capped = late.iter().filter_map(|am| am.uid()).collect();
-    plan.actions.retain(|planned| match planned {
-        Action::CreateChild { agent_machine, .. } | Action::Borrow { agent_machine, .. } => {
-            !is_in(&plan.capped, agent_machine)
+impl Room {
+    pub(super) fn of(s: &Observed) -> Self {
+        Self {
+            closest: caps(s).into_iter().min_by_key(Cap::left),
+            taken: 0,
         }
-        _ => true,
-    });
-    for (ahead, am) in late.iter().enumerate() {
-        let message = format!("{}; AgentMachines ahead: {ahead}", cap.sentence());
-        plan.wait(am.name_any(), Reason::CreateCapReached, message);
     }
-}
 
-fn is_in(uids: &BTreeSet<String>, am: &AgentMachine) -> bool {
-    am.metadata
-        .uid
-        .as_ref()
-        .is_some_and(|uid| uids.contains(uid))
+    /// Takes room for one more VM, if there is any.
+    pub(super) fn takes_one(&mut self) -> bool {
+        let has = self
+            .closest
+            .as_ref()
+            .is_none_or(|cap| cap.left() > self.taken);
+        self.taken += usize::from(has);
+        has
+    }
+
+    /// What the closest limit says.
+    pub(super) fn sentence(&self) -> String {
+        self.closest.as_ref().map_or_else(String::new, |cap| {
+            format!(
+                "spec.scaling.{} is {}, and the pool has {} {}",
+                cap.field, cap.limit, cap.current, cap.what
+            )
+        })
+    }
 }
 
 fn caps(s: &Observed) -> Vec<Cap> {
@@ -92,9 +65,17 @@ fn caps(s: &Observed) -> Vec<Cap> {
     let own = || s.children.iter().filter(|child| !child.adopted);
     let vms = scaling.max_vms.map(|max| Cap {
         field: "maxVMs",
-        what: "VMs, including those that are being removed",
+        what: if s.group.shared.is_empty() {
+            "VMs, including those that are being removed"
+        } else {
+            "VMs, including those that are being removed and those that pools of other namespaces use"
+        },
         limit: limit(max),
-        current: own().count() + made,
+        current: own().count()
+            + s.group.shared.len()
+            + s.withheld().count()
+            + s.arriving()
+            + made,
     });
     let provisioning = scaling.max_provisioning.map(|max| Cap {
         field: "maxProvisioning",

@@ -1,5 +1,5 @@
 //! Assigns a host to each AgentMachine that waits: one of the buffer, a VM in the making that is no longer needed, a free host
-//! of another pool, or a new one.
+//! of another pool, or a new one. The AgentMachine that was created first comes first.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -11,11 +11,13 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use super::{
-    buffer, lend,
+    buffer,
+    caps::Room,
+    lend::Hosts,
     planned::{Action, Plan},
 };
 use crate::{
-    demand::prepare,
+    demand::{lending::Offer, prepare},
     domain::{
         belonging,
         machine_state::MachineState,
@@ -31,6 +33,9 @@ use crate::{
     world::classify::{self, Demand, DemandReason, DemandState},
 };
 
+/// Why an AgentMachine that may have got a host gets no other one.
+const UNSURE: &str = "nobody knows yet whether it got a host of another pool: it gets no other one until the watch shows that";
+
 /// Names that are tried for the VsphereAgent of one AgentMachine.
 const MOST_NAMES: usize = 9;
 
@@ -39,8 +44,9 @@ const MOST_NAMES: usize = 9;
 fn child_name(s: &Observed, am: &AgentMachine) -> String {
     let name = am.name_any();
     let is_taken = |name: &String| {
-        let mut all = s.children.iter();
-        all.any(|c| c.key.name == *name && (!c.is_for(am) || s.serves_elsewhere(c).is_some()))
+        let mut all = s.children.iter().filter(|c| c.key.name == *name);
+        s.group.taken_names.contains(name)
+            || all.any(|c| !c.is_for(am) || s.serves_elsewhere(c).is_some())
     };
     if is_taken(&name) {
         let uid: String = am
@@ -68,11 +74,16 @@ pub(super) fn assign_hosts(
     let given: BTreeSet<&String> = s.pending.given.values().collect();
     let given = s.children.iter().filter(|c| given.contains(&c.uid));
     let mut reassigned: BTreeSet<ObjectKey> = given.map(|c| c.key.clone()).collect();
-    let demands = plan.demands.clone();
+    let mut demands = plan.demands.clone();
+    demands.sort_by_cached_key(|demand| {
+        let created = demand.agent_machine.metadata.creation_timestamp.as_ref();
+        (created.map(|t| t.0), demand.name())
+    });
     follow_agents(s, records, &demands, &mut reassigned, plan);
     let mut free = supply(s, records, &demands, &reassigned, plan);
+    let mut of_group = Hosts::of(s);
     let mut trial = Trial::of(&demands);
-    let mut borrowed = BTreeSet::new();
+    plan.room = Room::of(s);
     for demand in &demands {
         if pins_early(s, demand) {
             pin_if_needed(s, &demand.agent_machine, plan);
@@ -83,36 +94,60 @@ pub(super) fn assign_hosts(
         let Some(machine) = demand.machine.clone() else {
             continue;
         };
-        let am = &demand.agent_machine;
-        pin_if_needed(s, am, plan);
-        let begun = s.pending.begun.contains(&demand.uid());
-        if let Some(child) = free.pop_if(|_| !begun) {
+        let agent_machine = demand.agent_machine.clone();
+        pin_if_needed(s, &agent_machine, plan);
+        let uid = demand.uid();
+        let (begun, unsure) = (s.pending.begun.contains(&uid), of_group.is_unsure(&uid));
+        if let Some(child) = free.pop_if(|_| !begun && !unsure) {
             reassigned.insert(child.key.clone());
             plan.actions.push(Action::Reassign {
                 child: child.clone(),
-                agent_machine: am.clone(),
+                agent_machine,
                 machine: Some(machine),
             });
-            continue;
+        } else if has_room(demand, plan) {
+            let host = (!begun).then(|| of_group.give(&uid)).flatten();
+            if unsure && host.is_none() {
+                plan.wait(demand.name(), Reason::TakingHost, UNSURE);
+                continue;
+            }
+            plan.actions.push(added(s, host, agent_machine, machine));
         }
-        let name = child_name(s, am);
-        let lent = (!begun).then(|| lend::host_for(s, &name, &mut borrowed));
-        plan.actions.push(match lent.flatten() {
-            Some((lender, agent)) => Action::Borrow {
-                agent_machine: am.clone(),
-                machine,
-                name,
-                lender,
-                agent,
-            },
-            None => Action::CreateChild {
-                agent_machine: am.clone(),
-                machine,
-                name,
-            },
-        });
     }
     reassigned
+}
+
+/// Takes room for one more host, or says which limit keeps the AgentMachine waiting.
+fn has_room(demand: &Demand, plan: &mut Plan) -> bool {
+    if plan.room.takes_one() {
+        return true;
+    }
+    let (limit, ahead) = (plan.room.sentence(), plan.capped.len());
+    let message = format!("{limit}; AgentMachines ahead: {ahead}");
+    plan.wait(demand.name(), Reason::CreateCapReached, message);
+    plan.capped.insert(demand.uid());
+    false
+}
+
+/// A host that the pool has not yet: one of another pool, or a new one.
+fn added(
+    s: &Observed,
+    host: Option<&Offer>,
+    agent_machine: Arc<AgentMachine>,
+    machine: MachineFacts,
+) -> Action {
+    match host {
+        Some(host) => Action::Take {
+            host: host.clone(),
+            to: agent_machine,
+            machine,
+        },
+        None => Action::CreateChild {
+            name: child_name(s, &agent_machine),
+            agent_machine,
+            machine,
+        },
+    }
 }
 
 /// The Agent shows which AgentMachine its VM serves. If the provider bound it to another one, the record follows.
@@ -123,7 +158,8 @@ fn follow_agents(
     reassigned: &mut BTreeSet<ObjectKey>,
     plan: &mut Plan,
 ) {
-    let settled = |c: &&ManagedVm| !c.deleting && !is_lent(s, c) && !reassigned.contains(&c.key);
+    let settled =
+        |c: &&ManagedVm| !c.deleting && !is_half_moved(s, c) && !reassigned.contains(&c.key);
     let settled: Vec<&ManagedVm> = s.children.iter().filter(settled).collect();
     for child in settled {
         if let Some((agent_machine, machine)) = belongs_to(s, records, demands, child) {
@@ -146,7 +182,7 @@ fn supply<'a>(
     plan: &mut Plan,
 ) -> Vec<&'a ManagedVm> {
     let spare = s.children.iter();
-    let spare = spare.filter(|c| !reassigned.contains(&c.key) && !is_lent(s, c));
+    let spare = spare.filter(|c| !reassigned.contains(&c.key) && !is_half_moved(s, c));
     let spare: Vec<&ManagedVm> = spare.filter(|c| is_spare(s, records, demands, c)).collect();
     plan.spare = spare.iter().map(|c| c.uid.clone()).collect();
     let (ready, making) = buffer::hosts(s, reassigned);
@@ -157,9 +193,9 @@ fn supply<'a>(
     best_first.into_iter().rev().collect()
 }
 
-/// Another pool takes that host over.
-fn is_lent(s: &Observed, child: &ManagedVm) -> bool {
-    s.lent.to.contains_key(&child.uid)
+/// Another VsphereAgent takes that host over.
+fn is_half_moved(s: &Observed, child: &ManagedVm) -> bool {
+    s.group.half_moved.contains_key(&child.uid)
 }
 
 /// The one VM that is tried where the provider writes no conditions.

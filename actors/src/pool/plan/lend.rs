@@ -1,62 +1,74 @@
-//! Free hosts that change their pool: which one an AgentMachine gets from another pool, and what the lender leaves alone. Pure.
+//! Free hosts of the other pools of the group, and own hosts that another VsphereAgent has. Pure.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeMap;
 
-use agent_forge_crds::{
-    conditions::Reason, external::agent::Agent, names::RESERVED_FOR_ANNOTATION,
-};
-use kube::ResourceExt as _;
+use agent_forge_crds::conditions::Reason;
 
-use super::planned::{Action, Plan};
+use super::planned::Plan;
 use crate::{
-    demand::lending,
-    domain::{managed_vm::ManagedVm, reassign::Reservation},
+    demand::lending::{self, Offer},
+    domain::managed_vm::ManagedVm,
     placement::request,
-    pool::observed::{Observed, RESERVED},
-    ports::cluster::AgentPatch,
+    pool::observed::Observed,
 };
 
-/// The host of another pool for the VsphereAgent of that name. `borrowed`: uids of the VsphereAgents whose hosts this plan
-/// takes.
-pub(super) fn host_for(
-    s: &Observed,
-    name: &str,
-    borrowed: &mut BTreeSet<String>,
-) -> Option<(ManagedVm, Arc<Agent>)> {
-    let own = Reservation {
-        pool: s.pool.uid()?,
-        name: name.to_owned(),
-    };
-    let wanted = request::hardware(&s.pool).ok()?;
-    let Some(host) = lending::choose(&s.lenders, &own, &wanted, borrowed) else {
-        tell_refusals(s, &own);
-        return None;
-    };
-    let agent = host.agent.clone()?;
-    borrowed.insert(host.child.uid.clone());
-    Some((host.child.clone(), agent))
+/// The hosts of other pools that an AgentMachine of this one can get. The best one is the last.
+pub(super) struct Hosts<'a> {
+    all: Vec<&'a Offer>,
+    unsure: &'a BTreeMap<String, String>,
 }
 
-/// Logs why no other pool lends a host.
-fn tell_refusals(s: &Observed, own: &Reservation) {
-    let Ok(wanted) = request::hardware(&s.pool) else {
-        return;
-    };
-    for lender in &s.lenders {
-        if let Some(refusal) = &lender.refusal {
-            tracing::debug!(object = %s.key, "pool {} lends nothing: {refusal}", lender.key);
+impl<'a> Hosts<'a> {
+    pub(super) fn of(s: &'a Observed) -> Self {
+        let unsure = &s.pending.unsure;
+        Self {
+            all: hosts(s),
+            unsure,
         }
-        for host in &lender.hosts {
-            if let Some(refusal) = lending::refuses(host, own, &wanted) {
-                tracing::debug!(object = %s.key, "host {} is not lent: {refusal}", host.child.key);
-            }
-        }
+    }
+
+    /// Whether nobody knows if the AgentMachine of that uid got one of them. Then it gets no other host.
+    pub(super) fn is_unsure(&self, am: &str) -> bool {
+        self.unsure.contains_key(am)
+    }
+
+    /// The one for the AgentMachine of that uid: that which it may have got, else the best one that nobody else may have got.
+    pub(super) fn give(&mut self, am: &str) -> Option<&'a Offer> {
+        let own = self.unsure.get(am);
+        let is_for = |host: &&Offer| match own {
+            Some(uid) => host.child.uid == *uid,
+            None => self.unsure.values().all(|uid| *uid != host.child.uid),
+        };
+        let at = self.all.iter().rposition(is_for)?;
+        Some(self.all.remove(at))
     }
 }
 
-/// Another pool takes the host over: it is left alone. A reservation that means nothing any more goes.
-pub(super) fn is_lent(s: &Observed, child: &ManagedVm, plan: &mut Plan) -> bool {
-    if let Some(taker) = s.lent.to.get(&child.uid) {
+fn hosts(s: &Observed) -> Vec<&Offer> {
+    let Ok(wanted) = request::hardware(&s.pool) else {
+        return Vec::new();
+    };
+    let mut all = lending::for_pool(&s.group.lenders, &wanted);
+    all.retain(|host| !s.pending.passed_over.contains(&host.child.uid));
+    if all.is_empty() {
+        for lender in &s.group.lenders {
+            if let Some(refusal) = &lender.refusal {
+                tracing::debug!(object = %s.key, "pool {} gives nothing: {refusal}", lender.key);
+            }
+            for host in &lender.hosts {
+                if let Some(refusal) = lending::refuses(host, &wanted) {
+                    tracing::debug!(object = %s.key, "host {} is not given: {refusal}", host.child.key);
+                }
+            }
+        }
+    }
+    all
+}
+
+/// A release before 1.0 was moving the host to another VsphereAgent: it is left alone.
+pub(super) fn is_half_moved(s: &Observed, child: &ManagedVm, plan: &mut Plan) -> bool {
+    let taker = s.group.half_moved.get(&child.uid);
+    if let Some(taker) = taker {
         plan.wait(
             child.key.name.clone(),
             Reason::HostLent,
@@ -64,41 +76,28 @@ pub(super) fn is_lent(s: &Observed, child: &ManagedVm, plan: &mut Plan) -> bool 
                 "VsphereAgent {taker} takes this host over: nothing is done to it here, and this VsphereAgent goes then"
             ),
         );
-        // A reservation ends by time alone.
-        plan.look_again(RESERVED);
-        return true;
     }
-    if child.in_buffer
-        && s.lent.stale.contains(&child.uid)
-        && let Some(agent) = &s.host(child).own
-    {
-        plan.actions.push(Action::Unreserve {
-            patch: AgentPatch {
-                annotations: [(RESERVED_FOR_ANNOTATION.to_owned(), None)].into(),
-                ..AgentPatch::of(agent)
-            },
-            child: child.clone(),
-        });
-        // The other patches of this pass are made from the same state of the Agent.
-        return true;
-    }
-    false
+    taker.is_some()
 }
 
-/// The patch that prepares `agent`, and also ends its reservation, if the lender's record is gone or the reservation means
-/// nothing. A reservation alone is no reason for a patch.
-pub(super) fn with_end(
-    s: &Observed,
-    child: &ManagedVm,
-    agent: &Agent,
-    patch: Option<AgentPatch>,
-) -> Option<AgentPatch> {
-    let reserved = agent.annotations().contains_key(RESERVED_FOR_ANNOTATION);
-    let mut patch = patch?;
-    let ended = s.settled.contains(&child.uid) || s.lent.stale.contains(&child.uid);
-    if reserved && ended {
-        let key = RESERVED_FOR_ANNOTATION.to_owned();
-        patch.annotations.insert(key, None);
+/// What a pool that goes waits for: hosts that it made, and that pools of other namespaces use.
+pub(super) fn tell_shared(s: &Observed, plan: &mut Plan) {
+    for child in &s.group.shared {
+        let message = format!(
+            "pool {} uses the host: it stays until that pool ends it",
+            child.pool
+        );
+        plan.wait(child.key.name.clone(), Reason::HostLent, message);
     }
-    Some(patch)
+}
+
+/// Hosts with which nothing is done, since a namespace took its grant back.
+pub(super) fn tell_withheld(s: &Observed, plan: &mut Plan) {
+    for child in s.withheld() {
+        let message = format!(
+            "the namespaces {} and {} do not admit each other's pools (allow-pools-from): nothing is done with this host until they do",
+            child.key.namespace, s.key.namespace
+        );
+        plan.wait(child.key.name.clone(), Reason::NamespaceNotAllowed, message);
+    }
 }

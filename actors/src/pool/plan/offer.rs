@@ -7,7 +7,7 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use super::{
-    demand, lend,
+    demand,
     planned::{Action, Plan},
 };
 use crate::{
@@ -55,7 +55,7 @@ pub(super) fn prepare_agent(
     };
     let hostname = hostname(s, child, am, agent);
     let prepared = prepare::prepare_as(&s.pool, am, pin, &hostname, agent);
-    match prepared.map(|patch| lend::with_end(s, child, agent, patch)) {
+    match prepared {
         Ok(Some(patch)) => plan.actions.push(Action::Prepare {
             patch,
             child: child.clone(),

@@ -3,14 +3,13 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    agent::NextLife,
-    conditions::Reason,
-    external::{agent::Agent, agent_machine::AgentMachine},
+    agent::NextLife, conditions::Reason, external::agent_machine::AgentMachine,
 };
 use kube::ResourceExt;
 
-use super::secrets::SecretPlan;
+use super::{caps::Room, secrets::SecretPlan};
 use crate::{
+    demand::lending::Offer,
     domain::{managed_vm::ManagedVm, names::ObjectKey, upstream::MachineFacts},
     lifecycle::ReleaseReason,
     ports::{
@@ -43,26 +42,14 @@ pub enum Action {
         /// Name of the VsphereAgent.
         name: String,
     },
-    /// Take a free host of another pool for a waiting AgentMachine: reserve its Agent, and create the VsphereAgent that takes
-    /// the VM over.
-    Borrow {
-        /// AgentMachine.
-        agent_machine: Arc<AgentMachine>,
+    /// Take a free host of another pool for a waiting AgentMachine, after live proof.
+    Take {
+        /// The host.
+        host: Offer,
+        /// The AgentMachine that gets it.
+        to: Arc<AgentMachine>,
         /// Its Machine.
         machine: MachineFacts,
-        /// Name of the VsphereAgent.
-        name: String,
-        /// VsphereAgent of the other pool.
-        lender: ManagedVm,
-        /// The Agent that runs there.
-        agent: Arc<Agent>,
-    },
-    /// Take off an Agent that it is reserved: that means nothing any more.
-    Unreserve {
-        /// What is removed from the Agent.
-        patch: AgentPatch,
-        /// VsphereAgent.
-        child: ManagedVm,
     },
     /// Create a VsphereAgent for the buffer.
     CreateForBuffer {
@@ -134,19 +121,17 @@ impl Action {
                     pool: Some(pool.clone()),
                 },
             ),
-            Self::CreateChild { name, .. }
-            | Self::Borrow { name, .. }
-            | Self::CreateForBuffer { name } => Effect::new(
+            Self::CreateChild { name, .. } | Self::CreateForBuffer { name } => Effect::new(
                 EffectKind::CreateChild,
                 Subject::Vm {
                     key: ObjectKey::new(&pool.namespace, name),
                     pool: Some(pool.clone()),
                 },
             ),
+            Self::Take { host, .. } => of_vm(EffectKind::ReassignChild, &host.child),
             Self::Reassign { child, .. }
             | Self::MoveToBuffer { child, .. }
             | Self::Recycle { child, .. } => of_vm(EffectKind::ReassignChild, child),
-            Self::Unreserve { child, .. } => of_vm(EffectKind::ReserveAgent, child),
             Self::Prepare { child, .. } => of_vm(EffectKind::PrepareAgent, child),
             Self::Fence { child, .. } => of_vm(EffectKind::FenceAgent, child),
             Self::Release { child, .. } => of_vm(EffectKind::DeleteChild, child),
@@ -196,6 +181,8 @@ pub struct Plan {
     pub buffered: BTreeSet<String>,
     /// How many more hosts may stay in the buffer.
     pub buffer_room: usize,
+    /// What the limits of the pool leave after the hosts that are planned.
+    pub room: Room,
     /// uids of the AgentMachines that a limit of the pool keeps from getting a VM now.
     pub capped: BTreeSet<String>,
     /// uids of the AgentMachines that get their pin.

@@ -70,7 +70,8 @@ pub fn plan(s: &Observed) -> SecretPlan {
     if !s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER) {
         return SecretPlan::new();
     }
-    let children = s.children.iter().map(|c| c.object.as_ref());
+    let children = s.children.iter().chain(&s.group.shared);
+    let children = children.map(|c| c.object.as_ref());
     let needed = needed(&s.pool, children, &s.secret_namespaces);
     let record = secret_ref::on_record(&s.pool);
     let recorded = record.iter().map(|entry| {

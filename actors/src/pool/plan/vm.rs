@@ -70,7 +70,7 @@ pub(super) fn plan_vm(
     pool_deleting: bool,
     plan: &mut Plan,
 ) {
-    if lend::is_lent(s, child, plan) {
+    if lend::is_half_moved(s, child, plan) {
         return;
     }
     let host = s.host(child);

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     pool::{Memory, act::perform_all, plan},
     ports::effect::EffectKind,
-    testing::{World, agent_machine, agent_on, at, buffered, machine, with},
+    testing::{World, agent_machine, agent_on, at, buffered, lender, machine, with},
     vm::testing::Bench,
 };
 
@@ -26,6 +26,16 @@ pub fn both(name: &str) -> [Action; 2] {
     ]
 }
 
+/// The cache.
+fn shown(all: &[VsphereAgent]) -> impl Fn(&ObjectKey) -> Option<Arc<VsphereAgent>> {
+    |key| {
+        let mut all = all.iter();
+        all.find(|c| ObjectKey::of(*c) == *key)
+            .cloned()
+            .map(Arc::new)
+    }
+}
+
 /// A watch that is late by a minute costs one write of each, not one for each pass.
 #[tokio::test]
 async fn what_was_begun_is_not_begun_again_while_it_is_not_in_sight() {
@@ -35,7 +45,7 @@ async fn what_was_begun_is_not_begun_again_while_it_is_not_in_sight() {
     let mut effects = async |after: Duration| {
         let mut s = world.observed();
         s.now += after;
-        s.pending = memory.pending.recall(&s);
+        s.pending = memory.pending.recall(&s, shown(&world.children));
         let actions = plan::plan(&s).actions;
         perform_all(&bench.context, &s, &actions, &mut memory).await;
         let both = [EffectKind::PinSelector, EffectKind::CreateChild];
@@ -67,12 +77,15 @@ fn waiting_host() -> World {
 fn given(world: &World, memory: &mut Memory, after: Duration) -> Vec<(&'static str, String)> {
     let mut s = world.observed();
     s.now += after;
-    s.pending = memory.pending.recall(&s);
+    let others = s.group.lenders.iter().flat_map(|l| &l.hosts);
+    let others = others.map(|host| host.child.object.as_ref().clone());
+    let all: Vec<_> = world.children.iter().cloned().chain(others).collect();
+    s.pending = memory.pending.recall(&s, shown(&all));
     let actions = plan::plan(&s).actions;
     let what = |action: &Action| match action {
         Action::Reassign { child, .. } => Some(("give", child.key.name.clone())),
         Action::CreateChild { name, .. } => Some(("make", name.clone())),
-        Action::Borrow { lender, .. } => Some(("take", lender.key.name.clone())),
+        Action::Take { host, .. } => Some(("take", host.child.key.name.clone())),
         Action::Release { child, .. } => Some(("release", child.key.name.clone())),
         _ => None,
     };
@@ -108,6 +121,47 @@ fn an_agent_machine_that_got_a_waiting_host_gets_no_second_one_while_the_watch_i
     assert_eq!(other, [("give", "other".to_owned())]);
 }
 
+/// It counts for the limits meanwhile, and one that could not be had is passed over for a minute.
+#[test]
+fn nor_does_one_that_got_a_host_of_another_pool() {
+    let (mut world, mut memory) = (waiting_host(), Memory::default());
+    let hosts = std::mem::take(&mut world.children);
+    world.lenders = vec![lender(&world, &hosts)];
+    let take = [("take", "host".to_owned())];
+    assert_eq!(given(&world, &mut memory, Duration::ZERO), take);
+    for late in [1, 61, 330] {
+        let again = given(&world, &mut memory, Duration::from_secs(late));
+        assert_eq!(again, [], "the watch is late by {late} s");
+    }
+    world.pool.spec.scaling.get_or_insert_default().max_vms = Some(1);
+    world.agent_machines.push(agent_machine("b"));
+    world.machines.push(machine("b"));
+    assert_eq!(
+        given(&world, &mut memory, Duration::from_secs(331)),
+        [],
+        "the room is used"
+    );
+    // One that was refused is passed over. A write that may have arrived is waited for.
+    world.agent_machines.pop();
+    let make = [("make", "a".to_owned())];
+    for (failed, after, expected) in [
+        (None, 1, &make[..]),
+        (Some(Class::Conflict), 1, &[]),
+        (Some(Class::Conflict), 61, &[]),
+        (Some(Class::Transient), 1, &take),
+        (Some(Class::Transient), 601, &take),
+        (Some(Class::Blocked), 1, &make),
+    ] {
+        let mut memory = Memory::default();
+        let s = world.observed();
+        for action in &plan::plan(&s).actions {
+            memory.pending.note_failed(action, failed, s.now);
+        }
+        let again = given(&world, &mut memory, Duration::from_secs(after));
+        assert_eq!(again, expected, "{failed:?} {after}");
+    }
+}
+
 #[test]
 fn a_host_that_was_taken_back_is_given_again() {
     let (mut world, mut memory) = (waiting_host(), Memory::default());
@@ -137,6 +191,15 @@ fn an_agent_machine_whose_vsphere_agent_was_made_gets_no_waiting_host_besides() 
     assert_eq!(later, []);
     let later = given(&world, &mut memory, PENDING_FOR);
     assert_eq!(later, make);
+    // Nobody knows whether the create arrived.
+    let mut memory = Memory::default();
+    let [_, create] = both("a");
+    let now = world.observed().now;
+    memory
+        .pending
+        .note_failed(&create, Some(Class::Transient), now);
+    let again = given(&world, &mut memory, Duration::from_secs(1));
+    assert_eq!(again, make);
 }
 
 #[test]
@@ -149,7 +212,7 @@ fn what_is_in_sight_is_not_remembered() {
     pending.note(&both("b")[1], Duration::ZERO);
     let mut s = world.observed();
     s.now = Duration::ZERO;
-    s.pending = pending.recall(&s);
+    s.pending = pending.recall(&s, shown(&world.children));
     let known = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>();
     assert_eq!(
         known(&s.pending.made),
@@ -164,7 +227,7 @@ fn what_is_in_sight_is_not_remembered() {
     world.agent_machines[0].metadata.resource_version = Some("next".to_owned());
     let mut s = world.observed();
     s.now = Duration::ZERO;
-    s.pending = pending.recall(&s);
+    s.pending = pending.recall(&s, shown(&world.children));
     assert!(
         s.pending.pinned.is_empty(),
         "it shows by itself whether it is pinned"

@@ -340,7 +340,7 @@ pub(super) fn overall(
     outcome: &Outcome,
 ) -> Option<(Reason, String)> {
     if s.pool.metadata.deletion_timestamp.is_some() {
-        let left = s.children.len();
+        let left = s.hosts_left();
         if let Some(run) = s.holds.dry_run.as_ref() {
             let message = format!(
                 "the pool is being deleted, and waits for the end of the dry run by {}; VsphereAgents left: {left}",

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 
 use crate::{
     domain::{
-        goal::Recorded,
+        goal::{self, Recorded},
         grants,
         holds::{self, DryRun, Holds, Mode, Pause, Veto},
         managed_vm::ManagedVm,
@@ -74,8 +74,7 @@ pub fn of_vm(view: &dyn View, child: &ManagedVm) -> Holds {
             ..Pause::by(source)
         });
     }
-    let pool = ObjectKey::new(&child.key.namespace, &child.object.spec.pool_ref.name);
-    let pool = view.pool(&pool);
+    let pool = view.pool(&child.pool);
     let home = match &pool {
         Some(pool) => Some(child.home(pool)),
         None => child.control_plane.as_deref(),
@@ -97,8 +96,26 @@ pub fn of_vm(view: &dyn View, child: &ManagedVm) -> Holds {
         let above = child.identity.is_some() || is_admitted(view, pool);
         add_pool(&mut holds, view, pool, above);
     }
+    add_sharing(&mut holds, view, child);
     holds.over_bound = over_bound(view, &child.key.namespace, pool.as_deref(), Some(child));
     holds
+}
+
+/// What holds a host that a pool of another namespace uses: the annotations of the pool that made it, and a namespace that does not
+/// admit the other one's pools any more.
+fn add_sharing(holds: &mut Holds, view: &dyn View, child: &ManagedVm) {
+    let maker = child.maker();
+    if maker == child.pool {
+        return;
+    }
+    if let Some(maker) = view.pool(&maker) {
+        add_pool(holds, view, &maker, false);
+    }
+    let refusing = goal::refusing(&child.object, |name| view.namespace_grant(name));
+    if let Some((namespace, other)) = refusing {
+        let source = format!("Namespace {namespace} (it admits no pools of {other} any more)");
+        holds.pauses.push(Pause::by(source));
+    }
 }
 
 /// What holds a VM whose VsphereAgent is not there yet: that has the name of its AgentMachine.
@@ -162,6 +179,7 @@ fn over_bound(
         near.extend(child.control_plane.clone());
         near.extend(source.map(|source| source.namespace.clone()));
         near.extend(child.agent.as_ref().map(|key| key.namespace.clone()));
+        near.extend([child.pool.namespace.clone()]);
         near.extend(child.taken_from.as_ref().map(|s| s.key.namespace.clone()));
     }
     let concerns = |over: &&String| {

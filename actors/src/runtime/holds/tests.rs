@@ -99,6 +99,43 @@ fn asked(hub: &Hub, now: Timestamp) -> [Option<Reason>; 4] {
     ]
 }
 
+/// A pool of another namespace uses the host: its maker holds it as well, and so does a namespace that takes its grant back.
+#[test]
+fn both_pools_and_both_namespaces_hold_a_shared_host() {
+    let sources = |change: fn(&mut Objects)| -> Vec<String> {
+        let hub = hub(|o| {
+            let goal = child_mut(o).spec.goal.get_or_insert_default();
+            goal.pool = Some(agent_forge_crds::agent::PoolKey {
+                namespace: "elsewhere".to_owned(),
+                name: "q".to_owned(),
+            });
+            let grants = [(NAMESPACE, "elsewhere"), ("elsewhere", NAMESPACE)];
+            o.grants = grants.map(|(of, to)| (of.to_owned(), to.to_owned())).into();
+            change(o);
+        });
+        let child = hub
+            .child(&ObjectKey::new(NAMESPACE, "a"))
+            .expect("it exists");
+        let holds = of_vm(&hub, &ManagedVm::read(child));
+        holds.pauses.into_iter().map(|p| p.source).collect()
+    };
+    assert_eq!(sources(|_| {}), [""; 0]);
+    let maker = sources(|o| annotate(of_pool_mut(o), PAUSED_ANNOTATION, "true"));
+    assert!(
+        matches!(&maker[..], [one] if one.ends_with("demo/workers")),
+        "{maker:?}"
+    );
+    for (gone, other) in [(NAMESPACE, "elsewhere"), ("elsewhere", NAMESPACE)] {
+        let take: fn(&mut Objects) = match gone {
+            NAMESPACE => |o| drop(o.grants.remove(NAMESPACE)),
+            _ => |o| drop(o.grants.remove("elsewhere")),
+        };
+        let said = sources(take);
+        let words = format!("Namespace {gone} (it admits no pools of {other} any more)");
+        assert_eq!(said, [words]);
+    }
+}
+
 #[test]
 fn each_source_pauses_what_it_covers() {
     use PausableKind::{Cluster, HostedCluster, NodePool};

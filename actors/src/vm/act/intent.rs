@@ -43,7 +43,7 @@ impl Executor<'_> {
         let session = self
             .context
             .sessions
-            .session(&secret, &self.observed.child.key.namespace)
+            .session(&secret, &self.observed.child.pool.namespace)
             .await?;
         let effect = self.effect(EffectKind::CreateFolder);
         let placed = self

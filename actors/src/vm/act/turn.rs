@@ -3,11 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::executor::Executor;
-use crate::{
-    domain::{failure::ReconcileError, names::ObjectKey},
-    ports::slots::turns::Errand,
-    vm::memory::Memory,
-};
+use crate::{domain::failure::ReconcileError, ports::slots::turns::Errand, vm::memory::Memory};
 
 /// How long a pass waits for a slot before it checks its object again. It keeps its place in the line.
 pub const LOOK_UP: Duration = Duration::from_secs(30);
@@ -41,13 +37,11 @@ impl Executor<'_> {
         let ticket = match memory.ticket.take() {
             Some(ticket) => ticket,
             None => {
-                let child = &self.observed.child;
-                let pool = &child.object.spec.pool_ref.name;
-                let pool = ObjectKey::new(&child.key.namespace, pool);
+                let pool = &self.observed.child.pool;
                 let slots = self.session().await?.slots();
                 Arc::new(match errand {
-                    Errand::Create => slots.ask_create(&pool, &self.datastore()?),
-                    _ => slots.ask(errand, &pool),
+                    Errand::Create => slots.ask_create(pool, &self.datastore()?),
+                    _ => slots.ask(errand, pool),
                 })
             }
         };

@@ -12,14 +12,13 @@ use crate::{
     domain::{
         identity::{AgentMatch, BiosUuid, Misfit, agent_runs_on},
         machine_state::MachineState,
-        reassign::Taking,
+        reassign::{self, Taking},
         recycle::Stage,
         upstream,
     },
     iso::of_pool,
     placement::request,
     ports::vcenter::PowerState,
-    runtime::holds,
     sessions::secret_ref,
     vm::{
         boot_repair::{self, Repair},
@@ -45,6 +44,9 @@ fn is_unoffered(memory: &Memory) -> bool {
     let says = memory.seen.ours().and_then(|shown| shown.may_serve_now());
     says.is_some_and(|mark| mark.machine.is_none())
 }
+
+/// How long after its start a process counts with a request of the one before that vCenter has not carried out yet.
+const LATE_REQUESTS: Duration = Duration::from_secs(600);
 
 impl Observed {
     /// What the next step is decided from.
@@ -75,8 +77,7 @@ impl Observed {
             recycle: self.recycle(context, memory),
             reassign: ReassignState {
                 taking: self.child.taking(),
-                lender_held: holds::stop(&self.lender_holds, context.clock.wall())
-                    .map(|_| "people hold back the VsphereAgent that has the VM: it is not taken over now"),
+                may_change: reassign::may_have_asked(self.vm()) && now < LATE_REQUESTS,
                 lent: &self.lent,
             },
             mark: self.mark_state(memory),

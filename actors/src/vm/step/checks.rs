@@ -23,9 +23,12 @@ pub(super) fn pool_exists(f: &Facts<'_>) -> Met {
     if f.pool.exists {
         return Ok(());
     }
+    if let Some(refused) = f.pool.refused {
+        return Err(hold(Reason::NamespaceNotAllowed, refused, None));
+    }
     Err(hold(
         Reason::PoolNotFound,
-        "the VsphereAgentPool in spec.poolRef does not exist; nothing is done",
+        "the VsphereAgentPool in spec.poolRef, or in spec.goal.pool, does not exist; nothing is done",
         None,
     ))
 }

@@ -40,7 +40,7 @@ pub struct Facts<'a> {
     pub arrival: Arrival,
     /// How far the VM is on its way into another life.
     pub recycle: RecycleState,
-    /// How far the VM is on its way into another pool.
+    /// How far the VM is on its way to another VsphereAgent, or from one.
     pub reassign: ReassignState<'a>,
     /// What the VM says in vCenter of its guest.
     pub mark: MarkState,
@@ -199,7 +199,7 @@ pub struct RecycleState {
     pub frees_hook: bool,
 }
 
-/// What another pool does with the host.
+/// What another VsphereAgent does with the host, that a release before 1.0 was moving.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Lent {
     /// Nothing.
@@ -211,13 +211,13 @@ pub enum Lent {
     Over(ObjectKey),
 }
 
-/// How far the VM is on its way into another pool.
+/// How far the VM is on its way to another VsphereAgent, or from one.
 #[derive(Clone, Copy, Debug)]
 pub struct ReassignState<'a> {
     /// How far this VsphereAgent is with the VM that it takes over.
     pub taking: Taking,
-    /// People hold back the VsphereAgent that the VM is taken from.
-    pub lender_held: Option<&'a str>,
+    /// A request of the process that began it may still change the mark of the VM.
+    pub may_change: bool,
     /// What another VsphereAgent does with the VM.
     pub lent: &'a Lent,
 }

@@ -76,9 +76,7 @@ fn adds_a_host(f: &Facts<'_>, step: &Step) -> bool {
         Step::Place
         | Step::Create
         | Step::Power(Power::On)
-        | Step::Configure(Change::NewLife(_))
-        | Step::Attempt(Attempt::Taken)
-        | Step::Configure(Change::TakeMark) => true,
+        | Step::Configure(Change::NewLife(_)) => true,
         _ => false,
     }
 }

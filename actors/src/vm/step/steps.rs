@@ -59,9 +59,7 @@ pub enum Attempt {
     Next,
     /// The VM is given up, with how it looks: a live check proved that no Machine can have its Agent.
     GivenUp,
-    /// The one that it takes over from a VsphereAgent of another pool.
-    Taken,
-    /// It did not get that VM: an own one is made.
+    /// It did not get the VM that it was to take over: an own one is made.
     NotTaken,
 }
 
@@ -82,7 +80,7 @@ pub enum Entry {
     Begun(u32),
     /// The life that the VM is in: the record is older, or vCenter came back from a backup.
     Life(u32),
-    /// The VM that it takes over has its mark.
+    /// The VM that it was to take over has its mark.
     Stamped,
     /// Its guest has started anew in the new life.
     Restarted,
@@ -103,8 +101,6 @@ pub enum Change {
     MayServe,
     /// Disk and ISO of that life, after a live check that its Agent is free.
     NewLife(u32),
-    /// It has the mark of this VsphereAgent instead of the lender's, after a live check that the Agent is free.
-    TakeMark,
     /// It is left to people.
     Release,
     /// Its drive has no ISO, after a live check that its Agent is installed.
@@ -255,7 +251,6 @@ impl Attempt {
             Self::Identity => "vm.record_identity",
             Self::Next => "vm.next_attempt",
             Self::GivenUp => "vm.give_up",
-            Self::Taken => "vm.record_taken",
             Self::NotTaken => "vm.not_taken",
         }
     }
@@ -286,7 +281,6 @@ impl Change {
             Self::BootOrder(_) => "vm.set_boot_order",
             Self::MayServe => "vm.mark_may_serve",
             Self::NewLife(_) => "vm.renew",
-            Self::TakeMark => "vm.stamp",
             Self::Release => "vm.release_mark",
             Self::Eject => "vm.eject_iso",
             Self::FinishEjection => "vm.finish_ejection",
@@ -295,7 +289,7 @@ impl Change {
 
     const fn errand(&self) -> Errand {
         match self {
-            Self::MayServe | Self::TakeMark | Self::Eject => Errand::Begin,
+            Self::MayServe | Self::Eject => Errand::Begin,
             Self::BootOrder(_) | Self::FinishEjection => Errand::GoOn,
             Self::NewLife(_) | Self::Release => Errand::Remove,
         }
@@ -303,9 +297,7 @@ impl Change {
 
     const fn kind(&self) -> EffectKind {
         match self {
-            Self::BootOrder(_) | Self::MayServe | Self::TakeMark | Self::Release => {
-                EffectKind::Reconfigure
-            }
+            Self::BootOrder(_) | Self::MayServe | Self::Release => EffectKind::Reconfigure,
             Self::NewLife(_) => EffectKind::Renew,
             Self::Eject | Self::FinishEjection => EffectKind::EjectIso,
         }

@@ -118,7 +118,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
         },
         reassign: ReassignState {
             taking: Taking::No,
-            lender_held: None,
+            may_change: false,
             lent: &Lent::No,
         },
         now: Duration::from_secs(100),

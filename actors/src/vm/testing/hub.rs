@@ -1,7 +1,7 @@
 //! A management cluster in memory: each write shows at once.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
 };
 
@@ -48,6 +48,8 @@ pub struct Objects {
     /// Namespaces of which the caches do not keep all.
     pub over_bound: Vec<String>,
     pub pool: Option<VsphereAgentPool>,
+    /// Further pools.
+    pub other_pools: Vec<VsphereAgentPool>,
     pub child: Option<VsphereAgent>,
     /// Further VsphereAgents in the view.
     pub others: Vec<VsphereAgent>,
@@ -202,7 +204,10 @@ impl View for Hub {
         CLUSTER_ID.to_owned()
     }
     fn pools(&self) -> Vec<Arc<VsphereAgentPool>> {
-        self.with(|o| o.pool.iter().cloned().map(Arc::new).collect())
+        self.with(|o| {
+            let all = o.pool.iter().chain(&o.other_pools);
+            all.cloned().map(Arc::new).collect()
+        })
     }
     fn pool(&self, key: &ObjectKey) -> Option<Arc<VsphereAgentPool>> {
         let mut pools = self.pools().into_iter();
@@ -267,6 +272,7 @@ impl Cluster for Hub {
     async fn live_pool(&self, key: &ObjectKey) -> ClusterResult<Option<VsphereAgentPool>> {
         self.note("pool");
         let unseen = self.with(|o| o.unseen_pool.clone());
+        let unseen = unseen.filter(|pool| ObjectKey::of(pool) == *key);
         Ok(unseen.or_else(|| self.pool(key).map(|pool| pool.as_ref().clone())))
     }
     async fn live_pausables(
@@ -289,7 +295,11 @@ impl Cluster for Hub {
         };
         Ok(all.into_iter().filter(wanted).map(|(_, p)| p).collect())
     }
-    async fn live_children(&self, _: &ObjectKey) -> ClusterResult<Vec<VsphereAgent>> {
+    async fn live_children(
+        &self,
+        _: &ObjectKey,
+        _: &BTreeSet<String>,
+    ) -> ClusterResult<Vec<VsphereAgent>> {
         self.note("VsphereAgents");
         Ok(self.with(|o| o.child.iter().cloned().collect()))
     }

@@ -116,7 +116,7 @@ fn a_vm_outlives_the_machine_it_served() {
         },
         reassign: ReassignState {
             taking: Taking::No,
-            lender_held: None,
+            may_change: false,
             lent: &Lent::No,
         },
         now: Duration::ZERO,

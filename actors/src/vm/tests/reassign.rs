@@ -1,22 +1,28 @@
-//! A VM changes its pool: one owner at each moment, whatever crashes in between.
+//! A free host goes to another pool: what the live proof asks for. And hosts that a release before 1.0 was moving: one owner at each
+//! moment.
+
+use std::sync::Arc;
 
 use agent_forge_crds::{
-    agent::VsphereAgent,
-    names::{
-        AGENT_MACHINE_UID_ANNOTATION, PAUSED_ANNOTATION, RESERVED_FOR_ANNOTATION,
-        SKIP_DELETE_ANNOTATION,
-    },
-    pool::ReassignSpec,
+    agent::{TakenFrom, VsphereAgent},
+    names::{DELETE_CHECK_PREFIX, PAUSED_ANNOTATION, TAKEN_FROM_ANNOTATION},
+    pool::{ReassignSpec, VsphereAgentPool},
 };
 
 use super::*;
 use crate::{
-    domain::{
-        marker::Marker,
-        reassign::{Reservation, Source},
+    demand::lending::Offer,
+    domain::{goal, managed_vm::ManagedVm, marker::DiskMark, reassign::Source},
+    guard::LiveReads,
+    pool::{
+        act::perform::{ActionOutcome, perform},
+        plan::Action,
     },
-    pool::act,
-    vm::testing::vcenter::Site,
+    testing::World,
+    vm::testing::{
+        hub::Objects,
+        vcenter::{Inventory, Site},
+    },
 };
 
 /// Marks that VM as changed by somebody from now on.
@@ -54,6 +60,182 @@ async fn waiting() -> Bench {
     bench
 }
 
+/// A pool of the same group in that namespace.
+fn other_pool(namespace: &str) -> VsphereAgentPool {
+    let mut pool = of_group(testing::pool("q"));
+    pool.metadata.namespace = Some(namespace.to_owned());
+    pool.metadata.uid = Some("uid-q".to_owned());
+    pool
+}
+
+/// With InfraEnv and Secret in the namespace of the first pool.
+fn of_group(mut pool: VsphereAgentPool) -> VsphereAgentPool {
+    pool.spec.reassign = Some(ReassignSpec {
+        group: "lab".to_owned(),
+        new_disk: None,
+    });
+    pool.spec.infra_env_ref.namespace = Some(NAMESPACE.to_owned());
+    pool.spec.vsphere.credentials_secret_ref = CredentialsSecretRef {
+        name: "vcenter".to_owned(),
+        namespace: Some(NAMESPACE.to_owned()),
+    };
+    pool
+}
+
+/// That pool takes the host for its AgentMachine `b`. Whether it gets it.
+async fn takes(bench: &Bench, pool: VsphereAgentPool) -> bool {
+    let everybody = [NAMESPACE, "elsewhere"].map(|of| (of.to_owned(), "*".to_owned()));
+    bench.hub.with(|o| {
+        o.pool = o.pool.take().map(of_group);
+        o.other_pools = vec![pool.clone()];
+        o.grants.extend(everybody);
+    });
+    let world = World {
+        pool,
+        ..World::waiting(&["b"])
+    };
+    let agents = bench.hub.with(|o| o.agents.clone());
+    let host = Offer {
+        child: ManagedVm::read(Arc::new(bench.child())),
+        agents: agents.iter().map(ObjectKey::of).collect(),
+        refusal: None,
+    };
+    let action = Action::Take {
+        host,
+        to: Arc::new(testing::agent_machine("b")),
+        machine: testing::machine("b"),
+    };
+    let (s, reads) = (world.observed(), LiveReads::default());
+    let done = perform(&bench.context, &s, &action, &reads).await;
+    matches!(done, Ok(ActionOutcome::It))
+}
+
+fn moves(bench: &Bench) -> usize {
+    let done = bench.hub.with(|o| o.effects.clone());
+    done.iter().filter(|e| **e == E::ReassignChild).count()
+}
+
+#[tokio::test]
+async fn in_its_namespace_a_host_moves_by_one_patch() {
+    let mut bench = waiting().await;
+    let before = bench.child();
+    assert!(takes(&bench, other_pool(NAMESPACE)).await);
+    let after = bench.child();
+    assert_eq!(moves(&bench), 1);
+    assert_eq!(after.uid(), before.uid());
+    let own = ObjectKey::new(NAMESPACE, "q");
+    assert_eq!(
+        (goal::user(&after), goal::maker(&after)),
+        (own.clone(), own)
+    );
+    let owners: Vec<_> = after.owner_references().iter().map(|o| &o.uid).collect();
+    assert_eq!(owners, ["uid-q"]);
+    assert_eq!(goal::wanted_by(&after), Some("am-b"));
+    // The VM actor goes on with it, as with any host that is given.
+    bench.hub.with(|o| {
+        o.pool = Some(other_pool(NAMESPACE));
+        o.agent_machines = vec![testing::agent_machine("b")];
+        o.machines = vec![testing::machine("b")];
+    });
+    bench
+        .until(|b| ManagedVm::read(Arc::new(b.child())).is_marked())
+        .await;
+    assert_eq!((bench.times(E::CreateVm), bench.times(E::PowerOff)), (1, 0));
+}
+
+#[tokio::test]
+async fn in_another_namespace_it_keeps_its_maker_and_names_its_user() {
+    let bench = waiting().await;
+    let before = bench.child();
+    assert!(takes(&bench, other_pool("elsewhere")).await);
+    let after = bench.child();
+    assert_eq!(goal::user(&after), ObjectKey::new("elsewhere", "q"));
+    assert_eq!(goal::maker(&after), goal::maker(&before));
+    assert_eq!(after.owner_references(), before.owner_references());
+    let back = other_pool(NAMESPACE);
+    let child = ManagedVm::read(Arc::new(after));
+    let am = testing::agent_machine("b");
+    let patch = crate::pool::act::move_to(&back, &child, &am, &testing::machine("b"));
+    assert_eq!(
+        patch.goal.map(|goal| goal.pool),
+        Some(None),
+        "on its way home"
+    );
+}
+
+#[tokio::test]
+async fn a_host_that_people_hold_or_that_is_not_free_stays() {
+    type Change = fn(&mut Objects, &mut Inventory);
+    fn annotated(o: &mut Objects, key: &str) {
+        let mut pool = of_group(o.pool.clone().expect("a pool"));
+        pool.annotations_mut()
+            .insert(key.to_owned(), "true".to_owned());
+        o.unseen_pool = Some(pool);
+    }
+    let changes: [(&str, Change); 12] = [
+        ("a pause that no cache shows", |o, _| {
+            annotated(o, PAUSED_ANNOTATION)
+        }),
+        ("a veto", |o, _| {
+            annotated(o, &format!("{DELETE_CHECK_PREFIX}storage"))
+        }),
+        (
+            "its pool left the group, and no cache shows that",
+            |o, _| {
+                o.unseen_pool = o.pool.clone();
+            },
+        ),
+        ("its disk has data of another hosted cluster", |o, _| {
+            let status = o.child.as_mut().and_then(|c| c.status.as_mut());
+            let vm = status.and_then(|s| s.vm.as_mut()).expect("a record");
+            vm.generation = Some(2);
+            vm.disk = Some(agent_forge_crds::agent::DiskStatus {
+                generation: 2,
+                handling: Some(agent_forge_crds::pool::ReleasedDisk::Keep),
+                data_of: Some("another".to_owned()),
+            });
+        }),
+        ("its Agent is gone", |o, _| o.agents.clear()),
+        ("another one claims its Agent", |o, _| {
+            claim(&mut o.agents[0], &testing::agent_machine("another"));
+        }),
+        ("a state that no cache has", |o, _| {
+            let mut agent = o.agents[0].clone();
+            silent::state(&mut agent, "a-state-of-tomorrow", &[]);
+            o.live_instead = vec![agent];
+        }),
+        ("an administrator keeps it", |_, i| {
+            i.vms[0].marks.skip_delete = true
+        }),
+        ("it is off", |_, i| i.vms[0].power = PowerState::Off),
+        ("it has another mark", |_, i| i.vms[0].marker = None),
+        ("it is in another life", |_, i| {
+            i.vms[0].generation = Some(3)
+        }),
+        ("it has other disks", |_, i| {
+            i.vms[0].generation = Some(2);
+            i.vms[0].disk = DiskMark::parse("2/kept");
+        }),
+    ];
+    for (what, change) in changes {
+        let bench = waiting().await;
+        let Bench { hub, site, .. } = &bench;
+        hub.with(|o| site.with(|i| change(o, i)));
+        let got = takes(&bench, other_pool(NAMESPACE)).await;
+        assert!(!got, "{what}");
+        assert_eq!(moves(&bench), 0, "{what}");
+    }
+    // Another pool was faster.
+    let bench = waiting().await;
+    bench.hub.with(|o| {
+        o.fails.insert(
+            E::ReassignChild,
+            crate::ports::cluster::ClusterErrorKind::Conflict,
+        )
+    });
+    assert!(!takes(&bench, other_pool(NAMESPACE)).await);
+}
+
 fn source(lender: &VsphereAgent) -> Source {
     Source {
         key: ObjectKey::of(lender),
@@ -62,34 +244,28 @@ fn source(lender: &VsphereAgent) -> Source {
     }
 }
 
-/// The VsphereAgent `b`, which takes that host over: its Agent is reserved.
-fn taker(lender: &Bench) -> Bench {
+/// The VsphereAgent `b`, which an earlier release made to take that host over. `stamped`: how far it came; the outer `None`: nothing is on
+/// record.
+fn taker(lender: &Bench, stamped: Option<Option<bool>>) -> Bench {
     let mut bench = Bench::at("b", lender.site.clone());
-    let (old, mut agents) = lender.hub.with(|o| (o.child.clone(), o.agents.clone()));
+    let (old, agents) = lender.hub.with(|o| (o.child.clone(), o.agents.clone()));
     let old = old.expect("it exists");
+    let record = old.status.clone();
     bench.hub.with(|o| {
-        let own = Reservation {
-            pool: o.pool.as_ref().and_then(ResourceExt::uid).expect("a uid"),
-            name: "b".to_owned(),
-        };
-        let key = RESERVED_FOR_ANNOTATION.to_owned();
-        agents[0].annotations_mut().insert(key, own.to_string());
         o.agents = agents;
-        o.pool.as_mut().expect("a pool").spec.reassign = Some(ReassignSpec {
-            group: "lab".to_owned(),
-            new_disk: None,
-        });
         let child = o.child.as_mut().expect("it exists");
-        let made = act::borrower_object(
-            o.pool.as_ref().expect("a pool"),
-            &testing::agent_machine("b"),
-            &testing::machine("b"),
-            "b",
-            &source(&old),
-        );
-        child.metadata.labels = made.metadata.labels;
-        child.metadata.annotations = made.metadata.annotations;
-        child.spec = made.spec;
+        let from = (TAKEN_FROM_ANNOTATION.to_owned(), source(&old).to_string());
+        child.annotations_mut().extend([from]);
+        if let Some(stamped) = stamped {
+            let mut status = record.expect("a record");
+            let vm = status.vm.as_mut().expect("a VM");
+            vm.attempt = Some(1);
+            vm.taken_from = Some(TakenFrom {
+                stamped,
+                ..source(&old).record()
+            });
+            child.status = Some(status);
+        }
         o.others = vec![old];
     });
     bench.clock = lender.clock.clone();
@@ -101,158 +277,53 @@ fn owner(site: &Site) -> Option<String> {
     site.with(|i| Some(i.vms.first()?.marker.clone()?.uid))
 }
 
+/// The mark names the VsphereAgent `b`: the request of the earlier release was carried out.
+fn stamp(taker: &Bench) {
+    let own = ManagedVm::read(Arc::new(taker.child())).marker(testing::CLUSTER_ID.to_owned());
+    taker.site.with(|i| i.vms[0].marker = Some(own));
+}
+
 fn is_stamped(bench: &Bench) -> bool {
     let from = bench.vm().taken_from;
     from.is_some_and(|from| from.stamped == Some(true))
 }
 
-fn marker(uid: &str) -> Marker {
-    Marker {
-        cluster_id: testing::CLUSTER_ID.to_owned(),
-        namespace: NAMESPACE.to_owned(),
-        name: "third".to_owned(),
-        uid: uid.to_owned(),
-        attempt: 1,
-    }
-}
-
 #[tokio::test]
-async fn a_host_goes_to_another_vsphere_agent_as_it_is() {
+async fn a_move_whose_mark_was_changed_is_ended() {
     let lender = waiting().await;
-    let before = lender.vm();
-    let mut taker = taker(&lender);
+    let mut taker = taker(&lender, Some(None));
+    stamp(&taker);
     taker.until(is_stamped).await;
-    let vm = taker.vm();
-    assert_eq!((&vm.name, &vm.moref), (&before.name, &before.moref));
-    assert_eq!(vm.bios_uuid, before.bios_uuid);
-    assert_eq!((vm.attempt, vm.vm_path), (Some(1), before.vm_path));
-    assert_eq!(owner(&taker.site), taker.child().uid());
-    assert_eq!((taker.times(E::CreateVm), taker.times(E::PowerOff)), (1, 0));
-    let notes = taker.site.with(|i| i.vms[0].annotation.clone());
-    assert!(notes.ends_with("va-a"), "{notes}");
-    let told = taker.hub.with(|o| o.notices.clone());
-    assert!(told.iter().any(|n| n.reason == event::HOST_BORROWED));
-    // From now on it is as any other.
     for _ in 0..3 {
         taker.turn(MINUTE);
         taker.pass().await;
     }
-    assert_eq!(taker.waits_on(), None);
-    assert_eq!(taker.site.with(|i| i.vms.len()), 1);
-}
-
-/// The process dies after each call. It looks before each, since it remembers nothing.
-#[tokio::test]
-async fn a_crash_after_each_step_leaves_one_owner() {
-    let lender = waiting().await;
-    let taker = taker(&lender);
-    let mut owners = Vec::new();
-    for _ in 0..12 {
-        let key = ObjectKey::of(&taker.child());
-        let (context, memory) = (taker.context.clone(), Default::default());
-        let _ = crate::vm::pass::run_at_most(2, context, key, memory).await;
-        owners.push(owner(&taker.site).expect("an owner"));
-        taker.turn(Duration::from_secs(3));
-    }
-    assert!(is_stamped(&taker), "{:?}", taker.vm());
-    owners.dedup();
-    assert_eq!(owners, ["va-a", "va-b"]);
+    assert_eq!((taker.times(E::CreateVm), taker.times(E::PowerOff)), (1, 0));
     assert_eq!(taker.site.with(|i| i.vms.len()), 1);
 }
 
 #[tokio::test]
-async fn of_two_that_write_their_mark_the_second_makes_a_vm_of_its_own() {
-    let lender = waiting().await;
-    let mut taker = taker(&lender);
-    taker
-        .site
-        .with(|i| i.marked_before = Some(marker("va-third")));
-    taker.until(Bench::is_on).await;
-    taker
-        .until(|b| b.vm().attempt == Some(2) && b.is_on())
-        .await;
-    let vm = taker.vm();
-    assert_eq!((vm.attempt, vm.taken_from), (Some(2), None));
-    assert_eq!(vm.name, "b");
-    assert_eq!(owner(&taker.site).as_deref(), Some("va-third"));
-    let calls = [E::CreateVm, E::Destroy, E::PowerOff].map(|kind| taker.times(kind));
-    assert_eq!(calls, [2, 0, 0]);
-    let agents = taker.hub.with(|o| o.agents.len());
-    assert_eq!(agents, 1, "the Agent is not its own");
-}
-
-/// A taker that has the VM on record, and has not begun to change its mark.
-async fn recorded(lender: &Bench) -> Bench {
-    let taker = taker(lender);
-    for _ in 0..12 {
-        if let Some(from) = taker.vm().taken_from {
-            assert_eq!(from.stamped, Some(false), "it has not begun");
-            return taker;
-        }
-        let key = ObjectKey::of(&taker.child());
-        let (context, memory) = (taker.context.clone(), Default::default());
-        let _ = crate::vm::pass::run_at_most(1, context, key, memory).await;
-        taker.turn(Duration::from_secs(3));
-    }
-    panic!("the VM is not on record: {:?}", taker.status());
-}
-
-/// It makes a VM of its own, and the host stays as it is.
-async fn lets_go(taker: &mut Bench) {
-    let seen = taker.site.with(|i| i.effects.len());
-    taker
-        .until(|b| b.vm().taken_from.is_none() && b.vm().name == "b" && b.is_on())
-        .await;
-    assert_eq!(owner(&taker.site).as_deref(), Some("va-a"));
-    let calls = taker.site.with(|i| i.effects[seen..].to_vec());
-    for kind in [E::PowerOff, E::Destroy] {
-        assert!(!calls.contains(&kind), "{calls:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_taker_lets_go_of_a_host_that_others_have_or_whose_agent_is_gone() {
-    type Change = fn(&mut crate::vm::testing::hub::Objects);
-    let changes: [(&str, Change); 5] = [
-        ("its Agent is gone", |o| o.agents.clear()),
-        ("another one claims its Agent", |o| {
-            claim(&mut o.agents[0], &testing::agent_machine("another"));
-        }),
-        ("it is reserved for another one", |o| {
-            let key = RESERVED_FOR_ANNOTATION.to_owned();
-            let other = "another/w".to_owned();
-            o.agents[0].annotations_mut().insert(key, other);
-        }),
-        ("a person keeps it", |o| {
-            let key = SKIP_DELETE_ANNOTATION.to_owned();
-            o.others[0].annotations_mut().insert(key, "true".to_owned());
-        }),
-        ("its VsphereAgent is not of the buffer any more", |o| {
-            let key = AGENT_MACHINE_UID_ANNOTATION.to_owned();
-            let other = "am-another".to_owned();
-            o.others[0].annotations_mut().insert(key, other);
-        }),
-    ];
-    for (what, change) in changes {
+async fn a_move_that_had_not_changed_the_mark_is_given_up_and_an_own_vm_is_made() {
+    for (what, stamped) in [
+        ("nothing is on record", None),
+        ("it had not begun", Some(Some(false))),
+    ] {
         let lender = waiting().await;
-        let mut taker = recorded(&lender).await;
-        taker.hub.with(change);
-        println!("{what}");
-        lets_go(&mut taker).await;
+        let mut taker = taker(&lender, stamped);
+        taker
+            .until(|b| b.vm().taken_from.is_none() && b.vm().name == "b" && b.is_on())
+            .await;
+        assert_eq!(owner(&taker.site).as_deref(), Some("va-a"), "{what}");
+        let calls = [E::CreateVm, E::Destroy, E::PowerOff].map(|kind| taker.times(kind));
+        assert_eq!(calls, [2, 0, 0], "{what}");
     }
 }
 
 /// A request may be under way.
 #[tokio::test]
-async fn a_taker_that_has_begun_does_not_let_go() {
+async fn one_that_had_begun_is_given_up_only_when_no_late_request_can_come() {
     let lender = waiting().await;
-    let mut taker = recorded(&lender).await;
-    taker.hub.with(|o| {
-        let vm = o.child.as_mut().and_then(|c| c.status.as_mut());
-        let vm = vm.and_then(|s| s.vm.as_mut()).expect("a record");
-        vm.taken_from.as_mut().expect("on record").stamped = None;
-        o.agents.clear();
-    });
+    let mut taker = taker(&lender, Some(None));
     for _ in 0..5 {
         taker.pass().await;
         taker.turn(MINUTE);
@@ -260,124 +331,11 @@ async fn a_taker_that_has_begun_does_not_let_go() {
     assert_eq!(taker.waits_on(), Some(Reason::TakingHost));
     assert_eq!(owner(&taker.site).as_deref(), Some("va-a"));
     assert!(taker.vm().taken_from.is_some());
-}
-
-/// The caches do not show it.
-#[tokio::test]
-async fn a_host_whose_pool_people_hold_back_is_not_taken_until_they_end_that() {
-    use agent_forge_crds::names::DELETE_CHECK_PREFIX;
-    let veto = format!("{DELETE_CHECK_PREFIX}storage");
-    for key in [PAUSED_ANNOTATION, veto.as_str()] {
-        let lender = waiting().await;
-        let mut taker = recorded(&lender).await;
-        taker.hub.with(|o| {
-            let mut pool = o.pool.clone().expect("a pool");
-            pool.annotations_mut()
-                .insert(key.to_owned(), "true".to_owned());
-            o.unseen_pool = Some(pool);
-        });
-        for _ in 0..5 {
-            taker.pass().await;
-            taker.turn(MINUTE);
-        }
-        assert_eq!(taker.waits_on(), Some(Reason::TakingHost), "{key}");
-        assert_eq!(owner(&taker.site).as_deref(), Some("va-a"), "{key}");
-        taker.hub.with(|o| o.unseen_pool = None);
-        taker.until(is_stamped).await;
-        assert_eq!(owner(&taker.site).as_deref(), Some("va-b"), "{key}");
-    }
-}
-
-/// The API server has it, and the watch of Agents hangs.
-fn shows_an_unknown_state(o: &mut crate::vm::testing::hub::Objects) {
-    let mut agent = o.agents[0].clone();
-    silent::state(&mut agent, "a-state-of-tomorrow", &[]);
-    o.live_instead = vec![agent];
-}
-
-#[tokio::test]
-async fn a_host_whose_agent_shows_a_state_that_no_cache_has_is_not_taken() {
-    // Before its mark is changed, the taker waits.
-    let lender = waiting().await;
-    let mut taker = recorded(&lender).await;
-    taker.hub.with(shows_an_unknown_state);
-    for _ in 0..5 {
-        taker.pass().await;
-        taker.turn(MINUTE);
-    }
-    assert_eq!(taker.waits_on(), Some(Reason::TakingHost));
-    assert_eq!(owner(&taker.site).as_deref(), Some("va-a"));
-    taker.hub.with(|o| o.live_instead.clear());
-    taker.until(is_stamped).await;
-    assert_eq!(owner(&taker.site).as_deref(), Some("va-b"));
-}
-
-#[tokio::test]
-async fn nor_does_it_come_on_record() {
-    let lender = waiting().await;
-    let mut taker = taker(&lender);
-    taker.hub.with(shows_an_unknown_state);
-    for _ in 0..5 {
-        taker.pass().await;
-        taker.turn(MINUTE);
-    }
-    assert_eq!(taker.vm().taken_from, None);
-    assert_eq!(owner(&taker.site).as_deref(), Some("va-a"));
-}
-
-/// A person wrote both annotations.
-#[tokio::test]
-async fn nothing_is_taken_from_a_pool_of_another_group() {
-    let lender = waiting().await;
-    let mut taker = taker(&lender);
+    taker.turn(MINUTE * 6);
     taker
-        .hub
-        .with(|o| o.pool.as_mut().expect("a pool").spec.reassign = None);
-    taker.until(Bench::is_on).await;
+        .until(|b| b.vm().taken_from.is_none() && b.is_on())
+        .await;
     assert_eq!(owner(&taker.site).as_deref(), Some("va-a"));
-    assert_eq!(taker.vm().taken_from, None);
-}
-
-#[tokio::test]
-async fn nothing_is_taken_without_the_reservation() {
-    let lender = waiting().await;
-    let mut taker = taker(&lender);
-    taker.hub.with(|o| o.agents[0].metadata.annotations = None);
-    taker.until(Bench::is_on).await;
-    assert_eq!(owner(&taker.site).as_deref(), Some("va-a"));
-    let vm = taker.vm();
-    assert_eq!((vm.attempt, vm.taken_from), (Some(1), None));
-    assert_eq!(taker.times(E::CreateVm), 2);
-}
-
-#[tokio::test]
-async fn a_reservation_that_a_person_took_off_is_made_again() {
-    let lender = waiting().await;
-    let mut taker = taker(&lender);
-    taker.until(|b| b.vm().taken_from.is_some()).await;
-    if !is_stamped(&taker) {
-        taker.hub.with(|o| o.agents[0].metadata.annotations = None);
-    }
-    taker.until(is_stamped).await;
-    assert_eq!(owner(&taker.site).as_deref(), Some("va-b"));
-}
-
-#[tokio::test]
-async fn a_taker_that_is_deleted_before_it_began_touches_nothing() {
-    let lender = waiting().await;
-    let mut taker = taker(&lender);
-    release(&taker);
-    for _ in 0..10 {
-        if taker.hub.with(|o| o.child.is_none()) {
-            break;
-        }
-        taker.pass().await;
-        taker.turn(Duration::from_secs(3));
-    }
-    assert!(taker.hub.with(|o| o.child.is_none()));
-    assert_eq!(owner(&taker.site).as_deref(), Some("va-a"));
-    assert_eq!(taker.times(E::Destroy), 0);
-    assert_eq!(taker.hub.with(|o| o.agents.len()), 1);
 }
 
 /// The lender's VsphereAgent `a` beside that of the taker, as that is now.
@@ -395,8 +353,8 @@ fn beside(lender: Bench, taker: &Bench) -> Bench {
 #[tokio::test]
 async fn the_lenders_record_goes_without_vm_and_agent() {
     let lender = waiting().await;
-    let mut taker = taker(&lender);
-    taker.until(is_stamped).await;
+    let taker = taker(&lender, Some(Some(true)));
+    stamp(&taker);
     // The Agent serves there already.
     taker.hub.with(|o| {
         let am = testing::agent_machine("b");
@@ -432,13 +390,7 @@ async fn the_lenders_record_goes_without_vm_and_agent() {
 #[tokio::test]
 async fn a_lender_that_is_deleted_meanwhile_leaves_the_vm_to_the_taker() {
     let lender = waiting().await;
-    let mut taker = taker(&lender);
-    taker.until(|b| b.vm().taken_from.is_some()).await;
-    taker.hub.with(|o| {
-        let vm = o.child.as_mut().and_then(|c| c.status.as_mut());
-        let vm = vm.and_then(|s| s.vm.as_mut()).expect("a record");
-        vm.taken_from.as_mut().expect("on record").stamped = None;
-    });
+    let taker = taker(&lender, Some(None));
     let mut lender = beside(lender, &taker);
     release(&lender);
     for _ in 0..5 {
@@ -450,53 +402,4 @@ async fn a_lender_that_is_deleted_meanwhile_leaves_the_vm_to_the_taker() {
         (lender.times(E::PowerOff), lender.times(E::Destroy)),
         (0, 0)
     );
-}
-
-/// Keeps the disk of the host, with data of the hosted cluster with that control plane.
-fn keeps_data_of(vm: &mut agent_forge_crds::agent::VmStatus, cluster: &str) {
-    vm.generation = Some(2);
-    vm.disk = Some(agent_forge_crds::agent::DiskStatus {
-        generation: 2,
-        handling: Some(agent_forge_crds::pool::ReleasedDisk::Keep),
-        data_of: Some(cluster.to_owned()),
-    });
-}
-
-#[tokio::test]
-async fn a_disk_with_data_of_another_hosted_cluster_is_not_taken() {
-    for (cluster, taken) in [("another", false), (testing::CONTROL_PLANE, true)] {
-        let lender = waiting().await;
-        lender.site.with(|i| {
-            i.vms[0].generation = Some(2);
-            i.vms[0].disk = crate::domain::marker::DiskMark::parse("2/kept");
-        });
-        let mut taker = taker(&lender);
-        taker.hub.with(|o| {
-            let status = o.others[0].status.as_mut().expect("a status");
-            keeps_data_of(status.vm.as_mut().expect("a record"), cluster);
-        });
-        taker.until(|b| is_stamped(b) || b.vm().name == "b").await;
-        assert_eq!(is_stamped(&taker), taken, "{cluster}");
-        let owner = owner(&taker.site);
-        let expected = if taken { "va-b" } else { "va-a" };
-        assert_eq!(owner.as_deref(), Some(expected), "{cluster}");
-    }
-}
-
-/// Directly before the mark is changed, VM and record are compared.
-#[tokio::test]
-async fn a_vm_whose_disks_are_not_as_its_record_says_is_not_taken() {
-    for (life, mark) in [(Some(3), None), (Some(2), Some("2/kept"))] {
-        let lender = waiting().await;
-        let mut taker = taker(&lender);
-        lender.site.with(|i| {
-            i.vms[0].generation = life;
-            i.vms[0].disk = mark.and_then(crate::domain::marker::DiskMark::parse);
-        });
-        for _ in 0..8 {
-            taker.pass().await;
-            taker.turn(MINUTE);
-        }
-        assert_eq!(owner(&taker.site).as_deref(), Some("va-a"), "{life:?}");
-    }
 }

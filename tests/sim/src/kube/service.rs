@@ -613,7 +613,7 @@ fn carries(effect: &Effect, asked: &Asked) -> bool {
         E::RecordIdentity | E::RecordTask | E::RecordObservation => {
             plural == "vsphereagents" && status && method == Method::PUT && keyed()
         }
-        E::PrepareAgent | E::FenceAgent | E::SkipCleanup | E::ReserveAgent => {
+        E::PrepareAgent | E::FenceAgent | E::SkipCleanup => {
             plural == "agents" && method == Method::PATCH
         }
         E::DeleteAgent => plural == "agents" && method == Method::DELETE,

@@ -1,4 +1,4 @@
-//! Workloads in which pools lend each other hosts.
+//! Workloads in which pools give each other hosts.
 
 use agent_forge_actors::domain::marker::Marker;
 use anyhow::Result;
@@ -64,9 +64,11 @@ fn run_of_each(world: &World, wanted: [usize; 2]) -> bool {
     all.all(|(pool, wanted)| world.runs(pool, wanted))
 }
 
-/// The disks of a pool's VMs.
+/// The disks of the VMs that a pool has.
 fn disks_of(world: &World, pool: &str) -> Vec<Value> {
-    let is_of = |m: Marker| m.name.starts_with(&format!("{pool}-"));
+    let mut all = world.vsphere_agents();
+    all.retain(|child| child["spec"]["poolRef"]["name"] == pool);
+    let is_of = |m: Marker| all.iter().any(|child| child["metadata"]["uid"] == m.uid);
     let mut vms = world.our_vms();
     vms.retain(|vm| oracles::marker(vm).is_some_and(is_of));
     let devices = vms.iter().flat_map(|vm| &vm.devices);

@@ -78,7 +78,7 @@ fn the_oldest_get_what_is_left_and_the_others_read_the_numbers() {
         [("w-2", words(0).as_str()), ("w-0", &words(1))]
     );
     world.pool.spec.scaling = None;
-    assert_eq!(created(&plan(&world.observed())), ["w-0", "w-2", "w-3"]);
+    assert_eq!(created(&plan(&world.observed())), ["w-3", "w-2", "w-0"]);
 }
 
 #[test]

@@ -1,50 +1,25 @@
 //! Free hosts that change their pool, as both pools plan them.
 
-use std::sync::Arc;
-
-use agent_forge_crds::{conditions::Reason, names::RESERVED_FOR_ANNOTATION, pool::ScalingSpec};
-use kube::ResourceExt as _;
+use agent_forge_crds::{conditions::Reason, pool::ScalingSpec};
 
 use super::buffer::{asks, wants};
 use crate::{
-    demand::lending::{Lender, Offer, Refusal},
-    domain::{managed_vm::ManagedVm, names::ObjectKey, template},
-    placement::request,
+    demand::lending::Refusal,
+    domain::names::ObjectKey,
     pool::plan::{Action, Plan, plan},
-    testing::{NAMESPACE, World, agent_on, buffered, child_with_vm, with},
+    testing::{World, agent_on, buffered, child_with_vm, lender, with},
 };
-
-fn lender(world: &World, names: &[&str]) -> Lender {
-    let hardware = request::hardware(&world.pool).expect("hardware");
-    let host = |name: &&str| {
-        let child = with(buffered(name), |c| {
-            let vm = c.status.as_mut().and_then(|s| s.vm.as_mut());
-            vm.expect("a record").template = Some(template::record(&hardware));
-        });
-        Offer {
-            agent: Some(Arc::new(agent_on(&child))),
-            child: ManagedVm::read(Arc::new(child)),
-            refusal: None,
-        }
-    };
-    Lender {
-        key: ObjectKey::new(NAMESPACE, "lender"),
-        refusal: None,
-        hosts: names.iter().map(host).collect(),
-    }
-}
 
 /// What is done, with the host that is taken or the VsphereAgent that is made.
 fn done(planned: &Plan) -> Vec<(&'static str, String)> {
     let name = |action: &Action| match action {
-        Action::Borrow { lender, .. } => Some(("take", lender.key.name.clone())),
+        Action::Take { host, .. } => Some(("take", host.child.key.name.clone())),
         Action::CreateChild { name, .. } => Some(("make", name.clone())),
         Action::CreateForBuffer { .. } => Some(("fill", String::new())),
         Action::Prepare { child, .. } => Some(("prepare", child.key.name.clone())),
         Action::Fence { child, .. } => Some(("fence", child.key.name.clone())),
         Action::Release { child, .. } => Some(("release", child.key.name.clone())),
         Action::Reassign { child, .. } => Some(("give", child.key.name.clone())),
-        Action::Unreserve { child, .. } => Some(("unreserve", child.key.name.clone())),
         _ => None,
     };
     planned.actions.iter().filter_map(name).collect()
@@ -59,14 +34,18 @@ fn who_waits_gets_a_host_of_another_pool_before_a_vm_is_made() {
     let mut world = wants(0);
     asks(&mut world, "w-0");
     asks(&mut world, "w-1");
-    world.lenders = vec![lender(&world, &["q-0"])];
+    world.lenders = vec![lender(&world, &[buffered("q-0")])];
     let planned = plan(&world.observed());
-    assert_eq!(done(&planned), of([("take", "q-0"), ("make", "w-1")]));
+    assert_eq!(done(&planned), of([("make", "w-1"), ("take", "q-0")]));
+    // The oldest AgentMachine gets it.
+    let older = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(crate::testing::at(-9));
+    world.agent_machines[1].metadata.creation_timestamp = Some(older);
+    let planned = plan(&world.observed());
     let taken = planned.actions.iter().find_map(|a| match a {
-        Action::Borrow { name, .. } => Some(name.as_str()),
+        Action::Take { to, .. } => to.metadata.name.as_deref(),
         _ => None,
     });
-    assert_eq!(taken, Some("w-0"), "it is called as its AgentMachine");
+    assert_eq!(taken, Some("w-1"));
     // The limits count it as any other.
     world.pool.spec.scaling = Some(ScalingSpec {
         max_vms: Some(0),
@@ -78,7 +57,7 @@ fn who_waits_gets_a_host_of_another_pool_before_a_vm_is_made() {
 #[test]
 fn nobody_takes_a_host_only_to_fill_the_buffer() {
     let mut world = wants(1);
-    world.lenders = vec![lender(&world, &["q-0"])];
+    world.lenders = vec![lender(&world, &[buffered("q-0")])];
     assert_eq!(done(&plan(&world.observed())), of([("fill", "")]));
 }
 
@@ -86,27 +65,27 @@ fn nobody_takes_a_host_only_to_fill_the_buffer() {
 fn a_pool_that_lends_nothing_is_passed_over() {
     let mut world = wants(0);
     asks(&mut world, "w-0");
-    let refusing = with(lender(&world, &["q-0"]), |l| {
+    let refusing = with(lender(&world, &[buffered("q-0")]), |l| {
         l.refusal = Some(Refusal::AsksItself);
     });
     world.lenders = vec![refusing];
     assert_eq!(done(&plan(&world.observed())), of([("make", "w-0")]));
 }
 
-/// A host of the buffer that another pool takes over.
-fn lent() -> World {
+/// A host of the buffer that a release before 1.0 was moving.
+fn half_moved() -> World {
     let mut world = wants(1);
     let child = buffered("a");
     world.agents = vec![agent_on(&child)];
     world.children = vec![child];
     let to = ObjectKey::new("other", "w-0");
-    world.lent.to = [("va-a".to_owned(), to)].into();
+    world.half_moved = [("va-a".to_owned(), to)].into();
     world
 }
 
 #[test]
 fn a_host_that_another_pool_takes_is_left_alone_and_replaced_at_once() {
-    let mut world = lent();
+    let mut world = half_moved();
     let planned = plan(&world.observed());
     assert_eq!(done(&planned), of([("fill", "")]));
     let reason = planned.waiting.first().map(|w| w.reason.clone());
@@ -122,7 +101,7 @@ fn a_host_that_another_pool_takes_is_left_alone_and_replaced_at_once() {
     assert_eq!(done(&plan(&world.observed())), []);
 }
 
-/// The VM of the host that went keeps its name in the folder of both pools.
+/// It keeps its name in the namespace of both pools.
 #[test]
 fn the_name_of_a_host_that_went_is_not_used_again() {
     let made = |world: &World| {
@@ -134,27 +113,9 @@ fn the_name_of_a_host_that_went_is_not_used_again() {
     };
     let mut world = wants(1);
     let first = made(&world).expect("a host");
-    world.moved_vms = [first.clone()].into();
+    world.taken_names = [first.clone()].into();
     let second = made(&world).expect("another one");
     assert_ne!(first, second);
-}
-
-#[test]
-fn a_reservation_that_means_nothing_is_taken_off_first() {
-    let mut world = lent();
-    world.lent.to.clear();
-    world.lent.stale = ["va-a".to_owned()].into();
-    let key = RESERVED_FOR_ANNOTATION.to_owned();
-    world.agents[0]
-        .annotations_mut()
-        .insert(key.clone(), "gone/w-0".to_owned());
-    let planned = plan(&world.observed());
-    assert_eq!(done(&planned), of([("unreserve", "a")]));
-    let patch = planned.actions.iter().find_map(|a| match a {
-        Action::Unreserve { patch, .. } => Some(patch.annotations.clone()),
-        _ => None,
-    });
-    assert_eq!(patch, Some([(key, None)].into()));
 }
 
 #[test]

@@ -150,9 +150,7 @@ fn apply(w: &mut World, actions: &[Action]) {
                 made.metadata.uid = Some(format!("va-{name}"));
                 w.children.push(made);
             }
-            Action::Prepare { patch, .. }
-            | Action::Fence { patch, .. }
-            | Action::Unreserve { patch, .. } => {
+            Action::Prepare { patch, .. } | Action::Fence { patch, .. } => {
                 patched(&mut w.agents, patch);
             }
             Action::Release { child, .. } => w.children.retain(|c| c.name_any() != child.key.name),
@@ -167,7 +165,7 @@ fn apply(w: &mut World, actions: &[Action]) {
                 apply_to(moved, &act::into_buffer(child, None));
             }
             Action::Reassign { .. }
-            | Action::Borrow { .. }
+            | Action::Take { .. }
             | Action::AddFinalizer
             | Action::Close
             | Action::RemoveFinalizer => {}

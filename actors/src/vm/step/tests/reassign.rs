@@ -1,7 +1,6 @@
-//! A VM that changes its pool: the order of the steps, and what the lender leaves alone.
+//! A VM that a release before 1.0 was moving: the order of the steps, and what the lender leaves alone.
 
 use super::*;
-use crate::domain::marker::MayServe;
 
 /// Facts of a VsphereAgent that takes over the VM on its record.
 fn taking<'a>(vm: &'a VmStatus, seen: &'a Ownership) -> Facts<'a> {
@@ -18,20 +17,7 @@ fn reason(step: &Step) -> Option<Reason> {
 }
 
 fn lenders() -> Ownership {
-    let mut shown = shown(&child("lender"), PowerState::On);
-    shown.may_serve = Some(MayServe::no(1));
-    Ownership::Lenders(Box::new(shown))
-}
-
-/// The lender's record is older than what its VM says: the guest may be a node.
-#[test]
-fn a_vm_that_its_lender_has_forgotten_is_not_taken() {
-    let c = child("a");
-    let vm = running(&c);
-    let says = shown(&child("lender"), PowerState::On);
-    let seen = Ownership::Lenders(Box::new(says));
-    let step = next(&taking(&vm, &seen));
-    assert_eq!(reason(&step), Some(Reason::RecordOutdated));
+    Ownership::Lenders(Box::new(shown(&child("lender"), PowerState::On)))
 }
 
 fn foreign() -> Ownership {
@@ -43,21 +29,11 @@ fn foreign() -> Ownership {
 }
 
 #[test]
-fn the_vm_is_recorded_before_its_mark_is_changed_and_used_only_after_that_is_on_record() {
-    let asked = with(wanted(None, &Ownership::NotAsked), |f| {
-        f.reassign.taking = Taking::Asked;
-    });
-    assert_eq!(next(&asked), Step::Attempt(Attempt::Taken));
-    let unheld = with(asked, |f| f.pool.credentials_held = false);
-    assert_eq!(reason(&next(&unheld)), Some(Reason::CredentialsNotHeld));
+fn the_mark_decides_whose_it_is() {
     let c = child("a");
     let vm = running(&c);
     let not_asked = Ownership::NotAsked;
     assert_eq!(next(&taking(&vm, &not_asked)), Step::Look);
-    assert_eq!(
-        next(&taking(&vm, &lenders())),
-        Step::Configure(Change::TakeMark)
-    );
     assert_eq!(
         next(&taking(&vm, &ours(PowerState::On))),
         Step::Record(Entry::Stamped)
@@ -66,33 +42,15 @@ fn the_vm_is_recorded_before_its_mark_is_changed_and_used_only_after_that_is_on_
         f.reassign.taking = Taking::Done;
     });
     assert_eq!(next(&done), Step::Settled);
-}
-
-#[test]
-fn a_vm_with_the_lenders_mark_is_never_let_go_of() {
-    let c = child("a");
-    let vm = running(&c);
+    // A request may be under way.
     let seen = lenders();
-    let facts = taking(&vm, &seen);
-    let deleting = with(facts, |f| f.object.deleting = true);
-    assert_eq!(
-        next(&deleting),
-        Step::Configure(Change::TakeMark),
-        "a request may be under way"
-    );
-    let busy = |f: &mut Facts<'_>| f.agent.bound = true;
-    let held = |f: &mut Facts<'_>| f.reassign.lender_held = Some("paused");
-    for facts in [with(facts, busy), with(facts, held), with(deleting, busy)] {
+    let late = with(taking(&vm, &seen), |f| f.reassign.may_change = true);
+    let deleting = with(late, |f| f.object.deleting = true);
+    for facts in [late, deleting] {
         assert_eq!(reason(&next(&facts)), Some(Reason::TakingHost), "{facts:?}");
     }
-    let mut paused = shown(&child("lender"), PowerState::On);
-    paused.marks.paused = true;
-    let paused = Ownership::Lenders(Box::new(paused));
-    let waits = next(&taking(&vm, &paused));
-    assert!(
-        matches!(waits, Step::Record(Entry::Marks) | Step::Hold { .. }),
-        "{waits:?}"
-    );
+    let over = next(&taking(&vm, &seen));
+    assert_eq!(over, Step::Attempt(Attempt::NotTaken));
 }
 
 #[test]
@@ -121,15 +79,18 @@ fn a_vm_that_is_gone_or_another_ones_is_not_taken() {
     // A person forces the deletion, whatever is under way.
     let seen = lenders();
     let forced = with(taking(&vm, &seen), |f| {
+        f.reassign.may_change = true;
         f.object.deleting = true;
         f.object.forced = true;
     });
     assert_eq!(next(&forced), Step::Attempt(Attempt::NotTaken));
-    let asked = with(wanted(None, &Ownership::NotAsked), |f| {
-        f.reassign.taking = Taking::Asked;
-        f.object.deleting = true;
-    });
-    assert_eq!(next(&asked), Step::Attempt(Attempt::NotTaken));
+    for deleting in [false, true] {
+        let asked = with(wanted(None, &Ownership::NotAsked), |f| {
+            f.reassign.taking = Taking::Asked;
+            f.object.deleting = deleting;
+        });
+        assert_eq!(next(&asked), Step::Attempt(Attempt::NotTaken));
+    }
 }
 
 #[test]
