@@ -123,16 +123,11 @@ impl PendingWrites {
             (Action::Take { host, .. }, None) => {
                 self.passed_over.insert(host.child.uid.clone(), now);
             }
-            // Another write was faster. It may be an earlier one of this pool.
-            (Action::Take { .. }, Some(Class::Conflict)) => {
-                self.given.extend(given(action, now));
-            }
-            (Action::Take { .. }, Some(Class::Transient | Class::Throttled(_))) => {
-                self.unsure.extend(given(action, now));
-            }
-            (Action::Take { host, .. }, Some(_)) => {
+            (Action::Take { host, .. }, Some(Class::Blocked | Class::Defect)) => {
                 self.passed_over.insert(host.child.uid.clone(), now);
             }
+            // If another write was faster, it may be an earlier one of this pool.
+            (Action::Take { .. }, Some(_)) => self.unsure.extend(given(action, now)),
             (
                 Action::CreateChild { agent_machine, .. },
                 Some(Class::Transient | Class::Throttled(_)),

@@ -664,7 +664,7 @@ reasons! {
             "A pool of another namespace uses the host, and this pool waits for it. Or a release before 1.0 gave the host to another VsphereAgent: nothing is done to it here, and this VsphereAgent goes.",
             "None. If it lasts, read the status of the pool or VsphereAgent that the message names.";
         TakingHost = "TakingHost" => Progress, Nobody,
-            "A release before 1.0 was taking the host of another VsphereAgent over. Whether that succeeded shows within some minutes.",
+            "Nobody knows yet whether an AgentMachine got the host of another pool, so it gets no other one. Or a release before 1.0 was taking the VM of another VsphereAgent over. What became of it shows within some minutes.",
             "None while that passes. To give the host up, delete the VsphereAgent with force-delete.";
         RecordOutdated = "RecordOutdated" => Waits [Seen], Hub,
             "The VM says in vCenter that it may serve an AgentMachine that this hub does not know of. The record is older than that, as after a restore of the hub. The guest may be a node: the VM is left alone.",

@@ -161,6 +161,7 @@ async fn a_goal_is_written_whole_or_not_at_all() {
     let patch = OwnPatch {
         labels: [("l".to_owned(), None)].into(),
         goal: Some(goal),
+        pool: Some(("q".to_owned(), Vec::new())),
         ..OwnPatch::default()
     };
     let refused = writer.patch_child(&permit, &patch).await;
@@ -174,8 +175,13 @@ async fn a_goal_is_written_whole_or_not_at_all() {
     };
     assert!(query.contains("fieldValidation=Strict"), "{query}");
     let expected = json!({
-        "metadata": {"labels": {"l": null}, "uid": "u", "resourceVersion": "7"},
-        "spec": {"goal": {"agentMachine": null, "machine": null, "life": null, "before": ["am"]}},
+        "metadata": {"labels": {"l": null}, "ownerReferences": [], "uid": "u", "resourceVersion": "7"},
+        "spec": {
+            "goal": {
+                "agentMachine": null, "machine": null, "life": null, "before": ["am"], "pool": null,
+            },
+            "poolRef": {"name": "q"},
+        },
     });
     assert_eq!(*body, expected);
 }
