@@ -22,13 +22,10 @@ fn one_machine(faults: &[Fault]) -> Machines {
 
 /// The worlds in which mutants are hunted, by name. They break no promise without a mutant
 /// (tests/model/tests/all/machines.rs and binding.rs).
-pub const WORLDS: [World; 4] = [
+pub const WORLDS: [World; 3] = [
     ("one machine", || one_machine(&[])),
     ("a lagging watch", || one_machine(&[Fault::Lag])),
     ("a host that is recycled", || Machines::recycle(false, &[])),
-    ("a host of another pool", || {
-        Machines::reassign(&[("b", "q")], false, &[])
-    }),
 ];
 
 /// A mutant can make a world endless.
