@@ -74,8 +74,10 @@ pub(super) fn assign_hosts(
     let given: BTreeSet<&String> = s.pending.given.values().collect();
     let given = s.children.iter().filter(|c| given.contains(&c.uid));
     let mut reassigned: BTreeSet<ObjectKey> = given.map(|c| c.key.clone()).collect();
-    let mut demands = plan.demands.clone();
-    demands.sort_by_cached_key(|demand| {
+    // The records name places in this list, so its order stays.
+    let demands = plan.demands.clone();
+    let mut by_age: Vec<&Demand> = demands.iter().collect();
+    by_age.sort_by_cached_key(|demand| {
         let created = demand.agent_machine.metadata.creation_timestamp.as_ref();
         (created.map(|t| t.0), demand.name())
     });
@@ -84,7 +86,7 @@ pub(super) fn assign_hosts(
     let mut of_group = Hosts::of(s);
     let mut trial = Trial::of(&demands);
     plan.room = Room::of(s);
-    for demand in &demands {
+    for demand in by_age {
         if pins_early(s, demand) {
             pin_if_needed(s, &demand.agent_machine, plan);
         }
