@@ -52,8 +52,6 @@ pub const RECYCLE_ANNOTATION: &str = "agent-forge.containeroo.ch/recycle";
 /// Annotation of a VsphereAgent, written by releases without goals: the AgentMachines that its VM was for before in that life, as
 /// `<attempt>/<life>/<uid>[,<uid>...]`. So what the VM says in vCenter of them is explained.
 pub const OFFERED_TO_ANNOTATION: &str = "agent-forge.containeroo.ch/offered-to";
-/// Annotation on an Agent: the pool and VsphereAgent that are to take its host over, as `<uid of the pool>/<name>`.
-pub const RESERVED_FOR_ANNOTATION: &str = "agent-forge.containeroo.ch/reserved-for";
 /// Annotation on a `VsphereAgent`: the VsphereAgent whose VM it takes over, as `<namespace>/<name>/<uid>/<attempt>`.
 pub const TAKEN_FROM_ANNOTATION: &str = "agent-forge.containeroo.ch/taken-from";
 /// Annotation on a `VsphereAgent`: name of the Machine that owns that AgentMachine.

@@ -82,7 +82,6 @@ mod tests {
             names::PAUSED_ANNOTATION,
             names::RECYCLE_ANNOTATION,
             names::REPLACE_ANNOTATION,
-            names::RESERVED_FOR_ANNOTATION,
             names::SKIP_DELETE_ANNOTATION,
             names::TAKEN_FROM_ANNOTATION,
             names::VM_NAME_ANNOTATION,

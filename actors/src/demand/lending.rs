@@ -41,10 +41,10 @@ use crate::{
     world::{agents_home, boundary::Grants, half_moved, host::Host},
 };
 
-/// Why a pool lends nothing, or a host is not lent.
+/// Why a pool gives nothing, or a host is not given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The namespace of the lender does not allow pools of the taker's.
+    /// One of the two namespaces does not allow pools of the other one.
     NotGranted(String),
     /// It is of another group, or of none.
     OtherGroup,
@@ -102,7 +102,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What decides whether two pools lend each other hosts.
+/// What decides whether two pools give each other hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
     /// Namespace of the pool.
@@ -173,7 +173,7 @@ pub struct Offer {
     pub child: ManagedVm,
     /// The Agents that run there, or may.
     pub agents: BTreeSet<ObjectKey>,
-    /// Why it is not lent, whoever asks.
+    /// Why it is not given, whoever asks.
     pub refusal: Option<Refusal>,
 }
 
@@ -182,7 +182,7 @@ pub struct Offer {
 pub struct Lender {
     /// The pool.
     pub key: ObjectKey,
-    /// Why it lends nothing.
+    /// Why it gives nothing.
     pub refusal: Option<Refusal>,
     /// The hosts of its buffer.
     pub hosts: Vec<Offer>,

@@ -1,4 +1,4 @@
-//! What an Agent gets, how hosts wait in the buffer, and which hosts pools lend each other.
+//! What an Agent gets, how hosts wait in the buffer, and which hosts pools give each other.
 
 pub mod buffer;
 pub mod lending;

@@ -15,8 +15,6 @@
 //! - The lender does nothing to the VM or its Agent while a taker has it on record. Its record goes only after the taker's record says that the
 //!   mark was seen.
 
-use std::fmt;
-
 use agent_forge_crds::agent::{TakenFrom, VmStatus};
 
 use super::{marker::Marker, names::ObjectKey};
@@ -46,18 +44,6 @@ impl Source {
         parts.next().is_none().then_some(source)
     }
 
-    /// As in the status.
-    #[must_use]
-    pub fn record(&self) -> TakenFrom {
-        TakenFrom {
-            namespace: self.key.namespace.clone(),
-            name: self.key.name.clone(),
-            uid: self.uid.clone(),
-            attempt: i32::try_from(self.attempt).unwrap_or(i32::MAX),
-            stamped: None,
-        }
-    }
-
     /// The VsphereAgent on record.
     #[must_use]
     pub fn recorded(record: &TakenFrom) -> Self {
@@ -78,12 +64,6 @@ impl Source {
             uid: self.uid.clone(),
             attempt: self.attempt,
         }
-    }
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.key, self.uid, self.attempt)
     }
 }
 
@@ -138,9 +118,15 @@ mod tests {
             uid: "u".to_owned(),
             attempt: 3,
         };
-        assert_eq!(source.to_string(), "a/b/u/3");
         assert_eq!(Source::parse("a/b/u/3"), Some(source.clone()));
-        assert_eq!(Source::recorded(&source.record()), source);
+        let record = TakenFrom {
+            namespace: "a".to_owned(),
+            name: "b".to_owned(),
+            uid: "u".to_owned(),
+            attempt: 3,
+            stamped: None,
+        };
+        assert_eq!(Source::recorded(&record), source);
         for bad in ["", "a/b/u", "a/b/u/x", "a/b/u/1/2", "a//u/1", "a/b/u/-1"] {
             assert_eq!(Source::parse(bad), None, "{bad}");
         }
@@ -149,11 +135,12 @@ mod tests {
     #[test]
     fn what_is_recorded_says_how_far_it_is() {
         let source = Source::parse("a/b/u/1").expect("a source");
-        let mut from = source.record();
-        from.stamped = Some(false);
         let recorded = VmStatus {
             attempt: Some(1),
-            taken_from: Some(from),
+            taken_from: Some(TakenFrom {
+                stamped: Some(false),
+                ..TakenFrom::default()
+            }),
             ..VmStatus::default()
         };
         let stamped = with(recorded.clone(), |vm| {

@@ -64,7 +64,7 @@ pub struct Pending {
 pub struct Group {
     /// The other pools of its group. While one of its AgentMachines has no host, with the hosts of their buffers.
     pub lenders: Vec<Lender>,
-    /// The other pools of its group that lend it nothing as they are set up, each with the reason.
+    /// The other pools of its group that give it nothing as they are set up, each with the reason.
     pub refused_by: Vec<String>,
     /// Hosts of other namespaces that name it as their user, while the two namespaces do not admit each other.
     pub refused: Vec<ManagedVm>,

@@ -16,7 +16,8 @@ use crate::{
     ports::cluster::View,
 };
 
-/// The VsphereAgent that has the VM of `child` on record to take it over, or has it by now. A record that came back from a backup has another uid, and the same name and VM.
+/// The VsphereAgent that has the VM of `child` on record to take it over, or has it by now. A record that came back from a backup has
+/// another uid, and the same name and VM.
 #[must_use]
 pub fn taker(view: &dyn View, child: &ManagedVm) -> Option<ManagedVm> {
     let vm = child.identity.as_ref()?.bios_uuid;

@@ -144,15 +144,18 @@ pub fn guards(
     let acts = |p: &Point| matches!(of(p), Some(Nature::Cluster | Nature::Vcenter));
     let acting: Vec<_> = effects.iter().filter(|(_, p)| acts(p)).collect();
     for (nth, (at, point)) in acting.iter().enumerate() {
-        if !point.call.effect().is_some_and(is_guarded) {
+        let effect = point.call.effect();
+        if !effect.is_some_and(is_guarded) {
             continue;
         }
+        // A pool reads named objects. A list of all before its patch is that of a watch.
+        let lists = effect != Some(EffectKind::ReassignChild);
         let mut before = acting[..nth].iter().rev();
         let before = before.find(|(_, p)| p.key == point.key).map(|(at, _)| *at);
         let from = at.saturating_sub(BEFORE).max(before.unwrap_or_default());
         let first = reads.partition_point(|(when, _)| *when < from);
         let them = reads[first..].iter().take_while(|(when, _)| when <= at);
-        out.extend(them.cloned());
+        out.extend(them.filter(|(_, p)| lists || p.key != "all").cloned());
     }
     // Two effects may share their reads.
     out.sort();

@@ -12,7 +12,7 @@ use agent_forge_crds::{
 use super::*;
 use crate::{
     demand::lending::Offer,
-    domain::{goal, managed_vm::ManagedVm, marker::DiskMark, reassign::Source},
+    domain::{goal, managed_vm::ManagedVm, marker::DiskMark},
     guard::LiveReads,
     pool::{
         act::perform::{ActionOutcome, perform},
@@ -236,11 +236,14 @@ async fn a_host_that_people_hold_or_that_is_not_free_stays() {
     assert!(!takes(&bench, other_pool(NAMESPACE)).await);
 }
 
-fn source(lender: &VsphereAgent) -> Source {
-    Source {
-        key: ObjectKey::of(lender),
+/// What the record says of that VsphereAgent, from which the VM is taken.
+fn source(lender: &VsphereAgent, stamped: Option<bool>) -> TakenFrom {
+    TakenFrom {
+        namespace: lender.namespace().expect("a namespace"),
+        name: lender.name_any(),
         uid: lender.uid().expect("a uid"),
         attempt: 1,
+        stamped,
     }
 }
 
@@ -254,16 +257,18 @@ fn taker(lender: &Bench, stamped: Option<Option<bool>>) -> Bench {
     bench.hub.with(|o| {
         o.agents = agents;
         let child = o.child.as_mut().expect("it exists");
-        let from = (TAKEN_FROM_ANNOTATION.to_owned(), source(&old).to_string());
-        child.annotations_mut().extend([from]);
+        let from = source(&old, None);
+        let text = format!(
+            "{}/{}/{}/{}",
+            from.namespace, from.name, from.uid, from.attempt
+        );
+        let key = TAKEN_FROM_ANNOTATION.to_owned();
+        child.annotations_mut().extend([(key, text)]);
         if let Some(stamped) = stamped {
             let mut status = record.expect("a record");
             let vm = status.vm.as_mut().expect("a VM");
             vm.attempt = Some(1);
-            vm.taken_from = Some(TakenFrom {
-                stamped,
-                ..source(&old).record()
-            });
+            vm.taken_from = Some(source(&old, stamped));
             child.status = Some(status);
         }
         o.others = vec![old];
