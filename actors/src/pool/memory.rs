@@ -33,6 +33,8 @@ pub struct Memory {
     pub failures: Failures,
     /// Writes the status.
     pub status: StatusWriter<VsphereAgentPoolStatus>,
+    /// A status was rendered since the actor began.
+    pub published: bool,
     /// Passes in a row in which vCenter or its credentials failed.
     pub vsphere_failures: u32,
     /// What was reported.

@@ -12,6 +12,7 @@ mod caps;
 mod demand;
 pub mod iso;
 mod lend;
+mod matching;
 mod offer;
 pub mod planned;
 pub mod secrets;
@@ -78,8 +79,8 @@ pub fn plan(s: &Observed) -> Plan {
     let reassigned = if deleting {
         BTreeSet::new()
     } else {
-        let mut reassigned = demand::assign_hosts(s, &records, &mut plan);
-        buffer::fill(s, &mut reassigned, &mut plan);
+        let (mut reassigned, supply) = demand::assign_hosts(s, &records, &mut plan);
+        buffer::fill(s, &mut reassigned, supply, &mut plan);
         reassigned
     };
     // An AgentMachine that a limit holds back waits for exactly such a VM to go.

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How long a change of counts and rows alone waits for other changes. A change that [`urgent`] names is written at
-/// once.
+/// once, and so is the first status of an actor: an operator that dies every few seconds would never write counts.
 pub(super) const QUIET_WRITES: Duration = Duration::from_secs(2);
 /// The wait grows with the number of VsphereAgents, since counts change all the time while they appear. For each of the
 /// first ten.
@@ -86,6 +86,7 @@ pub async fn publish(
         return new;
     }
     let of_iso = old.iso != new.iso;
+    let first = !std::mem::replace(&mut memory.published, true);
     let window = || {
         let window = window(s.children.len());
         let window = if of_iso {
@@ -93,7 +94,7 @@ pub async fn publish(
         } else {
             window
         };
-        (!urgent(&old, &new)).then_some(window)
+        (!first && !urgent(&old, &new)).then_some(window)
     };
     let failed = match memory.status.next(old != new, s.now, window) {
         Publish::Unchanged => None,

@@ -14,7 +14,10 @@ use agent_forge_crds::{
     agent::VmStatus, conditions::Reason, external::agent::Agent, pool::DeletePolicy,
 };
 
-use super::planned::{Action, BufferCount, Plan};
+use super::{
+    matching::{Asker, Assigned, Supply},
+    planned::{Action, BufferCount, Plan},
+};
 use crate::{
     demand::buffer::{self, Size, since},
     domain::{
@@ -97,7 +100,12 @@ fn is_ready(s: &Observed, child: &ManagedVm) -> bool {
 }
 
 /// Plans which hosts stay in the buffer, and which come. The others are surplus.
-pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Plan) {
+pub(super) fn fill<'a>(
+    s: &'a Observed,
+    taken: &mut BTreeSet<ObjectKey>,
+    mut supply: Supply<'a>,
+    plan: &mut Plan,
+) {
     let scaling = s.pool.spec.scaling.clone().unwrap_or_default();
     let release = s.pool.spec.release.clone().unwrap_or_default();
     let policy = Policy::Cleanup(Some(s.pool.spec.cleanup_policy()));
@@ -113,8 +121,6 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
     let (ready, making) = hosts(s, taken);
     let mut all: Vec<&ManagedVm> = ready.iter().chain(&making).copied().collect();
     let here = all.len() + s.pending.made_for_buffer.len();
-    let missing = size.wanted.saturating_sub(here);
-    let (moved, coming) = move_spare(s, size.most.saturating_sub(here), taken, plan);
     remove_surplus(&mut all, size.most, scaling.delete_policy());
     for child in all.iter().filter(|c| has_data_of_others(s, c)) {
         plan.wait(child.key.name.clone(), Reason::Retained, OTHERS_DATA);
@@ -124,14 +130,14 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
             plan.wait(child.key.name.clone(), Reason::Retained, OLD_DATA);
         }
     }
-    if making.is_empty() && s.pending.made_for_buffer.is_empty() && missing == 0 {
+    if making.is_empty() && s.pending.made_for_buffer.is_empty() && here >= size.wanted {
         replace_one(s, &mut all, &size, plan);
     }
-    plan.buffer_room = size
-        .most
-        .saturating_sub(all.len() + s.pending.made_for_buffer.len() + moved);
     plan.buffered = all.iter().map(|c| c.uid.clone()).collect();
-    let made = create(s, missing.saturating_sub(moved + coming), plan);
+    (supply.for_buffer, supply.coming) = spare(s, taken, plan);
+    let (moved, made) = take_places(s, (here, &size), &mut supply, taken, plan);
+    let used = all.len() + s.pending.made_for_buffer.len() + moved;
+    plan.buffer_room = size.most.saturating_sub(used);
     let stays = |c: &&&ManagedVm| plan.buffered.contains(&c.uid);
     plan.buffer = BufferCount {
         wanted: size.wanted,
@@ -143,44 +149,84 @@ pub(super) fn fill(s: &Observed, taken: &mut BTreeSet<ObjectKey>, plan: &mut Pla
     };
 }
 
-/// VMs in the making that no AgentMachine needs come into the buffer before new ones are made, as far as it has room. Returns
-/// how many come now, and how many are about to.
-///
-/// One whose Machine is not gone yet stays on record for it: the watch may be late, and an Agent that is bound is freed only
-/// for the Machine on record. One whose Agent has to be fenced comes after that.
-fn move_spare(
+/// Asks for a host for each place that is free. Returns how many come from elsewhere in the pool, and how many are made.
+fn take_places(
     s: &Observed,
-    room: usize,
+    (here, size): (usize, &Size),
+    supply: &mut Supply,
     taken: &mut BTreeSet<ObjectKey>,
     plan: &mut Plan,
 ) -> (usize, usize) {
+    let new = admits_new(s);
+    let mut names = free_names(s);
+    let (mut moved, mut made, mut lacking) = (0, 0, 0);
+    for place in here..size.most {
+        let missing = place < size.wanted;
+        let may_be_new = missing && new.is_ok();
+        match supply.assign(Asker::Place { may_be_new }) {
+            Assigned::Own(child) => {
+                moved += 1;
+                taken.insert(child.key.clone());
+                plan.spare.remove(&child.uid);
+                plan.actions.push(move_to_buffer(s, child));
+            }
+            Assigned::New => {
+                made += 1;
+                let create = names.next().map(|name| Action::CreateForBuffer { name });
+                plan.actions.extend(create);
+            }
+            Assigned::Comes => {}
+            _ if missing => lacking += 1,
+            _ => break,
+        }
+    }
+    let refusal = new.err().unwrap_or_else(|| {
+        let limit = supply.room.sentence();
+        let message = format!("{limit}; hosts that the buffer lacks: {lacking}");
+        Some((Reason::CreateCapReached, message))
+    });
+    if let Some((reason, message)) = refusal.filter(|_| lacking > 0) {
+        plan.wait(BUFFER, reason, message);
+    }
+    (moved, made)
+}
+
+/// VMs in the making that no AgentMachine needs, and that the buffer may have: those that can come now, the best one last, and how
+/// many are about to come.
+///
+/// One whose Machine is not gone yet stays on record for it: the watch may be late, and an Agent that is bound is freed only
+/// for the Machine on record. One whose Agent has to be fenced comes after that.
+fn spare<'a>(
+    s: &'a Observed,
+    taken: &BTreeSet<ObjectKey>,
+    plan: &Plan,
+) -> (Vec<&'a ManagedVm>, usize) {
     // What else speaks against new VMs passes by itself.
     let unavailable = |guard: Guard| guard.reason == Reason::LateBindingUnavailable;
     if s.guard().is_some_and(unavailable) || s.refused_source().is_some() {
-        return (0, 0);
+        return (Vec::new(), 0);
     }
     let unfenced = |agent: &Arc<Agent>| !agent.is_deleting() && s.fence(agent).is_some();
     let waits = |c: &&ManagedVm| {
         let host = s.host(c);
         host.machine == MachineState::Leaving || host.own.as_ref().is_some_and(unfenced)
     };
-    let spare = s.children.iter();
+    let spare = s.children.iter().rev();
     let spare = spare.filter(|c| plan.spare.contains(&c.uid) && !taken.contains(&c.key));
     let spare = spare.filter(|c| c.recycling() == Stage::No && is_as_wanted(s, c));
     let spare = spare.filter(|c| has_next_life(s, c, Unneeded::Spare));
     let (coming, now): (Vec<&ManagedVm>, Vec<&ManagedVm>) = spare.partition(waits);
-    let now: Vec<ManagedVm> = now.into_iter().take(room).cloned().collect();
-    let (moved, coming) = (now.len(), coming.len().min(room - now.len()));
-    for child in now {
-        let why = match s.host(&child).machine {
+    (now, coming.len())
+}
+
+fn move_to_buffer(s: &Observed, child: &ManagedVm) -> Action {
+    Action::MoveToBuffer {
+        child: child.clone(),
+        why: match s.host(child).machine {
             MachineState::Gone => ReleaseReason::MachineGone,
             _ => ReleaseReason::Surplus,
-        };
-        taken.insert(child.key.clone());
-        plan.spare.remove(&child.uid);
-        plan.actions.push(Action::MoveToBuffer { child, why });
+        },
     }
-    (moved, coming)
 }
 
 /// It has the hardware that the pool wants, booted from its InfraEnv, and nobody has changed it in vCenter.
@@ -241,25 +287,19 @@ fn replace_one(s: &Observed, all: &mut Vec<&ManagedVm>, size: &Size, plan: &mut 
     }
 }
 
-/// Creates that many hosts, as far as the limits and the InfraEnv admit. Returns how many.
-fn create(s: &Observed, missing: usize, plan: &mut Plan) -> usize {
-    if missing == 0 || belonging::refused_label(&s.pool).is_some() || s.refused_source().is_some() {
-        return 0;
+/// Whether VMs are made for the buffer at all. `Err(None)`: why not is told elsewhere.
+fn admits_new(s: &Observed) -> Result<(), Option<(Reason, String)>> {
+    if belonging::refused_label(&s.pool).is_some() || s.refused_source().is_some() {
+        return Err(None);
     }
-    if let Some(guard) = s.guard() {
+    s.guard().map_or(Ok(()), |guard| {
         let message = format!("no host is made for the buffer: {}", guard.message);
-        plan.wait(BUFFER, guard.reason, message);
-        return 0;
-    }
-    let admitted = (0..missing).take_while(|_| plan.room.takes_one()).count();
-    if admitted < missing {
-        let message = format!(
-            "{}; hosts that the buffer lacks: {}",
-            plan.room.sentence(),
-            missing - admitted
-        );
-        plan.wait(BUFFER, Reason::CreateCapReached, message);
-    }
+        Err(Some((guard.reason, message)))
+    })
+}
+
+/// Names for new VsphereAgents of the buffer.
+fn free_names(s: &Observed) -> impl Iterator<Item = String> {
     let used: BTreeSet<&str> = s
         .children
         .iter()
@@ -268,15 +308,7 @@ fn create(s: &Observed, missing: usize, plan: &mut Plan) -> usize {
         .chain(s.group.taken_names.iter().map(String::as_str))
         .collect();
     let names = (0..).map(|place| buffer::name(&s.pool, place));
-    let free: Vec<String> = names
-        .filter(|name| !used.contains(name.as_str()))
-        .take(admitted)
-        .collect();
-    let creates = free
-        .into_iter()
-        .map(|name| Action::CreateForBuffer { name });
-    plan.actions.extend(creates);
-    admitted
+    names.filter(move |name| !used.contains(name.as_str()))
 }
 
 /// Plans what an Agent in the buffer lacks, or has too much.

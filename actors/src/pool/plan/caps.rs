@@ -23,7 +23,7 @@ impl Cap {
 
 /// The room that the limits leave. Without a limit: any.
 #[derive(Clone, Debug, Default)]
-pub struct Room {
+pub(super) struct Room {
     closest: Option<Cap>,
     taken: usize,
 }

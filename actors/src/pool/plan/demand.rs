@@ -1,5 +1,5 @@
-//! Assigns a host to each AgentMachine that waits: one of the buffer, a VM in the making that is no longer needed, a free host
-//! of another pool, or a new one. The AgentMachine that was created first comes first.
+//! Asks for a host for each AgentMachine that waits. The one that was created first comes first. It gets a host of the buffer, a
+//! VM in the making that is no longer needed, a free host of another pool, or a new one ([`super::matching`]).
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,11 +13,12 @@ use kube::ResourceExt;
 use super::{
     buffer,
     caps::Room,
-    lend::Hosts,
+    lend,
+    matching::{Asker, Assigned, Supply},
     planned::{Action, Plan},
 };
 use crate::{
-    demand::{lending::Offer, prepare},
+    demand::prepare,
     domain::{
         belonging,
         machine_state::MachineState,
@@ -65,11 +66,12 @@ fn child_name(s: &Observed, am: &AgentMachine) -> String {
     name
 }
 
-pub(super) fn assign_hosts(
-    s: &Observed,
+/// The hosts about which nothing else is decided in this pass, and what is left for others that ask.
+pub(super) fn assign_hosts<'a>(
+    s: &'a Observed,
     records: &Records,
     plan: &mut Plan,
-) -> BTreeSet<ObjectKey> {
+) -> (BTreeSet<ObjectKey>, Supply<'a>) {
     // Nothing is done with a host that was given away, until the watch shows for whom it is.
     let given: BTreeSet<&String> = s.pending.given.values().collect();
     let given = s.children.iter().filter(|c| given.contains(&c.uid));
@@ -82,10 +84,14 @@ pub(super) fn assign_hosts(
         (created.map(|t| t.0), demand.name())
     });
     follow_agents(s, records, &demands, &mut reassigned, plan);
-    let mut free = supply(s, records, &demands, &reassigned, plan);
-    let mut of_group = Hosts::of(s);
+    let mut supply = Supply {
+        own: own_hosts(s, records, &demands, &reassigned, plan),
+        of_group: lend::hosts(s),
+        unsure: s.pending.unsure.clone(),
+        room: Room::of(s),
+        ..Supply::default()
+    };
     let mut trial = Trial::of(&demands);
-    plan.room = Room::of(s);
     for demand in by_age {
         if pins_early(s, demand) {
             pin_if_needed(s, &demand.agent_machine, plan);
@@ -96,60 +102,59 @@ pub(super) fn assign_hosts(
         let Some(machine) = demand.machine.clone() else {
             continue;
         };
-        let agent_machine = demand.agent_machine.clone();
-        pin_if_needed(s, &agent_machine, plan);
+        pin_if_needed(s, &demand.agent_machine, plan);
         let uid = demand.uid();
-        let (begun, unsure) = (s.pending.begun.contains(&uid), of_group.is_unsure(&uid));
-        if let Some(child) = free.pop_if(|_| !begun && !unsure) {
+        let begun = s.pending.begun.contains(&uid);
+        let assigned = supply.assign(Asker::Machine { uid: &uid, begun });
+        if let Assigned::Own(child) = assigned {
             reassigned.insert(child.key.clone());
-            plan.actions.push(Action::Reassign {
-                child: child.clone(),
-                agent_machine,
-                machine: Some(machine),
-            });
-        } else if has_room(demand, plan) {
-            let host = (!begun).then(|| of_group.give(&uid)).flatten();
-            if unsure && host.is_none() {
-                plan.wait(demand.name(), Reason::TakingHost, UNSURE);
-                continue;
-            }
-            plan.actions.push(added(s, host, agent_machine, machine));
+        }
+        match to_do(s, assigned, &demand.agent_machine, machine) {
+            Some(action) => plan.actions.push(action),
+            None => tell_none(demand, assigned, &supply, plan),
         }
     }
-    reassigned
+    (reassigned, supply)
 }
 
-/// Takes room for one more host, or says which limit keeps the AgentMachine waiting.
-fn has_room(demand: &Demand, plan: &mut Plan) -> bool {
-    if plan.room.takes_one() {
-        return true;
-    }
-    let (limit, ahead) = (plan.room.sentence(), plan.capped.len());
-    let message = format!("{limit}; AgentMachines ahead: {ahead}");
-    plan.wait(demand.name(), Reason::CreateCapReached, message);
-    plan.capped.insert(demand.uid());
-    false
-}
-
-/// A host that the pool has not yet: one of another pool, or a new one.
-fn added(
+/// What is done for an AgentMachine that gets a host.
+fn to_do(
     s: &Observed,
-    host: Option<&Offer>,
-    agent_machine: Arc<AgentMachine>,
+    assigned: Assigned,
+    agent_machine: &Arc<AgentMachine>,
     machine: MachineFacts,
-) -> Action {
-    match host {
-        Some(host) => Action::Take {
+) -> Option<Action> {
+    let agent_machine = agent_machine.clone();
+    match assigned {
+        Assigned::Own(child) => Some(Action::Reassign {
+            child: child.clone(),
+            agent_machine,
+            machine: Some(machine),
+        }),
+        Assigned::OfGroup(host) => Some(Action::Take {
             host: host.clone(),
             to: agent_machine,
             machine,
-        },
-        None => Action::CreateChild {
+        }),
+        Assigned::New => Some(Action::CreateChild {
             name: child_name(s, &agent_machine),
             agent_machine,
             machine,
-        },
+        }),
+        Assigned::AtLimit | Assigned::Unsure | Assigned::Comes | Assigned::Nothing => None,
     }
+}
+
+/// Says why an AgentMachine gets no host now.
+fn tell_none(demand: &Demand, assigned: Assigned, supply: &Supply, plan: &mut Plan) {
+    if !matches!(assigned, Assigned::AtLimit) {
+        plan.wait(demand.name(), Reason::TakingHost, UNSURE);
+        return;
+    }
+    let (limit, ahead) = (supply.room.sentence(), plan.capped.len());
+    let message = format!("{limit}; AgentMachines ahead: {ahead}");
+    plan.wait(demand.name(), Reason::CreateCapReached, message);
+    plan.capped.insert(demand.uid());
 }
 
 /// The Agent shows which AgentMachine its VM serves. If the provider bound it to another one, the record follows.
@@ -175,8 +180,9 @@ fn follow_agents(
     }
 }
 
-/// The hosts that an AgentMachine can get. The best one is the last: a host that is ready serves at once, whatever else comes up.
-fn supply<'a>(
+/// The hosts of the pool that an AgentMachine can get. The best one is the last: a host that is ready serves at once, whatever
+/// else comes up.
+fn own_hosts<'a>(
     s: &'a Observed,
     records: &Records,
     demands: &[Demand],

@@ -1,7 +1,5 @@
 //! Free hosts of the other pools of the group, and own hosts that another VsphereAgent has. Pure.
 
-use std::collections::BTreeMap;
-
 use agent_forge_crds::conditions::Reason;
 
 use super::planned::Plan;
@@ -13,38 +11,7 @@ use crate::{
 };
 
 /// The hosts of other pools that an AgentMachine of this one can get. The best one is the last.
-pub(super) struct Hosts<'a> {
-    all: Vec<&'a Offer>,
-    unsure: &'a BTreeMap<String, String>,
-}
-
-impl<'a> Hosts<'a> {
-    pub(super) fn of(s: &'a Observed) -> Self {
-        let unsure = &s.pending.unsure;
-        Self {
-            all: hosts(s),
-            unsure,
-        }
-    }
-
-    /// Whether nobody knows if the AgentMachine of that uid got one of them. Then it gets no other host.
-    pub(super) fn is_unsure(&self, am: &str) -> bool {
-        self.unsure.contains_key(am)
-    }
-
-    /// The one for the AgentMachine of that uid: that which it may have got, else the best one that nobody else may have got.
-    pub(super) fn give(&mut self, am: &str) -> Option<&'a Offer> {
-        let own = self.unsure.get(am);
-        let is_for = |host: &&Offer| match own {
-            Some(uid) => host.child.uid == *uid,
-            None => self.unsure.values().all(|uid| *uid != host.child.uid),
-        };
-        let at = self.all.iter().rposition(is_for)?;
-        Some(self.all.remove(at))
-    }
-}
-
-fn hosts(s: &Observed) -> Vec<&Offer> {
+pub(super) fn hosts(s: &Observed) -> Vec<&Offer> {
     let Ok(wanted) = request::hardware(&s.pool) else {
         return Vec::new();
     };

@@ -7,7 +7,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{caps::Room, secrets::SecretPlan};
+use super::secrets::SecretPlan;
 use crate::{
     demand::lending::Offer,
     domain::{managed_vm::ManagedVm, names::ObjectKey, upstream::MachineFacts},
@@ -181,8 +181,6 @@ pub struct Plan {
     pub buffered: BTreeSet<String>,
     /// How many more hosts may stay in the buffer.
     pub buffer_room: usize,
-    /// What the limits of the pool leave after the hosts that are planned.
-    pub room: Room,
     /// uids of the AgentMachines that a limit of the pool keeps from getting a VM now.
     pub capped: BTreeSet<String>,
     /// uids of the AgentMachines that get their pin.

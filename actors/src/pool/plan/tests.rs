@@ -5,6 +5,7 @@ mod caps;
 mod crowd;
 mod edges;
 mod lend;
+mod matching;
 mod moves;
 mod promises;
 mod properties;
