@@ -36,14 +36,14 @@ use agent_forge_lab::{
     played::{
         Delays, Generation, HostedCluster, HostedClusterPlay, ImageOptions, MachineApi, Upstream,
     },
-    stage,
+    stage, tools,
 };
 use anyhow::{Context as _, Result, bail};
 use http::StatusCode;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
-use tokio::{sync::OnceCell, time::Instant};
+use tokio::{sync::OnceCell, task::spawn_blocking, time::Instant};
 
 use super::look::merge;
 
@@ -167,6 +167,13 @@ async fn shared_lab(options: LabOptions) -> Result<Arc<Lab>> {
     started.get_or_try_init(start).await.cloned()
 }
 
+/// Waits until the programs of all worlds are built.
+async fn programs_built() -> Result<()> {
+    static BUILT: OnceCell<()> = OnceCell::const_new();
+    let build = async || Ok(spawn_blocking(tools::built_before_tests).await?);
+    BUILT.get_or_try_init(build).await.copied()
+}
+
 /// A namespace that no other world of this process has, named after the module of the test.
 fn fresh_namespace() -> String {
     static WORLDS: AtomicU32 = AtomicU32::new(1);
@@ -196,6 +203,7 @@ impl World {
         // Folders of `config` have fixed namespaces.
         setup.own_lab |= setup.rules.is_some();
         install_tls_provider();
+        programs_built().await?;
         let mut options = LabOptions::default().generation(setup.generation);
         options.machine_versions = setup.machine_versions;
         let (lab, namespace, operator_namespace) = if setup.own_lab {

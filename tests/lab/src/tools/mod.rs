@@ -54,6 +54,14 @@ pub fn shared_or_skipped(directory: &str) -> Option<PathBuf> {
     found
 }
 
+/// Builds, one after the other, what tests of the whole operator start: a compiler beside them takes the cores that they
+/// count on. What cannot be built is an error of the test that needs it.
+pub fn built_before_tests() {
+    for program in [vcenter, kube_apiserver, kubectl, cluster_api, promtool] {
+        let _ = program();
+    }
+}
+
 /// Root of the repository that this crate belongs to.
 pub fn repository() -> PathBuf {
     let lab = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
