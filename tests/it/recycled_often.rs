@@ -1,6 +1,4 @@
 //! One VM lives many lives while the operator is killed every five seconds: one VM, one Agent, no other host id.
-//!
-//! `AGENT_FORGE_LIVES` chooses another number of lives.
 
 use std::time::Duration;
 
@@ -62,13 +60,11 @@ async fn until(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_that_is_recycled_again_and_again_under_kills_stays_one() -> Result<()> {
-    let lives = std::env::var("AGENT_FORGE_LIVES");
-    let lives = lives.ok().map_or(Ok(LIVES), |n| n.parse())?;
     let mut world = World::start(Setup::recycling()).await?;
     let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     let mut host = None;
-    for life in 1..=lives {
+    for life in 1..=LIVES {
         nodes.scale(1);
         until(&mut world, &nodes, life, true).await?;
         let vms = world.all_vms().await?;
@@ -87,7 +83,6 @@ async fn a_vm_that_is_recycled_again_and_again_under_kills_stays_one() -> Result
         nodes.scale(0);
         until(&mut world, &nodes, life + 1, false).await?;
     }
-    println!("{lives} lives of one VM");
     world
         .patch_pool(POOL, &json!({"release": {"policy": "Delete"}}))
         .await?;

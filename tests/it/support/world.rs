@@ -167,13 +167,6 @@ async fn shared_lab(options: LabOptions) -> Result<Arc<Lab>> {
     started.get_or_try_init(start).await.cloned()
 }
 
-/// Waits until the programs of all worlds are built.
-async fn programs_built() -> Result<()> {
-    static BUILT: OnceCell<()> = OnceCell::const_new();
-    let build = async || Ok(spawn_blocking(tools::built_before_tests).await?);
-    BUILT.get_or_try_init(build).await.copied()
-}
-
 /// A namespace that no other world of this process has, named after the module of the test.
 fn fresh_namespace() -> String {
     static WORLDS: AtomicU32 = AtomicU32::new(1);
@@ -203,7 +196,7 @@ impl World {
         // Folders of `config` have fixed namespaces.
         setup.own_lab |= setup.rules.is_some();
         install_tls_provider();
-        programs_built().await?;
+        spawn_blocking(tools::built_before_tests).await?;
         let mut options = LabOptions::default().generation(setup.generation);
         options.machine_versions = setup.machine_versions;
         let (lab, namespace, operator_namespace) = if setup.own_lab {

@@ -5,10 +5,7 @@
 //! by design, and the operator decides nothing final from it. The list that a watch begins with looks like any other list, so
 //! it counts too.
 
-use std::{
-    hash::{Hash, Hasher},
-    time::Duration,
-};
+use std::time::Duration;
 
 use agent_forge_actors::ports::effect::{EffectKind, Nature};
 use anyhow::Context as _;
@@ -38,35 +35,15 @@ impl Read {
     pub fn is_of_vcenter(self) -> bool {
         self >= Self::ReadVm
     }
-
-    /// What the sample draws it by. With another text it would draw other plans.
-    fn drawn_as(self) -> String {
-        let number = self as usize + 1;
-        let of_vcenter = Self::ReadVm as usize;
-        match self.is_of_vcenter() {
-            true => format!("VR{}", number - of_vcenter),
-            false => format!("KR{number}"),
-        }
-    }
 }
 
 /// An effect or a live read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Call {
     /// It changes something.
     Effect(EffectKind),
     /// It changes nothing.
     Read(Read),
-}
-
-/// An effect hashes as its kind alone. The sample draws plans by their hashes, so it stays as it is when reads are added.
-impl Hash for Call {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        match self {
-            Self::Effect(effect) => effect.hash(state),
-            Self::Read(read) => read.drawn_as().hash(state),
-        }
-    }
 }
 
 impl Call {
@@ -187,19 +164,5 @@ mod tests {
         ];
         let found = guards(&effects, &reads);
         assert_eq!(found, [reads[1].clone(), reads[2].clone()]);
-    }
-
-    /// The sample of a seed must not change when reads are added.
-    #[test]
-    fn an_effect_hashes_as_its_kind() {
-        let hash = |what: &dyn Fn(&mut std::hash::DefaultHasher)| {
-            let mut hasher = std::hash::DefaultHasher::new();
-            what(&mut hasher);
-            hasher.finish()
-        };
-        for effect in EffectKind::ALL {
-            let call = Call::Effect(*effect);
-            assert_eq!(hash(&|h| call.hash(h)), hash(&|h| effect.hash(h)));
-        }
     }
 }

@@ -31,7 +31,7 @@ pub use kubernetes::{kube_apiserver, kube_controller_manager, kubectl};
 pub use prometheus::promtool;
 pub use vcenter::vcenter;
 
-use std::{io::Write as _, path::PathBuf};
+use std::{io::Write as _, path::PathBuf, sync::Once};
 
 /// A directory of what was recorded elsewhere, if this machine has it: below `$AGENT_FORGE_SHARED`, else below the
 /// directory `shared` beside the repository.
@@ -54,12 +54,12 @@ pub fn shared_or_skipped(directory: &str) -> Option<PathBuf> {
     found
 }
 
-/// Builds, one after the other, what tests of the whole operator start: a compiler beside them takes the cores that they
+/// Builds once, one after the other, what tests of the whole operator start: a compiler beside them takes the cores that they
 /// count on. What cannot be built is an error of the test that needs it.
 pub fn built_before_tests() {
-    for program in [vcenter, kube_apiserver, kubectl, cluster_api, promtool] {
-        let _ = program();
-    }
+    static BUILT: Once = Once::new();
+    let programs = [vcenter, kube_apiserver, kubectl, cluster_api, promtool];
+    BUILT.call_once(|| programs.iter().for_each(|program| drop(program())));
 }
 
 /// Root of the repository that this crate belongs to.
