@@ -53,8 +53,11 @@ impl Pausing {
                 wanted.push((PausableKind::HostedCluster, above, Some(name)));
             }
         }
-        let is_listed = |home: &str| wanted.iter().any(|(_, namespace, _)| namespace == home);
-        if let Some(home) = home.filter(|home| !is_listed(home)) {
+        let cluster_of = |home: &str| {
+            let mut all = wanted.iter();
+            all.any(|(kind, at, _)| *kind == PausableKind::Cluster && at == home)
+        };
+        if let Some(home) = home.filter(|home| !cluster_of(home)) {
             wanted.push((PausableKind::Cluster, home.to_owned(), None));
         }
         wanted.retain(|(_, namespace, _)| view.serves(namespace));

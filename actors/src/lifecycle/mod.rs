@@ -53,6 +53,13 @@ impl Policy {
             Self::Cleanup(Some(CleanupPolicy::Delete) | None) => false,
         }
     }
+
+    /// The record of a VM that no Machine needs goes, although people keep the VM: it has `skip-delete`, and would not have another
+    /// life otherwise.
+    #[must_use]
+    pub fn lets_record_go(self, pool_recycles: bool) -> bool {
+        self == Self::SkipDelete && !pool_recycles
+    }
 }
 
 impl fmt::Display for Policy {
@@ -252,11 +259,10 @@ impl FreeVm {
             return Fate::Stay(Stay::MachineRemains);
         }
         let end = end(self.cause(), policy);
-        // The records of a deleted pool are released, whatever happens to the VMs. So is that of a VM with `skip-delete`, unless
-        // it would have another life otherwise.
-        let record_goes = policy == Policy::SkipDelete && !self.pool_recycles;
+        // The records of a deleted pool are released, whatever happens to the VMs.
+        let record_goes = self.pool_deleting || policy.lets_record_go(self.pool_recycles);
         match end {
-            End::LeaveToPeople if !self.pool_deleting && !record_goes => {
+            End::LeaveToPeople if !record_goes => {
                 return Fate::Stay(Stay::Kept);
             }
             End::Hold => return Fate::Stay(Stay::HasData),

@@ -53,6 +53,8 @@ pub struct Pending {
     pub given: BTreeMap<String, String>,
     /// Names of VsphereAgents for the buffer.
     pub made_for_buffer: BTreeSet<String>,
+    /// The same, where nobody knows whether they were made.
+    pub begun_for_buffer: BTreeSet<String>,
     /// uids of AgentMachines that may have got the host of another pool, and the uid of its VsphereAgent: they get that one, or none.
     pub unsure: BTreeMap<String, String>,
     /// uids of VsphereAgents of other pools that the pool did not get a moment ago.

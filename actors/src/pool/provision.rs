@@ -49,6 +49,8 @@ pub struct PendingWrites {
     unsure: BTreeMap<String, Given>,
     /// By name of the VsphereAgent.
     made_for_buffer: BTreeMap<String, Duration>,
+    /// The same, where nobody knows whether the write arrived.
+    tried_for_buffer: BTreeMap<String, Duration>,
     /// Hosts of other pools that could not be had, by uid of the VsphereAgent.
     passed_over: BTreeMap<String, Duration>,
 }
@@ -98,6 +100,7 @@ impl PendingWrites {
     /// Notes an action that succeeded.
     pub fn note(&mut self, action: &Action, now: Duration) {
         if let Action::CreateForBuffer { name } = action {
+            self.tried_for_buffer.remove(name);
             self.made_for_buffer.insert(name.clone(), now);
         }
         self.given.extend(given(action, now));
@@ -109,6 +112,7 @@ impl PendingWrites {
                 self.pinned.insert(uid, (version, now));
             }
             _ => {
+                self.tried.remove(&uid);
                 self.made.insert(uid, now);
             }
         }
@@ -135,6 +139,9 @@ impl PendingWrites {
                 let uid = agent_machine.uid().unwrap_or_default();
                 self.tried.insert(uid, now);
             }
+            (Action::CreateForBuffer { name }, Some(Class::Transient | Class::Throttled(_))) => {
+                self.tried_for_buffer.insert(name.clone(), now);
+            }
             _ => {}
         }
     }
@@ -159,8 +166,9 @@ impl PendingWrites {
             given.retain(|_, g| counts(&g.at) && g.is_unseen(child(&g.key)));
         }
         let shown: BTreeSet<&str> = s.children.iter().map(|c| c.key.name.as_str()).collect();
-        self.made_for_buffer
-            .retain(|name, at| recent(at) && !shown.contains(name.as_str()));
+        for made in [&mut self.made_for_buffer, &mut self.tried_for_buffer] {
+            made.retain(|name, at| recent(at) && !shown.contains(name.as_str()));
+        }
         self.passed_over.retain(|_, at| recent(at));
         self.tried
             .retain(|uid, at| counts(at) && !s.has_child_for(uid));
@@ -177,6 +185,7 @@ impl PendingWrites {
             given: uids(&self.given),
             unsure: uids(&self.unsure),
             made_for_buffer: self.made_for_buffer.keys().cloned().collect(),
+            begun_for_buffer: self.tried_for_buffer.keys().cloned().collect(),
             passed_over: self.passed_over.keys().cloned().collect(),
         }
     }

@@ -1,5 +1,7 @@
 //! The session actor: hands out vCenter sessions by credentials Secret.
 //!
+//! A session that vCenter ends is renewed by its client (`src/vsphere/rpc/client.rs`), which asks nobody here.
+//!
 //! Guarantees
 //! - One login at a time for the same bytes, in any number of Secrets. Callers wait for it. Equal credentials share one
 //!   session.

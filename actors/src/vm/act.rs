@@ -7,7 +7,7 @@ mod executor;
 mod find;
 mod give_up;
 mod intent;
-mod look;
+mod last_look;
 mod power;
 mod reassign;
 mod record;
@@ -22,7 +22,7 @@ use std::{sync::OnceLock, time::Duration};
 pub use self::executor::StepOutcome;
 use self::{
     executor::{Done, Executor},
-    look::Looked,
+    last_look::Looked,
     turn::Turn,
 };
 use super::{

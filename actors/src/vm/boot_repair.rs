@@ -11,7 +11,7 @@
 //!
 //! - A record may be lost, or come back from a backup. A node that was reset looks in its Agent as before the reset.
 //!
-//! Guarantees: one reset for one occurrence, and at most [`MOST`] for one VM. Each is recorded before vCenter is asked. A
+//! Guarantees: one reset for one occurrence, and at most [`MOST`] in one life of a VM. Each is recorded before vCenter is asked. A
 //! reset on record counts as sent, unless this actor knows that vCenter did not take it. One that this actor sent counts
 //! without its record as well. Only a later stage report of the Agent is another occurrence. Without one, people are asked
 //! after [`GRACE`]. A reset is due only if the first look at the VM showed this actor why the guest booted the ISO: what is
@@ -28,7 +28,7 @@ use crate::{
     ports::vcenter::{BootDevice, VmObservation},
 };
 
-/// How many resets a VM gets.
+/// How many resets a VM gets in one life.
 pub const MOST: i32 = 2;
 /// How long a VM may take after a reset until its host leaves the state. The service gives a reboot as long.
 pub const GRACE: Duration = Duration::from_secs(40 * 60);

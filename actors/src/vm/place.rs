@@ -1,5 +1,5 @@
-//! Converts the recorded placement to and from its wire form. It is recorded before the first vCenter write, and never
-//! computed again.
+//! Converts the recorded placement to and from its wire form. It is recorded before the first vCenter write. It is
+//! computed again only after a create that was refused, or when the pool names another place before the VM exists.
 
 use agent_forge_crds::agent::{Placement, VmStatus};
 

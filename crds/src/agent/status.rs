@@ -350,7 +350,7 @@ const MAX_DIFFERENCES: usize = 32;
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct BootRepair {
-    /// How many resets were recorded for this VM, this one included. There are two at most.
+    /// How many resets were recorded in the present life of this VM, this one included. There are two at most.
     #[schemars(range(min = 0))]
     pub count: i32,
     /// When it was recorded.

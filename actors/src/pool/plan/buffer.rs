@@ -11,11 +11,14 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    agent::VmStatus, conditions::Reason, external::agent::Agent, pool::DeletePolicy,
+    agent::VmStatus,
+    conditions::Reason,
+    external::agent::Agent,
+    pool::{DeletePolicy, ReleaseSpec},
 };
 
 use super::{
-    matching::{Asker, Assigned, Supply},
+    matching::{ForPlace, Supply},
     planned::{Action, BufferCount, Plan},
 };
 use crate::{
@@ -120,6 +123,7 @@ pub(super) fn fill<'a>(
     }
     let (ready, making) = hosts(s, taken);
     let mut all: Vec<&ManagedVm> = ready.iter().chain(&making).copied().collect();
+    all.sort_by_key(|c| since(c));
     let here = all.len() + s.pending.made_for_buffer.len();
     remove_surplus(&mut all, size.most, scaling.delete_policy());
     for child in all.iter().filter(|c| has_data_of_others(s, c)) {
@@ -134,9 +138,9 @@ pub(super) fn fill<'a>(
         replace_one(s, &mut all, &size, plan);
     }
     plan.buffered = all.iter().map(|c| c.uid.clone()).collect();
-    (supply.for_buffer, supply.coming) = spare(s, taken, plan);
+    (supply.spare, supply.coming) = spare(s, taken, plan);
     let (moved, made) = take_places(s, (here, &size), &mut supply, taken, plan);
-    let used = all.len() + s.pending.made_for_buffer.len() + moved;
+    let used = all.len() + s.pending.made_for_buffer.len() + moved + made;
     plan.buffer_room = size.most.saturating_sub(used);
     let stays = |c: &&&ManagedVm| plan.buffered.contains(&c.uid);
     plan.buffer = BufferCount {
@@ -159,30 +163,30 @@ fn take_places(
 ) -> (usize, usize) {
     let new = admits_new(s);
     let mut names = free_names(s);
-    let (mut moved, mut made, mut lacking) = (0, 0, 0);
+    let (mut moved, mut made, mut lacking, mut limit) = (0, 0, 0, None);
     for place in here..size.most {
         let missing = place < size.wanted;
-        let may_be_new = missing && new.is_ok();
-        match supply.assign(Asker::Place { may_be_new }) {
-            Assigned::Own(child) => {
+        match supply.for_place(missing && new.is_ok()) {
+            Some(ForPlace::Own(child)) => {
                 moved += 1;
                 taken.insert(child.key.clone());
                 plan.spare.remove(&child.uid);
                 plan.actions.push(move_to_buffer(s, child));
             }
-            Assigned::New => {
+            Some(ForPlace::New(name)) => {
                 made += 1;
-                let create = names.next().map(|name| Action::CreateForBuffer { name });
+                let name = name.or_else(|| names.next());
+                let create = name.map(|name| Action::CreateForBuffer { name });
                 plan.actions.extend(create);
             }
-            Assigned::Comes => {}
-            _ if missing => lacking += 1,
-            _ => break,
+            Some(ForPlace::Comes) => {}
+            Some(ForPlace::AtLimit(said)) => (lacking, limit) = (lacking + 1, Some(said)),
+            None if missing => lacking += 1,
+            None => break,
         }
     }
     let refusal = new.err().unwrap_or_else(|| {
-        let limit = supply.room.sentence();
-        let message = format!("{limit}; hosts that the buffer lacks: {lacking}");
+        let message = format!("{}; hosts that the buffer lacks: {lacking}", limit?);
         Some((Reason::CreateCapReached, message))
     });
     if let Some((reason, message)) = refusal.filter(|_| lacking > 0) {
@@ -237,7 +241,6 @@ pub(super) fn is_as_wanted(s: &Observed, child: &ManagedVm) -> bool {
 
 /// Leaves that many hosts in `all`, sorted by age.
 fn remove_surplus(all: &mut Vec<&ManagedVm>, most: usize, policy: DeletePolicy) {
-    all.sort_by_key(|c| since(c));
     let surplus = all.len().saturating_sub(most);
     match policy {
         DeletePolicy::Oldest => drop(all.drain(..surplus)),
@@ -253,10 +256,15 @@ pub(super) fn has_data_of_others(s: &Observed, child: &ManagedVm) -> bool {
 
 /// Its pool would replace it, and its disk has, or may have, data: only a person ends it.
 fn stays_with_data(s: &Observed, child: &ManagedVm) -> bool {
+    replaced(s, child) == End::Hold
+}
+
+/// What becomes of it when its pool wants another one in its place.
+fn replaced(s: &Observed, child: &ManagedVm) -> End {
     let outdated = Unneeded::Outdated {
         keeps_disk: child.has_old_data(),
     };
-    lifecycle::end(outdated, s.policy_of(child)) == End::Hold
+    lifecycle::end(outdated, s.policy_of(child))
 }
 
 /// How long until it is as old as the pool admits. `None`: there is no limit.
@@ -267,12 +275,24 @@ fn age_left(s: &Observed, child: &ManagedVm, size: &Size) -> Option<Duration> {
     size.max_age.map(|limit| limit.saturating_sub(age))
 }
 
-/// One host goes that is outdated, or too old. The next pass makes another one.
+/// One host of `all`, sorted by age, goes that is outdated, or too old. The next pass makes another one.
 fn replace_one(s: &Observed, all: &mut Vec<&ManagedVm>, size: &Size, plan: &mut Plan) {
     if s.children.iter().any(|c| c.in_buffer && c.deleting) {
         return;
     }
-    let may_go = |c: &ManagedVm| !stays_with_data(s, c);
+    let recycles = s
+        .pool
+        .spec
+        .release
+        .as_ref()
+        .is_some_and(ReleaseSpec::recycles);
+    let may_go = |c: &ManagedVm| {
+        let policy = s.policy_of(c);
+        match replaced(s, c) {
+            End::LeaveToPeople => policy.lets_record_go(recycles),
+            end => end != End::Hold,
+        }
+    };
     if let Some(place) = all.iter().position(|c| may_go(c) && is_outdated(s, c)) {
         all.remove(place);
         return;
@@ -305,6 +325,7 @@ fn free_names(s: &Observed) -> impl Iterator<Item = String> {
         .iter()
         .map(|c| c.key.name.as_str())
         .chain(s.pending.made_for_buffer.iter().map(String::as_str))
+        .chain(s.pending.begun_for_buffer.iter().map(String::as_str))
         .chain(s.group.taken_names.iter().map(String::as_str))
         .collect();
     let names = (0..).map(|place| buffer::name(&s.pool, place));

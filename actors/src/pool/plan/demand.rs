@@ -14,7 +14,7 @@ use super::{
     buffer,
     caps::Room,
     lend,
-    matching::{Asker, Assigned, Supply},
+    matching::{ForMachine, Supply},
     planned::{Action, Plan},
 };
 use crate::{
@@ -76,23 +76,19 @@ pub(super) fn assign_hosts<'a>(
     let given: BTreeSet<&String> = s.pending.given.values().collect();
     let given = s.children.iter().filter(|c| given.contains(&c.uid));
     let mut reassigned: BTreeSet<ObjectKey> = given.map(|c| c.key.clone()).collect();
-    // The records name places in this list, so its order stays.
     let demands = plan.demands.clone();
-    let mut by_age: Vec<&Demand> = demands.iter().collect();
-    by_age.sort_by_cached_key(|demand| {
-        let created = demand.agent_machine.metadata.creation_timestamp.as_ref();
-        (created.map(|t| t.0), demand.name())
-    });
     follow_agents(s, records, &demands, &mut reassigned, plan);
     let mut supply = Supply {
         own: own_hosts(s, records, &demands, &reassigned, plan),
         of_group: lend::hosts(s),
+        begun: s.pending.begun.clone(),
         unsure: s.pending.unsure.clone(),
+        begun_places: s.pending.begun_for_buffer.clone(),
         room: Room::of(s),
         ..Supply::default()
     };
     let mut trial = Trial::of(&demands);
-    for demand in by_age {
+    for demand in by_age(&demands) {
         if pins_early(s, demand) {
             pin_if_needed(s, &demand.agent_machine, plan);
         }
@@ -103,58 +99,51 @@ pub(super) fn assign_hosts<'a>(
             continue;
         };
         pin_if_needed(s, &demand.agent_machine, plan);
-        let uid = demand.uid();
-        let begun = s.pending.begun.contains(&uid);
-        let assigned = supply.assign(Asker::Machine { uid: &uid, begun });
-        if let Assigned::Own(child) = assigned {
-            reassigned.insert(child.key.clone());
-        }
-        match to_do(s, assigned, &demand.agent_machine, machine) {
-            Some(action) => plan.actions.push(action),
-            None => tell_none(demand, assigned, &supply, plan),
-        }
+        let agent_machine = demand.agent_machine.clone();
+        let action = match supply.for_machine(&demand.uid()) {
+            ForMachine::Own(child) => {
+                reassigned.insert(child.key.clone());
+                Action::Reassign {
+                    child: child.clone(),
+                    agent_machine,
+                    machine: Some(machine),
+                }
+            }
+            ForMachine::OfGroup(host) => Action::Take {
+                host: host.clone(),
+                to: agent_machine,
+                machine,
+            },
+            ForMachine::New => Action::CreateChild {
+                name: child_name(s, &agent_machine),
+                agent_machine,
+                machine,
+            },
+            ForMachine::AtLimit(limit) => {
+                let ahead = plan.capped.len();
+                let message = format!("{limit}; AgentMachines ahead: {ahead}");
+                plan.wait(demand.name(), Reason::CreateCapReached, message);
+                plan.capped.insert(demand.uid());
+                continue;
+            }
+            ForMachine::Unsure => {
+                plan.wait(demand.name(), Reason::TakingHost, UNSURE);
+                continue;
+            }
+        };
+        plan.actions.push(action);
     }
     (reassigned, supply)
 }
 
-/// What is done for an AgentMachine that gets a host.
-fn to_do(
-    s: &Observed,
-    assigned: Assigned,
-    agent_machine: &Arc<AgentMachine>,
-    machine: MachineFacts,
-) -> Option<Action> {
-    let agent_machine = agent_machine.clone();
-    match assigned {
-        Assigned::Own(child) => Some(Action::Reassign {
-            child: child.clone(),
-            agent_machine,
-            machine: Some(machine),
-        }),
-        Assigned::OfGroup(host) => Some(Action::Take {
-            host: host.clone(),
-            to: agent_machine,
-            machine,
-        }),
-        Assigned::New => Some(Action::CreateChild {
-            name: child_name(s, &agent_machine),
-            agent_machine,
-            machine,
-        }),
-        Assigned::AtLimit | Assigned::Unsure | Assigned::Comes | Assigned::Nothing => None,
-    }
-}
-
-/// Says why an AgentMachine gets no host now.
-fn tell_none(demand: &Demand, assigned: Assigned, supply: &Supply, plan: &mut Plan) {
-    if !matches!(assigned, Assigned::AtLimit) {
-        plan.wait(demand.name(), Reason::TakingHost, UNSURE);
-        return;
-    }
-    let (limit, ahead) = (supply.room.sentence(), plan.capped.len());
-    let message = format!("{limit}; AgentMachines ahead: {ahead}");
-    plan.wait(demand.name(), Reason::CreateCapReached, message);
-    plan.capped.insert(demand.uid());
+/// The oldest first. The records name places in the list itself, so its order stays.
+fn by_age(demands: &[Demand]) -> Vec<&Demand> {
+    let mut all: Vec<&Demand> = demands.iter().collect();
+    all.sort_by_cached_key(|demand| {
+        let created = demand.agent_machine.metadata.creation_timestamp.as_ref();
+        (created.map(|t| t.0), demand.name())
+    });
+    all
 }
 
 /// The Agent shows which AgentMachine its VM serves. If the provider bound it to another one, the record follows.
@@ -193,11 +182,10 @@ fn own_hosts<'a>(
     let spare = spare.filter(|c| !reassigned.contains(&c.key) && !is_half_moved(s, c));
     let spare: Vec<&ManagedVm> = spare.filter(|c| is_spare(s, records, demands, c)).collect();
     plan.spare = spare.iter().map(|c| c.uid.clone()).collect();
-    let (ready, making) = buffer::hosts(s, reassigned);
-    let [ready, mut making] = [ready, making].map(|all| own_data(s, all));
+    let (ready, mut making) = buffer::hosts(s, reassigned);
     making.retain(|c| is_sound(c) && s.host(c).is_in_the_making(c, s.wall));
-    let best_first = ready.into_iter().chain(spare).chain(making);
-    let best_first: Vec<&ManagedVm> = best_first.collect();
+    let best_first = ready.into_iter().chain(spare).chain(making).collect();
+    let best_first = own_data(s, best_first);
     best_first.into_iter().rev().collect()
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     executor::{Done, Executor, StepOutcome},
-    look::{Looked, SOON},
+    last_look::{Looked, SOON},
 };
 use crate::{
     ports::{

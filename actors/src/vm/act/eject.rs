@@ -8,7 +8,7 @@ use agent_forge_crds::{
 
 use super::{
     executor::{Done, Executor, StepOutcome, defect},
-    look::SOON,
+    last_look::SOON,
 };
 use crate::{
     domain::{

@@ -10,7 +10,7 @@ use agent_forge_crds::{
 
 use super::{
     executor::{Done, Executor, StepOutcome},
-    look::SOON,
+    last_look::SOON,
 };
 use crate::{
     domain::{
@@ -25,7 +25,9 @@ use crate::{
     placement::request,
     ports::{
         effect::EffectKind,
-        vcenter::{FolderSight, Place, Survey, TaskEnd, VCenter, VmChange, VmObservation},
+        vcenter::{
+            FolderSight, Place, PlaceRequest, Survey, TaskEnd, VCenter, VmChange, VmObservation,
+        },
     },
     sessions::{of_vm::Reached, secret_ref},
     vm::{
@@ -177,7 +179,11 @@ impl Executor<'_> {
         let pool = self.pool()?;
         let session = self.session().await?;
         let secret = secret_ref::secret(pool, &self.context.settings.secret_namespaces)?;
-        let request = request::place_request(pool)?;
+        // Its disks are there already: it needs no free space.
+        let request = PlaceRequest {
+            bytes: 0,
+            ..request::place_request(pool)?
+        };
         let effect = self.effect(EffectKind::CreateFolder);
         let placed = self
             .context

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{
     executor::{Done, Executor, StepOutcome, defect},
-    look::Looked,
+    last_look::Looked,
     task::ended,
 };
 use crate::{

@@ -11,7 +11,7 @@ use kube::ResourceExt;
 
 use super::{
     executor::{Done, Executor, StepOutcome},
-    look::SOON,
+    last_look::SOON,
     release::held,
 };
 use crate::{

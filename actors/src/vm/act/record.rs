@@ -8,7 +8,7 @@ use kube::ResourceExt as _;
 
 use super::{
     executor::{Done, Executor, StepOutcome, defect},
-    look::SOON,
+    last_look::SOON,
 };
 use crate::{
     domain::{

@@ -58,7 +58,7 @@ impl Executor<'_> {
         memory.cluster_seen = None;
         self.mark_cleanup(&agent).await?;
         // The service goes on, and the watch shows it.
-        Ok(StepOutcome::Pause(super::look::SOON))
+        Ok(StepOutcome::Pause(super::last_look::SOON))
     }
 
     /// Writes that annotation.

@@ -5,7 +5,7 @@ use agent_forge_crds::conditions::event;
 
 use super::{
     executor::{Done, Executor, StepOutcome},
-    look::Looked,
+    last_look::Looked,
     task::ended,
 };
 use crate::{

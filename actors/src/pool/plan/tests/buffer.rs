@@ -6,8 +6,11 @@ use agent_forge_crds::{
     agent::{DiskStatus, VmStatus, VsphereAgent},
     conditions::Reason,
     external::NamespacedName,
-    names::AGENT_MACHINE_LABEL,
-    pool::{DeletePolicy, ImageStatus, ReleasePolicy, ReleaseSpec, ReleasedDisk, ScalingSpec},
+    names::{AGENT_MACHINE_LABEL, SKIP_DELETE_ANNOTATION},
+    pool::{
+        CleanupPolicy, DeletePolicy, ImageStatus, ReleasePolicy, ReleaseSpec, ReleasedDisk,
+        ScalingSpec,
+    },
 };
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::Time};
 use kube::ResourceExt as _;
@@ -163,14 +166,16 @@ fn a_host_with_the_data_of_another_hosted_cluster_is_not_claimed() {
     ready(&mut world, "old", 10);
     asks(&mut world, "w-0");
     assert_eq!(does(&world), of([("claim", "old"), ("make", "")]));
-    let vm = world.children[0].status.as_mut();
-    let vm = vm.and_then(|s| s.vm.as_mut()).expect("a record");
-    vm.generation = Some(2);
-    vm.disk = Some(DiskStatus {
-        generation: 2,
-        handling: Some(ReleasedDisk::Keep),
-        data_of: Some("clusters-before".to_owned()),
-    });
+    let has_data = |world: &mut World| {
+        let vm = vm_of(&mut world.children[0]);
+        vm.generation = Some(2);
+        vm.disk = Some(DiskStatus {
+            generation: 2,
+            handling: Some(ReleasedDisk::Keep),
+            data_of: Some("clusters-before".to_owned()),
+        });
+    };
+    has_data(&mut world);
     // It waits under the name of its new life.
     assert_eq!(does(&world), of([("create", "w-0"), ("prepare", "old")]));
     let planned = plan(&world.observed());
@@ -178,6 +183,14 @@ fn a_host_with_the_data_of_another_hosted_cluster_is_not_claimed() {
     let said = said.find(|w| w.subject == "old" && w.reason == Reason::Retained);
     let message = said.map(|w| w.message.as_str()).unwrap_or_default();
     assert!(message.contains("another hosted cluster"), "{message}");
+    // One that has left the buffer, and whose AgentMachine is gone.
+    let mut world = World::discovered("w-1");
+    world.agent_machines.clear();
+    world.machines.clear();
+    asks(&mut world, "w-0");
+    assert_eq!(does(&world)[0], ("claim", "w-1".to_owned()));
+    has_data(&mut world);
+    assert_eq!(does(&world)[0], ("create", "w-0".to_owned()));
 }
 
 #[test]
@@ -310,6 +323,28 @@ fn an_old_host_is_replaced_alone() {
     scaling(&mut world).buffer_agents = Some(1);
     let planned = plan(&world.observed());
     assert_eq!(planned.again, Some(Duration::from_secs(36_000 - 500)));
+}
+
+#[test]
+fn a_host_that_people_keep_holds_its_place_and_another_one_is_replaced() {
+    let mut world = wants(2);
+    scaling(&mut world).buffer_max_age = Some("5m".to_owned());
+    ready(&mut world, "a", 0);
+    ready(&mut world, "b", 100);
+    world.pool.spec.cleanup_policy = Some(CleanupPolicy::Retain);
+    let planned = plan(&world.observed());
+    assert_eq!(done(&planned), []);
+    assert_eq!(planned.buffer.ready, 2);
+    world.pool.spec.cleanup_policy = None;
+    let marks = world.children[0].annotations_mut();
+    marks.insert(SKIP_DELETE_ANNOTATION.to_owned(), "true".to_owned());
+    // Its record goes, and the VM stays.
+    assert_eq!(does(&world), of([("release", "a")]));
+    world.pool.spec.release = Some(ReleaseSpec {
+        policy: Some(ReleasePolicy::Recycle),
+        ..ReleaseSpec::default()
+    });
+    assert_eq!(does(&world), of([("release", "b")]));
 }
 
 #[test]

@@ -9,26 +9,34 @@ use crate::{
     domain::managed_vm::ManagedVm,
     pool::plan::{
         caps::Room,
-        matching::{Asker, Assigned, Supply},
+        matching::{ForMachine, ForPlace, Supply},
     },
     testing::{World, buffered, lender},
 };
 
-const NEW: Asker = Asker::Place { may_be_new: true };
-const OLD: Asker = Asker::Place { may_be_new: false };
-
-const fn machine(uid: &str) -> Asker<'_> {
-    Asker::Machine { uid, begun: false }
-}
-
-/// What each one gets: the name of a host, or a word.
-fn assign(mut supply: Supply, askers: &[Asker]) -> Vec<String> {
-    let given = askers.iter().map(|asker| match supply.assign(*asker) {
-        Assigned::Own(host) => host.key.name.clone(),
-        Assigned::OfGroup(host) => host.child.key.name.clone(),
-        other => format!("{other:?}"),
-    });
-    given.collect()
+/// What AgentMachines of these uids get, and then places in the buffer: the name of a host, or a word. `places`: whether a VM may
+/// be made for each.
+fn assign(mut supply: Supply, machines: &[&str], places: &[bool]) -> Vec<String> {
+    let mut given: Vec<String> = Vec::new();
+    for uid in machines {
+        given.push(match supply.for_machine(uid) {
+            ForMachine::Own(host) => host.key.name.clone(),
+            ForMachine::OfGroup(host) => host.child.key.name.clone(),
+            ForMachine::New => "new".to_owned(),
+            ForMachine::AtLimit(_) => "limit".to_owned(),
+            ForMachine::Unsure => "unsure".to_owned(),
+        });
+    }
+    for may_be_new in places {
+        given.push(match supply.for_place(*may_be_new) {
+            Some(ForPlace::Own(host)) => host.key.name.clone(),
+            Some(ForPlace::New(name)) => name.unwrap_or_else(|| "new".to_owned()),
+            Some(ForPlace::AtLimit(_)) => "limit".to_owned(),
+            Some(ForPlace::Comes) => "comes".to_owned(),
+            None => "none".to_owned(),
+        });
+    }
+    given
 }
 
 struct Hosts {
@@ -57,21 +65,21 @@ impl Hosts {
 #[test]
 fn each_one_that_asks_gets_another_host_and_own_ones_go_first() {
     let hosts = hosts();
-    let askers = ["a", "b", "c", "d", "e"].map(machine);
-    assert_eq!(
-        assign(hosts.supply(), &askers),
-        ["own-1", "own-0", "far-1", "far-0", "New"]
-    );
+    let machines = ["a", "b", "c", "d", "e"];
+    let given = assign(hosts.supply(), &machines, &[]);
+    assert_eq!(given, ["own-1", "own-0", "far-1", "far-0", "new"]);
 }
 
 #[test]
 fn what_a_write_may_have_done_is_not_done_twice() {
     let hosts = hosts();
-    let begun = Asker::Machine {
-        uid: "a",
-        begun: true,
+    let supply = Supply {
+        begun: ["a".to_owned()].into(),
+        begun_places: ["w-buffer-0".to_owned()].into(),
+        ..hosts.supply()
     };
-    assert_eq!(assign(hosts.supply(), &[begun]), ["New"]);
+    let given = assign(supply, &["a"], &[false, true, true]);
+    assert_eq!(given, ["new", "none", "w-buffer-0", "new"]);
     // Nobody knows whether b got far-1, and whether c got a host that is not free any more.
     let far = hosts.group[1].child.uid.clone();
     let unsure = [("b", far.as_str()), ("c", "gone")];
@@ -81,43 +89,60 @@ fn what_a_write_may_have_done_is_not_done_twice() {
         unsure: unsure.clone().into(),
         ..hosts.supply()
     };
-    let askers = ["a", "b", "c", "d"].map(machine);
-    assert_eq!(assign(supply, &askers), ["far-0", "far-1", "Unsure", "New"]);
+    let given = assign(supply, &["a", "b", "c", "d"], &[]);
+    assert_eq!(given, ["far-0", "far-1", "unsure", "new"]);
     let supply = Supply {
         unsure: unsure.into(),
         ..hosts.supply()
     };
-    assert_eq!(assign(supply, &askers[1..2]), ["far-1"]);
+    assert_eq!(assign(supply, &["b"], &[]), ["far-1"]);
 }
 
 #[test]
 fn a_place_in_the_buffer_gets_no_ready_host_and_none_of_another_pool() {
     let hosts = hosts();
-    let [spare, _] = &hosts.own;
     let supply = Supply {
-        for_buffer: vec![spare],
+        spare: vec![&hosts.own[0]],
         coming: 1,
         ..hosts.supply()
     };
-    let given = assign(supply, &[NEW, NEW, NEW, OLD]);
-    assert_eq!(given, ["own-0", "Comes", "New", "Nothing"]);
+    let given = assign(supply, &[], &[true, true, true, false]);
+    assert_eq!(given, ["own-0", "comes", "new", "none"]);
 }
 
 #[test]
-fn the_limits_leave_to_the_buffer_what_no_agent_machine_needs() {
+fn limits_leave_to_the_buffer_what_no_agent_machine_needs_and_count_what_may_be_there() {
     let hosts = hosts();
-    let mut world = World::default();
-    world.pool.spec.scaling = Some(ScalingSpec {
-        max_vms: Some(2),
-        ..ScalingSpec::default()
-    });
-    let supply = || Supply {
-        own: Vec::new(),
-        room: Room::of(&world.observed()),
-        ..hosts.supply()
+    let supply = |vms: Option<i32>, provisioning: Option<i32>, begun: bool| {
+        let mut world = World::default();
+        world.pool.spec.scaling = Some(ScalingSpec {
+            max_vms: vms,
+            max_provisioning: provisioning,
+            ..ScalingSpec::default()
+        });
+        let mut observed = world.observed();
+        let begun = begun.then(|| "z".to_owned());
+        observed.pending.begun = begun.into_iter().collect();
+        Supply {
+            own: Vec::new(),
+            begun: observed.pending.begun.clone(),
+            room: Room::of(&observed),
+            ..hosts.supply()
+        }
     };
-    let both = [machine("a"), NEW, NEW];
-    assert_eq!(assign(supply(), &both), ["far-1", "New", "AtLimit"]);
-    let askers = ["a", "b", "c"].map(machine);
-    assert_eq!(assign(supply(), &askers), ["far-1", "far-0", "AtLimit"]);
+    let two = || supply(Some(2), None, false);
+    assert_eq!(
+        assign(two(), &["a"], &[true, true]),
+        ["far-1", "new", "limit"]
+    );
+    assert_eq!(
+        assign(two(), &["a", "b", "c"], &[]),
+        ["far-1", "far-0", "limit"]
+    );
+    // The host that may have been made for z takes room, whoever asks first. It may be asked for again.
+    let given = assign(supply(Some(2), None, true), &["a", "b", "z"], &[]);
+    assert_eq!(given, ["far-1", "limit", "new"]);
+    // The Agents of hosts of the group have registered.
+    let given = assign(supply(None, Some(1), true), &["a", "b", "c"], &[]);
+    assert_eq!(given, ["far-1", "far-0", "limit"]);
 }

@@ -81,6 +81,17 @@ fn a_host_whose_machine_is_gone_comes_back() {
 }
 
 #[test]
+fn a_host_that_is_made_takes_the_place_of_one_that_would_come_back() {
+    let mut world = released();
+    let scaling = world.pool.spec.scaling.as_mut().expect("scaling");
+    (scaling.buffer_agents, scaling.buffer_max) = (Some(1), Some(2));
+    assert_eq!(does(&world), of([("make", ""), ("recycle", "w-0")]));
+    let scaling = world.pool.spec.scaling.as_mut().expect("scaling");
+    scaling.buffer_max = Some(1);
+    assert_eq!(does(&world), of([("make", ""), ("release", "w-0")]));
+}
+
+#[test]
 fn a_host_that_is_not_as_wanted_is_removed() {
     type Change = fn(&mut World);
     let table: [(&str, Change); 11] = [
