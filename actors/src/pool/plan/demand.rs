@@ -99,41 +99,53 @@ pub(super) fn assign_hosts<'a>(
             continue;
         };
         pin_if_needed(s, &demand.agent_machine, plan);
-        let agent_machine = demand.agent_machine.clone();
-        let action = match supply.for_machine(&demand.uid()) {
-            ForMachine::Own(child) => {
-                reassigned.insert(child.key.clone());
-                Action::Reassign {
-                    child: child.clone(),
-                    agent_machine,
-                    machine: Some(machine),
-                }
-            }
-            ForMachine::OfGroup(host) => Action::Take {
-                host: host.clone(),
-                to: agent_machine,
-                machine,
-            },
-            ForMachine::New => Action::CreateChild {
-                name: child_name(s, &agent_machine),
-                agent_machine,
-                machine,
-            },
-            ForMachine::AtLimit(limit) => {
-                let ahead = plan.capped.len();
-                let message = format!("{limit}; AgentMachines ahead: {ahead}");
-                plan.wait(demand.name(), Reason::CreateCapReached, message);
-                plan.capped.insert(demand.uid());
-                continue;
-            }
-            ForMachine::Unsure => {
-                plan.wait(demand.name(), Reason::TakingHost, UNSURE);
-                continue;
-            }
-        };
-        plan.actions.push(action);
+        let assigned = supply.for_machine(&demand.uid());
+        if let ForMachine::Own(child) = assigned {
+            reassigned.insert(child.key.clone());
+        }
+        let action = carry_out(s, demand, machine, assigned, plan);
+        plan.actions.extend(action);
     }
     (reassigned, supply)
+}
+
+/// What is done for an AgentMachine that asks. If it gets nothing, the plan says why.
+fn carry_out(
+    s: &Observed,
+    demand: &Demand,
+    machine: MachineFacts,
+    assigned: ForMachine,
+    plan: &mut Plan,
+) -> Option<Action> {
+    let agent_machine = demand.agent_machine.clone();
+    match assigned {
+        ForMachine::Own(child) => Some(Action::Reassign {
+            child: child.clone(),
+            agent_machine,
+            machine: Some(machine),
+        }),
+        ForMachine::OfGroup(host) => Some(Action::Take {
+            host: host.clone(),
+            to: agent_machine,
+            machine,
+        }),
+        ForMachine::New => Some(Action::CreateChild {
+            name: child_name(s, &agent_machine),
+            agent_machine,
+            machine,
+        }),
+        ForMachine::AtLimit(limit) => {
+            let ahead = plan.capped.len();
+            let message = format!("{limit}; AgentMachines ahead: {ahead}");
+            plan.wait(demand.name(), Reason::CreateCapReached, message);
+            plan.capped.insert(demand.uid());
+            None
+        }
+        ForMachine::Unsure => {
+            plan.wait(demand.name(), Reason::TakingHost, UNSURE);
+            None
+        }
+    }
 }
 
 /// The oldest first. The records name places in the list itself, so its order stays.

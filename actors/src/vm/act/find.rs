@@ -179,11 +179,7 @@ impl Executor<'_> {
         let pool = self.pool()?;
         let session = self.session().await?;
         let secret = secret_ref::secret(pool, &self.context.settings.secret_namespaces)?;
-        // Its disks are there already: it needs no free space.
-        let request = PlaceRequest {
-            bytes: 0,
-            ..request::place_request(pool)?
-        };
+        let request = without_space(request::place_request(pool)?);
         let effect = self.effect(EffectKind::CreateFolder);
         let placed = self
             .context
@@ -306,6 +302,14 @@ fn as_ours(vm: VmStatus, proven: &VmObservation) -> VmStatus {
         source: Some(SOURCE_VSPHERE_AGENT.to_owned()),
         vm_path: Some(proven.vm_path.clone()).filter(|p| !p.is_empty()),
         ..vm
+    }
+}
+
+/// The place of a VM whose disks are there already.
+fn without_space(request: PlaceRequest) -> PlaceRequest {
+    PlaceRequest {
+        bytes: 0,
+        ..request
     }
 }
 

@@ -459,7 +459,7 @@ fn limits_and_guards_hold_back_what_the_buffer_lacks() {
         let mut all = planned.waiting.iter().filter(|w| w.subject == "buffer");
         all.next().map(|w| (w.reason.clone(), w.message.clone()))
     };
-    let words = "spec.scaling.maxVMs is 2, and the pool has 0 VMs, including those that are being removed; hosts that the \
+    let words = "spec.scaling.maxVMs is 2, and the pool has 2 VMs, including those that are being removed; hosts that the \
                  buffer lacks: 2";
     assert_eq!(
         said(&planned),
