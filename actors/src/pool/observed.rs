@@ -8,7 +8,7 @@ use std::{
 
 use agent_forge_crds::{
     external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
-    pool::VsphereAgentPool,
+    pool::{ReleaseSpec, VsphereAgentPool},
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -217,6 +217,13 @@ impl Observed {
     #[must_use]
     pub fn policy_of(&self, child: &ManagedVm) -> Policy {
         Policy::of(child.skips_delete(), Some(self.pool.spec.cleanup_policy()))
+    }
+
+    /// Its VMs serve one Machine after another.
+    #[must_use]
+    pub fn recycles(&self) -> bool {
+        let release = self.pool.spec.release.as_ref();
+        release.is_some_and(ReleaseSpec::recycles)
     }
 
     /// What prevents new VMs from the InfraEnv.

@@ -11,10 +11,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    agent::VmStatus,
-    conditions::Reason,
-    external::agent::Agent,
-    pool::{DeletePolicy, ReleaseSpec},
+    agent::VmStatus, conditions::Reason, external::agent::Agent, pool::DeletePolicy,
 };
 
 use super::{
@@ -110,9 +107,8 @@ pub(super) fn fill<'a>(
     plan: &mut Plan,
 ) {
     let scaling = s.pool.spec.scaling.clone().unwrap_or_default();
-    let release = s.pool.spec.release.clone().unwrap_or_default();
     let policy = Policy::Cleanup(Some(s.pool.spec.cleanup_policy()));
-    let recycles = release.recycles() && !policy.leaves_to_people();
+    let recycles = s.recycles() && !policy.leaves_to_people();
     let (size, wrong) = Size::read(&scaling, recycles, s.wall);
     for wrong in wrong {
         let message = format!("{wrong}. Until that is corrected, the field has no effect");
@@ -280,16 +276,10 @@ fn replace_one(s: &Observed, all: &mut Vec<&ManagedVm>, size: &Size, plan: &mut 
     if s.children.iter().any(|c| c.in_buffer && c.deleting) {
         return;
     }
-    let recycles = s
-        .pool
-        .spec
-        .release
-        .as_ref()
-        .is_some_and(ReleaseSpec::recycles);
     let may_go = |c: &ManagedVm| {
         let policy = s.policy_of(c);
         match replaced(s, c) {
-            End::LeaveToPeople => policy.lets_record_go(recycles),
+            End::LeaveToPeople => policy.lets_record_go(s.recycles()),
             end => end != End::Hold,
         }
     };

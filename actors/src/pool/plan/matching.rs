@@ -87,7 +87,7 @@ impl<'a> Supply<'a> {
         }
     }
 
-    /// Assigns a host to a place in the buffer. `None`: none, unless a VM may be made for it (`may_be_new`).
+    /// Assigns a host to a place in the buffer. `may_be_new`: whether a VM may be made for it. `None`: it stays empty.
     pub(super) fn for_place(&mut self, may_be_new: bool) -> Option<ForPlace<'a>> {
         if let Some(host) = self.spare.pop() {
             return Some(ForPlace::Own(host));

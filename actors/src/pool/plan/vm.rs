@@ -228,12 +228,7 @@ impl Subject<'_> {
         let vm = FreeVm {
             why,
             pool_deleting: self.pool_deleting,
-            pool_recycles: s
-                .pool
-                .spec
-                .release
-                .as_ref()
-                .is_some_and(ReleaseSpec::recycles),
+            pool_recycles: s.recycles(),
             may_recycle: self.recycles(why, plan.buffer_room),
             renewal: Renewal::of(self.child, &s.pool),
             // In the buffer, such a host goes only if there are too many.
