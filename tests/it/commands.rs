@@ -58,7 +58,9 @@ async fn each_command_shows_a_serving_machine_and_nothing_changes() -> Result<()
             let child = world.children().get(&name).await?;
             let status = child.status.unwrap_or_default();
             let vm = status.vm.unwrap_or_default();
-            Ok(status.waiting_on.is_empty() && vm.phase.is_some_and(|p| p.as_str() == "Bound"))
+            let rests = world.pool_status().await?.waiting_on.is_empty();
+            let bound = vm.phase.is_some_and(|p| p.as_str() == "Bound");
+            Ok(rests && status.waiting_on.is_empty() && bound)
         })
         .await?;
     top_prints_once(&world).await?;

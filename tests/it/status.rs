@@ -1,8 +1,11 @@
 //! What people and dashboards see: the pool's status, kubectl's columns, metrics.
 
+use std::time::Duration;
+
 use agent_forge_crds::conditions::{
     CAPACITY_SATISFIED, POOL_CONDITIONS, Phase, READY, find_condition, is_true,
 };
+use agent_forge_lab::played::Delays;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
@@ -55,7 +58,15 @@ impl World {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_columns_and_metrics_tell_the_truth() -> Result<()> {
-    let world = World::start(Setup::default()).await?;
+    // The counts of a pool wait for company: a host that comes within that time is never missing.
+    let setup = Setup {
+        delays: Delays {
+            boot: Duration::from_secs(8),
+            ..Delays::fast()
+        },
+        ..Setup::default()
+    };
+    let world = World::start(setup).await?;
     world.until_true(POOL, READY).await?;
     let nodes = world.wanted(2).await?;
     world

@@ -22,23 +22,17 @@ use crate::{
     runtime::{shell::Verdict, status_writer::Publish},
 };
 
-/// How long a change of counts and rows alone waits for other changes. A change that [`urgent`] names is written at
-/// once, and so is the first status of an actor: an operator that dies every few seconds would never write counts.
-pub(super) const QUIET_WRITES: Duration = Duration::from_secs(2);
-/// The wait grows with the number of VsphereAgents, since counts change all the time while they appear. For each of the
-/// first ten.
-const QUIET_PER_CHILD: Duration = Duration::from_millis(500);
-/// Above fifty the status is large as well: for each VsphereAgent.
+/// How long a change of counts, rows and the progress of an ISO alone waits for other changes. A change that [`urgent`]
+/// names is written at once, and so is the first status of an actor: an operator that dies every few seconds would never
+/// write counts.
+pub(super) const QUIET_WRITES: Duration = Duration::from_secs(5);
+/// Above fifty VsphereAgents the status is large, and counts change all the time: it waits longer, for each of them.
 const QUIET_IN_LARGE: Duration = Duration::from_millis(100);
-/// The progress of an ISO is written at most this often.
-pub(super) const PROGRESS_WRITES: Duration = Duration::from_secs(5);
 
-/// How long counts and rows wait in a pool with that many VsphereAgents.
+/// How long such a change waits in a pool with that many VsphereAgents.
 pub(super) fn window(children: usize) -> Duration {
-    let children = u32::try_from(children).unwrap_or(u32::MAX);
-    let growing = QUIET_PER_CHILD.saturating_mul(children.min(10));
-    let large = QUIET_IN_LARGE.saturating_mul(children);
-    growing.max(large).clamp(QUIET_WRITES, QUIET_WRITES * 5)
+    let large = QUIET_IN_LARGE.saturating_mul(u32::try_from(children).unwrap_or(u32::MAX));
+    large.clamp(QUIET_WRITES, QUIET_WRITES * 2)
 }
 
 /// Whether the change is written at once: conditions, the ISO, refused credentials, closing. Counts and rows wait, and so does the
@@ -87,15 +81,7 @@ pub async fn publish(
     }
     let of_iso = old.iso != new.iso;
     let first = !std::mem::replace(&mut memory.published, true);
-    let window = || {
-        let window = window(s.children.len());
-        let window = if of_iso {
-            window.max(PROGRESS_WRITES)
-        } else {
-            window
-        };
-        (!first && !urgent(&old, &new)).then_some(window)
-    };
+    let window = || (!first && !urgent(&old, &new)).then(|| window(s.children.len()));
     let failed = match memory.status.next(old != new, s.now, window) {
         Publish::Unchanged => None,
         Publish::Failed(class) => Some(class),

@@ -78,7 +78,7 @@ fn of_agent(known: &Known<'_>, vm: &VmStatus, agent: &Agent) -> Option<Obstacle>
     if !agent.is_claimed_or_bound() {
         return unclaimable(known, vm, agent);
     }
-    if let Ok(why) = stuck(agent, known.steady) {
+    if let Ok(why) = stuck(agent, vm, known.steady) {
         return said(Reason::AgentStuck, why);
     }
     let identity = known.child.identity.as_ref()?;
@@ -129,7 +129,7 @@ pub fn wakes(known: &Known<'_>, vm: &VmStatus) -> Option<Duration> {
     let lost = lost.map(|since| lost::left(since.0, known.patience, known.now));
     let agent = known.candidate.map(|agent| {
         if agent.is_claimed_or_bound() {
-            stuck(agent, known.steady).err().flatten()
+            stuck(agent, vm, known.steady).err().flatten()
         } else {
             lost::failing(agent, known.steady).err().flatten()
         }
@@ -222,7 +222,7 @@ fn unclaimable(known: &Known<'_>, vm: &VmStatus, agent: &Agent) -> Option<Obstac
 ///
 /// # Errors
 /// How long until that is so. `None`: it makes progress.
-fn stuck(agent: &Agent, now: Timestamp) -> Result<String, Option<SignedDuration>> {
+fn stuck(agent: &Agent, vm: &VmStatus, now: Timestamp) -> Result<String, Option<SignedDuration>> {
     let state = agent.state();
     let detail = match state {
         "error" | "cancelled" | "installing-pending-user-action" | "pending-for-input" => {
@@ -231,7 +231,9 @@ fn stuck(agent: &Agent, now: Timestamp) -> Result<String, Option<SignedDuration>
         "insufficient" => lost::failing(agent, now)?,
         "binding" => {
             let bound = agent.condition(BOUND).filter(|c| c.is_false());
+            // A host that waited before was not bound either, so its condition is older than its claim.
             let since = bound.and_then(|c| c.last_transition_time.as_ref());
+            let since = since.max(vm.last_transition_time.as_ref());
             let lasted = since.map_or(SignedDuration::ZERO, |t| now.duration_since(t.0));
             if lasted < BINDING {
                 return Err(Some(BINDING - lasted));

@@ -19,7 +19,7 @@ use crate::{
         PruneNews,
         msg::{IsoFile, IsoKey, IsoWant},
     },
-    pool::publish::{PROGRESS_WRITES, QUIET_WRITES},
+    pool::publish::QUIET_WRITES,
     ports::{effect::EffectKind, iso_source::Validators},
     testing::{NAMESPACE, POOL, at},
     vm::testing::Bench,

@@ -422,14 +422,38 @@ async fn a_guest_that_dies_after_binding_is_named_and_left_to_its_machine() {
                 row.last_transition_time = Some(agent_forge_crds::Time(began));
             }
         });
-        bench.pass().await;
-        bench.turn(11 * MINUTE);
+        for later in [MINUTE, 11 * MINUTE] {
+            bench.pass().await;
+            bench.turn(later);
+        }
         bench.pass().await;
         assert_eq!(bench.waits_on(), Some(Reason::AgentStuck), "{word}");
         bench.turn(4 * TIMEOUT);
         bench.pass().await;
         assert_eq!(bench.times(E::PowerOff), 0, "{word}");
         assert!(told(&bench).iter().all(|n| n.contains(word)), "{word}");
+    }
+}
+
+/// Its condition `Bound` is False since it registered, and keeps that time while its state becomes `binding`.
+#[tokio::test]
+async fn a_host_that_waited_for_long_is_not_stuck_when_it_is_claimed() {
+    let mut bench = registered().await;
+    let began = bench.context.clock.wall();
+    bench.turn(11 * MINUTE);
+    bench.pass().await;
+    bind_agent(&bench);
+    change(&bench, |a| {
+        state(a, "binding", &[("Bound", "False")]);
+        let conditions = a.status.as_mut().expect("status").conditions.iter_mut();
+        for condition in conditions.filter(|c| c.type_ == "Bound") {
+            condition.last_transition_time = Some(agent_forge_crds::Time(began));
+        }
+    });
+    for stuck in [None, None, Some(Reason::AgentStuck)] {
+        bench.pass().await;
+        assert_eq!(bench.waits_on(), stuck);
+        bench.turn(MINUTE);
     }
 }
 

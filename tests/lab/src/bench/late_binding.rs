@@ -177,7 +177,7 @@ async fn way(world: &World, machines: usize) -> Result<Way> {
 
 /// How a host came back.
 struct Back {
-    /// Seconds from the end of its Machine until it waits in the buffer.
+    /// Seconds from the end of its Machine until it waits in the buffer, by the VsphereAgent.
     seconds: f64,
     calls: BTreeMap<String, u64>,
     writes: BTreeMap<String, usize>,
@@ -200,12 +200,18 @@ async fn comes_back(world: &World) -> Result<Back> {
         .wait("the end of a Machine", LIMIT, gone)
         .await?;
     let begun = Timestamp::now();
+    // The pool says so a little later than the VsphereAgent.
     let ready = |pool: &VsphereAgentPool| {
-        let buffer = pool.status.as_ref().and_then(|s| s.buffer);
-        buffer.is_some_and(|b| b.ready == 1)
+        let rows = pool.status.iter().flat_map(|s| &s.owned_vms);
+        let waits = rows.filter(|vm| vm.phase == Some(Phase::Available));
+        let since = waits.filter_map(|vm| Some(vm.last_transition_time.as_ref()?.0));
+        since.max().filter(|at| *at >= begun)
     };
-    world.until_pool("a host that came back", ready).await?;
-    let seconds = Timestamp::now().duration_since(begun).as_secs_f64();
+    let back = |pool: &VsphereAgentPool| ready(pool).is_some();
+    world.until_pool("a host that came back", back).await?;
+    let pool = world.pools.get(world.pool_name()).await?;
+    let at = ready(&pool).context("a host that waits")?;
+    let seconds = at.duration_since(begun).as_secs_f64();
     quiet(world).await?;
     let entries = written_since(world, mark).await?;
     Ok(Back {

@@ -250,7 +250,7 @@ async fn a_pool_says_how_many_of_its_vms_wait_to_be_created_and_for_which_limit(
             memory = run(bench.context.clone(), isos, own.clone(), before)
                 .await
                 .0;
-            bench.turn(QUIET_WRITES * 5);
+            bench.turn(QUIET_WRITES);
         }
         let status = bench.hub.with(|o| o.pool.as_ref()?.status.clone());
         let rows = status.expect("a status").waiting_on.into_iter();

@@ -36,7 +36,7 @@ impl Passes {
     async fn settle(&mut self) {
         for _ in 0..10 {
             self.next().await;
-            self.bench.turn(QUIET_WRITES * 5);
+            self.bench.turn(QUIET_WRITES);
         }
     }
 

@@ -50,7 +50,7 @@ fn a_changed_condition_is_written_at_once_but_for_hosts_that_come_by_themselves(
 #[test]
 fn counts_wait_the_longer_the_more_vsphere_agents_there_are() {
     let waits = [0, 1, 4, 6, 10, 50, 60, 100, 5000].map(|n| window(n).as_millis());
-    let expected = [2000, 2000, 2000, 3000, 5000, 5000, 6000, 10_000, 10_000];
+    let expected = [5000, 5000, 5000, 5000, 5000, 5000, 6000, 10_000, 10_000];
     assert_eq!(waits, expected);
 }
 
