@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// How long a change of phase, reason and references waits for the next change before it is written.
-const QUIET_WRITES: Duration = Duration::from_secs(4);
+const QUIET_WRITES: Duration = Duration::from_secs(2);
 /// The same between the registration of an Agent and its binding. Its preparation and its binding follow soon, and are
 /// written together. Even a slow watch needs less time than this.
 const UNTIL_BOUND: Duration = Duration::from_secs(30);
