@@ -31,9 +31,12 @@ pub fn agent() -> CustomResourceDefinition {
 ///
 /// # Errors
 /// A definition cannot be written as YAML, which would be a defect of the types.
-pub fn crd_files() -> Result<Vec<(String, String)>, serde_yaml_ng::Error> {
+pub fn crd_files() -> Result<Vec<(String, String)>, serde_saphyr::SerializeError> {
     let yaml = |crd: &CustomResourceDefinition| {
-        Ok::<_, serde_yaml_ng::Error>(format!("{HEADER}---\n{}", serde_yaml_ng::to_string(crd)?))
+        Ok::<_, serde_saphyr::SerializeError>(format!(
+            "{HEADER}---\n{}",
+            serde_saphyr::to_string(crd)?
+        ))
     };
     Ok(vec![
         (format!("config/crd/{POOL_FILE}"), yaml(&pool())?),

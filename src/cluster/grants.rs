@@ -99,7 +99,7 @@ mod tests {
             .split("\n---\n")
             .next()
             .expect("the policy comes first");
-        let policy: Value = serde_yaml_ng::from_str(policy).expect("YAML");
+        let policy: Value = serde_saphyr::from_str(policy).expect("YAML");
         let rule = &policy["spec"]["matchConstraints"]["resourceRules"][0];
         let guarded = [
             "namespaces",

@@ -4,7 +4,6 @@ use std::{io::Read as _, path::Path};
 
 use agent_forge_crds::manifest;
 use anyhow::Context as _;
-use serde::Deserialize as _;
 use serde_json::Value;
 
 /// One object of a file.
@@ -44,12 +43,11 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Document>> {
 /// It is no YAML, or has something without a kind.
 pub fn parse(text: &str) -> anyhow::Result<Vec<Document>> {
     let mut all = Vec::new();
-    for (at, document) in serde_yaml_ng::Deserializer::from_str(text).enumerate() {
+    for (at, value) in serde_saphyr::from_multiple::<Value>(text)?
+        .into_iter()
+        .enumerate()
+    {
         let at = at + 1;
-        let value = Value::deserialize(document).with_context(|| format!("document {at}"))?;
-        if value.is_null() {
-            continue;
-        }
         let items = value["items"].as_array().cloned();
         let is_list = value["kind"].as_str().is_some_and(|k| k.ends_with("List"));
         for object in items.filter(|_| is_list).unwrap_or_else(|| vec![value]) {
@@ -85,16 +83,16 @@ mod tests {
 
     #[test]
     fn documents_lists_and_json_are_read() {
-        let yaml = "---\n# nothing\n---\nkind: A\nmetadata: {name: a, namespace: n}\n---\nkind: List\nitems: [{kind: B}]\n";
+        let yaml = "---\n# nothing\n---\nkind: A\nmetadata: {name: a, namespace: north}\n---\nkind: List\nitems: [{kind: B}]\n";
         let all = parse(yaml).expect("documents");
         let shown: Vec<_> = all
             .iter()
             .map(|d| (d.kind.as_str(), d.name.as_str(), d.namespace.as_deref()))
             .collect();
-        assert_eq!(shown, [("A", "a", Some("n")), ("B", "", None)]);
+        assert_eq!(shown, [("A", "a", Some("north")), ("B", "", None)]);
         assert_eq!(parse("{\"kind\": \"C\"}").expect("JSON").len(), 1);
         for (bad, said) in [
-            ("a: [", "document 1"),
+            ("a: [", "line 1"),
             ("kind: A\n---\nx: 1\n", "document 2 has no kind"),
         ] {
             let error = format!("{:#}", parse(bad).expect_err(bad));

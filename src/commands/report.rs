@@ -60,7 +60,7 @@ pub fn print(report: &impl Report, output: Output) -> anyhow::Result<Verdict> {
         Output::Json => {
             escaped(&serde_json::to_string_pretty(report).context("printing JSON")?) + "\n"
         }
-        Output::Yaml => serde_yaml_ng::to_string(report).context("printing YAML")?,
+        Output::Yaml => serde_saphyr::to_string(report).context("printing YAML")?,
     };
     write(&docs::linked(&text))?;
     Ok(report.verdict())

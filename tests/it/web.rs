@@ -86,7 +86,7 @@ fn state<'v>(topology: &'v Value, name: &str) -> Option<&'v str> {
 /// The token in a kubeconfig.
 fn token(access: &OperatorAccess) -> Result<String> {
     let text = std::fs::read_to_string(&access.kubeconfig)?;
-    let config: Value = serde_yaml_ng::from_str(&text)?;
+    let config: Value = serde_saphyr::from_str(&text)?;
     // It is read the way kube reads it, so that a change of the file's form is noticed.
     ensure!(!Kubeconfig::from_yaml(&text)?.auth_infos.is_empty());
     let token = config["users"][0]["user"]["token"].as_str();

@@ -168,14 +168,14 @@ fn subset(small: &Value, large: &Value, mut missing: impl FnMut(&Value)) {
 /// The check itself finds the errors that it is for.
 #[test]
 fn a_stricter_stand_in_is_noticed() {
-    let real: Value = serde_yaml_ng::from_str(
+    let real: Value = serde_saphyr::from_str(
         "{type: object, required: [a], properties: {a: {type: string, maxLength: 5}, b: {type: object, additionalProperties: {type: string}}}}",
     )
     .unwrap();
     let noticed = |stand_in: &str| {
         let mut stricter = Vec::new();
         looser(
-            &serde_yaml_ng::from_str(stand_in).unwrap(),
+            &serde_saphyr::from_str(stand_in).unwrap(),
             &real,
             "v",
             &mut stricter,

@@ -109,7 +109,7 @@ fn errors(redactor: &Redactor, refused: &[anyhow::Error]) -> Option<Entry> {
 fn file(redactor: &Redactor, path: String, object: &impl Serialize) -> anyhow::Result<Entry> {
     let mut value = serde_json::to_value(object).context("reading an object")?;
     redactor.object(&mut value);
-    let text = serde_yaml_ng::to_string(&value).context("writing an object")?;
+    let text = serde_saphyr::to_string(&value).context("writing an object")?;
     Ok((path, text.into_bytes()))
 }
 

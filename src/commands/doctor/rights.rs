@@ -69,7 +69,7 @@ fn of_role(text: &str) -> BTreeSet<Right> {
     struct Role {
         rules: Vec<PolicyRule>,
     }
-    let role = serde_yaml_ng::from_str::<Role>(text).ok();
+    let role = serde_saphyr::from_str::<Role>(text).ok();
     let rules = role.into_iter().flat_map(|role| role.rules);
     rules.flat_map(of_rule).collect()
 }

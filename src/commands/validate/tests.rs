@@ -8,7 +8,7 @@ const AGENT: &str = include_str!("../../../crds/tests/fixtures/agent.yaml");
 const REFUSED: &str = include_str!("../../../crds/tests/fixtures/refused.yaml");
 
 fn yaml(text: &str) -> Value {
-    serde_yaml_ng::from_str(text).expect("YAML")
+    serde_saphyr::from_str(text).expect("YAML")
 }
 
 fn merge(target: &mut Value, patch: &Value) {

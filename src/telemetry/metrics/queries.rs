@@ -143,7 +143,7 @@ fn labels_left(query: &str) -> BTreeSet<&str> {
 
 fn alerts() -> Vec<serde_json::Value> {
     let rules: serde_json::Value =
-        serde_yaml_ng::from_str(&read("config/prometheus/agent-forge.rules.yaml")).expect("YAML");
+        serde_saphyr::from_str(&read("config/prometheus/agent-forge.rules.yaml")).expect("YAML");
     let groups = rules["groups"].as_array().cloned().unwrap_or_default();
     let rules = groups
         .iter()
@@ -240,7 +240,7 @@ fn each_alert_has_its_runbook_and_its_test() {
 
 #[test]
 fn both_forms_of_the_rules_are_the_same() {
-    let parse = |path| -> serde_json::Value { serde_yaml_ng::from_str(&read(path)).expect("YAML") };
+    let parse = |path| -> serde_json::Value { serde_saphyr::from_str(&read(path)).expect("YAML") };
     let plain = parse("config/prometheus/agent-forge.rules.yaml");
     let custom = parse("config/prometheus/prometheus_rule.yaml");
     assert_eq!(plain["groups"], custom["spec"]["groups"]);

@@ -140,7 +140,7 @@ function histogram() {
   const total = bars.reduce((a, b) => a + b, 0);
   const beyond = (seconds) => bars.reduce((sum, n, i) => sum + (i * barSeconds >= seconds ? n : 0), 0);
   const words = total
-    ? `${total} machines: ${beyond(autoscalerSeconds)} took longer than the autoscaler's limit (15 min), ${beyond(healthCheckSeconds)} longer than the health check's (20 min)`
+    ? `${total} machine${total === 1 ? "" : "s"}: ${beyond(autoscalerSeconds)} took longer than the autoscaler's limit (15 min), ${beyond(healthCheckSeconds)} longer than the health check's (20 min)`
     : "No machine has been bound yet";
   const caption = make("figcaption", {}, "From the demand to the bound Agent. ", words, ".");
   const [width, height, base] = [640, 120, 96];

@@ -41,7 +41,7 @@ pub(crate) fn examples() -> Vec<Vec<u8>> {
         include_str!("../examples/vsphereagent.yaml"),
     ];
     let json = |text: &&str| {
-        let value: Value = serde_yaml_ng::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        let value: Value = serde_saphyr::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
         value.to_string().into_bytes()
     };
     texts.iter().map(json).collect()

@@ -7,7 +7,6 @@ use kube::{
     core::GroupVersionKind,
     discovery::{Scope, pinned_kind},
 };
-use serde::Deserialize as _;
 use serde_json::Value;
 
 /// The documents of a YAML text, without empty ones.
@@ -15,10 +14,7 @@ use serde_json::Value;
 /// # Errors
 /// A document is not YAML.
 pub fn documents(yaml: &str) -> Result<Vec<Value>> {
-    serde_yaml_ng::Deserializer::from_str(yaml)
-        .map(|document| Value::deserialize(document).context("read YAML"))
-        .filter(|value| !matches!(value, Ok(Value::Null)))
-        .collect()
+    serde_saphyr::from_multiple(yaml).context("read YAML")
 }
 
 /// Creates each object of `yaml`, or merges it into the existing one, in the order of the text.

@@ -84,7 +84,7 @@ pub fn kubeconfig(
 /// # Errors
 /// The file cannot be written.
 pub fn write(kubeconfig: &Kubeconfig, path: &Path) -> Result<()> {
-    let text = serde_yaml_ng::to_string(kubeconfig).context("write a kubeconfig as YAML")?;
+    let text = serde_saphyr::to_string(kubeconfig).context("write a kubeconfig as YAML")?;
     write_private(path, &text)
 }
 

@@ -43,7 +43,7 @@ fn fixture(name: &str) -> Result<String> {
 }
 
 fn table(name: &str) -> Result<Vec<Row>> {
-    let rows: Vec<Row> = serde_yaml_ng::from_str(&fixture(name)?)
+    let rows: Vec<Row> = serde_saphyr::from_str(&fixture(name)?)
         .with_context(|| format!("read the table {name}"))?;
     ensure!(!rows.is_empty(), "the table {name} is empty");
     Ok(rows)
@@ -213,7 +213,7 @@ async fn what_the_predecessor_stored_is_stored_again_without_loss() -> Result<()
     let (mut objects, mut losses) = (0, Vec::new());
     for file in fs::read_dir(directory.join("recorded"))? {
         let path = file?.path();
-        let lists: Value = serde_yaml_ng::from_str(&fs::read_to_string(&path)?)?;
+        let lists: Value = serde_saphyr::from_str(&fs::read_to_string(&path)?)?;
         let namespace = lab.namespace("recorded").await?;
         for recorded in lists
             .as_object()
