@@ -58,7 +58,7 @@ impl World {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_columns_and_metrics_tell_the_truth() -> Result<()> {
-    // The counts of a pool wait for company: a host that comes within that time is never missing.
+    // The counts of a pool wait 5 s: a host that comes sooner is never counted as missing.
     let setup = Setup {
         delays: Delays {
             boot: Duration::from_secs(8),

@@ -177,7 +177,7 @@ async fn way(world: &World, machines: usize) -> Result<Way> {
 
 /// How a host came back.
 struct Back {
-    /// Seconds from the end of its Machine until it waits in the buffer, by the VsphereAgent.
+    /// Seconds from the end of its Machine until it waits in the buffer, by the VsphereAgent, whose times are whole seconds.
     seconds: f64,
     calls: BTreeMap<String, u64>,
     writes: BTreeMap<String, usize>,

@@ -32,8 +32,8 @@ use crate::{
 
 /// A generous limit that only catches a hang.
 pub(super) const LIMIT: Duration = Duration::from_secs(3600);
-/// A scale-up is over when the operator has sent nothing to vCenter and the API server for this long. No status waits longer
-/// for company.
+/// A scale-up is over when the operator has sent nothing to vCenter and the API server for this long. The counts of a pool wait
+/// up to 10 s for company.
 const QUIET: Duration = Duration::from_secs(12);
 /// How often the inventory is read while VMs are created. Each read costs the simulated vCenter some time. All measured
 /// times come from its own clock.
