@@ -342,24 +342,35 @@ async fn a_datastore_that_takes_no_byte_for_half_a_minute_does_not_end_an_upload
     let dc = vc.datacenter("dc1").await.unwrap();
     let file = path("[iso-datastore] large.iso");
     let taken = Arc::new(AtomicUsize::new(0));
+    let silent = Arc::new(tokio::sync::Notify::new());
     let body = {
-        let taken = taken.clone();
-        futures::stream::iter(0..CHUNKS).map(move |_| {
-            taken.fetch_add(1, Ordering::Relaxed);
-            Ok(Bytes::from_static(&[7; CHUNK]))
+        let (taken, silent) = (taken.clone(), silent.clone());
+        futures::stream::iter(0..CHUNKS).then(move |at| {
+            let (taken, silent) = (taken.clone(), silent.clone());
+            async move {
+                if at == 1 {
+                    silent.notified().await;
+                }
+                taken.fetch_add(1, Ordering::Relaxed);
+                Ok(Bytes::from_static(&[7; CHUNK]))
+            }
         })
     };
     let length = (CHUNK * CHUNKS) as u64;
     let upload = effect(EffectKind::Upload);
     let mut uploading = Box::pin(vc.upload(&upload, &dc, &file, length, Box::pin(body)));
-    while taken.load(Ordering::Relaxed) == 0 {
-        let a_while = tokio::time::sleep(Duration::from_millis(1));
-        tokio::select! {
+    // The server ends a connection whose request it has not begun to read.
+    loop {
+        let there = tokio::select! {
             sent = &mut uploading => panic!("too early: {sent:?}"),
-            () = a_while => {}
+            there = vc.stat(&dc, &file) => there.unwrap(),
+        };
+        if there.is_some() {
+            break;
         }
     }
     proxy.set(Network::Silent);
+    silent.notify_one();
     tokio::select! {
         sent = &mut uploading => panic!("given up: {sent:?}"),
         () = tokio::time::sleep(STALL) => {}

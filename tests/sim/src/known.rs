@@ -71,14 +71,6 @@ pub const ALL: &[Known] = &[
     },
     Known {
         breaks: &[(Oracle::ConvergesInTime, "not within")],
-        reason: "after an outage for the operator alone, the watch shows the end of a Machine sooner than that its Agent is free: by its state the Agent serves, so its host goes instead of being recycled, and none waits in the buffer",
-        plans: &[
-            "service_writes_late@1 record_observation:demo/w-9e377-66296#3=api_server_down_5m",
-            "service_writes_late@1 pool_status:demo/w#7=api_server_down_5m",
-        ],
-    },
-    Known {
-        breaks: &[(Oracle::ConvergesInTime, "not within")],
         reason: "another control plane claimed the Agent of a VM that was given up: the VM stays until its Machine goes, its AgentMachine has another host, and the VM that the workload waits for is not made",
         plans: &["replacement_requested@1 fence_agent:demo/w-9e377-66296#1=agent_claimed_2m"],
     },

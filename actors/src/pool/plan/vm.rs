@@ -22,7 +22,7 @@ use crate::{
         machine_state::MachineState,
         managed_vm::ManagedVm,
         names::ObjectKey,
-        recycle::{self, Says, Stage},
+        recycle::{self, Stage},
         upstream::{self, WaitingSign},
     },
     lifecycle::{End, Fate, FreeVm, ReleaseReason, Renewal},
@@ -281,9 +281,8 @@ impl Subject<'_> {
             && s.refused_source().is_none();
         let usable = match &self.host.agent {
             Some(agent) => {
-                !agent.is_bare_metal_host()
-                    && recycle::says(Some(agent), false) != Says::Serves
-                    && self.host.misfit(agent).is_none()
+                // What its state says holds the life back, not the wish for it: the state may be late.
+                !agent.is_bare_metal_host() && self.host.misfit(agent).is_none()
             }
             None => !child.has_served(&[]) && !child.given_up,
         };

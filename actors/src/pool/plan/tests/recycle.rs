@@ -94,7 +94,7 @@ fn a_host_that_is_made_takes_the_place_of_one_that_would_come_back() {
 #[test]
 fn a_host_that_is_not_as_wanted_is_removed() {
     type Change = fn(&mut World);
-    let table: [(&str, Change); 11] = [
+    let table: [(&str, Change); 10] = [
         ("no policy", |w| w.pool.spec.release = None),
         ("delete", |w| {
             release(w).policy = Some(ReleasePolicy::Delete)
@@ -114,10 +114,6 @@ fn a_host_that_is_not_as_wanted_is_removed() {
         }),
         ("the predecessor's", |w| {
             vm_of(&mut w.children[0]).vm_path = None
-        }),
-        ("its state serves", |w| {
-            let status = w.agents[0].status.get_or_insert_default();
-            status.debug_info.get_or_insert_default().state = Some("installing".to_owned());
         }),
         ("the pool goes", |w| {
             w.pool.metadata.deletion_timestamp = w.children[0].metadata.creation_timestamp.clone();
@@ -151,6 +147,17 @@ fn a_host_that_is_not_as_wanted_is_removed() {
     vm_of(&mut world.children[0]).first_powered_on = Some(Time(at(0)));
     world.pool.spec.cleanup_policy = Some(CleanupPolicy::Retain);
     assert_eq!(does(&world), []);
+}
+
+/// The service writes the state later than the claim goes. Its VM actor waits until the state says that nobody has it.
+#[test]
+fn a_host_whose_agent_shows_a_state_of_before_is_asked_for_its_next_life() {
+    for state in ["added-to-existing-cluster", "installing", "a-new-word"] {
+        let mut world = released();
+        let status = world.agents[0].status.get_or_insert_default();
+        status.debug_info.get_or_insert_default().state = Some(state.to_owned());
+        assert_eq!(does(&world), of([("recycle", "w-0")]), "{state}");
+    }
 }
 
 /// Its guest was dead, and was started anew to free its Machine. That life has not served, and may be one too many.
