@@ -14,6 +14,7 @@ pub mod lease;
 pub mod machines;
 pub mod run;
 mod servers;
+mod shared_reads;
 mod standby;
 pub mod telemetry;
 #[cfg(test)]

@@ -265,21 +265,6 @@ fn no_room_has_a_circle_of_imports() {
     assert!(circle.is_empty(), "import each other: {circle:?}");
 }
 
-/// Files above 400 lines and functions above 60, without tests, empty lines and comments in functions. The rooms around the two
-/// actors, and lending. This list only shrinks.
-const LONG: &[&str] = &[
-    "iso/flight/mod.rs",
-    "iso/mod.rs",
-    "iso/of_pool/record.rs: status",
-    "iso/transfer.rs",
-    "orphans/mod.rs",
-    "ports/cluster.rs",
-    "report/timeline.rs",
-    "report/vm.rs",
-    "sessions/mod.rs",
-    "sessions/mod.rs: handle",
-];
-
 /// The functions with a body in that text, as rustfmt writes it, and how many lines of code each has.
 fn functions(text: &str) -> Vec<(String, usize)> {
     let lines: Vec<&str> = text.lines().collect();
@@ -333,11 +318,9 @@ fn files_and_functions_stay_short() {
         let above = functions.into_iter().filter(|(_, lines)| *lines > 60);
         long.extend(above.map(|(name, _)| format!("{inside}: {name}")));
     }
-    let known = LONG.iter().map(|name| (*name).to_owned());
-    assert_eq!(
-        long,
-        known.collect(),
-        "files above 400 lines, functions above 60"
+    assert!(
+        long.is_empty(),
+        "files above 400 lines, functions above 60: {long:?}"
     );
 }
 
@@ -346,7 +329,7 @@ fn files_and_functions_stay_short() {
 const LIVE_READS: &[(&str, usize)] = &[
     ("iso/content.rs", 1),
     ("iso/of_pool/fresh.rs", 1),
-    ("orphans/mod.rs", 1),
+    ("orphans/remove.rs", 1),
     ("pool/act/perform.rs", 2),
     ("pool/provision.rs", 1),
     ("pool/secret_finalizers.rs", 1),
@@ -425,12 +408,14 @@ fn only_the_guard_proves_live_and_issues_permits() {
 const WAITING_ROWS: &[&str] = &[
     "news/mod.rs",
     "orphans/mod.rs",
+    "orphans/sight.rs",
     "pool/dry_run.rs",
     "pool/status.rs",
     "pool/status/gauges.rs",
     "pool/status/verdicts.rs",
     "pool/report.rs",
     "pool/report/waits.rs",
+    "report/exports.rs",
     "report/vm.rs",
     "runtime/shell.rs",
     "vm/observed/facts.rs",

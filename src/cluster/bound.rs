@@ -197,7 +197,7 @@ impl Namespace {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Tally {
     namespaces: BTreeMap<String, Namespace>,
     /// Those over their bound.
     over: BTreeSet<String>,
@@ -211,7 +211,7 @@ struct State {
 #[derive(Debug)]
 pub struct Meter {
     bound: Bound,
-    state: Mutex<State>,
+    state: Mutex<Tally>,
     /// Told when a namespace has come over its bound, or when nothing of one is left out any more.
     turns: Notify,
     /// Told when something went from a namespace that is over its bound.
@@ -245,7 +245,7 @@ impl Meter {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Tally> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -340,7 +340,7 @@ impl Meter {
     /// The object is left out: its namespace is over its bound from now on.
     fn leave_out(
         &self,
-        state: &mut State,
+        state: &mut Tally,
         (kind, key, bytes): (&'static str, &ObjectKey, u64),
         is_new: bool,
     ) {
@@ -365,7 +365,7 @@ impl Meter {
     }
 
     /// After a change: tells who waits. `grew`: there is no more space than before.
-    fn look(&self, state: &mut State, name: &str, grew: bool) {
+    fn look(&self, state: &mut Tally, name: &str, grew: bool) {
         let Some(namespace) = state.namespaces.get_mut(name) else {
             return;
         };
@@ -435,7 +435,7 @@ impl Meter {
     fn settle(&self, now: Instant) -> BTreeSet<String> {
         let mut settled = BTreeSet::new();
         let mut state = self.state();
-        let State {
+        let Tally {
             namespaces, over, ..
         } = &mut *state;
         namespaces.retain(|name, found| {
@@ -488,7 +488,7 @@ impl Meter {
 
 /// The namespaces of that part.
 fn of_part<'a>(
-    state: &'a mut State,
+    state: &'a mut Tally,
     part: &'a Part,
 ) -> impl Iterator<Item = (&'a String, &'a mut Namespace)> {
     let all = state.namespaces.iter_mut();

@@ -3,10 +3,11 @@
 
 use std::future::Future;
 
-use agent_forge_actors::ports::cluster::{AgentFilter, ClusterResult};
+use agent_forge_actors::ports::cluster::{AgentFilter, ClusterError, ClusterResult};
 use agent_forge_crds::external::agent::Agent;
 
-use super::{shared::SharedReads, trim};
+use super::trim;
+use crate::shared_reads::SharedReads;
 
 /// A page of a list.
 #[derive(Debug)]
@@ -19,7 +20,7 @@ pub struct Page {
 
 /// The lists under way, by namespace.
 #[derive(Default)]
-pub struct LiveAgents(SharedReads<AgentFilter, Vec<Agent>>);
+pub struct LiveAgents(SharedReads<AgentFilter, Vec<Agent>, ClusterError>);
 
 impl LiveAgents {
     /// The Agents of `namespace` that `wanted` accepts, without what [`trim::agent`] drops. `page` reads one page,

@@ -17,7 +17,6 @@ pub mod pausables;
 pub mod refusals;
 pub mod reviews;
 pub mod scope;
-mod shared;
 mod signed;
 pub mod trim;
 pub mod view;

@@ -30,7 +30,7 @@ use kube::{
 use super::{
     cache::{Cache, Feed},
     scope::Part,
-    watches::{NOT_SERVED, PAGE, Seen, is_not_served, map, report, until_refilled},
+    watches::{NOT_SERVED, PAGE, Shown, is_not_served, map, report, until_refilled},
 };
 
 /// Pause before a kind that is not served is looked for again.
@@ -127,7 +127,7 @@ pub async fn follow(
     cache: &Arc<Cache<Pausable>>,
     tell: &impl Fn(Change),
 ) {
-    let changed = |key, old: Seen<'_, Pausable>, new: Seen<'_, Pausable>| {
+    let changed = |key, old: Shown<'_, Pausable>, new: Shown<'_, Pausable>| {
         (old != new).then_some(Change::Pausable(kind, key))
     };
     let key = |found: &Pausable| found.key.clone();

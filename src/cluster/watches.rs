@@ -173,12 +173,12 @@ async fn watch(client: &Client, part: &Part, caches: &Caches, tell: &impl Fn(Cha
 }
 
 /// An object before or after a change; `None` if it does not exist.
-pub type Seen<'a, K> = Option<&'a Arc<K>>;
+pub type Shown<'a, K> = Option<&'a Arc<K>>;
 
 /// Whether an object changed in anything that decisions read. The projection must contain all of that.
 fn differs<'a, K, P: PartialEq>(
-    old: Seen<'a, K>,
-    new: Seen<'a, K>,
+    old: Shown<'a, K>,
+    new: Shown<'a, K>,
     project: impl Fn(&'a K) -> P,
 ) -> bool {
     match (old, new) {
@@ -190,8 +190,8 @@ fn differs<'a, K, P: PartialEq>(
 
 fn pool_change(
     key: ObjectKey,
-    old: Seen<'_, VsphereAgentPool>,
-    new: Seen<'_, VsphereAgentPool>,
+    old: Shown<'_, VsphereAgentPool>,
+    new: Shown<'_, VsphereAgentPool>,
 ) -> Option<Change> {
     let deep = differs(old, new, |p| {
         let iso = p.status.as_ref().and_then(|s| s.iso.as_ref());
@@ -211,8 +211,8 @@ fn pool_change(
 
 fn child_change(
     key: ObjectKey,
-    old: Seen<'_, VsphereAgent>,
-    new: Seen<'_, VsphereAgent>,
+    old: Shown<'_, VsphereAgent>,
+    new: Shown<'_, VsphereAgent>,
 ) -> Option<Change> {
     let states = old.into_iter().chain(new);
     let pools = states
@@ -233,8 +233,8 @@ fn child_change(
 
 fn agent_machine_change(
     key: ObjectKey,
-    old: Seen<'_, AgentMachine>,
-    new: Seen<'_, AgentMachine>,
+    old: Shown<'_, AgentMachine>,
+    new: Shown<'_, AgentMachine>,
 ) -> Option<Change> {
     differs(old, new, |am| {
         (
@@ -251,8 +251,8 @@ fn agent_machine_change(
 
 fn infra_env_change(
     key: ObjectKey,
-    old: Seen<'_, InfraEnv>,
-    new: Seen<'_, InfraEnv>,
+    old: Shown<'_, InfraEnv>,
+    new: Shown<'_, InfraEnv>,
 ) -> Option<Change> {
     differs(old, new, |i| {
         (&i.spec, &i.status, i.metadata.deletion_timestamp.is_some())
@@ -261,7 +261,11 @@ fn infra_env_change(
 }
 
 /// What a change of an Agent means for the actors.
-pub fn agent_change(key: ObjectKey, old: Seen<'_, Agent>, new: Seen<'_, Agent>) -> Option<Change> {
+pub fn agent_change(
+    key: ObjectKey,
+    old: Shown<'_, Agent>,
+    new: Shown<'_, Agent>,
+) -> Option<Change> {
     let conditions = |a: &Agent| -> Vec<(String, String, Option<String>)> {
         // Heartbeat times do not count.
         a.conditions()
@@ -290,7 +294,7 @@ async fn follow<K>(
     (client, part): (&Client, &Part),
     cache: &Arc<Cache<K>>,
     trim: impl Fn(&mut K),
-    change: impl Fn(ObjectKey, Seen<'_, K>, Seen<'_, K>) -> Option<Change>,
+    change: impl Fn(ObjectKey, Shown<'_, K>, Shown<'_, K>) -> Option<Change>,
     tell: &impl Fn(Change),
 ) where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -327,7 +331,7 @@ pub(super) fn until_refilled<'a, K: 'a>(
 
 pub(super) fn report<K>(
     differences: Vec<super::cache::Difference<K>>,
-    change: &impl Fn(ObjectKey, Seen<'_, K>, Seen<'_, K>) -> Option<Change>,
+    change: &impl Fn(ObjectKey, Shown<'_, K>, Shown<'_, K>) -> Option<Change>,
     tell: &impl Fn(Change),
 ) {
     for (key, old, new) in differences {
@@ -388,7 +392,7 @@ async fn follow_machine_version(
                 continue;
             }
         };
-        let changed = |key, old: Seen<'_, MachineFacts>, new: Seen<'_, MachineFacts>| {
+        let changed = |key, old: Shown<'_, MachineFacts>, new: Shown<'_, MachineFacts>| {
             (old != new).then_some(Change::Machine(key))
         };
         report(feed.take(event, |m| m.key.clone()), &changed, tell);
@@ -418,10 +422,10 @@ async fn follow_namespaces(
 
 fn namespace_change(
     key: ObjectKey,
-    old: Seen<'_, NamespaceGrant>,
-    new: Seen<'_, NamespaceGrant>,
+    old: Shown<'_, NamespaceGrant>,
+    new: Shown<'_, NamespaceGrant>,
 ) -> Option<Change> {
-    let grant = |n: Seen<'_, NamespaceGrant>| n.and_then(|n| n.grant.clone());
+    let grant = |n: Shown<'_, NamespaceGrant>| n.and_then(|n| n.grant.clone());
     (grant(old) != grant(new)).then_some(Change::Namespace(key.name))
 }
 

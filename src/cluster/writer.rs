@@ -62,11 +62,10 @@ use super::{
     machines, pausables,
     refusals::Refusals,
     scope::{self, Scope},
-    shared::SharedReads,
     trim,
     watches::{AGENTS_PAGE, PAGE},
 };
-use crate::deadline;
+use crate::{deadline, shared_reads::SharedReads};
 
 /// The writer.
 pub struct Writer {
@@ -77,8 +76,8 @@ pub struct Writer {
     write_within: Duration,
     refusals: Refusals,
     live_agents: LiveAgents,
-    live_pools: SharedReads<(), Option<VsphereAgentPool>>,
-    live_pausables: SharedReads<(), Vec<Pausable>>,
+    live_pools: SharedReads<(), Option<VsphereAgentPool>, ClusterError>,
+    live_pausables: SharedReads<(), Vec<Pausable>, ClusterError>,
     /// The kinds that can pause pools, as discovery last showed them.
     pausable_kinds: Mutex<HashMap<PausableKind, ApiResource>>,
 }

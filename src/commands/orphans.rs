@@ -65,7 +65,7 @@ struct Row {
 
 /// What the users of one vCenter see.
 #[derive(Default)]
-struct Seen {
+struct Sightings {
     marked: BTreeMap<String, MarkedVm>,
     bare: BTreeSet<String>,
 }
@@ -79,7 +79,7 @@ pub async fn run(args: &Args, asked: &OrphansArgs) -> anyhow::Result<Verdict> {
     let before = Sight::with(args, &client).await?;
     let vcenters = Vcenters::new(args, &before.client, before.caches.pools());
     let mut unknown = BTreeSet::new();
-    let mut seen: BTreeMap<String, Seen> = BTreeMap::new();
+    let mut seen: BTreeMap<String, Sightings> = BTreeMap::new();
     for user in users::all(&before.caches, args.secret_bound()) {
         let session = vcenters.session(&user.secret, &user.namespace).await;
         let found = match session {
@@ -107,7 +107,7 @@ pub async fn run(args: &Args, asked: &OrphansArgs) -> anyhow::Result<Verdict> {
 
 async fn survey(
     session: Arc<dyn VCenter>,
-    seen: &mut BTreeMap<String, Seen>,
+    seen: &mut BTreeMap<String, Sightings>,
 ) -> anyhow::Result<()> {
     let survey = session.survey().await?;
     let seen = seen.entry(session.server().to_owned()).or_default();
@@ -124,7 +124,7 @@ async fn survey(
 
 fn judge(
     caches: &Caches,
-    seen: &BTreeMap<String, Seen>,
+    seen: &BTreeMap<String, Sightings>,
     unknown: BTreeSet<String>,
     namespace: Option<&str>,
 ) -> Orphans {
@@ -258,12 +258,12 @@ mod tests {
         }
     }
 
-    fn seen(vms: Vec<MarkedVm>) -> BTreeMap<String, Seen> {
+    fn seen(vms: Vec<MarkedVm>) -> BTreeMap<String, Sightings> {
         let marked = vms
             .into_iter()
             .map(|vm| (vm.moref.id.clone(), vm))
             .collect();
-        let seen = Seen {
+        let seen = Sightings {
             marked,
             bare: BTreeSet::new(),
         };

@@ -172,6 +172,7 @@ mod tests {
             refused_at: Some(Time(at)),
             secret_resource_version: version.to_owned(),
             secret_uid: "u-secret".to_owned(),
+            ..RefusedCredentials::default()
         });
         Arc::new(pool)
     }

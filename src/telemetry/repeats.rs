@@ -58,9 +58,9 @@ const ABOUT: [&str; 4] = ["object", "uid", "cache", "server"];
 
 /// What a span is about: a hash of each field of [`ABOUT`] that it has.
 #[derive(Clone, Copy, Default)]
-struct About([Option<u64>; ABOUT.len()]);
+struct SpanFields([Option<u64>; ABOUT.len()]);
 
-impl Visit for About {
+impl Visit for SpanFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let known = ABOUT.iter().position(|name| *name == field.name());
         if let Some(known) = known.and_then(|at| self.0.get_mut(at)) {
@@ -71,7 +71,7 @@ impl Visit for About {
     }
 }
 
-impl About {
+impl SpanFields {
     /// Stores the hashes with the span, in addition to those that it already has.
     fn keep<S>(self, id: &Id, context: &Context<'_, S>)
     where
@@ -108,13 +108,13 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Filter<S> for Repeats {
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let mut about = About::default();
+        let mut about = SpanFields::default();
         attributes.record(&mut about);
         about.keep(id, &context);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        let mut about = About::default();
+        let mut about = SpanFields::default();
         values.record(&mut about);
         about.keep(id, &context);
     }
@@ -128,7 +128,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Filter<S> for Repeats {
         event.metadata().callsite().hash(&mut fields.0);
         event.record(&mut fields);
         for span in context.event_scope(event).into_iter().flatten() {
-            if let Some(About(about)) = span.extensions().get() {
+            if let Some(SpanFields(about)) = span.extensions().get() {
                 about.hash(&mut fields.0);
             }
         }

@@ -193,7 +193,7 @@ type Fingerprint = [u8; 32];
 
 /// What the API server said about a token.
 #[derive(Clone)]
-struct Known {
+struct Review {
     /// `None`: it does not accept the token.
     user: Option<UserInfo>,
     /// Whether the user may list pools there. `None` stands for all namespaces.
@@ -204,7 +204,7 @@ struct Known {
 /// Asks the API server, and keeps its answers for [`KEPT`].
 pub struct Reviewer {
     reviews: Arc<dyn Reviews>,
-    known: Mutex<BTreeMap<Fingerprint, Known>>,
+    known: Mutex<BTreeMap<Fingerprint, Review>>,
     /// Tokens that were accepted, and when that is forgotten.
     accepted: Mutex<BTreeMap<Fingerprint, Instant>>,
     attempts: Attempts,
@@ -251,7 +251,7 @@ impl Reviewer {
         fingerprint: &Fingerprint,
         token: &str,
         peer: IpAddr,
-    ) -> Result<Known, Refused> {
+    ) -> Result<Review, Refused> {
         let attempt = match self.was_accepted(fingerprint) {
             true => None,
             false => Some(self.attempts.begin(peer)),
@@ -268,7 +268,7 @@ impl Reviewer {
                 self.accepted().remove(fingerprint);
             }
         }
-        Ok(Known {
+        Ok(Review {
             user,
             may_list: BTreeMap::new(),
             until,
@@ -277,7 +277,7 @@ impl Reviewer {
 
     async fn reach_of(
         &self,
-        known: &mut Known,
+        known: &mut Review,
         namespaces: &BTreeSet<String>,
     ) -> Result<Reach, Refused> {
         let user = known.user.clone().ok_or(Refused::BadToken)?;
@@ -299,7 +299,7 @@ impl Reviewer {
 
     async fn may_list(
         &self,
-        known: &mut Known,
+        known: &mut Review,
         user: &UserInfo,
         namespace: Option<&str>,
     ) -> Result<bool, Refused> {
@@ -314,7 +314,7 @@ impl Reviewer {
         Ok(may)
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, Known>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, Review>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -337,12 +337,12 @@ impl Reviewer {
         all.insert(fingerprint, now + ACCEPTED);
     }
 
-    fn recall(&self, fingerprint: &Fingerprint) -> Option<Known> {
+    fn recall(&self, fingerprint: &Fingerprint) -> Option<Review> {
         let known = self.known().get(fingerprint).cloned();
         known.filter(|k| k.until > Instant::now())
     }
 
-    fn remember(&self, fingerprint: Fingerprint, known: Known) {
+    fn remember(&self, fingerprint: Fingerprint, known: Review) {
         let mut all = self.known();
         let now = Instant::now();
         all.retain(|_, k| k.until > now);

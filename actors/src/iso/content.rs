@@ -27,7 +27,7 @@ const DIGEST: usize = 8;
 
 /// What an InfraEnv puts into the ISO that it offers, as it was first seen with that ISO.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ImageContent {
     created: Time,
     content: String,
     networks: Networks,
@@ -55,11 +55,11 @@ pub fn created(iso: &IsoStatus) -> Option<Time> {
 pub async fn read(
     cluster: &dyn Cluster,
     infra_env: &InfraEnv,
-    known: Option<Seen>,
-) -> Option<Seen> {
+    known: Option<ImageContent>,
+) -> Option<ImageContent> {
     let created = infra_env.created_time()?;
     let known = known.filter(|known| known.created == *created);
-    let is_read = |known: &&Seen| known.networks != Networks::Unread;
+    let is_read = |known: &&ImageContent| known.networks != Networks::Unread;
     if let Some(known) = known.as_ref().filter(is_read) {
         return Some(known.clone());
     }
@@ -82,7 +82,7 @@ pub async fn read(
             }
         }
     };
-    Some(Seen {
+    Some(ImageContent {
         created: created.clone(),
         content: content(infra_env),
         networks,
@@ -94,7 +94,7 @@ pub async fn read(
 #[must_use]
 pub fn image(
     before: Option<&ImageStatus>,
-    seen: &Seen,
+    seen: &ImageContent,
     macs: &BTreeSet<MacAddress>,
 ) -> Option<ImageStatus> {
     let same_iso = before.filter(|b| b.created.as_ref() == Some(&seen.created));
@@ -238,7 +238,7 @@ mod tests {
         serde_json::from_value(object).expect("it parses")
     }
 
-    fn seen(second: i64, spec: Value, configs: &[(&str, &str)]) -> Seen {
+    fn seen(second: i64, spec: Value, configs: &[(&str, &str)]) -> ImageContent {
         let env = infra_env(spec);
         let all: Vec<NMStateConfig> = configs
             .iter()
@@ -251,7 +251,7 @@ mod tests {
             })
             .collect();
         let labels = env.network_labels();
-        Seen {
+        ImageContent {
             created: at(second),
             content: content(&env),
             networks: match labels.is_empty() {
@@ -263,7 +263,7 @@ mod tests {
 
     /// Records one ISO after the other, and tells after the last one whether a host with that card, which booted from the ISO
     /// of that second, is outdated.
-    fn outdated(isos: &[Seen], booted: Option<i64>, mac: &str) -> bool {
+    fn outdated(isos: &[ImageContent], booted: Option<i64>, mac: &str) -> bool {
         let mac = MacAddress::parse(mac).expect("an address");
         let mut image_now = None;
         for seen in isos {
@@ -325,7 +325,7 @@ mod tests {
         let spec = json!({"nmStateConfigLabelSelector": {"matchLabels": {"env": "a"}}});
         let iso = |second, configs: &[(&str, &str)]| seen(second, spec.clone(), configs);
         let own = [(MAC, "one")];
-        let steps: [(&str, Vec<Seen>, bool); 6] = [
+        let steps: [(&str, Vec<ImageContent>, bool); 6] = [
             (
                 "one comes for another host",
                 vec![iso(1, &own), iso(2, &[(MAC, "one"), (OTHER, "x")])],
@@ -377,7 +377,7 @@ mod tests {
     fn what_could_not_be_read_for_one_iso_is_compared_with_the_next_one() {
         let spec = json!({"nmStateConfigLabelSelector": {"matchLabels": {"env": "a"}}});
         let iso = |second, config| seen(second, spec.clone(), &[(MAC, config)]);
-        let unread = |second| Seen {
+        let unread = |second| ImageContent {
             networks: Networks::Unread,
             ..iso(second, "")
         };

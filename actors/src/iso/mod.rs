@@ -20,8 +20,10 @@
 //! harm. Two management clusters with one directory and equal bytes have one file. One cluster deletes it while the
 //! other's pools need it, unless a VM of its vCenter has it mounted. So they need different directories.
 
+mod bounds;
 pub mod content;
 pub mod flight;
+mod fly;
 pub mod infra_env;
 pub mod infra_env_guards;
 mod meter;
@@ -51,9 +53,9 @@ use tracing::{Instrument, field::Empty};
 
 use self::{
     flight::{FlightTable, Start, Task, Turn},
+    fly::fly,
     msg::{FlightNews, IsoKey, IsoMsg, IsoState, IsoWant, Lane},
     partial::Origin,
-    upkeep::Found,
 };
 use crate::{
     domain::{
@@ -283,42 +285,6 @@ fn defect(message: String) -> ReconcileError {
         message,
         class: Class::Defect,
     }
-}
-
-/// Runs a flight. The result is how it ended.
-pub async fn fly(ports: &Ports, start: Start) -> FlightNews {
-    let Start { id, want, task } = start;
-    let news = match task {
-        Task::Check(file, compare) => {
-            let compare = compare.then_some(&file.validators);
-            upkeep::check(ports, &want, &file, compare)
-                .await
-                .map(|found| match found {
-                    Found::Whole => FlightNews::Arrived(file, true),
-                    Found::NotThere => FlightNews::Missing,
-                    Found::Outdated => FlightNews::Outdated,
-                })
-        }
-        Task::Transfer => {
-            tracing::info!(directory = %want.directory, server = want.source.server(), "ISO transfer begins");
-            transfer::transfer(ports, id, &want)
-                .await
-                .map(|brought| match brought {
-                    Some((file, reused)) => {
-                        tracing::info!(file = %file.path, size = file.size, reused, "ISO is on the datastore");
-                        FlightNews::Arrived(file, reused)
-                    }
-                    None => {
-                        tracing::info!("no pool wants the ISO any more: its transfer ended");
-                        FlightNews::Recalled
-                    }
-                })
-        }
-        Task::Prune(paths) => upkeep::prune(ports, &want, &paths)
-            .await
-            .map(|(gone, kept)| FlightNews::Pruned(gone, kept)),
-    };
-    news.unwrap_or_else(FlightNews::Failed)
 }
 
 impl Actor for IsoCache {

@@ -52,15 +52,6 @@ pub struct IsoFile {
     pub volatile: bool,
 }
 
-/// Pools that share files of equal content, although each has a directory of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ShareGroup {
-    /// Those with the default directory.
-    Default,
-    /// Pools whose directory has these segments. `None` means a segment that is the pool's own name or namespace.
-    Alike(Vec<Option<String>>),
-}
-
 /// Where an ISO is about to get its final name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IsoPlace {
@@ -127,8 +118,8 @@ pub struct IsoWant {
     pub secret: ObjectKey,
     /// Directory on the datastore (`spec.iso.pathPrefix` or its default).
     pub directory: DatastorePath,
-    /// A file of the same content in the directory of another pool of this group serves as well.
-    pub shareable: Option<ShareGroup>,
+    /// It has the default directory: a file of the same content in the directory of another such pool serves as well.
+    pub shares: bool,
     /// Where the bytes come from.
     pub source: IsoUrl,
     /// Certificates that may sign the source's certificate, beside those that are trusted anyway. Or why they are not

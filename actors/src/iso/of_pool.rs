@@ -228,7 +228,7 @@ pub fn want(
             .unwrap_or_default(),
         used: iso_path(pool),
         look_within: None,
-        shareable: shares(pool),
+        shares: shares(pool),
         check_every: (!source.is_assisted() && !volatile).then(|| check_interval(pool)),
         directory,
         source,

@@ -19,7 +19,7 @@ pub type PruneNews = (Vec<DatastorePath>, Vec<(DatastorePath, String)>);
 
 /// The result of the last try.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Outcome {
+enum LastTry {
     /// Not known yet. With the earlier reason why it stayed, and whether that was reported.
     Tried(Option<(String, bool)>),
     /// Removed, and still on the pool's list.
@@ -30,7 +30,7 @@ enum Outcome {
 
 /// One pool's retention: when each listed file was last tried, and the result.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PruneLog(BTreeMap<DatastorePath, (Duration, Outcome)>);
+pub(super) struct PruneLog(BTreeMap<DatastorePath, (Duration, LastTry)>);
 
 impl PruneLog {
     /// Takes in the pool's list, and forgets files that are no longer on it.
@@ -58,7 +58,7 @@ impl PruneLog {
                 self.kept(path.clone(), why.to_owned(), now);
             } else {
                 let before = self.reason(path);
-                self.0.insert(path.clone(), (now, Outcome::Tried(before)));
+                self.0.insert(path.clone(), (now, LastTry::Tried(before)));
                 tries.push(path.clone());
             }
         }
@@ -73,44 +73,37 @@ impl PruneLog {
         now: Duration,
     ) -> bool {
         for path in gone {
-            self.0.insert(path, (now, Outcome::Gone));
+            self.0.insert(path, (now, LastTry::Gone));
         }
         for (path, reason) in kept {
             self.kept(path, reason, now);
         }
-        let news = |outcome: &Outcome| matches!(outcome, Outcome::Gone | Outcome::Kept(_, false));
+        let news = |outcome: &LastTry| matches!(outcome, LastTry::Gone | LastTry::Kept(_, false));
         self.0.values().any(|(_, outcome)| news(outcome))
     }
 
     /// The whole try failed.
     pub(super) fn failed(&mut self, reason: &str, now: Duration) -> bool {
-        let tried = |(path, (_, outcome)): (&DatastorePath, &(Duration, Outcome))| {
-            matches!(outcome, Outcome::Tried(_)).then(|| (path.clone(), reason.to_owned()))
+        let tried = |(path, (_, outcome)): (&DatastorePath, &(Duration, LastTry))| {
+            matches!(outcome, LastTry::Tried(_)).then(|| (path.clone(), reason.to_owned()))
         };
         let kept = self.0.iter().filter_map(tried).collect();
         self.ended(Vec::new(), kept, now)
     }
 
-    /// The same with other moments.
-    pub(super) fn map(&mut self, moment: &impl Fn(Duration) -> Duration) {
-        for (at, _) in self.0.values_mut() {
-            *at = moment(*at);
-        }
-    }
-
     /// Why it stayed the last time, and whether that was reported.
     fn reason(&self, path: &DatastorePath) -> Option<(String, bool)> {
         match &self.0.get(path)?.1 {
-            Outcome::Tried(before) => before.clone(),
-            Outcome::Kept(reason, heard) => Some((reason.clone(), *heard)),
-            Outcome::Gone => None,
+            LastTry::Tried(before) => before.clone(),
+            LastTry::Kept(reason, heard) => Some((reason.clone(), *heard)),
+            LastTry::Gone => None,
         }
     }
 
     fn kept(&mut self, path: DatastorePath, reason: String, now: Duration) {
         let before = self.reason(&path).filter(|(why, _)| *why == reason);
         let heard = before.is_some_and(|(_, heard)| heard);
-        self.0.insert(path, (now, Outcome::Kept(reason, heard)));
+        self.0.insert(path, (now, LastTry::Kept(reason, heard)));
     }
 
     /// The removed files of the pool's list, and what was not reported yet of the others.
@@ -118,8 +111,8 @@ impl PruneLog {
         let (mut gone, mut kept) = PruneNews::default();
         for (path, (_, outcome)) in &mut self.0 {
             match outcome {
-                Outcome::Gone => gone.push(path.clone()),
-                Outcome::Kept(reason, heard @ false) => {
+                LastTry::Gone => gone.push(path.clone()),
+                LastTry::Kept(reason, heard @ false) => {
                     *heard = true;
                     kept.push((path.clone(), reason.clone()));
                 }

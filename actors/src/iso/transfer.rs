@@ -13,16 +13,16 @@
 //!
 //! Assumptions: the adapter bounds each call in time. Dropping the future drops the upload and the download.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::conditions::Reason;
 
 use super::{
+    bounds::{Watch, bounded, incomplete, unhurried},
     meter::{Meter, SHORTEST, not_an_iso},
-    msg::{FlightNews, IsoFile, IsoPlace, IsoWant, Lane},
+    msg::{FlightNews, IsoFile, IsoPlace, IsoWant},
     ports::Ports,
 };
-use tokio::sync::watch;
 
 use crate::{
     domain::{
@@ -41,12 +41,6 @@ const DISCARD: Duration = Duration::from_secs(30);
 /// How long the move may take before both names are looked at. It is below [`super::meter::FLUSH`], so that there is
 /// time for the look.
 const MOVE: Duration = Duration::from_secs(270);
-
-/// How long to wait for the record of a name. A pool records within seconds what is about to be published, but not
-/// while the API server is away.
-const LISTED: Duration = Duration::from_secs(600);
-/// Less than what counts as a stall.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Fetches the ISO and publishes it. The flag says that a file of this content was there already. `None`: no pool
 /// wanted it any more, and nothing of it stays.
@@ -115,71 +109,6 @@ async fn fetch(
         (ports.later)(site.look_after(ports, &want.directory));
     }
     delivered
-}
-
-/// What the actor reports to one transfer.
-struct Watch {
-    id: u64,
-    lane: watch::Receiver<Lane>,
-}
-
-impl Watch {
-    fn is_over(&self) -> bool {
-        !self.lane.borrow().wanted
-    }
-
-    /// Runs `work` until it ends or no pool wants it any more.
-    async fn wanted<T>(
-        &self,
-        work: impl Future<Output = Result<T, ReconcileError>>,
-    ) -> Result<T, ReconcileError> {
-        let mut lane = self.lane.clone();
-        let over = lane.wait_for(|l| !l.wanted);
-        tokio::select! {
-            biased;
-            _ = over => Err(incomplete("no pool wants it any more".to_owned())),
-            result = work => result,
-        }
-    }
-
-    /// Waits until a pool's record lists `place`. The record comes before the move: otherwise a crash after the move
-    /// would leave a file that no record names.
-    async fn listed(&self, place: &IsoPlace) -> Result<(), ReconcileError> {
-        let mut lane = self.lane.clone();
-        match tokio::time::timeout(LISTED, lane.wait_for(|l| l.listed)).await {
-            Ok(Ok(_)) => Ok(()),
-            _ => Err(incomplete(format!(
-                "no pool's status listed {} within {} s, so it was not published",
-                place.path,
-                LISTED.as_secs()
-            ))),
-        }
-    }
-}
-
-/// Runs work that has a time limit of its own. It never counts as a stall.
-async fn unhurried<T>(meter: &Meter, work: impl Future<Output = T>) -> T {
-    tokio::pin!(work);
-    loop {
-        meter.moved();
-        tokio::select! {
-            done = &mut work => return done,
-            () = tokio::time::sleep(PATIENCE) => {}
-        }
-    }
-}
-
-/// Runs `work` until it ends or nothing moves any more.
-async fn bounded<T>(
-    meter: &Meter,
-    work: impl Future<Output = Result<T, ReconcileError>>,
-) -> Result<T, ReconcileError> {
-    meter.moved();
-    tokio::select! {
-        biased;
-        result = work => result,
-        trouble = meter.stalled() => Err(trouble),
-    }
 }
 
 /// One vCenter with the datacenter that holds the datastore, on behalf of one pool.
@@ -415,10 +344,6 @@ async fn is_volatile(ports: &Ports, want: &IsoWant, said: &Validators) -> bool {
     };
     let again = ports.source.freshness(&request, said).await;
     matches!(again, Ok(Freshness::Changed))
-}
-
-fn incomplete(what: String) -> ReconcileError {
-    ReconcileError::transient(ErrorSource::Iso, Reason::IsoUploadIncomplete, what)
 }
 
 pub(super) fn bad_path(e: crate::domain::names::BadDatastorePath) -> ReconcileError {

@@ -23,7 +23,10 @@
 //! The scan waits for each task only a limited time. A VM counts as gone only if vCenter reports that the task succeeded, or
 //! does not have the VM any more. If a vCenter does not answer, or a VM cannot be destroyed, the earlier knowledge stays.
 
+mod announce;
 pub mod judge;
+mod remove;
+mod sight;
 #[cfg(test)]
 mod tests;
 
@@ -33,34 +36,22 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_crds::{
-    conditions::{Reason, event},
-    docs,
-};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tracing::Instrument as _;
 
-use self::judge::Orphan;
+pub use self::{announce::SAID, sight::MOST_MARKED};
+use self::{
+    announce::{LastScan, Place, announce},
+    judge::Orphan,
+    remove::remove,
+    sight::{Marked, Users, is_of_missing, sessions, unending},
+};
 use crate::{
     context::{Context, SuspectVms},
-    domain::{
-        failure::{ErrorSource, ReconcileError},
-        names::{MoRef, ObjectKey},
-    },
-    guard::{Found, Stray},
-    ports::{
-        cluster::{Notice, Regarding},
-        instruments::Instruments,
-        permit::Permit,
-        slots::turns::Errand,
-        vcenter::{Fault, MarkedVm, TASK_PATIENCE, TaskEnd, VCenter, VmAt},
-    },
-    runtime::{
-        announcer::{Announcer, Due, Pace},
-        shell::{Verdict, Worker},
-    },
-    sessions::users,
+    domain::{failure::ReconcileError, names::ObjectKey},
+    ports::instruments::Instruments,
+    runtime::shell::{Verdict, Worker},
 };
 
 /// The first scan waits this long after the start, or one interval if that is shorter: other work is more urgent then.
@@ -69,26 +60,11 @@ pub const FIRST: Duration = Duration::from_secs(60);
 /// How often the scan looks whether a Secret is back that was missing.
 pub const SECRET_AGAIN: Duration = Duration::from_secs(60);
 
-/// How long an announcement of an orphan counts. After that the scan announces it again, while it is still an orphan. API
-/// servers keep an Event for an hour by default (`--event-ttl`). So with a scan every ten minutes one Event is always
-/// visible.
-pub const SAID: Duration = Duration::from_secs(3000);
-const PACE: Pace = Pace {
-    again: Some(SAID),
-    ..Pace::NEWS
-};
-
 /// A scan of one vCenter that takes longer is stopped. The earlier knowledge of that vCenter stays.
 pub const SCAN_WITHIN: Duration = Duration::from_secs(300);
 
 /// How many orphans of one vCenter a scan announces. The next scans announce the others.
 pub const SAID_AT_ONCE: usize = 20;
-
-/// The most characters of a name from vCenter that a message repeats.
-const QUOTED: usize = 80;
-/// The most marked VMs of one vCenter that the scan lists and judges, over all its Secrets together. All clusters of a
-/// vCenter together have fewer.
-pub const MOST_MARKED: usize = 20_000;
 
 /// What the scan remembers: a cache.
 #[derive(Default)]
@@ -98,22 +74,7 @@ pub struct Memory {
     /// Secrets that were missing in the last scan, each with the namespace that names it.
     missing: Vec<(ObjectKey, String)>,
     /// What the last scan of each vCenter left.
-    known: BTreeMap<String, Known>,
-}
-
-/// What is remembered of one vCenter.
-#[derive(Clone, Debug, Default)]
-struct Known {
-    /// Orphans of the last scan.
-    vms: BTreeSet<MoRef>,
-    /// Which of them were announced.
-    announcer: Announcer<MoRef>,
-}
-
-/// The vCenter that an orphan was found on, and who uses it.
-struct Place<'a> {
-    server: &'a str,
-    namespaces: &'a BTreeSet<String>,
+    known: BTreeMap<String, LastScan>,
 }
 
 /// Worker of the scan.
@@ -205,14 +166,6 @@ async fn run(
     (memory, verdict)
 }
 
-/// The Secret is missing. One of another namespace that is missing admits nobody.
-fn is_of_missing(trouble: &ReconcileError) -> bool {
-    matches!(
-        trouble.reason,
-        Reason::SecretNotFound | Reason::SecretNamespaceRefused
-    )
-}
-
 /// One of these Secrets is not missing any more.
 async fn is_back(context: &Context, within: Duration, missing: &[(ObjectKey, String)]) -> bool {
     let asked = missing.iter().map(|(secret, namespace)| async move {
@@ -222,14 +175,6 @@ async fn is_back(context: &Context, within: Duration, missing: &[(ObjectKey, Str
     });
     let all = futures::future::join_all(asked).await;
     all.into_iter().any(|back| back)
-}
-
-fn unending(server: &str, within: Duration) -> ReconcileError {
-    let message = format!(
-        "{server}: the scan for VMs that are nobody's did not end within {} s",
-        within.as_secs()
-    );
-    ReconcileError::transient(ErrorSource::Vsphere, Reason::VcenterUnreachable, message)
 }
 
 /// Forgets vCenters that no pool and no record names any more.
@@ -244,94 +189,6 @@ fn forget_others(named: &BTreeSet<&str>, doubts: &watch::Sender<SuspectVms>, mem
     });
 }
 
-/// The users of one vCenter, and the namespaces whose pools or records name them. Each user may see other folders.
-#[derive(Default)]
-struct Users {
-    sessions: Vec<Arc<dyn VCenter>>,
-    namespaces: BTreeSet<String>,
-}
-
-/// Sessions of all credentials that pools or records name, by vCenter. Notes in `missing` which Secrets do not exist.
-async fn sessions(
-    context: &Context,
-    within: Duration,
-    missing: &mut Vec<(ObjectKey, String)>,
-    verdict: &mut Verdict,
-) -> BTreeMap<String, Users> {
-    let named = users::all(context.view.as_ref(), &context.settings.secret_namespaces).into_iter();
-    let asked = named.map(|user| async move {
-        let (secret, namespace) = (user.secret, user.namespace);
-        let asked = context.sessions.session(&secret, &namespace);
-        let session = tokio::time::timeout(within, asked).await;
-        let session = session.unwrap_or_else(|_| Err(unending(&secret.to_string(), within)));
-        (secret, namespace, session)
-    });
-    let mut found: BTreeMap<String, Users> = BTreeMap::new();
-    let mut seen = BTreeSet::new();
-    for (secret, namespace, session) in futures::future::join_all(asked).await {
-        match session {
-            Ok(session) => {
-                let users = found.entry(session.server().to_owned()).or_default();
-                users.namespaces.insert(namespace);
-                if seen.insert(secret) {
-                    users.sessions.push(session);
-                }
-            }
-            Err(trouble) => {
-                if is_of_missing(&trouble) {
-                    missing.push((secret, namespace));
-                }
-                verdict.waiting_on.push((trouble.reason, trouble.message));
-            }
-        }
-    }
-    found
-}
-
-/// All VMs with a marker, with the users that see them.
-struct Marked {
-    vms: Vec<MarkedVm>,
-    seen_by: BTreeMap<MoRef, Vec<Arc<dyn VCenter>>>,
-}
-
-impl Marked {
-    async fn list(users: &[Arc<dyn VCenter>]) -> Result<Self, ReconcileError> {
-        let mut all = Self {
-            vms: Vec::new(),
-            seen_by: BTreeMap::new(),
-        };
-        for user in users {
-            let survey = user.survey().await?;
-            let listed = &survey.marked;
-            if all.vms.len() + listed.len() > MOST_MARKED {
-                let server = user.server();
-                let message = format!(
-                    "{server} shows more than {MOST_MARKED} VMs with our mark to the Secrets that lead there; no orphan is \
-                     looked for on it"
-                );
-                let reason = Reason::VcenterReplyUnusable;
-                return Err(ReconcileError::blocked(
-                    ErrorSource::Vsphere,
-                    reason,
-                    message,
-                ));
-            }
-            for vm in listed {
-                let seen_by = all.seen_by.entry(vm.moref.clone()).or_default();
-                if seen_by.is_empty() {
-                    all.vms.push(vm.clone());
-                }
-                seen_by.push(user.clone());
-            }
-        }
-        Ok(all)
-    }
-
-    fn users(&self, vm: &MoRef) -> &[Arc<dyn VCenter>] {
-        self.seen_by.get(vm).map_or(&[], Vec::as_slice)
-    }
-}
-
 fn tell(server: &str, trouble: ReconcileError, verdict: &mut Verdict) {
     tracing::warn!(server, reason = %trouble.reason, "orphan scan: {trouble}");
     verdict.waiting_on.push((trouble.reason, trouble.message));
@@ -341,7 +198,7 @@ async fn scan(
     context: &Context,
     (server, users): (&str, &Users),
     doubts: &watch::Sender<SuspectVms>,
-    known: &mut Known,
+    known: &mut LastScan,
     verdict: &mut Verdict,
 ) -> Result<(), ReconcileError> {
     let before = context.view.all_children();
@@ -405,180 +262,4 @@ fn about(orphan: &Orphan) -> tracing::Span {
         object = %ObjectKey::new(&marker.namespace, &marker.name),
         uid = %marker.uid,
     )
-}
-
-/// Proves by live reads that a VM has no owner, and destroys a VM that never ran, as any user that may do so. `true`: it is
-/// gone.
-async fn remove(
-    context: &Context,
-    users: &[Arc<dyn VCenter>],
-    orphan: &Orphan,
-    known: &BTreeSet<MoRef>,
-    place: &Place<'_>,
-) -> Result<bool, ReconcileError> {
-    let mut removed = Ok(false);
-    for user in users {
-        removed = remove_as(context, user, orphan, known, place).await;
-        let refused = |t: &ReconcileError| t.reason == Reason::NoPermission;
-        if !removed.as_ref().is_err_and(refused) {
-            break;
-        }
-    }
-    removed
-}
-
-async fn remove_as(
-    context: &Context,
-    session: &Arc<dyn VCenter>,
-    orphan: &Orphan,
-    known: &BTreeSet<MoRef>,
-    place: &Place<'_>,
-) -> Result<bool, ReconcileError> {
-    let marker = &orphan.vm.marker;
-    // The wait for a slot comes before the looks, because the looks would be out of date after it. The VM's pool is not
-    // known, so all these VMs share one line.
-    let ticket = session
-        .slots()
-        .ask(Errand::Remove, &ObjectKey::new("", "orphans"));
-    let _slot = ticket.granted().await;
-    let stray = Stray {
-        owner: ObjectKey::new(&marker.namespace, &marker.name),
-        moref: &orphan.vm.moref,
-        is_nobodys: &|live| judge::is_nobodys(orphan, live),
-        may_go: &|pools| judge::may_go(orphan, known, pools.iter().map(AsRef::as_ref)),
-        is_unchanged: &|shown| judge::is_unchanged_and_ours(orphan, shown),
-    };
-    let permit = match stray.permit(context, session.as_ref()).await? {
-        Found::Stays => return Ok(false),
-        Found::Gone => return Ok(true),
-        Found::MayGo(permit) => permit,
-    };
-    let gone = destroy(context, session.as_ref(), &permit, orphan).await;
-    let done = matches!(gone, Ok(true));
-    context.instruments.vm_operation("destroy_orphan", done);
-    if !gone? {
-        return Ok(false);
-    }
-    let note = format!(
-        "VM {} ({}) was destroyed: {}, and it never ran",
-        quoted(&orphan.vm.name),
-        quoted(&orphan.vm.moref.id),
-        orphan.why.explain()
-    );
-    tracing::warn!(server = session.server(), "{note}");
-    notify(
-        context,
-        place,
-        orphan,
-        (false, event::ORPHAN_VM_DESTROYED),
-        note,
-    );
-    Ok(true)
-}
-
-/// Runs one task, with the same time limit as other tasks. `true`: the VM is gone. If the end of the task is unknown, a look
-/// at the VM decides.
-async fn destroy(
-    context: &Context,
-    session: &dyn VCenter,
-    permit: &Permit<VmAt>,
-    orphan: &Orphan,
-) -> Result<bool, ReconcileError> {
-    let moref = &orphan.vm.moref;
-    let ended = {
-        let _running = context.in_flight(session.server(), permit.effect().kind);
-        match session.destroy(permit).await {
-            Ok(task) => {
-                let end = async { session.wait(&task).await.flatten() };
-                tokio::time::timeout(TASK_PATIENCE, end).await
-            }
-            Err(e) => Ok(Err(e)),
-        }
-    };
-    match ended {
-        Ok(Ok(TaskEnd::Success(_))) => return Ok(true),
-        Ok(Err(e)) if !matches!(e.fault(), Some(Fault::ManagedObjectNotFound(_))) => {
-            return Err(e.into());
-        }
-        _ => {}
-    }
-    let gone = session.observe(moref).await?.is_none();
-    match ended {
-        // The task continues in vCenter, and the next scan finds its result.
-        Err(_) if !gone => Err(endless(orphan)),
-        _ => Ok(gone),
-    }
-}
-
-fn endless(orphan: &Orphan) -> ReconcileError {
-    let message = format!(
-        "Destroy_Task of VM {} ({}) has not ended within {} s; look at the VM's recent tasks in the vSphere client",
-        quoted(&orphan.vm.name),
-        quoted(&orphan.vm.moref.id),
-        TASK_PATIENCE.as_secs()
-    );
-    ReconcileError::transient(ErrorSource::Vsphere, Reason::VmBusy, message)
-}
-
-/// A name from vCenter as a quotation, so that no part of it looks like the operator's own text.
-fn quoted(text: &str) -> String {
-    let short: String = text.chars().take(QUOTED).collect();
-    format!("{short:?}")
-}
-
-/// `fate`: what happened to it in this scan, as a clause. `true`: it was announced now.
-fn announce(
-    context: &Context,
-    place: &Place<'_>,
-    orphan: &Orphan,
-    fate: &str,
-    known: &mut Known,
-) -> bool {
-    let (now, vm) = (context.clock.monotonic(), &orphan.vm);
-    let announcer = &mut known.announcer;
-    if announcer.announce(vm.moref.clone(), "", now, PACE) != Due::Now {
-        return false;
-    }
-    let note = format!(
-        "VM {} ({}, {}) on {} carries our mark ({}), and {}; {fate}. If nothing needs it, remove it by hand: \
-         {} says how",
-        quoted(&vm.name),
-        quoted(&vm.moref.id),
-        vm.power.as_str(),
-        place.server,
-        vm.marker,
-        orphan.why.explain(),
-        docs::linked("docs/runbooks/AgentForgeOrphanVMs.md"),
-    );
-    tracing::warn!("{note}");
-    notify(context, place, orphan, (true, event::ORPHAN_VM), note);
-    true
-}
-
-/// Writes an Event about the VsphereAgent in the marker. It does so only if its namespace uses that vCenter, because the
-/// name comes from the vCenter.
-fn notify(
-    context: &Context,
-    place: &Place<'_>,
-    orphan: &Orphan,
-    (warning, reason): (bool, &'static str),
-    note: String,
-) {
-    let marker = &orphan.vm.marker;
-    if !place.namespaces.contains(&marker.namespace) {
-        tracing::info!("no Event: no pool and no VsphereAgent of that namespace uses this vCenter");
-        return;
-    }
-    context.cluster.notify(Notice {
-        regarding: Regarding {
-            api_version: agent_forge_crds::names::API_VERSION.to_owned(),
-            kind: "VsphereAgent".to_owned(),
-            key: ObjectKey::new(&marker.namespace, &marker.name),
-            uid: marker.uid.clone(),
-        },
-        warning,
-        reason,
-        action: "ScanForOrphans",
-        note,
-    });
 }

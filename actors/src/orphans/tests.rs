@@ -13,6 +13,10 @@ use kube::ResourceExt;
 
 use super::*;
 use crate::{
+    domain::{failure::ErrorSource, names::MoRef},
+    ports::vcenter::VCenter,
+};
+use crate::{
     domain::{
         identity::BiosUuid,
         marker::Marker,

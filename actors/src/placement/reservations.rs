@@ -28,7 +28,7 @@ struct Reservation {
 pub struct Reservations(BTreeMap<Subject, Reservation>);
 
 /// What a VsphereAgent's VM means for space.
-enum Stage<'a> {
+enum SpaceUse<'a> {
     /// The operator will create it on this datastore (id).
     Making(&'a str),
     /// The operator will not create it.
@@ -61,9 +61,9 @@ impl Reservations {
             let key = Subject::vm(child);
             let old = before.remove(&key);
             let kept = match stage(child, server) {
-                Stage::Dropped => None,
-                Stage::Other => old.filter(|r| now.saturating_sub(r.at) < LAG),
-                Stage::Making(datastore) => space(child).or(old.map(|r| r.bytes)).map(|bytes| {
+                SpaceUse::Dropped => None,
+                SpaceUse::Other => old.filter(|r| now.saturating_sub(r.at) < LAG),
+                SpaceUse::Making(datastore) => space(child).or(old.map(|r| r.bytes)).map(|bytes| {
                     let datastore = datastore.to_owned();
                     Reservation {
                         datastore,
@@ -89,19 +89,19 @@ impl Reservations {
     }
 }
 
-fn stage<'a>(child: &'a VsphereAgent, server: &str) -> Stage<'a> {
+fn stage<'a>(child: &'a VsphereAgent, server: &str) -> SpaceUse<'a> {
     let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());
     if vm.is_some_and(|vm| vm.moref.is_some()) {
-        return Stage::Other;
+        return SpaceUse::Other;
     }
     if child.metadata.deletion_timestamp.is_some() {
-        return Stage::Dropped;
+        return SpaceUse::Dropped;
     }
     let here = vm.filter(|vm| vm.server.as_deref() == Some(server));
     let place = here.and_then(|vm| vm.placement.as_ref());
     match place.and_then(|p| p.datastore_ref.as_deref()) {
-        Some(datastore) => Stage::Making(datastore),
-        None => Stage::Other,
+        Some(datastore) => SpaceUse::Making(datastore),
+        None => SpaceUse::Other,
     }
 }
 

@@ -20,14 +20,14 @@ pub const MOST: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub struct Settling {
     /// By uid.
-    agents: BTreeMap<String, Seen>,
+    agents: BTreeMap<String, Unsettled>,
     /// `false` at the first look.
     looked: bool,
 }
 
 /// An Agent that is to be prepared.
 #[derive(Debug)]
-struct Seen {
+struct Unsettled {
     version: String,
     /// Since when it has not changed.
     since: Duration,
@@ -35,7 +35,7 @@ struct Seen {
     first: Duration,
 }
 
-impl Seen {
+impl Unsettled {
     fn left(&self, now: Duration) -> Duration {
         let still = STILL.saturating_sub(now.saturating_sub(self.since));
         still.min(MOST.saturating_sub(now.saturating_sub(self.first)))
@@ -53,7 +53,7 @@ impl Settling {
                 due.push(action.clone());
                 continue;
             };
-            let mut seen = known.remove(&patch.uid).unwrap_or_else(|| Seen {
+            let mut seen = known.remove(&patch.uid).unwrap_or_else(|| Unsettled {
                 version: patch.resource_version.clone(),
                 since: if first_look {
                     now.saturating_sub(STILL)

@@ -20,7 +20,7 @@ use kube::ResourceExt;
 
 use super::{
     observed::Observed,
-    tables::{Known, Places, Tables},
+    tables::{Places, Positions, Tables},
 };
 use crate::{
     domain::{
@@ -44,7 +44,7 @@ fn note<K: Eq + Hash>(table: &mut HashMap<K, Places>, key: Option<K>, at: usize)
     }
 }
 
-impl Known {
+impl Positions {
     fn note(&mut self, name: Option<&String>, uid: Option<&String>, at: usize) {
         note(&mut self.names, name.cloned(), at);
         note(&mut self.uids, uid.cloned(), at);
@@ -254,7 +254,7 @@ impl Observed {
             };
         }
         let tables = self.tables();
-        let meant = |record: &Option<Recorded>, known: &Known| match record {
+        let meant = |record: &Option<Recorded>, known: &Positions| match record {
             Some(record) => known.meant_by(record),
             None => BTreeSet::new(),
         };

@@ -32,7 +32,7 @@ use crate::{
     ports::cluster::{Notice, Regarding},
     report::{
         Metric, Reports,
-        timeline::{self, About},
+        spans::{self, SpanSubject},
     },
     runtime::announcer::{Announcer, Due, Pace},
 };
@@ -115,14 +115,14 @@ fn traces(s: &Observed, plan: &Plan, waits: &[Wait], told: &mut Told, reports: &
         let about = about(s, &wait.uid, &wait.agent_machine);
         let subject = format!("AgentMachine/{}", wait.agent_machine.name);
         let what = (subject.as_str(), wait.reason.as_str());
-        let spans = timeline::wait(&about, &[], what, wait.since, wait.until);
+        let spans = spans::wait(&about, &[], what, wait.since, wait.until);
         reports.spans.extend(spans);
     }
     let unanswered = told.unanswered.look(s, plan, waits);
     for ended in unanswered.ended {
         let about = about(s, &ended.uid, &ended.agent_machine);
         let (from, to) = (ended.demanded, ended.end);
-        let root = timeline::unanswered(&about, from, to, ended.served);
+        let root = spans::unanswered(&about, from, to, ended.served);
         reports.spans.push(root);
     }
     let forgotten = unanswered.forgotten.iter();
@@ -132,8 +132,8 @@ fn traces(s: &Observed, plan: &Plan, waits: &[Wait], told: &mut Told, reports: &
     again.for_each(|left| reports.wake(left));
 }
 
-fn about<'a>(s: &'a Observed, uid: &str, agent_machine: &'a ObjectKey) -> About<'a> {
-    About {
+fn about<'a>(s: &'a Observed, uid: &str, agent_machine: &'a ObjectKey) -> SpanSubject<'a> {
+    SpanSubject {
         trace: TraceId::of_machine(uid),
         namespace: &agent_machine.namespace,
         name: &agent_machine.name,

@@ -9,7 +9,7 @@ pub type Places = Vec<usize>;
 
 /// Objects of one kind by name and by uid.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct Positions {
     pub names: HashMap<String, Places>,
     pub uids: HashMap<String, Places>,
 }
@@ -24,12 +24,12 @@ pub struct Tables {
     pub hostnames: HashMap<String, Places>,
     /// Agents by the name in their claim label.
     pub claims: HashMap<String, Places>,
-    pub machines: Known,
-    pub agent_machines: Known,
+    pub machines: Positions,
+    pub agent_machines: Positions,
     /// AgentMachines by the name of the Agent that their status names.
     pub reservations: HashMap<String, Places>,
     /// VsphereAgents by the recorded uid of their AgentMachine, or by its name if no uid is recorded.
-    pub children: Known,
+    pub children: Positions,
 }
 
 /// The tables and the hosts, filled at the first question.

@@ -52,7 +52,7 @@ pub struct IsoFacts {
     /// The InfraEnv that it is made from.
     pub infra_env: Option<Arc<InfraEnv>>,
     /// What has been put into it.
-    pub image: Option<content::Seen>,
+    pub image: Option<content::ImageContent>,
     /// Old versions that retention removes.
     pub old: Vec<DatastorePath>,
     /// The VsphereAgent whose VM may be about to get an ISO into its drive, while vCenter does not show that yet.
@@ -65,11 +65,11 @@ pub struct IsoFacts {
 #[derive(Default)]
 pub struct IsoMemory {
     /// The image service's certificates, as they were read last.
-    pub ca: Option<of_pool::ca::Known>,
+    pub ca: Option<of_pool::ca::CaRead>,
     /// The InfraEnv, if the API server has a newer one than the watch shows.
-    pub infra_env: of_pool::fresh::Known,
+    pub infra_env: of_pool::fresh::LiveInfraEnv,
     /// What its present ISO has in it, as it was first seen with that ISO.
-    pub image: Option<content::Seen>,
+    pub image: Option<content::ImageContent>,
 }
 
 /// Observes vCenter: whether the credentials open it, and whether it answers.

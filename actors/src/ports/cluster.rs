@@ -3,14 +3,16 @@
 //! A [`View`] may be stale: an actor may wake and plan from it, but it never proves absence. Before an actor destroys or
 //! releases something, it asks [`Cluster`]. Every write carries its precondition (uid, resourceVersion) and its [`Effect`].
 
+mod failure;
+mod patch;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
 use agent_forge_crds::{
-    agent::{Goal, VsphereAgent, VsphereAgentStatus},
-    conditions::Reason,
+    agent::{VsphereAgent, VsphereAgentStatus},
     external::{
         agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv,
         nmstate_config::NMStateConfig,
@@ -18,12 +20,11 @@ use agent_forge_crds::{
     pool::{VsphereAgentPool, VsphereAgentPoolStatus},
 };
 use async_trait::async_trait;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use secrecy::SecretString;
 
 use crate::{
     domain::{
-        failure::{Class, ErrorSource, ReconcileError},
+        failure::{ErrorSource, ReconcileError},
         holds::Mode,
         index_keys::{self, IndexKey, IndexKeys},
         names::ObjectKey,
@@ -31,10 +32,12 @@ use crate::{
         tally::Tally,
         upstream::{MachineFacts, Pausable, PausableKind},
     },
-    ports::{
-        effect::{Effect, Hold},
-        permit::Permit,
-    },
+    ports::{effect::Effect, permit::Permit},
+};
+
+pub use self::{
+    failure::{ClusterError, ClusterErrorKind, ClusterResult},
+    patch::{AgentPatch, OwnPatch, Precondition},
 };
 
 /// Cached reads. Cheap, synchronous, stale.
@@ -144,161 +147,6 @@ pub trait View: Send + Sync {
     /// The value of a Namespace's annotation `allow-pools-from` ([`grants`](crate::domain::grants)). `None` if it has none,
     /// or does not exist.
     fn namespace_grant(&self, namespace: &str) -> Option<String>;
-}
-
-/// What kind of failure a Kubernetes call had.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ClusterErrorKind {
-    /// 404.
-    NotFound,
-    /// 409 AlreadyExists.
-    AlreadyExists,
-    /// 409 Conflict: the precondition failed, another writer was first.
-    Conflict,
-    /// 403: a rule is missing in our role.
-    Forbidden,
-    /// Nothing was sent: the namespace is none of `--namespaces`.
-    NotServed,
-    /// 400, 422: the server does not accept the object.
-    Invalid,
-    /// No answer, or a server error: the effect may have happened.
-    Unavailable,
-    /// The reply does not decode.
-    Undecodable,
-    /// The effect gate refused the call.
-    Held(Box<Hold>),
-}
-
-/// A failed Kubernetes call.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{operation} {subject}: {message}")]
-pub struct ClusterError {
-    /// What kind of failure.
-    pub kind: ClusterErrorKind,
-    /// Verb.
-    pub operation: &'static str,
-    /// Object.
-    pub subject: String,
-    /// One sentence for people.
-    pub message: String,
-}
-
-impl ClusterError {
-    /// Why, as one word for conditions.
-    #[must_use]
-    pub fn reason(&self) -> Reason {
-        match self.kind {
-            ClusterErrorKind::NotFound => Reason::NotFound,
-            ClusterErrorKind::AlreadyExists => Reason::AlreadyExists,
-            ClusterErrorKind::Conflict => Reason::Conflict,
-            ClusterErrorKind::Forbidden => Reason::Forbidden,
-            ClusterErrorKind::NotServed => Reason::NamespaceNotAllowed,
-            ClusterErrorKind::Invalid => Reason::Invalid,
-            ClusterErrorKind::Unavailable => Reason::ApiServerUnavailable,
-            ClusterErrorKind::Undecodable => Reason::InternalError,
-            ClusterErrorKind::Held(ref hold) => hold.reason.clone(),
-        }
-    }
-
-    /// What the failure means for the next try.
-    #[must_use]
-    pub fn class(&self) -> Class {
-        match self.kind {
-            ClusterErrorKind::NotFound
-            | ClusterErrorKind::AlreadyExists
-            | ClusterErrorKind::Conflict => Class::Conflict,
-            ClusterErrorKind::Forbidden
-            | ClusterErrorKind::NotServed
-            | ClusterErrorKind::Invalid => Class::Blocked,
-            ClusterErrorKind::Unavailable | ClusterErrorKind::Held(_) => Class::Transient,
-            ClusterErrorKind::Undecodable => Class::Defect,
-        }
-    }
-}
-
-/// Result of a Kubernetes call.
-pub type ClusterResult<T> = Result<T, ClusterError>;
-
-/// A merge patch for one Agent, with the resourceVersion it was computed from.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AgentPatch {
-    /// Which Agent.
-    pub key: ObjectKey,
-    /// Precondition: its uid.
-    pub uid: String,
-    /// Precondition: its resourceVersion.
-    pub resource_version: String,
-    /// Labels to set (`Some`) or remove (`None`).
-    pub labels: BTreeMap<String, Option<String>>,
-    /// Annotations, likewise.
-    pub annotations: BTreeMap<String, Option<String>>,
-    /// `spec.approved`.
-    pub approved: Option<bool>,
-    /// `spec.hostname`.
-    pub hostname: Option<String>,
-    /// `spec.role`.
-    pub role: Option<String>,
-}
-
-impl AgentPatch {
-    /// A patch of `agent` as it is now, which changes nothing yet.
-    #[must_use]
-    pub fn of(agent: &Agent) -> Self {
-        Self {
-            key: ObjectKey::of(agent),
-            uid: agent.metadata.uid.clone().unwrap_or_default(),
-            resource_version: agent.metadata.resource_version.clone().unwrap_or_default(),
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            approved: None,
-            hostname: None,
-            role: None,
-        }
-    }
-
-    /// Whether its preconditions hold for `agent`.
-    #[must_use]
-    pub fn is_made_from(&self, agent: &Agent) -> bool {
-        agent.metadata.uid.as_ref() == Some(&self.uid)
-            && agent.metadata.resource_version.as_ref() == Some(&self.resource_version)
-    }
-}
-
-/// Identity of an object for a delete or patch, so that the call cannot change another one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Precondition {
-    /// Namespace and name.
-    pub key: ObjectKey,
-    /// uid.
-    pub uid: String,
-    /// resourceVersion.
-    pub resource_version: String,
-}
-
-impl Precondition {
-    /// The object as it was read.
-    pub fn of<K: kube::ResourceExt>(object: &K) -> Self {
-        Self {
-            key: ObjectKey::of(object),
-            uid: object.uid().unwrap_or_default(),
-            resource_version: object.resource_version().unwrap_or_default(),
-        }
-    }
-}
-
-/// What changes in one of our own objects: labels and annotations to set (`Some`) or remove (`None`), and what is replaced whole.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct OwnPatch {
-    /// Labels.
-    pub labels: BTreeMap<String, Option<String>>,
-    /// Annotations.
-    pub annotations: BTreeMap<String, Option<String>>,
-    /// The whole new list of finalizers.
-    pub finalizers: Option<Vec<String>>,
-    /// The whole new goal of a VsphereAgent.
-    pub goal: Option<Goal>,
-    /// The pool of its namespace that a VsphereAgent moves to, and all its owners then.
-    pub pool: Option<(String, Vec<OwnerReference>)>,
 }
 
 /// An Event about one of our objects or about an AgentMachine that waits.

@@ -4,6 +4,8 @@
 //! it.
 //! Guarantees: what lasts is reported at least once, at its pace. News is reported at most once.
 
+pub mod exports;
+pub mod spans;
 pub mod timeline;
 pub mod vm;
 

@@ -11,20 +11,18 @@
 //! same reason. Upstream never lowers that condition once it is true, so every process reads the same time.
 
 use agent_forge_crds::{
-    WaitingOn,
     agent::{MAX_TIMELINE_ROWS, Milestone, VmStatus},
-    external::agent::{Agent, INSTALLED},
+    external::agent::Agent,
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 use crate::{
     domain::{
         recycle::{self, Stage},
-        seconds,
         trace::TraceId,
     },
-    ports::tracer::{PhaseSpan, Under},
+    ports::tracer::Under,
 };
 
 /// Entries and the phases that they end, in the order in which they happen.
@@ -48,19 +46,14 @@ pub const NODE: &str = "node.ready";
 pub const DESTROY: &str = "vm.destroy";
 /// A reason in `status.waitingOn`, from its first moment to its last, in pieces.
 pub const WAIT: &str = "machine.wait";
-/// A wait is sent in pieces of that length, each when it is over. So the trace shows a wait while it still lasts.
-const PIECE: SignedDuration = SignedDuration::from_mins(5);
-/// The most whole pieces that are sent, the last ones of a wait. A piece that ended more than an hour ago was sent then, or
-/// will never be sent.
-const PIECES: i64 = 12;
 const DEMANDED: &str = "Demanded";
 const ACCEPTED: &str = "Accepted";
-const BOUND: &str = Milestone::BOUND;
-const DELETING: &str = "Deleting";
+pub(super) const BOUND: &str = Milestone::BOUND;
+pub(super) const DELETING: &str = "Deleting";
 /// After the deletion: the VM is proven absent.
 const ABSENT: &str = "Absent";
 /// The deletion came before the Agent was installed.
-const UNFINISHED: &str = "InstallAbandoned";
+pub(super) const UNFINISHED: &str = "InstallAbandoned";
 /// The operator makes another VM for the same request.
 const REPLACED: &str = "Replaced";
 /// The VM began another life.
@@ -104,7 +97,7 @@ fn attempt(vm: Option<&VmStatus>) -> i32 {
     }
 }
 
-fn micro(t: Timestamp) -> Timestamp {
+pub(super) fn micro(t: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(t.as_microsecond()).unwrap_or(t)
 }
 
@@ -207,57 +200,8 @@ pub fn has_ended(timeline: &[Milestone]) -> bool {
     timeline.last().is_some_and(|e| e.event == ABSENT)
 }
 
-/// The object that the spans are about.
-#[derive(Clone, Copy, Debug)]
-pub struct About<'a> {
-    /// The machine's trace.
-    pub trace: TraceId,
-    /// Namespace of the VsphereAgent.
-    pub namespace: &'a str,
-    /// Name of the VsphereAgent.
-    pub name: &'a str,
-    /// Name of its pool.
-    pub pool: &'a str,
-    /// The trace of the machine that its VM served in the life before. The first phase links to the first phase there.
-    pub before: Option<TraceId>,
-}
-
-impl About<'_> {
-    fn span(
-        &self,
-        name: &'static str,
-        attempt: i32,
-        start: Timestamp,
-        end: Timestamp,
-        abandoned: bool,
-    ) -> PhaseSpan {
-        let attempt = u32::try_from(attempt).unwrap_or(1);
-        let root = self.trace.phase(ROOT, 1);
-        let id = self.trace.phase(name, attempt);
-        PhaseSpan {
-            trace: self.trace,
-            id,
-            parent: (id != root).then_some(root),
-            link: self.before.filter(|_| id == root).map(|trace| Under {
-                trace,
-                span: trace.phase(ROOT, 1),
-            }),
-            name,
-            start,
-            end: end.max(start),
-            attributes: vec![
-                ("k8s.namespace.name", self.namespace.to_owned()),
-                ("agent_forge.machine", self.name.to_owned()),
-                ("agent_forge.pool", self.pool.to_owned()),
-                ("agent_forge.attempt", attempt.to_string()),
-            ],
-            abandoned,
-        }
-    }
-}
-
 /// The phase that `event` ends.
-fn ended_by(event: &str) -> Option<&'static str> {
+pub(super) fn ended_by(event: &str) -> Option<&'static str> {
     if event == ABSENT {
         return Some(DESTROY);
     }
@@ -267,7 +211,7 @@ fn ended_by(event: &str) -> Option<&'static str> {
 }
 
 /// The phase that runs after `event`; `None` if that phase gets no span.
-fn begun_by(event: &str) -> Option<&'static str> {
+pub(super) fn begun_by(event: &str) -> Option<&'static str> {
     match event {
         DEMANDED => Some(ROOT),
         REPLACED => Some("vm.place"),
@@ -279,213 +223,7 @@ fn begun_by(event: &str) -> Option<&'static str> {
     }
 }
 
-/// The phases that are over, from the record alone.
-#[must_use]
-pub fn phases(about: &About<'_>, timeline: &[Milestone]) -> Vec<PhaseSpan> {
-    let moments: Vec<(&Milestone, Timestamp)> = timeline
-        .iter()
-        .filter_map(|e| Some((e, e.at.as_ref()?.0)))
-        .collect();
-    let mut spans = Vec::new();
-    for pair in moments.windows(2) {
-        let [(before, start), (entry, end)] = pair else {
-            continue;
-        };
-        let (begun, ended) = (begun_by(&before.event), ended_by(&entry.event));
-        // The open phase is not the one that ended: it had no result, or no process saw its end.
-        if let Some(open) = begun.filter(|b| Some(*b) != ended) {
-            spans.push(about.span(open, before.attempt, *start, *end, true));
-        }
-        if let Some(phase) = ended {
-            spans.push(about.span(phase, entry.attempt, *start, *end, false));
-        }
-        if entry.event == UNFINISHED {
-            spans.push(about.span(INSTALL, entry.attempt, *start, *end, true));
-        }
-    }
-    spans
-}
-
-/// The phase that ran when the VM was given to another machine. The trace of that machine continues.
-#[must_use]
-pub fn handed_over(about: &About<'_>, timeline: &[Milestone], end: Timestamp) -> Option<PhaseSpan> {
-    let last = timeline.last()?;
-    let open = begun_by(&last.event)?;
-    Some(about.span(open, last.attempt, last.at.as_ref()?.0, micro(end), true))
-}
-
-/// The installation, once the Agent shows that it is complete.
-#[must_use]
-pub fn installation(about: &About<'_>, timeline: &[Milestone], agent: &Agent) -> Option<PhaseSpan> {
-    let bound = timeline.iter().rev().find(|e| e.event == BOUND)?;
-    let done = agent.condition(INSTALLED).filter(|c| c.is_true())?;
-    let end = done.last_transition_time.as_ref()?.0;
-    Some(about.span(INSTALL, bound.attempt, bound.at.as_ref()?.0, end, false))
-}
-
-/// The rest of the way to a ready Node, once the Agent is installed and the AgentMachine is `ready`.
-#[must_use]
-pub fn readiness(
-    about: &About<'_>,
-    timeline: &[Milestone],
-    agent: &Agent,
-    ready: Timestamp,
-) -> Option<PhaseSpan> {
-    let bound = timeline.iter().rev().find(|e| e.event == BOUND)?;
-    let installed = installation(about, timeline, agent)?.end;
-    Some(about.span(NODE, bound.attempt, installed, ready, false))
-}
-
-/// The destruction, once it is over, if its end could not be recorded.
-#[must_use]
-pub fn destruction(about: &About<'_>, timeline: &[Milestone], end: Timestamp) -> Option<PhaseSpan> {
-    let last = timeline.last().filter(|e| e.event == DELETING)?;
-    Some(about.span(
-        DESTROY,
-        last.attempt,
-        last.at.as_ref()?.0,
-        micro(end),
-        false,
-    ))
-}
-
-/// The waits that are over: the rows of `old` that `new` lacks, up to `end`.
-#[must_use]
-pub fn waits_over(
-    about: &About<'_>,
-    timeline: &[Milestone],
-    old: &[WaitingOn],
-    new: &[WaitingOn],
-    end: Timestamp,
-) -> Vec<PhaseSpan> {
-    let goes_on = |row: &WaitingOn| {
-        let same = |w: &WaitingOn| w.subject == row.subject && w.reason == row.reason;
-        new.iter().any(|w| same(w) && w.since == row.since)
-    };
-    let over = old.iter().filter(|row| !goes_on(row));
-    over.flat_map(|row| wait_of(about, timeline, row, Until::Over(end)))
-        .collect()
-}
-
-/// The waits that last at `now`, as far as their pieces are over.
-#[must_use]
-pub fn waits_lasting(
-    about: &About<'_>,
-    timeline: &[Milestone],
-    rows: &[WaitingOn],
-    now: Timestamp,
-) -> Vec<PhaseSpan> {
-    rows.iter()
-        .flat_map(|row| wait_of(about, timeline, row, Until::Lasts(now)))
-        .collect()
-}
-
-fn wait_of(
-    about: &About<'_>,
-    timeline: &[Milestone],
-    row: &WaitingOn,
-    until: Until,
-) -> Vec<PhaseSpan> {
-    let what = (row.subject.as_str(), row.reason.as_str());
-    let since = row.since.as_ref().map(|t| t.0);
-    since.map_or_else(Vec::new, |since| wait(about, timeline, what, since, until))
-}
-
-/// The state of a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// It still lasts at that time.
-    Lasts(Timestamp),
-    /// It ended at that time.
-    Over(Timestamp),
-}
-
-/// Whole pieces of a wait since `since` that are over at `now`.
-#[must_use]
-pub fn pieces(since: Timestamp, now: Timestamp) -> i64 {
-    let lasted = now.duration_since(seconds::whole(since)).as_secs();
-    (lasted / PIECE.as_secs()).max(0)
-}
-
-/// A wait for `what` (subject and reason) since `since`: its last pieces that are over. A piece belongs to the phase that
-/// ran when the piece began. Its id follows from pool, reason, first moment and number. So every process sends the same
-/// whole piece.
-#[must_use]
-pub fn wait(
-    about: &About<'_>,
-    timeline: &[Milestone],
-    what: (&str, &str),
-    since: Timestamp,
-    until: Until,
-) -> Vec<PhaseSpan> {
-    let since = seconds::whole(since);
-    let (Until::Lasts(now) | Until::Over(now)) = until;
-    let begin = |n: i64| {
-        let after = SignedDuration::from_secs(PIECE.as_secs().saturating_mul(n));
-        since.checked_add(after).unwrap_or(now)
-    };
-    let whole = pieces(since, now);
-    let mut all: Vec<PhaseSpan> = (whole.saturating_sub(PIECES).max(0)..whole)
-        .map(|n| piece(about, timeline, what, (since, n), begin(n), begin(n + 1)))
-        .collect();
-    if let Until::Over(end) = until
-        && (whole == 0 || begin(whole) < end)
-    {
-        let last = (since, whole);
-        all.push(piece(about, timeline, what, last, begin(whole), micro(end)));
-    }
-    all
-}
-
-/// One piece, the `n`-th of the wait since `since`.
-fn piece(
-    about: &About<'_>,
-    timeline: &[Milestone],
-    (subject, reason): (&str, &str),
-    (since, n): (Timestamp, i64),
-    start: Timestamp,
-    end: Timestamp,
-) -> PhaseSpan {
-    let timeline = known_at(timeline, start);
-    let which = format!(
-        "{WAIT} {} {subject} {reason} {} {n}",
-        about.pool,
-        since.as_second()
-    );
-    let mut span = about.span(WAIT, attempt_of(timeline), start, end, false);
-    span.id = about.trace.phase(&which, 1);
-    span.parent = Some(under(about.trace, timeline).span);
-    span.attributes.extend([
-        ("agent_forge.waiting_on", reason.to_owned()),
-        ("agent_forge.waiting_for", subject.to_owned()),
-        ("agent_forge.waiting_since", since.to_string()),
-    ]);
-    span
-}
-
-/// What had happened at `then`. Waits begin at whole seconds, moments do not.
-fn known_at(timeline: &[Milestone], then: Timestamp) -> &[Milestone] {
-    let happened = |e: &&Milestone| {
-        let at = e.at.as_ref();
-        at.is_none_or(|at| at.0.as_second() <= then.as_second())
-    };
-    let known = timeline.iter().take_while(happened).count();
-    timeline.get(..known).unwrap_or(timeline)
-}
-
-/// The demand of an AgentMachine that never had a VsphereAgent. `served`: it got a host from elsewhere; else its demand
-/// ended without one.
-#[must_use]
-pub fn unanswered(
-    about: &About<'_>,
-    demanded: Timestamp,
-    end: Timestamp,
-    served: bool,
-) -> PhaseSpan {
-    about.span(ROOT, 1, demanded, micro(end), !served)
-}
-
-fn attempt_of(timeline: &[Milestone]) -> i32 {
+pub(super) fn attempt_of(timeline: &[Milestone]) -> i32 {
     timeline.last().map_or(1, |e| e.attempt)
 }
 

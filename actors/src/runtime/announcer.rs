@@ -56,10 +56,10 @@ pub enum Due {
 
 /// The lasting states, by topic; times are monotonic.
 #[derive(Clone, Debug)]
-pub struct Announcer<T>(BTreeMap<T, State>);
+pub struct Announcer<T>(BTreeMap<T, Lasting>);
 
 #[derive(Clone, Debug)]
-struct State {
+struct Lasting {
     reason: String,
     since: Duration,
     announced: Option<Duration>,
@@ -74,7 +74,7 @@ impl<T> Default for Announcer<T> {
 impl<T: Ord> Announcer<T> {
     /// The state of `topic` lasts because of `reason`. Returns whether to announce it.
     pub fn due(&mut self, topic: T, reason: &str, now: Duration, pace: Pace) -> Due {
-        let begins = |announced| State {
+        let begins = |announced| Lasting {
             reason: reason.to_owned(),
             since: now,
             announced,

@@ -23,18 +23,21 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct StatusWriter<S> {
     /// The last write, until the watch shows it.
-    written: Option<Written<S>>,
+    pub written: Option<Written<S>>,
     /// Why the last write of this pass failed, if time alone may help.
     failed: Option<Class>,
     /// Since when (monotonic) a change waits to be written.
     waiting_since: Option<Duration>,
 }
 
+/// A status that was written.
 #[derive(Clone, Debug)]
-struct Written<S> {
+pub struct Written<S> {
     uid: String,
-    resource_version: String,
-    status: S,
+    /// resourceVersion of the object since.
+    pub resource_version: String,
+    /// The status.
+    pub status: S,
     /// How often the caches were in doubt when the answer came ([`View::history`]).
     history: u64,
 }
@@ -177,23 +180,6 @@ impl<S: Clone> StatusWriter<S> {
     #[must_use]
     pub fn pending(&self) -> Option<&str> {
         self.written.as_ref().map(|w| w.resource_version.as_str())
-    }
-
-    /// Gives the last write another resourceVersion, or forgets it. A simulated world that renumbers its objects needs this.
-    pub fn renumber(&mut self, version: Option<String>) {
-        match (version, &mut self.written) {
-            (Some(version), Some(written)) => written.resource_version = version,
-            (_, written) => *written = None,
-        }
-    }
-
-    /// Reduces the memory to what decisions depend on, so that two memories can be compared. `bare` does the same to the
-    /// written status.
-    pub fn reduce(&mut self, bare: impl FnOnce(&mut S)) {
-        *self = self.with_write_only();
-        if let Some(written) = &mut self.written {
-            bare(&mut written.status);
-        }
     }
 }
 

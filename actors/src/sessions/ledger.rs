@@ -1,11 +1,11 @@
 //! The one record of refused passwords. Every part of the operator that sends a password to a vCenter does it through this
 //! ledger.
 //!
-//! Guarantee: for one account at most one password is on its way at a time. So each decision knows all earlier refusals. The
+//! Guarantee: for one account at most one password is on its way at a time, by any name of its vCenter. So each decision knows all earlier refusals. The
 //! ledger outlives the session actor and the clients.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -13,7 +13,7 @@ use agent_forge_crds::pool::VsphereAgentPool;
 use jiff::Timestamp;
 
 use super::{
-    login::{Account, Digest, Login},
+    login::{Account, Digest, Instance, Login},
     refusals::{Door, Moment, Refusals, Rest},
 };
 use crate::ports::{
@@ -21,15 +21,16 @@ use crate::ports::{
     vcenter::{Fault, VcError, VcErrorKind, VcResult},
 };
 
-/// One lock for each account with a password on its way. A lock without a waiter is dropped.
-type Flights = BTreeMap<Account, Arc<tokio::sync::Mutex<()>>>;
+/// One lock for each account with a password on its way: a user, and its vCenter or host. A lock without a waiter is dropped.
+type Flights = BTreeMap<(String, String), Arc<tokio::sync::Mutex<()>>>;
 
 /// Refusals, and the clock that measures them.
 pub struct Ledger {
     clock: Arc<dyn Clock>,
     known: Mutex<Refusals>,
     flights: Mutex<Flights>,
-    recalled: Mutex<std::collections::BTreeSet<Account>>,
+    /// The users whose refusals by earlier processes are known.
+    recalled: Mutex<BTreeSet<String>>,
 }
 
 impl std::fmt::Debug for Ledger {
@@ -59,9 +60,12 @@ impl Ledger {
     }
 
     fn flight(&self, account: &Account) -> Arc<tokio::sync::Mutex<()>> {
+        let (user, host) = account.parts();
+        let instance = self.known().instance(account).map(|i| i.to_string());
+        let key = (user.to_owned(), instance.unwrap_or_else(|| host.to_owned()));
         let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
         flights.retain(|_, flight| Arc::strong_count(flight) > 1);
-        flights.entry(account.clone()).or_default().clone()
+        flights.entry(key).or_default().clone()
     }
 
     /// Runs `attempt`, which sends the password to `door`, unless the password has to rest.
@@ -139,15 +143,27 @@ impl Ledger {
         self.known().at(digest)
     }
 
-    /// Takes over the refusals of earlier processes for that login's account, from the records of the pools. It does this
-    /// once: later records come from this process.
+    /// That vCenter answered at the host of this login, before the password is sent.
+    pub fn answered(&self, login: &Login, instance: Instance) {
+        self.known().answered(&login.account, instance);
+    }
+
+    /// The vCenter of this login, if it has answered.
+    #[must_use]
+    pub fn instance(&self, login: &Login) -> Option<Instance> {
+        self.known().instance(&login.account)
+    }
+
+    /// Takes over the refusals of earlier processes for users of that login's name, from the records of the pools. It does
+    /// this once: later records come from this process.
     pub fn recall(&self, login: &Login, pools: &[Arc<VsphereAgentPool>]) {
         let mut recalled = self.recalled.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.now();
-        let first = recalled.insert(login.account.clone());
+        let user = login.account.parts().0;
+        let first = recalled.insert(user.to_owned());
         let mut known = self.known();
         if first {
-            known.recall(&login.account, pools, now);
+            known.recall(user, pools, now);
         }
         known.identify(login, pools, now);
     }

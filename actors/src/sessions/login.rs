@@ -1,5 +1,7 @@
 //! The identity of a login: credentials without their secrets. Pure.
 
+use std::fmt;
+
 use agent_forge_crds::conditions::Reason;
 use sha2::{Digest as _, Sha256};
 
@@ -19,7 +21,7 @@ pub type Digest = [u8; 32];
 
 /// The account that vCenter locks: the user's name without its domain, and the host. All spellings count as one account.
 /// vCenter does not distinguish upper and lower case, or `DOMAIN\user` and `user@domain`. For a name without a domain, the
-/// domain is not known here.
+/// domain is not known here. Which hosts are one vCenter is known from its answers ([`Instance`]).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Account(String);
 
@@ -35,10 +37,52 @@ impl Account {
         ))
     }
 
+    /// The account that a pool has on record. `None`: the text names none.
+    #[must_use]
+    pub fn recorded(text: &str) -> Option<Self> {
+        text.contains('@').then(|| Self(text.to_owned()))
+    }
+
     /// `user@host`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// User and host.
+    pub(super) fn parts(&self) -> (&str, &str) {
+        self.0.split_once('@').unwrap_or((&self.0, ""))
+    }
+}
+
+/// One vCenter, whatever its names: a digest of its certificate and its instance UUID. It says which accounts are one, and
+/// opens no session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Instance([u8; 32]);
+
+impl Instance {
+    /// The vCenter that showed this certificate (DER) and calls itself `uuid`.
+    #[must_use]
+    pub fn of(certificate: &[u8], uuid: &str) -> Self {
+        let mut hash = Sha256::new();
+        for part in [certificate, uuid.as_bytes()] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        Self(hash.finalize().into())
+    }
+
+    /// The one that a pool has on record.
+    #[must_use]
+    pub fn recorded(text: &str) -> Option<Self> {
+        let bytes = hex::decode(text).ok()?;
+        bytes.try_into().ok().map(Self)
+    }
+}
+
+impl fmt::Display for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
     }
 }
 

@@ -2,19 +2,24 @@
 //! password. Pure.
 //!
 //! Wrong passwords lock accounts: a common lockout is 5 failures in 180 s. So the rule is:
-//! - One account gets at most [`MOST`] refusals in [`LOCKOUT`], whatever bytes are in any number of Secrets.
+//! - One account gets at most [`MOST`] refusals in [`LOCKOUT`], whatever bytes are in any number of Secrets. A user is one
+//!   account at all names of one vCenter: those that showed the same certificate and instance UUID.
 //! - The same bytes rest for [`LOCKOUT`] at the door that refused them. They are tried again only if nothing else of the
 //!   account was refused in that time: new bytes in a Secret come first.
 //! - Bytes that have opened a session rest only for their own refusals: no other Secret blocks them.
 //!
 //! This module holds only digests and times, never a password. The status of the pools keeps what another process must know.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use agent_forge_crds::pool::{RefusedCredentials, VsphereAgentPool};
 use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit};
 
-use super::login::{Account, Digest, Login, of_version};
+use super::login::{Account, Digest, Instance, Login, of_version};
 pub use super::rest::{Door, LOCKOUT, MOST, Rest};
 use crate::{
     domain::seconds,
@@ -76,6 +81,8 @@ struct Refusal {
 pub struct Refusals {
     refused: Vec<Refusal>,
     taken: BTreeSet<Digest>,
+    /// Which vCenter answered under a host name.
+    instances: BTreeMap<String, Instance>,
 }
 
 impl Refusals {
@@ -131,7 +138,25 @@ impl Refusals {
     fn counting<'a>(&'a self, login: &'a Login, now: Moment) -> impl Iterator<Item = &'a Refusal> {
         self.refused
             .iter()
-            .filter(move |r| r.account == login.account && now.monotonic < r.until)
+            .filter(move |r| self.is_one(&r.account, &login.account) && now.monotonic < r.until)
+    }
+
+    /// vCenter locks them together.
+    fn is_one(&self, a: &Account, b: &Account) -> bool {
+        let of_instance = || self.instance(a).is_some() && self.instance(a) == self.instance(b);
+        a == b || a.parts().0 == b.parts().0 && of_instance()
+    }
+
+    /// The vCenter of that account, if it has answered.
+    #[must_use]
+    pub fn instance(&self, account: &Account) -> Option<Instance> {
+        self.instances.get(account.parts().1).copied()
+    }
+
+    /// That vCenter answered at the account's host.
+    pub fn answered(&mut self, account: &Account, instance: Instance) {
+        let host = account.parts().1.to_owned();
+        self.instances.insert(host, instance);
     }
 
     /// vCenter refused these bytes there.
@@ -164,11 +189,19 @@ impl Refusals {
         all.map(|r| r.at).max()
     }
 
-    /// Takes over the refusals of an earlier process for that account, from the records of the pools. The bytes are not
+    /// Takes over the refusals of an earlier process for users of that name, from the records of the pools. The bytes are not
     /// known, but the state of the Secret that held them is.
-    pub fn recall(&mut self, account: &Account, pools: &[Arc<VsphereAgentPool>], now: Moment) {
-        for record in records(pools).filter(|r| r.account.as_deref() == Some(account.as_str())) {
-            self.recall_one(account, record, now);
+    pub fn recall(&mut self, user: &str, pools: &[Arc<VsphereAgentPool>], now: Moment) {
+        for record in records(pools) {
+            let account = record.account.as_deref().and_then(Account::recorded);
+            let Some(account) = account.filter(|a| a.parts().0 == user) else {
+                continue;
+            };
+            let instance = record.vcenter.as_deref().and_then(Instance::recorded);
+            if let Some(instance) = instance.filter(|_| self.instance(&account).is_none()) {
+                self.answered(&account, instance);
+            }
+            self.recall_one(&account, record, now);
         }
     }
 

@@ -1,20 +1,38 @@
 //! The session actor with a vCenter that accepts or refuses a password.
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
-use agent_forge_crds::{Time, conditions::Reason};
+use agent_forge_crds::{Time, conditions::Reason, pool::RefusedCredentials};
+use async_trait::async_trait;
 use secrecy::SecretString;
 
 use super::{
+    client::SessionClient,
+    ledger::Ledger,
+    login::Login,
     refusals::{Door as PasswordDoor, LOCKOUT},
     *,
 };
 use crate::{
-    ports::{cluster::SecretRead, instruments::NoInstruments},
-    runtime::mailbox::Mailbox,
+    domain::{
+        failure::{Class, ReconcileError},
+        names::ObjectKey,
+        server::ServerRule,
+    },
+    ports::{
+        clock::Clock as _,
+        cluster::{SecretRead, SecretVersion},
+        instruments::NoInstruments,
+        sessions::Sessions,
+        vcenter::{Credentials, Fault, VcErrorKind, VcResult},
+    },
+    runtime::mailbox::{Counted, Mailbox},
     testing,
     vm::testing::{
         Turned,

@@ -43,7 +43,7 @@ use crate::{
         vcenter::Connector,
     },
     runtime::{backoff, mailbox::Counted},
-    sessions::{SessionClient, SessionMsg, ledger::Ledger},
+    sessions::{SessionMsg, client::SessionClient, ledger::Ledger},
 };
 
 /// The adapters that the whole tree works with.

@@ -41,7 +41,7 @@ pub fn wanted(
             ..nothing
         }),
         Change::NewLife(life) => match pool {
-            Some(pool) => new_life(*life, observed, pool)?.map(|life| VmChange {
+            Some(pool) => new_life(*life, observed, pool, shown)?.map(|life| VmChange {
                 life: Some(life),
                 ..nothing
             }),
@@ -66,6 +66,7 @@ fn new_life(
     generation: u32,
     observed: &Observed,
     pool: &VsphereAgentPool,
+    shown: &VmObservation,
 ) -> Result<Option<NewLife>, ReconcileError> {
     let Some(iso) = of_pool::iso_path(pool) else {
         return Ok(None);
@@ -80,6 +81,7 @@ fn new_life(
         RenewedDisk::Kept
     } else {
         RenewedDisk::Replaced {
+            key: shown.system_disk(),
             gib: hardware.disk_gib,
             eagerly_scrub: hardware.eagerly_scrub,
         }

@@ -5,7 +5,7 @@ use crate::{
     context::Context,
     iso::of_pool,
     ports::vcenter::PowerState,
-    report::{timeline::Moments, vm as report},
+    report::{exports, timeline::Moments},
 };
 
 /// Notes what has happened by now.
@@ -31,6 +31,6 @@ pub fn note(context: &Context, observed: &Observed, memory: &mut Memory) {
         deleting: meta.deletion_timestamp.as_ref().map(|t| t.0),
         now: context.clock.wall(),
     };
-    let recorded = report::recorded(child, object.status.as_ref());
+    let recorded = exports::recorded(child, object.status.as_ref());
     memory.told.note(child.trace(), recorded, &seen);
 }

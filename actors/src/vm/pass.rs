@@ -17,7 +17,7 @@ use super::{
     news::has_news,
     observed::{Observed, STUCK_GRACE},
     ownership::Ownership,
-    publish::{Outcome, publish},
+    publish::{PassEnd, publish},
     refused::Busy,
     step::{self, Change, Step},
     traced,
@@ -71,7 +71,7 @@ async fn steps(
     let mut observed = Observed::gather(view, object);
     watch_for_stuck_hook(&context, &observed, &mut memory);
     keep_up(&context, &observed, &mut memory);
-    let mut outcome = Outcome::default();
+    let mut outcome = PassEnd::default();
     for steps in 1.. {
         let step = decide(&context, &observed, &mut memory);
         if rests(&observed, &mut memory, &mut outcome, &step) {
@@ -161,7 +161,7 @@ fn decide(context: &Context, observed: &Observed, memory: &mut Memory) -> Step {
 }
 
 /// Whether the pass ends before `step`, because that step does nothing. A hold is noted.
-fn rests(observed: &Observed, memory: &mut Memory, outcome: &mut Outcome, step: &Step) -> bool {
+fn rests(observed: &Observed, memory: &mut Memory, outcome: &mut PassEnd, step: &Step) -> bool {
     if let Step::Hold {
         reason,
         message,
@@ -187,7 +187,7 @@ async fn carry_out(
     context: &Context,
     observed: &Observed,
     memory: &mut Memory,
-    outcome: &mut Outcome,
+    outcome: &mut PassEnd,
     step: Step,
 ) -> After {
     let (key, before) = (&observed.child.key, &observed.child.object);
@@ -244,7 +244,7 @@ fn endless(step: &Step) -> ReconcileError {
 }
 
 /// Names what blocks the VM if the last step does not: a refused create, or a busy VM.
-fn name_obstacle(key: &ObjectKey, memory: &Memory, outcome: &mut Outcome) {
+fn name_obstacle(key: &ObjectKey, memory: &Memory, outcome: &mut PassEnd) {
     // It is named as long as the actor looks for another place.
     if let Some(refused) = &memory.create_refused
         && outcome.obstacle.is_none()

@@ -35,7 +35,7 @@ const UNTIL_BOUND: Duration = Duration::from_secs(30);
 
 /// How a pass went.
 #[derive(Default)]
-pub(super) struct Outcome {
+pub(super) struct PassEnd {
     /// It ended with a hold, which is the obstacle.
     pub(super) held: bool,
     /// What blocks the VM.
@@ -44,7 +44,7 @@ pub(super) struct Outcome {
     pub(super) again: Option<Duration>,
 }
 
-impl Outcome {
+impl PassEnd {
     pub(super) fn hold(
         &mut self,
         key: &ObjectKey,
@@ -96,7 +96,7 @@ pub(super) async fn publish(
     context: &Context,
     observed: &Observed,
     memory: &mut Memory,
-    outcome: &mut Outcome,
+    outcome: &mut PassEnd,
 ) -> VsphereAgentStatus {
     let recorded = observed.child.object.status.as_ref();
     moments::note(context, observed, memory);

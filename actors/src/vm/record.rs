@@ -1,6 +1,6 @@
 //! What the record of a VM says once something is known. Pure.
 //!
-//! Guarantee: what cannot be taken back follows from what was read live in the same pass ([`Known::live`]).
+//! Guarantee: what cannot be taken back follows from what was read live in the same pass ([`Sources::live`]).
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use crate::{
 const MOST_MACS: usize = 16;
 
 /// What a record is made from.
-pub struct Known<'a> {
+pub struct Sources<'a> {
     /// The VsphereAgent, as the caches show it.
     pub observed: &'a Observed,
     /// What this actor has seen.
@@ -42,7 +42,7 @@ pub struct Known<'a> {
 
 /// The record with `entry`. `None`: what was read does not show it.
 #[must_use]
-pub fn with(entry: Entry, known: &Known<'_>) -> Option<VmStatus> {
+pub fn with(entry: Entry, known: &Sources<'_>) -> Option<VmStatus> {
     let mut vm = known.vm();
     match entry {
         Entry::Seen => return Some(seen(known.shown()?, known)),
@@ -89,7 +89,7 @@ pub fn with(entry: Entry, known: &Known<'_>) -> Option<VmStatus> {
     Some(vm)
 }
 
-impl<'a> Known<'a> {
+impl<'a> Sources<'a> {
     fn vm(&self) -> VmStatus {
         self.observed.vm().cloned().unwrap_or_default()
     }
@@ -108,7 +108,7 @@ fn may_serve(shown: &VmObservation) -> Option<String> {
 }
 
 /// It is to begin another life.
-fn next_life(vm: &mut VmStatus, known: &Known<'_>) -> Option<()> {
+fn next_life(vm: &mut VmStatus, known: &Sources<'_>) -> Option<()> {
     let observed = known.observed;
     let (life, why) = match observed.child.recycling() {
         Stage::Asked(life) => (life, Why::MachineGone),
@@ -135,7 +135,7 @@ fn next_life(vm: &mut VmStatus, known: &Known<'_>) -> Option<()> {
 }
 
 /// The VM is ready: from now on nothing that was before says anything about its guest.
-fn begun(vm: &mut VmStatus, life: u32, known: &Known<'_>) -> Option<()> {
+fn begun(vm: &mut VmStatus, life: u32, known: &Sources<'_>) -> Option<()> {
     let (shown, before) = (known.shown()?, known.live);
     vm.disk = disk::record(vm, life, shown.disk_now());
     vm.generation = i32::try_from(life).ok();
@@ -170,7 +170,7 @@ fn begun(vm: &mut VmStatus, life: u32, known: &Known<'_>) -> Option<()> {
 }
 
 /// The next reset of the VM.
-fn reset(vm: &VmStatus, known: &Known<'_>) -> Option<BootRepair> {
+fn reset(vm: &VmStatus, known: &Sources<'_>) -> Option<BootRepair> {
     let agent = known.observed.host.agent.as_deref()?;
     let before = boot_repair::last(vm.boot_repair.as_ref(), known.memory.reset.as_ref());
     let before = before.map_or(0, |repair| repair.count);
@@ -182,7 +182,7 @@ fn reset(vm: &VmStatus, known: &Known<'_>) -> Option<BootRepair> {
 }
 
 /// What vCenter shows of a VM that runs.
-fn seen(shown: &VmObservation, known: &Known<'_>) -> VmStatus {
+fn seen(shown: &VmObservation, known: &Sources<'_>) -> VmStatus {
     let (was, memory) = (known.vm(), known.memory);
     let patience = SignedDuration::try_from(known.patience).ok();
     let deadline = patience.and_then(|t| known.now.checked_add(t).ok());
@@ -217,7 +217,7 @@ fn seen(shown: &VmObservation, known: &Known<'_>) -> VmStatus {
 /// Since when Agents of this VM can exist. If this actor switched the VM on, since then. Otherwise since the
 /// creation of its VsphereAgent, because its uuid was not known before. `None` if the first start is past and was
 /// not recorded.
-fn first_start(was: &VmStatus, known: &Known<'_>) -> Option<Time> {
+fn first_start(was: &VmStatus, known: &Sources<'_>) -> Option<Time> {
     let child = &known.observed.child;
     let is_first = was.attempt.is_some() && was.discovery_deadline.is_none() && !child.reborn;
     let created = child.object.metadata.creation_timestamp.as_ref();

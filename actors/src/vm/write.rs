@@ -12,7 +12,7 @@ use crate::{
         cluster::{ClusterResult, Precondition},
         effect::Effect,
     },
-    report::{tell, vm as report},
+    report::{exports, tell},
 };
 
 /// Writes a status with its precondition. Returns the object as it is then.
@@ -34,7 +34,7 @@ pub async fn write(
         let child = ManagedVm::read(object.clone());
         tell(
             context,
-            report::written(&child, status, context.clock.wall()),
+            exports::written(&child, status, context.clock.wall()),
         );
     }
     Ok(next)

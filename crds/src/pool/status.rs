@@ -118,6 +118,10 @@ pub struct RefusedCredentials {
     /// `user@host` that the refusal counts for, across all Secrets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
+    /// SHA-256 over certificate and instance UUID of the vCenter under that host name, as 64 hex digits. Names of one
+    /// vCenter count as one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vcenter: Option<String>,
     /// When vCenter refused them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused_at: Option<Time>,

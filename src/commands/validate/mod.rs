@@ -58,7 +58,7 @@ pub struct Problem {
     /// The object.
     object: String,
     /// Which look found it.
-    found_by: Look,
+    found_by: FoundBy,
     /// What is wrong, with the field.
     message: String,
 }
@@ -66,7 +66,7 @@ pub struct Problem {
 /// How a problem was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Look {
+pub enum FoundBy {
     /// The API server would refuse the object: the schema.
     Schema,
     /// The API server would refuse the object: a CEL rule.
@@ -117,23 +117,23 @@ pub fn validate(documents: &[Document]) -> Validation {
                 "apiVersion: {api:?} must be {:?}",
                 agent_forge_crds::names::API_VERSION
             );
-            all.problems.push(problem(Look::Schema, message));
+            all.problems.push(problem(FoundBy::Schema, message));
         }
         if document.name.is_empty() {
             all.problems.push(problem(
-                Look::Schema,
+                FoundBy::Schema,
                 "metadata.name: is required".to_owned(),
             ));
         }
         let found = structural::problems(&schema, &document.object);
         all.problems
-            .extend(found.into_iter().map(|m| problem(Look::Schema, m)));
+            .extend(found.into_iter().map(|m| problem(FoundBy::Schema, m)));
         for rule in structural::rules(&schema, &document.object) {
             match cel::holds(rule.rule, rule.value) {
                 Some(true) => {}
                 Some(false) => {
                     let message = format!("{}: {}", rule.path, rule.message);
-                    all.problems.push(problem(Look::Rule, message));
+                    all.problems.push(problem(FoundBy::Rule, message));
                 }
                 None => all
                     .unchecked
@@ -143,7 +143,7 @@ pub fn validate(documents: &[Document]) -> Validation {
         if all.problems.len() == before && document.kind == "VsphereAgentPool" {
             let found = semantics::problems(&document.object);
             all.problems
-                .extend(found.into_iter().map(|m| problem(Look::Meaning, m)));
+                .extend(found.into_iter().map(|m| problem(FoundBy::Meaning, m)));
         }
         all.checked.push(object);
     }
@@ -151,7 +151,7 @@ pub fn validate(documents: &[Document]) -> Validation {
     all.problems
         .extend(twice.into_iter().map(|(object, message)| Problem {
             object,
-            found_by: Look::Meaning,
+            found_by: FoundBy::Meaning,
             message,
         }));
     all
@@ -162,9 +162,9 @@ impl Report for Validation {
         let mut text = String::new();
         for problem in &self.problems {
             let by = match problem.found_by {
-                Look::Schema => "the API server refuses it (schema)",
-                Look::Rule => "the API server refuses it (rule)",
-                Look::Meaning => "the operator cannot use it",
+                FoundBy::Schema => "the API server refuses it (schema)",
+                FoundBy::Rule => "the API server refuses it (rule)",
+                FoundBy::Meaning => "the operator cannot use it",
             };
             text += &format!(
                 "{}: {}\n    {}\n",

@@ -58,9 +58,9 @@ fn whatever_the_api_server_refuses_is_found_offline_with_its_field() {
         let found = checked(&[object]);
         let field = format!("{}:", row["mustMention"].as_str().expect("a field"));
         let look = if row["byRule"] == true {
-            Look::Rule
+            FoundBy::Rule
         } else {
-            Look::Schema
+            FoundBy::Schema
         };
         let named = |p: &Problem| p.message.starts_with(&field) && p.found_by == look;
         assert!(

@@ -11,10 +11,10 @@ use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 
 /// What pools use.
 #[derive(Debug, Default)]
-pub struct Uses(Mutex<Known>);
+pub struct Uses(Mutex<UseTable>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct UseTable {
     /// The vCenter and the ISO cache of each pool.
     by_pool: BTreeMap<ObjectKey, [String; 2]>,
     /// Those that no pool uses any more. A session for one may live on for a while; its metrics are not counted.
@@ -22,7 +22,7 @@ struct Known {
 }
 
 impl Uses {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, UseTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -31,7 +31,7 @@ use crate::vsphere::{
             unboxed,
         },
     },
-    tasks::Outcome,
+    tasks::TaskReply,
 };
 
 const FIELD: &str = "isoDatastore";
@@ -233,8 +233,8 @@ impl Client {
         );
         self.tasks.labels.note(&task.0, method, &subject);
         match self.tasks.outcome(&task).await? {
-            Outcome::Success(None) => Ok(None),
-            Outcome::Success(Some(result)) => serde_json::from_value(unboxed(&result).clone())
+            TaskReply::Success(None) => Ok(None),
+            TaskReply::Success(Some(result)) => serde_json::from_value(unboxed(&result).clone())
                 .map(Some)
                 .map_err(|e| {
                     failure(
@@ -242,7 +242,7 @@ impl Client {
                         &format!("the task's result does not decode: {e}"),
                     )
                 }),
-            Outcome::Vanished => Err(failure(
+            TaskReply::Vanished => Err(failure(
                 VcErrorKind::NoAnswer,
                 "vCenter forgot the task; look at the files instead",
             )),

@@ -29,11 +29,11 @@ const GATHER: Duration = Duration::from_millis(15);
 /// Objects per request.
 const BATCH: usize = 50;
 
-type Seen = VcResult<Option<Arc<Properties>>>;
+type Looked = VcResult<Option<Arc<Properties>>>;
 
 struct Asker {
     object: MoRef,
-    tell: oneshot::Sender<Seen>,
+    tell: oneshot::Sender<Looked>,
 }
 
 /// Reads that wait for others.
@@ -55,7 +55,7 @@ impl Looks {
 
 impl Client {
     /// The properties of this VM or folder; `None` when vCenter says that there is no such object.
-    pub(crate) async fn look(&self, object: &MoRef) -> Seen {
+    pub(crate) async fn look(&self, object: &MoRef) -> Looked {
         let (tell, seen) = oneshot::channel();
         let asker = Asker {
             object: object.clone(),
@@ -124,7 +124,7 @@ impl Client {
         }
     }
 
-    async fn look_at(&self, object: &MoRef) -> Seen {
+    async fn look_at(&self, object: &MoRef) -> Looked {
         match self.retrieve(question(std::slice::from_ref(object))).await {
             Ok(mut found) => match found.pop() {
                 Some(properties) => Ok(Some(Arc::new(properties))),

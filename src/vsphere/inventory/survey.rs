@@ -1,110 +1,28 @@
 //! The survey of all VMs with their owners. Calls at about the same time share one survey.
-//!
-//! A survey begins after the call, never before. One survey at a time runs for a client.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::sync::Arc;
 
 use agent_forge_actors::{
     orphans::MOST_MARKED,
-    ports::vcenter::{Survey, VcErrorKind, VcResult},
-};
-use tokio::sync::oneshot;
-use tracing::Instrument as _;
-
-use crate::vsphere::{
-    machines::observation::{self, SURVEY_PATHS},
-    rpc::{client::Client, locked, properties::MAX_KEPT},
+    ports::vcenter::{Survey, VcError, VcResult},
 };
 
-/// How long a call waits for others.
-const GATHER: Duration = Duration::from_millis(15);
+use crate::{
+    shared_reads::SharedReads,
+    vsphere::{
+        machines::observation::{self, SURVEY_PATHS},
+        rpc::{client::Client, properties::MAX_KEPT},
+    },
+};
 
-type Told = VcResult<Arc<Survey>>;
-
-#[derive(Default)]
-struct State {
-    waiting: Vec<oneshot::Sender<Told>>,
-    runs: bool,
-}
-
-/// The calls that wait for the next survey.
-#[derive(Clone, Default)]
-pub(crate) struct Surveys(Arc<Mutex<State>>);
-
-impl Surveys {
-    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        f(&mut locked(&self.0))
-    }
-
-    /// Joins. `true` for the first one, which then serves all.
-    fn join(&self, asker: oneshot::Sender<Told>) -> bool {
-        self.with(|s| {
-            s.waiting.push(asker);
-            !std::mem::replace(&mut s.runs, true)
-        })
-    }
-
-    /// The calls that wait now. If there are none, the next call starts a new run.
-    fn take(&self) -> Vec<oneshot::Sender<Told>> {
-        self.with(|s| {
-            s.runs = !s.waiting.is_empty();
-            std::mem::take(&mut s.waiting)
-        })
-    }
-}
-
-/// Releases the waiting calls if the work is dropped. The next call then starts a new run.
-struct Running {
-    surveys: Surveys,
-    ended: bool,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.surveys.with(|s| *s = State::default());
-        }
-    }
-}
+/// The surveys under way.
+pub(crate) type Surveys = SharedReads<(), Arc<Survey>, VcError>;
 
 impl Client {
     /// All VMs as they are after this call.
-    pub(super) async fn shared_survey(&self) -> Told {
-        let (tell, told) = oneshot::channel();
-        if self.surveys.join(tell) {
-            let running = Running {
-                surveys: self.surveys.clone(),
-                ended: false,
-            };
-            let me = self.me();
-            // In a task of its own: the first caller may stop while the others still wait.
-            let work = async move {
-                let mut running = running;
-                loop {
-                    tokio::time::sleep(GATHER).await;
-                    let askers = running.surveys.take();
-                    if askers.is_empty() {
-                        running.ended = true;
-                        return;
-                    }
-                    let Some(client) = me.upgrade() else {
-                        return;
-                    };
-                    let survey = client.survey_now().await.map(Arc::new);
-                    for asker in askers {
-                        let _ = asker.send(survey.clone());
-                    }
-                }
-            };
-            tokio::spawn(work.in_current_span());
-        }
-        told.await.unwrap_or_else(|_| {
-            let message = "the look at all VMs was interrupted".to_owned();
-            Err(self.server_failure("RetrievePropertiesEx", VcErrorKind::NoAnswer, message))
-        })
+    pub(super) async fn shared_survey(&self) -> VcResult<Arc<Survey>> {
+        let survey = || async { self.survey_now().await.map(Arc::new) };
+        self.surveys.same("", survey).await
     }
 
     async fn survey_now(&self) -> VcResult<Survey> {

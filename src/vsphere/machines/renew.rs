@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{
     config::{self, disk_backing},
-    observation::{boot_order, key, number_of, type_name},
+    observation::{key, number_of, type_name},
 };
 use crate::vsphere::rpc::{
     client::Client,
@@ -28,7 +28,6 @@ use crate::vsphere::rpc::{
 
 const DEVICES: &str = "config.hardware.device";
 const POWER: &str = "runtime.powerState";
-const BOOT: &str = "config.bootOptions";
 const OFF: &str = "poweredOff";
 const METHOD: &str = "ReconfigVM_Task";
 
@@ -45,7 +44,7 @@ impl Client {
         spec: &mut VirtualMachineConfigSpec,
     ) -> VcResult<()> {
         let question = Question::about(vm.to_string())
-            .read("VirtualMachine", &[DEVICES, POWER, BOOT])
+            .read("VirtualMachine", &[DEVICES, POWER])
             .from(vm, Vec::new());
         let refused = |fault: Fault, why: &str| {
             VcError::new(VcErrorKind::Fault(fault), METHOD, vm.to_string(), why)
@@ -70,19 +69,15 @@ impl Client {
             return Err(refused(Fault::InvalidPowerState { existing }, &why));
         }
         let property = "spec.deviceChange".to_owned();
-        let order = boot_order(&shown);
-        let mut order = order.into_iter().flatten();
-        let system = order.find_map(|d| number_of(d, "deviceKey"));
-        add(spec, shown.list(DEVICES), system, life)
+        add(spec, shown.list(DEVICES), life)
             .map_err(|missing| refused(Fault::InvalidArgument { property }, missing))
     }
 }
 
-/// Adds everything that changes. `system`: the key of the disk that the VM boots first. The error says which device is missing.
+/// Adds everything that changes. The error says which device is missing.
 fn add(
     spec: &mut VirtualMachineConfigSpec,
     devices: &[Value],
-    system: Option<i32>,
     life: &NewLife,
 ) -> Result<(), &'static str> {
     let of = |kind: &str| -> Vec<&Value> {
@@ -99,20 +94,19 @@ fn add(
         )?;
     let mut device_change = vec![DeviceChange::edit(drive)];
     let mut boot_options = None;
-    let mut disks = of("VirtualDisk");
-    // The order of keys says nothing about disks at another controller.
-    disks.sort_by_key(|d| key(d) != system);
+    let disks = of("VirtualDisk");
     match life.disk {
-        RenewedDisk::Replaced { gib, eagerly_scrub } => {
-            let first = disks
-                .first()
-                .and_then(|d| empty_disk(d, gib, eagerly_scrub));
-            let new =
-                first.ok_or("the VM has no disk to replace: delete its VsphereAgent object")?;
-            // The VM was made with one disk. Others are somebody's data, such as volumes of a dead node.
-            let mut removed = disks.into_iter().cloned();
-            device_change.extend(removed.next().map(DeviceChange::destroy));
-            device_change.extend(removed.map(DeviceChange::detach));
+        RenewedDisk::Replaced {
+            key: replaced,
+            gib,
+            eagerly_scrub,
+        } => {
+            let (old, others): (Vec<_>, Vec<_>) = (disks.into_iter().cloned())
+                .partition(|d| replaced.is_some() && key(d) == replaced);
+            let new = old.first().and_then(|d| empty_disk(d, gib, eagerly_scrub));
+            let new = new.ok_or("the VM has no disk to replace: delete its VsphereAgent object")?;
+            device_change.extend(old.into_iter().map(DeviceChange::destroy));
+            device_change.extend(others.into_iter().map(DeviceChange::detach));
             device_change.push(DeviceChange::create(new));
         }
         RenewedDisk::Kept => {
@@ -170,10 +164,15 @@ mod tests {
         }
     }
 
-    const REPLACED: RenewedDisk = RenewedDisk::Replaced {
-        gib: 2,
-        eagerly_scrub: true,
-    };
+    const REPLACED: RenewedDisk = replaced(Some(2000));
+
+    const fn replaced(key: Option<i32>) -> RenewedDisk {
+        RenewedDisk::Replaced {
+            key,
+            gib: 2,
+            eagerly_scrub: true,
+        }
+    }
 
     fn cdrom(key: i32) -> Value {
         json!({"_typeName": "VirtualCdrom", "key": key, "controllerKey": 15000, "unitNumber": 1})
@@ -188,20 +187,19 @@ mod tests {
 
     fn spec(
         devices: &[Value],
-        system: Option<i32>,
         disk: RenewedDisk,
     ) -> Result<VirtualMachineConfigSpec, &'static str> {
         let mut spec = VirtualMachineConfigSpec::default();
-        add(&mut spec, devices, system, &life(disk)).map(|()| spec)
+        add(&mut spec, devices, &life(disk)).map(|()| spec)
     }
 
     fn sent(devices: &[Value], disk: RenewedDisk) -> Value {
-        let spec = spec(devices, None, disk).expect("a spec");
+        let spec = spec(devices, disk).expect("a spec");
         serde_json::to_value(spec).expect("serialises")
     }
 
     #[test]
-    fn an_empty_disk_takes_the_place_of_the_first_and_others_keep_their_files() {
+    fn an_empty_disk_takes_the_place_of_the_named_one_and_others_keep_their_files() {
         let devices = [cdrom(16001), disk(2001, 4), cdrom(16000), disk(2000, 3)];
         let sent = sent(&devices, REPLACED);
         assert_eq!(
@@ -253,23 +251,6 @@ mod tests {
         assert!(sent.get("bootOptions").is_none(), "{sent}");
     }
 
-    /// A disk at a SATA controller has a higher key than a volume that was attached at a SCSI controller.
-    #[test]
-    fn the_disk_that_is_replaced_is_the_one_that_the_vm_boots() {
-        let devices = [cdrom(16001), disk(2000, 1), disk(16000, 0)];
-        let spec = spec(&devices, Some(16000), REPLACED).expect("a spec");
-        let sent = serde_json::to_value(spec).expect("serialises");
-        let change = |n: usize| {
-            let change = &sent["deviceChange"][n];
-            (
-                change["fileOperation"].clone(),
-                change["device"]["key"].clone(),
-            )
-        };
-        assert_eq!(change(1), (json!("destroy"), json!(16000)));
-        assert_eq!(change(2), (json!(null), json!(2000)));
-    }
-
     #[test]
     fn disks_that_stay_are_behind_the_drive_in_the_boot_order() {
         let sent = sent(&[disk(2000, 0), cdrom(16000)], RenewedDisk::Kept);
@@ -282,14 +263,22 @@ mod tests {
                 {"_typeName": "VirtualMachineBootOptionsBootableDiskDevice", "deviceKey": 2000},
             ])
         );
-        let without = spec(&[cdrom(16000)], None, RenewedDisk::Kept);
+        let without = spec(&[cdrom(16000)], RenewedDisk::Kept);
         assert!(without.is_ok(), "a VM without a disk keeps none");
     }
 
     #[test]
     fn the_device_that_is_missing_is_named() {
-        let missing = |devices: &[Value]| spec(devices, None, REPLACED).expect_err("missing");
-        assert!(missing(&[disk(2000, 0)]).contains("no CD-ROM drive"));
-        assert!(missing(&[cdrom(16000)]).contains("no disk"));
+        let missing = |devices: &[Value], disk| spec(devices, disk).expect_err("missing");
+        assert!(missing(&[disk(2000, 0)], REPLACED).contains("no CD-ROM drive"));
+        let others = [cdrom(16000), disk(2001, 0)];
+        for (devices, key) in [
+            (&others[..1], None),
+            (&others[..], None),
+            (&others[..], Some(2000)),
+        ] {
+            let why = missing(devices, replaced(key));
+            assert!(why.contains("no disk"), "{key:?}: {why}");
+        }
     }
 }

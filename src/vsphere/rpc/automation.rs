@@ -32,12 +32,12 @@ const SHARED_SINCE: [u32; 4] = [8, 0, 3, 0];
 /// The Automation API's session.
 #[derive(Debug)]
 pub(crate) struct RestSession {
-    state: Mutex<State>,
+    state: Mutex<RestState>,
     flight: tokio::sync::Mutex<()>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct State {
+struct RestState {
     /// Our own session there, if one was needed.
     own: Option<HeaderValue>,
     /// The VI/JSON session (its generation) whose id the Automation API did not accept.
@@ -55,11 +55,11 @@ impl RestSession {
         }
     }
 
-    fn get(&self) -> State {
+    fn get(&self) -> RestState {
         locked(&self.state).clone()
     }
 
-    fn set(&self, change: impl FnOnce(&mut State)) {
+    fn set(&self, change: impl FnOnce(&mut RestState)) {
         change(&mut locked(&self.state));
     }
 }

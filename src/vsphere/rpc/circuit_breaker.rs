@@ -34,10 +34,10 @@ const SILENCE: Duration = Duration::from_secs(120);
 
 /// What is known about the connection to one vCenter.
 #[derive(Debug, Default)]
-pub(crate) struct CircuitBreaker(Mutex<Known>);
+pub(crate) struct CircuitBreaker(Mutex<Signs>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct Signs {
     away: Option<Away>,
     heard: Option<Instant>,
 }
@@ -50,7 +50,7 @@ struct Away {
 }
 
 impl CircuitBreaker {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, Signs> {
         locked(&self.0)
     }
 
@@ -84,7 +84,7 @@ impl CircuitBreaker {
 
     /// Notes that the server answered.
     pub(crate) fn answered(&self) {
-        *self.known() = Known {
+        *self.known() = Signs {
             away: None,
             heard: Some(Instant::now()),
         };

@@ -9,7 +9,7 @@ use agent_forge_actors::{
         effect::{Effect, EffectKind, Gate, Settled, Subject},
         permit::Ask,
         slots::Slots,
-        vcenter::{Credentials, Fault, Stage, VcError, VcErrorKind, VcResult},
+        vcenter::{CallStage, Credentials, Fault, VcError, VcErrorKind, VcResult},
     },
     runtime::lease::Need,
     sessions::{ledger::Ledger, login::Login},
@@ -114,7 +114,7 @@ impl Client {
             let session = client
                 .session
                 .obtain(asked, server, async || {
-                    let failed = |e| client.http.public(e, Stage::Login);
+                    let failed = |e| client.http.public(e, CallStage::Login);
                     client.login().await.map_err(failed)
                 })
                 .await?;

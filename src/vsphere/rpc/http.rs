@@ -10,11 +10,12 @@ use std::{
 
 use agent_forge_actors::{
     domain::server::server_name,
-    ports::vcenter::{Credentials, Stage, Trust, VcError, VcErrorKind, VcResult},
+    ports::vcenter::{CallStage, Credentials, Trust, VcError, VcErrorKind, VcResult},
 };
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Method, header};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use reqwest::tls::TlsInfo;
 use tracing::{Instrument as _, Span, field::Empty};
 use url::Url;
 
@@ -87,6 +88,8 @@ pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    /// The server's certificate in this connection. `None` without TLS.
+    pub(crate) tls: Option<TlsInfo>,
 }
 
 /// The connection to one vCenter.
@@ -174,12 +177,12 @@ impl Http {
         self.reach.worth_a_try().map_err(|message| {
             let failure = VcError::new(VcErrorKind::Unreachable, operation, subject, message);
             // The log has the cause since the failure that is repeated here.
-            failure.public(&self.server, self.named, Stage::Session)
+            failure.public(&self.server, self.named, CallStage::Session)
         })
     }
 
     /// The failure as the authors of pools may know it ([`VcError::public`]). The log gets the cause.
-    pub(crate) fn public(&self, failure: VcError, stage: Stage) -> VcError {
+    pub(crate) fn public(&self, failure: VcError, stage: CallStage) -> VcError {
         if failure.concealed {
             return failure;
         }
@@ -254,7 +257,7 @@ impl Http {
         }
         result.map_err(|(kind, message)| {
             let failure = VcError::new(kind, operation, subject, self.redact(message));
-            self.public(failure, Stage::Session)
+            self.public(failure, CallStage::Session)
         })
     }
 
@@ -293,6 +296,7 @@ impl Http {
                 .map_err(|e| (e.kind, e.message))?;
             let status = response.status().as_u16();
             let headers = response.headers().clone();
+            let tls = response.extensions_mut().remove();
             let mut body = BytesMut::new();
             while let Some(chunk) = response.chunk().await.map_err(|e| broken(&e))? {
                 if body.len() + chunk.len() > MAX_REPLY {
@@ -313,6 +317,7 @@ impl Http {
                 status,
                 headers,
                 body: body.freeze(),
+                tls,
             })
         })
         .await;
@@ -365,6 +370,7 @@ fn broken(error: &reqwest::Error) -> VcErrorKindAndMessage {
 fn network(credentials: &Credentials, options: &Options) -> Result<reqwest::Client, String> {
     reqwest::Client::builder()
         .tls_backend_preconfigured(trust::client_config(&credentials.trust)?)
+        .tls_info(true)
         .user_agent(options.user_agent.as_str())
         .dns_resolver(Arc::new(Resolver::new(
             &credentials.server,

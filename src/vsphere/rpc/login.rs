@@ -8,9 +8,10 @@ use agent_forge_actors::{
         effect::{Effect, EffectKind},
         vcenter::{Fault, VcError, VcErrorKind, VcResult, error::UNSUPPORTED_RELEASE},
     },
-    sessions::refusals::Door,
+    sessions::{login::Instance, refusals::Door},
 };
 use http::{HeaderValue, Method};
+use reqwest::tls::TlsInfo;
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
@@ -132,6 +133,11 @@ impl Client {
                     "the reply is empty".to_owned(),
                 )
             })?;
+        let certificate = reply.tls.as_ref().and_then(TlsInfo::peer_certificate);
+        if let Some((shown, uuid)) = certificate.zip(content.about.instance_uuid.as_deref()) {
+            let instance = Instance::of(shown, uuid);
+            self.ledger().answered(&self.login, instance);
+        }
         Ok(Endpoint { release, content })
     }
 

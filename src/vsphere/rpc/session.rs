@@ -73,7 +73,7 @@ fn sensitive(token: &HeaderValue) -> HeaderValue {
 }
 
 #[derive(Debug)]
-enum State {
+enum Standing {
     Out,
     In(Arc<Session>),
     Failed { error: VcError, at: Instant },
@@ -93,7 +93,7 @@ pub(crate) enum Asked {
 /// The session of one client, if there is one.
 #[derive(Debug)]
 pub(crate) struct SessionCell {
-    state: Mutex<State>,
+    state: Mutex<Standing>,
     endpoint: Mutex<Option<Arc<Endpoint>>>,
     instance: Mutex<Option<String>>,
     flight: tokio::sync::Mutex<()>,
@@ -103,7 +103,7 @@ pub(crate) struct SessionCell {
 impl SessionCell {
     pub(crate) fn new() -> Self {
         Self {
-            state: Mutex::new(State::Out),
+            state: Mutex::new(Standing::Out),
             endpoint: Mutex::default(),
             instance: Mutex::default(),
             flight: tokio::sync::Mutex::default(),
@@ -114,7 +114,7 @@ impl SessionCell {
     /// The session if there is one.
     pub(crate) fn current(&self) -> Option<Arc<Session>> {
         match &*self.state() {
-            State::In(session) => Some(Arc::clone(session)),
+            Standing::In(session) => Some(Arc::clone(session)),
             _ => None,
         }
     }
@@ -144,27 +144,27 @@ impl SessionCell {
     /// Notes that vCenter does not know this session any more.
     pub(crate) fn lost(&self, generation: u64) {
         let mut state = self.state();
-        if matches!(&*state, State::In(session) if session.generation == generation) {
-            *state = State::Out;
+        if matches!(&*state, Standing::In(session) if session.generation == generation) {
+            *state = Standing::Out;
         }
     }
 
     /// Closes for good. Returns the last session.
     pub(crate) fn close(&self) -> Option<Arc<Session>> {
-        match std::mem::replace(&mut *self.state(), State::Closed) {
-            State::In(session) => Some(session),
+        match std::mem::replace(&mut *self.state(), Standing::Closed) {
+            Standing::In(session) => Some(session),
             _ => None,
         }
     }
 
     /// Whether it is closed.
     pub(crate) fn closed(&self) -> bool {
-        matches!(&*self.state(), State::Closed)
+        matches!(&*self.state(), Standing::Closed)
     }
 
     /// Whether vCenter has refused the login.
     pub(crate) fn refused(&self) -> bool {
-        matches!(&*self.state(), State::Refused(_))
+        matches!(&*self.state(), Standing::Refused(_))
     }
 
     /// The session. Calls `login` if there is none; `login` returns the endpoint and the session's id.
@@ -181,15 +181,17 @@ impl SessionCell {
         let _flight = self.flight.lock().await;
         let joined = self.finished.load(Ordering::Acquire) != seen;
         match &*self.state() {
-            State::In(session) => return Ok(Arc::clone(session)),
-            State::Closed => return Err(closed(server)),
-            State::Refused(error) if joined || asked == Asked::ByCall => return Err(error.clone()),
-            State::Failed { error, at }
+            Standing::In(session) => return Ok(Arc::clone(session)),
+            Standing::Closed => return Err(closed(server)),
+            Standing::Refused(error) if joined || asked == Asked::ByCall => {
+                return Err(error.clone());
+            }
+            Standing::Failed { error, at }
                 if joined || (asked == Asked::ByCall && at.elapsed() < COOL_DOWN) =>
             {
                 return Err(error.clone());
             }
-            State::Out | State::Refused(_) | State::Failed { .. } => {}
+            Standing::Out | Standing::Refused(_) | Standing::Failed { .. } => {}
         }
         let outcome = login().await;
         let generation = self.finished.fetch_add(1, Ordering::AcqRel) + 1;
@@ -202,17 +204,17 @@ impl SessionCell {
                     token: Mutex::new(sensitive(&token)),
                 });
                 // Closed meanwhile: the caller of `obtain` ends this session.
-                if !matches!(&*state, State::Closed) {
-                    *state = State::In(Arc::clone(&session));
+                if !matches!(&*state, Standing::Closed) {
+                    *state = Standing::In(Arc::clone(&session));
                 }
                 Ok(session)
             }
             Err(error) => {
-                if !matches!(&*state, State::Closed) {
+                if !matches!(&*state, Standing::Closed) {
                     *state = if matches!(error.fault(), Some(Fault::InvalidLogin)) {
-                        State::Refused(error.clone())
+                        Standing::Refused(error.clone())
                     } else {
-                        State::Failed {
+                        Standing::Failed {
                             error: error.clone(),
                             at: Instant::now(),
                         }
@@ -223,7 +225,7 @@ impl SessionCell {
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, Standing> {
         locked(&self.state)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use agent_forge_actors::ports::vcenter::VcResult;
 
-use super::Outcome;
+use super::TaskReply;
 use crate::vsphere::rpc::properties;
 
 /// Most ends that are kept. That is more than end between the death of a caller and the next question.
@@ -17,7 +17,7 @@ const KEPT_BYTES: usize = 4 << 20;
 /// not report it again. So an end is kept longer than its place in the view.
 #[derive(Default)]
 pub(super) struct Ends {
-    outcomes: HashMap<String, VcResult<Outcome>>,
+    outcomes: HashMap<String, VcResult<TaskReply>>,
     /// Oldest first.
     order: VecDeque<String>,
     /// Roughly the bytes that they take.
@@ -25,18 +25,18 @@ pub(super) struct Ends {
 }
 
 /// Roughly the bytes that an end takes.
-fn weight(task: &str, outcome: &VcResult<Outcome>) -> usize {
+fn weight(task: &str, outcome: &VcResult<TaskReply>) -> usize {
     let inner = match outcome {
-        Ok(Outcome::Success(Some(result))) => properties::weight(result),
-        Ok(Outcome::Success(None) | Outcome::Vanished) => 0,
+        Ok(TaskReply::Success(Some(result))) => properties::weight(result),
+        Ok(TaskReply::Success(None) | TaskReply::Vanished) => 0,
         Err(e) => e.subject.len() + e.message.len(),
     };
-    2 * task.len() + inner + size_of::<VcResult<Outcome>>()
+    2 * task.len() + inner + size_of::<VcResult<TaskReply>>()
 }
 
 impl Ends {
     /// Remembers an end.
-    pub(super) fn note(&mut self, task: &str, outcome: VcResult<Outcome>) {
+    pub(super) fn note(&mut self, task: &str, outcome: VcResult<TaskReply>) {
         self.bytes += weight(task, &outcome);
         if let Some(before) = self.outcomes.insert(task.to_owned(), outcome) {
             self.bytes -= weight(task, &before);
@@ -52,7 +52,7 @@ impl Ends {
     }
 
     /// How that task ended, if known.
-    pub(super) fn of(&self, task: &str) -> Option<&VcResult<Outcome>> {
+    pub(super) fn of(&self, task: &str) -> Option<&VcResult<TaskReply>> {
         self.outcomes.get(task)
     }
 }
@@ -66,7 +66,7 @@ mod tests {
         let mut ends = Ends::default();
         for task in 0..=KEPT {
             for _ in 0..2 {
-                ends.note(&task.to_string(), Ok(Outcome::Vanished));
+                ends.note(&task.to_string(), Ok(TaskReply::Vanished));
             }
         }
         assert!(ends.of("0").is_none());
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn of_large_ends_few_are_remembered() {
         let mut ends = Ends::default();
-        let large = || Ok(Outcome::Success(Some("x".repeat(KEPT_BYTES / 3).into())));
+        let large = || Ok(TaskReply::Success(Some("x".repeat(KEPT_BYTES / 3).into())));
         for task in ["1", "2", "3", "2", "4"] {
             ends.note(task, large());
         }
@@ -86,14 +86,14 @@ mod tests {
         assert_eq!(ends.outcomes.len(), 2);
         ends.note(
             "5",
-            Ok(Outcome::Success(Some("x".repeat(KEPT_BYTES).into()))),
+            Ok(TaskReply::Success(Some("x".repeat(KEPT_BYTES).into()))),
         );
         assert!(
             ends.of("5").is_some() && ends.order.len() == 1,
             "the latest stays"
         );
-        ends.note("6", Ok(Outcome::Vanished));
-        let left = weight("6", &Ok(Outcome::Vanished));
+        ends.note("6", Ok(TaskReply::Vanished));
+        let left = weight("6", &Ok(TaskReply::Vanished));
         assert_eq!((ends.order.len(), ends.bytes), (1, left));
     }
 }

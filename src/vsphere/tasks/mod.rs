@@ -39,7 +39,7 @@ use super::rpc::{
 
 /// How a task ended, with its result as received.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Outcome {
+pub(crate) enum TaskReply {
     /// Success, with a boxed result if there is one.
     Success(Option<Value>),
     /// vCenter does not know the task.
@@ -49,7 +49,7 @@ pub(crate) enum Outcome {
 /// A call that waits.
 struct Waiter {
     task: String,
-    done: oneshot::Sender<VcResult<Outcome>>,
+    done: oneshot::Sender<VcResult<TaskReply>>,
 }
 
 /// What the watcher is asked for.
@@ -82,7 +82,7 @@ impl TaskHub {
     ///
     /// # Errors
     /// The task's fault, or why its end cannot be known.
-    pub(crate) async fn outcome(&self, task: &TaskRef) -> VcResult<Outcome> {
+    pub(crate) async fn outcome(&self, task: &TaskRef) -> VcResult<TaskReply> {
         let (done, end) = oneshot::channel();
         self.enqueue(Ask::Wait(Waiter {
             task: task.0.clone(),
@@ -142,10 +142,10 @@ impl Tasks for Client {
     /// A result that is a reference is passed on.
     async fn wait(&self, task: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
         Ok(match self.tasks.outcome(task).await {
-            Ok(Outcome::Success(result)) => {
+            Ok(TaskReply::Success(result)) => {
                 Ok(TaskEnd::Success(result.as_ref().and_then(reference_in)))
             }
-            Ok(Outcome::Vanished) => Ok(TaskEnd::Vanished),
+            Ok(TaskReply::Vanished) => Ok(TaskEnd::Vanished),
             Err(e) if e.fault().is_some() && self.tasks.labels.is_of(&task.0, &e) => Err(e),
             Err(e) => return Err(e),
         })

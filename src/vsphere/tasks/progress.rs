@@ -14,7 +14,7 @@ pub(super) const LARGEST: usize = 4 << 20;
 
 /// What is known of a running task. Its parts may come in different updates.
 #[derive(Debug, Default)]
-struct Seen {
+struct Parts {
     state: String,
     error: Value,
     result: Value,
@@ -37,7 +37,7 @@ pub(super) enum End {
 
 /// What is known of all tasks in the view.
 #[derive(Debug, Default)]
-pub(super) struct Progress(HashMap<String, Seen>);
+pub(super) struct Progress(HashMap<String, Parts>);
 
 impl Progress {
     /// Applies an update and returns the tasks that ended with it. It keeps nothing of tasks that are not `wanted`.

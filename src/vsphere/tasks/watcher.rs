@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    Ask, Outcome, Waiter,
+    Ask, TaskReply, Waiter,
     ends::Ends,
     news::Sights,
     plumbing::{MARGIN, MAX_WAIT, Members, Parts, Plumbing, Unbuilt},
@@ -78,7 +78,7 @@ enum Stop {
 pub(super) struct Watcher {
     client: Weak<Client>,
     inbox: mpsc::UnboundedReceiver<Ask>,
-    waiting: BTreeMap<String, Vec<oneshot::Sender<VcResult<Outcome>>>>,
+    waiting: BTreeMap<String, Vec<oneshot::Sender<VcResult<TaskReply>>>>,
     /// VMs whose changes are told, and to whom.
     followed: BTreeSet<String>,
     listener: Option<Listener>,
@@ -383,8 +383,8 @@ impl Watcher {
 
     fn end(&mut self, client: &Client, task: &str, end: End) {
         let outcome = match end {
-            End::Success(result) => Ok(Outcome::Success(result)),
-            End::Vanished => Ok(Outcome::Vanished),
+            End::Success(result) => Ok(TaskReply::Success(result)),
+            End::Vanished => Ok(TaskReply::Vanished),
             // A waiter has it added again. vCenter then says whether it exists.
             End::Left => {
                 self.members.tasks.remove(task);
@@ -404,7 +404,7 @@ impl Watcher {
     }
 
     /// Gives the end of a task to its waiters, and keeps it for later questions.
-    fn tell(&mut self, task: &str, outcome: VcResult<Outcome>) {
+    fn tell(&mut self, task: &str, outcome: VcResult<TaskReply>) {
         self.ended.note(task, outcome.clone());
         for waiter in self.waiting.remove(task).into_iter().flatten() {
             let _ = waiter.send(outcome.clone());
@@ -474,7 +474,7 @@ impl Watcher {
 mod tests {
     use super::*;
 
-    fn asks(watcher: &mut Watcher, task: &str) -> oneshot::Receiver<VcResult<Outcome>> {
+    fn asks(watcher: &mut Watcher, task: &str) -> oneshot::Receiver<VcResult<TaskReply>> {
         let (done, end) = oneshot::channel();
         watcher.accept(Waiter {
             task: task.to_owned(),
@@ -526,17 +526,17 @@ mod tests {
         let mut first = asks(&mut watcher, "task-1");
         drop(asks(&mut watcher, "task-2"));
         for task in ["task-1", "task-2"] {
-            watcher.tell(task, Ok(Outcome::Success(None)));
+            watcher.tell(task, Ok(TaskReply::Success(None)));
         }
-        assert_eq!(first.try_recv(), Ok(Ok(Outcome::Success(None))));
+        assert_eq!(first.try_recv(), Ok(Ok(TaskReply::Success(None))));
         for task in ["task-1", "task-2"] {
             let mut again = asks(&mut watcher, task);
-            assert_eq!(again.try_recv(), Ok(Ok(Outcome::Success(None))), "{task}");
+            assert_eq!(again.try_recv(), Ok(Ok(TaskReply::Success(None))), "{task}");
         }
         assert!(watcher.waiting.is_empty());
         // A task that has left the view, or that the watcher never saw in it, counts as well.
         watcher.members = Members::default();
-        watcher.tell("task-3", Ok(Outcome::Vanished));
+        watcher.tell("task-3", Ok(TaskReply::Vanished));
         for task in ["task-2", "task-3"] {
             assert!(asks(&mut watcher, task).try_recv().is_ok(), "{task}");
         }

@@ -190,7 +190,7 @@ fn directory() -> PathBuf {
 #[tokio::test(flavor = "multi_thread")]
 async fn request_bodies_are_the_committed_ones() {
     let tap = Arc::new(Tap {
-        http: reqwest::Client::builder().no_proxy().build().unwrap(),
+        http: plain_http(),
         seen: Mutex::default(),
     });
     let options = VCenterOptions {
@@ -339,8 +339,10 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
     ended(vc, reset).await.unwrap();
     power_off(vc, &vm).await.unwrap();
     tap.step("renew");
+    let key = now(vc, &vm).await.system_disk();
     for disk in [
         RenewedDisk::Replaced {
+            key,
             gib: 80,
             eagerly_scrub: false,
         },

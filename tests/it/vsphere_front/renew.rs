@@ -21,11 +21,6 @@ use serde_json::{Value, json};
 
 use super::support::*;
 
-const REPLACED: RenewedDisk = RenewedDisk::Replaced {
-    gib: 80,
-    eagerly_scrub: false,
-};
-
 fn other_iso() -> DatastorePath {
     iso().parent().unwrap().join("b.iso").unwrap()
 }
@@ -41,6 +36,16 @@ async fn spent(options: VCenterOptions) -> (World, Arc<dyn VCenter>, MoRef) {
     power_off(&*vc, &vm).await.unwrap();
     world.forget_calls().await;
     (world, vc, vm)
+}
+
+/// The VM as it is now, and its renewal with a new disk.
+async fn replaced(vc: &dyn VCenter, vm: &MoRef) -> (VmObservation, VmChange) {
+    let disk = RenewedDisk::Replaced {
+        key: now(vc, vm).await.system_disk(),
+        gib: 80,
+        eagerly_scrub: false,
+    };
+    wanted(vc, vm, disk).await
 }
 
 /// The VM as it is now, and its renewal.
@@ -71,7 +76,7 @@ async fn a_vm_gets_a_new_disk_and_the_iso_and_runs_again() {
     let (world, vc, vm) = spent(quick()).await;
     let (before, old) = (now(&*vc, &vm).await, disks(&world).await);
     assert_eq!(before.generation, None);
-    let renewal = wanted(&*vc, &vm, REPLACED).await;
+    let renewal = replaced(&*vc, &vm).await;
     let end = renew(&*vc, &renewal).await.unwrap();
     assert_eq!(end, TaskEnd::Success(None));
 
@@ -118,7 +123,7 @@ async fn a_vm_that_keeps_its_disk_boots_the_iso_first() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_that_somebody_changed_in_between_is_left_alone() {
     let (world, vc, vm) = spent(quick()).await;
-    let renewal = wanted(&*vc, &vm, REPLACED).await;
+    let renewal = replaced(&*vc, &vm).await;
     configure(&*vc, EffectKind::Reconfigure, &vm, &owned("another"))
         .await
         .unwrap();
@@ -164,7 +169,7 @@ async fn of_fifty_who_mark_a_vm_at_once_one_wins() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_that_runs_or_shows_nothing_is_refused_before_anything_is_sent() {
     let (world, vc, vm) = spent(quick()).await;
-    let renewal = wanted(&*vc, &vm, REPLACED).await;
+    let renewal = replaced(&*vc, &vm).await;
     for (action, refused, says) in [
         ("power-on", "InvalidPowerState", "poweredOn"),
         ("suspend", "InvalidPowerState", "suspended"),
@@ -188,7 +193,7 @@ async fn a_vm_without_a_drive_is_refused_with_what_it_lacks() {
     world.post("vms", bare).await;
     let id = find(&world.vms().await, "node-1")["moref"].clone();
     let vm = MoRef::new("VirtualMachine", id.as_str().unwrap());
-    let renewal = wanted(&*vc, &vm, REPLACED).await;
+    let renewal = replaced(&*vc, &vm).await;
     let e = renew(&*vc, &renewal).await.unwrap_err();
     assert!(e.to_string().contains("no CD-ROM drive"), "{e}");
     assert_eq!(e.fault().map(Fault::name), Some("InvalidArgument"));
@@ -207,7 +212,7 @@ async fn a_lost_reply_leaves_a_renewal_that_can_be_seen() {
         ..quick()
     };
     let (world, vc, vm) = spent(options).await;
-    let renewal = wanted(&*vc, &vm, REPLACED).await;
+    let renewal = replaced(&*vc, &vm).await;
     let lost = json!({"method": "ReconfigVM_Task", "at": "lostReply", "count": 1});
     world.fault(lost).await;
     let e = renew(&*vc, &renewal).await.unwrap_err();

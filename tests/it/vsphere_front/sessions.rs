@@ -69,6 +69,41 @@ async fn a_wrong_password_is_tried_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn two_names_of_one_vcenter_are_one_account_and_share_no_session() {
+    let options = || Options {
+        allow_local: true,
+        ..Options::default()
+    };
+    let world = world_with(quick(), options()).await;
+    let named = |name: &str, password: Option<&str>| {
+        let mut credentials = world.credentials();
+        credentials.trust = Trust::Insecure;
+        credentials.server.set_host(Some(name)).unwrap();
+        if let Some(password) = password {
+            credentials.password = password.to_owned().into();
+        }
+        credentials
+    };
+    let (one, other) = ("127.0.0.1", "localhost");
+    for (name, password) in [(one, "wrong"), (other, "wrong as well")] {
+        let e = refused(&world.connector, &named(name, Some(password))).await;
+        assert!(matches!(e.fault(), Some(Fault::InvalidLogin)), "{e}");
+    }
+    for name in [one, other] {
+        let e = refused(&world.connector, &named(name, Some("a third one"))).await;
+        assert!(matches!(e.kind, VcErrorKind::LoginLimited(_)), "{e}");
+    }
+    assert_eq!(world.logins("refused").await, 2);
+    // Another operator, which knows of no refusal.
+    let second = VsphereConnector::new(world.gate.clone(), options());
+    for name in [one, other] {
+        let session = second.connect(&named(name, None)).await.unwrap();
+        session.datacenter("dc1").await.unwrap();
+    }
+    assert_eq!(world.logins("vim").await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_killed_session_is_replaced_once_for_all() {
     let (world, vc) = connected(quick()).await;
     vc.datacenter("dc1").await.unwrap();
@@ -287,7 +322,7 @@ impl Transport for PutBack {
 async fn a_release_that_is_refused_is_negotiated_again() {
     // Any call, and the login after the end of a session.
     for (end, ends_sessions) in [("", false), ("/Login", true)] {
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let http = plain_http();
         let transport = Arc::new(PutBack {
             http,
             refused: std::sync::Mutex::default(),

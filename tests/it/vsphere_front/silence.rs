@@ -79,7 +79,7 @@ async fn world_for(call: &str) -> World {
                 tls: false,
                 ..quick()
             };
-            let http = reqwest::Client::builder().no_proxy().build().unwrap();
+            let http = plain_http();
             let client = Options {
                 allow_http: true,
                 transport: Some(Arc::new(ShortPages(http))),

@@ -79,6 +79,12 @@ pub fn release(api: &str) -> VCenterOptions {
     }
 }
 
+/// An HTTP client for a transport of a test.
+pub fn plain_http() -> reqwest::Client {
+    agent_forge_lab::install_tls_provider();
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}
+
 /// Sends a request, for a transport of a test.
 pub async fn sent(
     http: &reqwest::Client,

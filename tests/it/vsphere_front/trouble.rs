@@ -158,7 +158,7 @@ async fn a_proxy_that_cuts_long_polls_leaves_nothing_behind_and_is_not_hammered(
         tls: false,
         ..quick()
     };
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let http = plain_http();
     let client = Options {
         allow_http: true,
         transport: Some(Arc::new(Impatient(http, Duration::from_millis(500)))),

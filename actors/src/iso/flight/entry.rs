@@ -280,21 +280,6 @@ impl Entry {
         let gone = self.gone.as_ref().filter(|_| self.there.is_none())?;
         (want.used.as_ref() == Some(gone)).then(|| gone.clone())
     }
-
-    /// The same with other moments and flight numbers.
-    pub(super) fn map(&mut self, moment: &impl Fn(Duration) -> Duration, id: &impl Fn(u64) -> u64) {
-        if let Some(there) = &mut self.there {
-            for at in [&mut there.looked, &mut there.due, &mut there.compared] {
-                *at = moment(*at);
-            }
-        }
-        if let Some(look) = &mut self.look {
-            look.id = id(look.id);
-        }
-        if let Some(backoff) = &mut self.backoff {
-            backoff.until = moment(backoff.until);
-        }
-    }
 }
 
 /// Bytes per second.

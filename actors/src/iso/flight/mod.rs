@@ -5,8 +5,8 @@
 //!
 //! Guarantees
 //! - One transfer or prune runs at a time (the lane). Looks, which only read, run beside it.
-//! - One transfer fetches a content (directory, source key) for all pools that want it. Pools of one
-//!   [`super::msg::ShareGroup`] are served from one directory.
+//! - One transfer fetches a content (directory, source key) for all pools that want it. Pools that
+//!   share ([`IsoWant::shares`]) are served from one directory.
 //! - After a failure nothing is fetched for that content before its backoff is over.
 //! - Pools take turns: a pool with a bad Secret does not keep others from the lane.
 //! - A transfer that no pool wants any more learns that at once ([`Lane`]).
@@ -21,6 +21,7 @@ mod ends;
 mod entry;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,17 +31,13 @@ use std::{
 use self::entry::{Content, Entry, Input, Interest, Look, Running, Transfer, refuses};
 pub use super::msg::{Start, Task};
 use super::{
-    msg::{IsoState, IsoWant, Lane},
+    msg::{IsoState, IsoWant},
     retention::{PruneLog, PruneNews},
 };
 use crate::{
-    domain::{
-        failure::ErrorSource,
-        names::{DatastorePath, ObjectKey},
-    },
+    domain::names::{DatastorePath, ObjectKey},
     runtime::backoff::RESYNC,
 };
-use agent_forge_crds::conditions::Reason;
 
 /// How often a complete file is looked at again.
 pub(super) const RECHECK: Duration = Duration::from_secs(600);
@@ -104,91 +101,6 @@ impl FlightTable {
         self.let_go();
     }
 
-    /// The state of the transfer under way, for all flights.
-    #[must_use]
-    pub fn lane(&self) -> Lane {
-        let Some((id, transfer)) = self.transfer() else {
-            return Lane::default();
-        };
-        let lists = |path| {
-            let mut wants = self.wants(&transfer.content);
-            wants.any(|(_, i)| i.want.listed.contains(path))
-        };
-        Lane {
-            transfer: Some(id),
-            wanted: !transfer.recalled,
-            listed: transfer.place.as_ref().is_some_and(|p| lists(&p.path)),
-        }
-    }
-
-    /// Bytes per second of the transfer under way, once that is known.
-    pub(super) fn speed(&self) -> Option<u64> {
-        self.transfer()?.1.speed()
-    }
-
-    /// Whether any work is under way.
-    pub(super) fn is_flying(&self) -> bool {
-        self.running.is_some() || self.contents.values().any(|e| e.look.is_some())
-    }
-
-    /// Why files are not there yet, as reason and sentence. Also the highest number of failures in a row.
-    pub(super) fn waiting_on(&self) -> (Vec<(Reason, String)>, u32) {
-        let say = |(content, entry): (&Content, &Entry)| {
-            let flies = self.transfer().filter(|(_, t)| t.content == *content);
-            let (reason, text) = match (&entry.there, flies, &entry.backoff) {
-                (Some(_), ..) => return None,
-                (_, Some((_, transfer)), _) => transfer.waiting_on(),
-                _ if entry.look.is_some() => (
-                    Reason::IsoChecking,
-                    "looking for the recorded file".to_owned(),
-                ),
-                (.., Some(backoff)) => {
-                    let trouble = &backoff.trouble;
-                    (trouble.reason.clone(), trouble.message.clone())
-                }
-                _ => {
-                    let text = "another flight to this datastore runs";
-                    (Reason::IsoQueued, text.to_owned())
-                }
-            };
-            Some((reason, format!("{}: {text}", content.directory)))
-        };
-        let failures = self.contents.values().filter_map(|e| e.backoff.as_ref());
-        let most = failures.map(|b| b.failures).max();
-        (
-            self.contents.iter().filter_map(say).collect(),
-            most.unwrap_or_default(),
-        )
-    }
-
-    /// The same table with other moments and other flight numbers. The time of each pool's last request stays. So a
-    /// model of the cache without a clock has finitely many states.
-    #[must_use]
-    pub fn with(&self, moment: impl Fn(Duration) -> Duration, id: impl Fn(u64) -> u64) -> Self {
-        let mut table = self.clone();
-        for entry in table.contents.values_mut() {
-            entry.map(&moment, &id);
-        }
-        for interest in table.pools.values_mut() {
-            interest.prune.map(&moment);
-        }
-        table.first_ask = table.first_ask.map(&moment);
-        if let Some(running) = &mut table.running {
-            running.id = id(running.id);
-        }
-        let looks = table.contents.values().filter_map(|e| e.look.as_ref());
-        let ids = looks.map(|l| l.id);
-        let ids = ids.chain(table.running.as_ref().map(|r| r.id));
-        table.last_id = ids.max().unwrap_or_default();
-        table
-    }
-
-    /// Number of the newest flight.
-    #[must_use]
-    pub fn newest(&self) -> u64 {
-        self.last_id
-    }
-
     fn transfer(&self) -> Option<(u64, &Transfer)> {
         let running = self.running.as_ref()?;
         Some((running.id, running.transfer.as_ref()?))
@@ -208,7 +120,7 @@ impl FlightTable {
     /// The directory in which this want is served. It is the directory of its known file, else one where another pool
     /// has or fetches the same content, else its own. A directory that a user chose is always kept.
     fn home(&self, want: &IsoWant) -> DatastorePath {
-        if want.shareable.is_none() {
+        if !want.shares {
             return want.directory.clone();
         }
         let flies = self.transfer().map(|(_, t)| &t.content);
@@ -218,8 +130,7 @@ impl FlightTable {
         };
         let shared = self.contents.iter().filter(|(content, _)| {
             let mut wants = self.wants(content);
-            content.source_key == want.source_key
-                && wants.any(|(_, i)| i.want.shareable == want.shareable)
+            content.source_key == want.source_key && wants.any(|(_, i)| i.want.shares)
         });
         let best = || shared.max_by_key(|(content, entry)| rank(content, entry));
         let known = want.known.as_ref().and_then(|file| file.path.parent());
@@ -405,55 +316,5 @@ impl FlightTable {
             }
         }
         used
-    }
-
-    /// A failure of vCenter stays the answer until bytes of the next try arrive there. Otherwise each try in an outage
-    /// would look like its end.
-    fn answer(&mut self, content: &Content, pool: &ObjectKey, now: Duration) -> IsoState {
-        let listed = self.lane().listed;
-        let nothing = IsoState::Fetching {
-            done: 0,
-            total: None,
-            rate: None,
-        };
-        let transfer = self
-            .running
-            .as_ref()
-            .and_then(|r| Some((&r.pool, r.transfer.as_ref()?)));
-        let transfer = transfer.filter(|(_, t)| !t.recalled);
-        let (Some(entry), Some(interest)) = (self.contents.get(content), self.pools.get_mut(pool))
-        else {
-            return nothing;
-        };
-        if let Some(gone) = entry.lost_by(&interest.want) {
-            return IsoState::Lost(gone);
-        }
-        if let Some(there) = &entry.there
-            && !refuses(&interest.want, &there.tokens)
-        {
-            let (pruned, prune_failures) = interest.prune.news();
-            return IsoState::Ready {
-                file: there.file.clone(),
-                reused: there.brought_for.as_ref() != Some(pool),
-                pruned,
-                prune_failures,
-            };
-        }
-        let own = transfer
-            .filter(|(_, t)| t.content == *content)
-            .map(|(_, t)| t);
-        let brings = own.is_some_and(|t| t.began.is_some());
-        let trouble = entry.backoff.as_ref().map(|b| &b.trouble);
-        match (own, transfer, trouble) {
-            (_, _, Some(trouble)) if trouble.side == ErrorSource::Vsphere && !brings => {
-                IsoState::Failed(trouble.clone())
-            }
-            (Some(own), ..) => own.state(listed),
-            (_, _, Some(trouble)) if entry.holds(now) => IsoState::Failed(trouble.clone()),
-            (_, Some((first, _)), _) if entry.look.is_none() && first != pool => {
-                IsoState::Queued(first.clone())
-            }
-            _ => nothing,
-        }
     }
 }

@@ -21,7 +21,7 @@ const FRESH: Duration = Duration::from_secs(20);
 
 /// The last read: for which reference, when (monotonic), and the result.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct CaRead {
     named: CaBundleRef,
     at: Duration,
     bundle: Result<Option<String>, ReconcileError>,
@@ -35,14 +35,14 @@ pub async fn bundle(
     cluster: &dyn Cluster,
     now: Duration,
     pool: &VsphereAgentPool,
-    known: &mut Option<Known>,
+    known: &mut Option<CaRead>,
 ) -> Result<Option<String>, ReconcileError> {
     let named = pool.spec.iso.as_ref().and_then(|i| i.ca_bundle_ref.clone());
     let Some(named) = named else {
         *known = None;
         return Ok(None);
     };
-    let fresh = |k: &&Known| k.named == named && now.saturating_sub(k.at) < FRESH;
+    let fresh = |k: &&CaRead| k.named == named && now.saturating_sub(k.at) < FRESH;
     if let Some(known) = known.as_ref().filter(fresh) {
         return known.bundle.clone();
     }
@@ -51,7 +51,7 @@ pub async fn bundle(
         Ok(data) => chosen(&key, named.key(), data.as_ref()).map(Some),
         Err(e) => Err(ReconcileError::from(e)),
     };
-    *known = Some(Known {
+    *known = Some(CaRead {
         named,
         at: now,
         bundle: bundle.clone(),

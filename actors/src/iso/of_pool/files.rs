@@ -13,7 +13,7 @@ use crate::{
         failure::{ErrorSource, ReconcileError},
         names::{BadDatastorePath, DatastorePath},
     },
-    iso::msg::{IsoFile, ShareGroup},
+    iso::msg::IsoFile,
     ports::iso_source::Validators,
 };
 
@@ -44,22 +44,13 @@ fn default_directory(pool: &VsphereAgentPool) -> Result<DatastorePath, BadDatast
     DatastorePath::new(&pool.spec.vsphere.iso_datastore, &own)
 }
 
-/// The pools with which this pool shares a file of equal content, in any of their directories. Pools with the default
-/// directory share, also if the spec writes it out, as the predecessor's objects do. Pools share as well if their
-/// directories differ only in segments that are their own name or namespace. A directory without the pool's name as a
-/// segment was chosen to hold the pool's ISO: `None`.
+/// The pool shares a file of equal content with all others of which this holds, in any of their directories: it has the default
+/// directory, also if its spec writes that out, as the predecessor's objects do. Any other directory was chosen to hold the
+/// pool's ISO.
 #[must_use]
-pub fn shares(pool: &VsphereAgentPool) -> Option<ShareGroup> {
-    let directory = directory(pool).ok()?;
-    if default_directory(pool).as_ref() == Ok(&directory) {
-        return Some(ShareGroup::Default);
-    }
-    let (name, namespace) = (pool.name_any(), pool.namespace().unwrap_or_default());
-    let common =
-        |segment: &str| (segment != name && segment != namespace).then(|| segment.to_owned());
-    let segments = || directory.path.split('/');
-    let named = segments().any(|segment| segment == name);
-    named.then(|| ShareGroup::Alike(segments().map(common).collect()))
+pub fn shares(pool: &VsphereAgentPool) -> bool {
+    let directory = directory(pool).ok();
+    directory.is_some() && directory == default_directory(pool).ok()
 }
 
 /// The file that a status names, if the record is complete.

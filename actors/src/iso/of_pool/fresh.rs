@@ -15,7 +15,7 @@ const FRESH: Duration = Duration::from_secs(10);
 
 /// What is known in addition to what the watch shows.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct LiveInfraEnv {
     /// The download had failed when the cache was last asked.
     failed: bool,
     /// When (monotonic) the API server was last asked.
@@ -26,7 +26,7 @@ pub struct Known {
     history: u64,
 }
 
-impl Known {
+impl LiveInfraEnv {
     /// Notes the answer of the ISO cache.
     pub fn told(&mut self, state: &IsoState) {
         // The source did not deliver the ISO, as happens with an expired URL.
@@ -45,7 +45,7 @@ pub async fn infra_env(
     now: Duration,
     history: u64,
     shown: Option<&Arc<InfraEnv>>,
-    known: &mut Known,
+    known: &mut LiveInfraEnv,
 ) -> Option<Arc<InfraEnv>> {
     let failed = std::mem::take(&mut known.failed);
     if std::mem::replace(&mut known.history, history) != history {

@@ -142,11 +142,10 @@ pub(super) fn elsewhere(
     source_key: &str,
     force_token: Option<&String>,
 ) -> Option<IsoFile> {
-    let (own, group) = (directory(pool).ok(), shares(pool));
+    let (own, shared) = (directory(pool).ok(), shares(pool));
     let usable = |other: &&Arc<VsphereAgentPool>| {
         other.spec.vsphere.datacenter() == pool.spec.vsphere.datacenter()
-            && (group.is_some() && shares(other) == group
-                || own.is_some() && directory(other).ok() == own)
+            && (shared && shares(other) || own.is_some() && directory(other).ok() == own)
     };
     let known = others.iter().filter(usable).filter_map(|other| {
         let status = iso(other)?;

@@ -11,7 +11,7 @@ use super::{
     lost,
 };
 use crate::{
-    domain::seconds,
+    domain::{names::DatastorePath, seconds},
     iso::msg::{IsoFile, IsoPlace, IsoState, IsoWant},
     migration,
 };
@@ -102,78 +102,90 @@ pub fn status(
             migration::iso::fit_to_show(&mut iso, &want.source);
             Some(iso)
         }
-        IsoState::Ready { file, pruned, .. } => {
-            // At another place the same bytes are new: a VM may still use the earlier one.
-            let there = file.path.to_string();
-            let same = record.filter(|i| {
-                i.sha256.as_deref() == Some(file.sha256.as_str())
-                    && i.source_key.as_deref() == Some(want.source_key.as_str())
-                    && want.force_token.is_none()
-                    && i.stored_path.as_ref().is_none_or(|path| *path == there)
-            });
-            let mut history = record.map(|i| i.history.clone()).unwrap_or_default();
-            if let Some(iso) = record {
-                let beside = datastore(iso, &want.directory.datastore);
-                for entry in &mut history {
-                    entry.datastore.get_or_insert_with(|| beside.clone());
-                }
-            }
-            let at = |h: &IsoHistoryEntry| place(h, &file.path.datastore);
-            let is_it =
-                |h: &IsoHistoryEntry| h.sha256 == file.sha256 && at(h).as_ref() == Some(&file.path);
-            history.retain(|h| is_it(h) || at(h).is_none_or(|place| !pruned.contains(&place)));
-            let size = i64::try_from(file.size).ok();
-            let uploaded_at = Some(whole(file.uploaded_at));
-            let url = Some(source(want));
-            if let Some(at) = history.iter().position(is_it) {
-                let mut entry = history.remove(at);
-                if !is_published(&entry) {
-                    (entry.size_bytes, entry.uploaded_at) = (size, uploaded_at.clone());
-                }
-                entry.url.clone_from(&url);
-                history.insert(0, entry);
-            } else {
-                history.insert(
-                    0,
-                    IsoHistoryEntry {
-                        sha256: file.sha256.clone(),
-                        path: file.path.path.clone(),
-                        datastore: Some(file.path.datastore.clone()),
-                        size_bytes: size,
-                        uploaded_at: uploaded_at.clone(),
-                        url: url.clone(),
-                    },
-                );
-            }
-            // What the predecessor recorded for these very bytes.
-            let theirs = record.filter(|i| i.sha256.as_deref() == Some(file.sha256.as_str()));
-            let compares = !want.source.is_assisted();
-            Some(IsoStatus {
-                url,
-                sha256: Some(file.sha256.clone()),
-                path: Some(file.path.path.clone()),
-                stored_path: Some(there),
-                size_bytes: size,
-                // Changes only with the content: a status that changed on every look would be written on every look.
-                checked_at: same
-                    .and_then(|i| i.checked_at.clone())
-                    .or_else(|| Some(whole(now))),
-                uploaded_at: same.and_then(|i| i.uploaded_at.clone()).or(uploaded_at),
-                force_refresh_token: want
-                    .force_token
-                    .clone()
-                    .or_else(|| record.and_then(|i| i.force_refresh_token.clone())),
-                source_key: Some(want.source_key.clone()),
-                volatile: is_volatile(record, want, file).then_some(true),
-                source_etag: file.validators.etag.clone().filter(|_| compares),
-                source_last_modified: file.validators.last_modified.clone().filter(|_| compares),
-                url_hash: theirs.and_then(|i| i.url_hash.clone()),
-                last_modified: theirs.and_then(|i| i.last_modified.clone()),
-                history,
-                ..IsoStatus::default()
-            })
+        IsoState::Ready { file, pruned, .. } => Some(ready(record, want, file, pruned, now)),
+    }
+}
+
+/// `record` once that file is there.
+fn ready(
+    record: Option<&IsoStatus>,
+    want: &IsoWant,
+    file: &IsoFile,
+    pruned: &[DatastorePath],
+    now: Timestamp,
+) -> IsoStatus {
+    // At another place the same bytes are new: a VM may still use the earlier one.
+    let there = file.path.to_string();
+    let same = record.filter(|i| {
+        i.sha256.as_deref() == Some(file.sha256.as_str())
+            && i.source_key.as_deref() == Some(want.source_key.as_str())
+            && want.force_token.is_none()
+            && i.stored_path.as_ref().is_none_or(|path| *path == there)
+    });
+    let history = with_version(record, want, file, pruned);
+    // What the predecessor recorded for these very bytes.
+    let theirs = record.filter(|i| i.sha256.as_deref() == Some(file.sha256.as_str()));
+    let compares = !want.source.is_assisted();
+    IsoStatus {
+        url: Some(source(want)),
+        sha256: Some(file.sha256.clone()),
+        path: Some(file.path.path.clone()),
+        stored_path: Some(there),
+        size_bytes: signed(Some(file.size)),
+        // Changes only with the content: a status that changed on every look would be written on every look.
+        checked_at: same
+            .and_then(|i| i.checked_at.clone())
+            .or_else(|| Some(whole(now))),
+        uploaded_at: same
+            .and_then(|i| i.uploaded_at.clone())
+            .or_else(|| Some(whole(file.uploaded_at))),
+        force_refresh_token: want
+            .force_token
+            .clone()
+            .or_else(|| record.and_then(|i| i.force_refresh_token.clone())),
+        source_key: Some(want.source_key.clone()),
+        volatile: is_volatile(record, want, file).then_some(true),
+        source_etag: file.validators.etag.clone().filter(|_| compares),
+        source_last_modified: file.validators.last_modified.clone().filter(|_| compares),
+        url_hash: theirs.and_then(|i| i.url_hash.clone()),
+        last_modified: theirs.and_then(|i| i.last_modified.clone()),
+        history,
+        ..IsoStatus::default()
+    }
+}
+
+/// The history of `record` with that file as its newest version, without what was removed.
+fn with_version(
+    record: Option<&IsoStatus>,
+    want: &IsoWant,
+    file: &IsoFile,
+    pruned: &[DatastorePath],
+) -> Vec<IsoHistoryEntry> {
+    let mut history = record.map(|i| i.history.clone()).unwrap_or_default();
+    if let Some(iso) = record {
+        let beside = datastore(iso, &want.directory.datastore);
+        for entry in &mut history {
+            entry.datastore.get_or_insert_with(|| beside.clone());
         }
     }
+    let at = |h: &IsoHistoryEntry| place(h, &file.path.datastore);
+    let is_it = |h: &IsoHistoryEntry| h.sha256 == file.sha256 && at(h).as_ref() == Some(&file.path);
+    history.retain(|h| is_it(h) || at(h).is_none_or(|place| !pruned.contains(&place)));
+    let known = history.iter().position(is_it).map(|at| history.remove(at));
+    let known = known.filter(is_published).unwrap_or(IsoHistoryEntry {
+        sha256: file.sha256.clone(),
+        path: file.path.path.clone(),
+        datastore: Some(file.path.datastore.clone()),
+        size_bytes: signed(Some(file.size)),
+        uploaded_at: Some(whole(file.uploaded_at)),
+        url: None,
+    });
+    let newest = IsoHistoryEntry {
+        url: Some(source(want)),
+        ..known
+    };
+    history.insert(0, newest);
+    history
 }
 
 /// Whether the source is volatile. With the Assisted Service, other bytes for the same InfraEnv, URL and `createdTime`
@@ -230,7 +242,7 @@ mod tests {
             listed: BTreeSet::new(),
             used: None,
             look_within: None,
-            shareable: None,
+            shares: false,
             check_every: None,
         }
     }

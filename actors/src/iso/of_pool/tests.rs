@@ -5,10 +5,7 @@ use agent_forge_crds::{
 };
 
 use super::*;
-use crate::{
-    iso::msg::ShareGroup,
-    testing::{infra_env, pool},
-};
+use crate::testing::{infra_env, pool};
 
 fn with_prefix(name: &str, prefix: Option<&str>) -> VsphereAgentPool {
     let mut pool = pool(name);
@@ -20,98 +17,18 @@ fn with_prefix(name: &str, prefix: Option<&str>) -> VsphereAgentPool {
 }
 
 #[test]
-fn pools_share_where_their_prefixes_differ_in_their_own_names_only() {
-    let group = |name: &str, prefix: Option<&str>| shares(&with_prefix(name, prefix));
-    let default = Some(ShareGroup::Default);
-    assert_eq!(group("a", None), default);
-    assert_eq!(group("a", Some("")), default);
-    assert_eq!(
-        group("a", Some("agent-forge/demo/a")),
-        default,
-        "as the predecessor's objects write it out"
-    );
-    assert_eq!(group("a", Some("agent-forge/demo/a/")), default);
-    assert_eq!(group("a", Some("agent-forge/demo/b")), None, "another's");
-    let (a, b) = (group("a", Some("isos/a")), group("b", Some("isos/b")));
-    assert!(a.is_some() && a == b && a != default);
-    assert_ne!(a, group("a", Some("elsewhere/a")));
-    assert_ne!(a, group("a", Some("a")));
-    assert_eq!(group("a", Some("isos")), None, "chosen");
-    assert_eq!(
-        group("a", Some("isos/demo")),
-        None,
-        "chosen for a namespace"
-    );
-    assert_eq!(group("a", Some("isos/xa")), None, "a segment is all of it");
-}
-
-#[test]
-fn a_prefix_may_say_the_pools_own_names_anywhere() {
-    let group = |namespace: &str, name: &str, prefix: &str| {
-        let mut pool = with_prefix(name, Some(prefix));
-        pool.metadata.namespace = Some(namespace.to_owned());
-        shares(&pool)
-    };
-    for (what, one, other, together) in [
-        (
-            "name in the middle",
-            ("demo", "a", "isos/a/x"),
-            ("demo", "b", "isos/b/x"),
-            true,
-        ),
-        (
-            "name first",
-            ("demo", "a", "a/isos"),
-            ("demo", "b", "b/isos"),
-            true,
-        ),
-        ("name alone", ("demo", "a", "a"), ("demo", "b", "b"), true),
-        (
-            "name twice",
-            ("demo", "a", "a/isos/a"),
-            ("demo", "b", "b/isos/b"),
-            true,
-        ),
-        (
-            "with namespace",
-            ("ns1", "a", "isos/ns1/a"),
-            ("ns2", "b", "isos/ns2/b"),
-            true,
-        ),
-        (
-            "named as its namespace",
-            ("ns1", "ns1", "isos/ns1/ns1"),
-            ("ns2", "b", "isos/ns2/b"),
-            true,
-        ),
-        (
-            "another's namespace",
-            ("ns1", "a", "isos/ns2/a"),
-            ("ns2", "b", "isos/ns2/b"),
-            false,
-        ),
-        (
-            "more below",
-            ("demo", "a", "isos/a"),
-            ("demo", "b", "isos/b/x"),
-            false,
-        ),
-        (
-            "other segments",
-            ("demo", "a", "isos/a/x"),
-            ("demo", "b", "isos/b/y"),
-            false,
-        ),
-        (
-            "the default is another one",
-            ("ns1", "a", "agent-forge/ns1/a"),
-            ("ns2", "b", "isos/ns2/b"),
-            false,
-        ),
+fn pools_share_with_the_default_directory_only() {
+    for (prefix, shared) in [
+        (None, true),
+        (Some(""), true),
+        // As the predecessor's objects write it out.
+        (Some("agent-forge/demo/a"), true),
+        (Some("agent-forge/demo/a/"), true),
+        (Some("agent-forge/demo/b"), false),
+        (Some("isos/a"), false),
+        (Some("isos"), false),
     ] {
-        let groups = [one, other].map(|(namespace, name, prefix)| group(namespace, name, prefix));
-        assert!(groups.iter().all(Option::is_some), "{what}: {groups:?}");
-        assert_eq!(groups[0] == groups[1], together, "{what}: {groups:?}");
+        assert_eq!(shares(&with_prefix("a", prefix)), shared, "{prefix:?}");
     }
 }
 

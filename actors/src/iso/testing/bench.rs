@@ -86,7 +86,7 @@ pub(crate) fn want(name: &str) -> IsoWant {
         uid: format!("uid-of-{name}"),
         secret: ObjectKey::new("ns", "vcenter"),
         directory: DatastorePath::new("ds1", "isos").expect("path"),
-        shareable: None,
+        shares: false,
         source: IsoUrl::parse(&format!(
             "https://img/byapikey/{TOKEN}/4.19/x86_64/full.iso"
         ))

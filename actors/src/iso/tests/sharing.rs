@@ -7,7 +7,7 @@ use futures::future::join_all;
 use crate::{
     domain::names::{DatastorePath, ObjectKey},
     iso::{
-        msg::{IsoFile, IsoState, IsoWant, ShareGroup},
+        msg::{IsoFile, IsoState, IsoWant},
         of_pool,
         testing::{
             bench::{Bench, SIZE, ask, pool, reached, want},
@@ -338,7 +338,7 @@ async fn memory_is_bounded_whatever_the_size() {
 fn default_place(name: &str) -> IsoWant {
     IsoWant {
         directory: DatastorePath::new("ds1", &format!("agent-forge/ns/{name}")).expect("path"),
-        shareable: Some(ShareGroup::Default),
+        shares: true,
         ..want(name)
     }
 }

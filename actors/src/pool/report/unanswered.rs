@@ -42,7 +42,7 @@ pub struct Ended {
 
 /// The result of a look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct Export {
     /// To be exported, each one once.
     pub ended: Vec<Ended>,
     /// uids for which nothing more will be exported.
@@ -88,7 +88,7 @@ enum Stands {
 
 impl Unanswered {
     /// Updates the demands: which AgentMachines wait, and what happened to the earlier ones.
-    pub fn look(&mut self, s: &Observed, plan: &Plan, waits: &[Wait]) -> Look {
+    pub fn look(&mut self, s: &Observed, plan: &Plan, waits: &[Wait]) -> Export {
         let existing = s.agent_machines.iter().filter_map(|am| am.uid());
         let existing: BTreeSet<String> = existing.collect();
         let has_child = |am: &&Arc<AgentMachine>| {
@@ -101,7 +101,7 @@ impl Unanswered {
         for wait in waits.iter().filter(|w| !w.of_vm) {
             self.note(&wait.agent_machine);
         }
-        let mut look = Look::default();
+        let mut look = Export::default();
         let answered = &self.answered;
         let demands = plan.demands.iter();
         let demands = demands.filter_map(|d| Some((d.agent_machine.metadata.uid.as_deref()?, d)));
@@ -130,7 +130,7 @@ impl Unanswered {
 
 impl Unmet {
     /// Whether the demand is kept.
-    fn goes_on(&mut self, uid: &str, stands: &Stands, s: &Observed, look: &mut Look) -> bool {
+    fn goes_on(&mut self, uid: &str, stands: &Stands, s: &Observed, look: &mut Export) -> bool {
         let told = self.over.as_ref().is_some_and(|over| over.told);
         let (at, served) = match stands {
             Stands::NotOurs => return told,

@@ -20,7 +20,7 @@ use crate::{
     domain::{names::ObjectKey, trace::TraceId},
     pool::{observed::Observed, plan::Plan},
     ports::cluster::{Notice, Regarding},
-    report::timeline::{self, Until},
+    report::spans::{self, Until},
     runtime::announcer::{Announcer, Due, Pace},
     world::classify::{Demand, DemandReason, DemandState},
 };
@@ -113,7 +113,7 @@ impl Watched {
             let under_way = self.now.entry(uid.clone()).or_insert_with(fresh);
             let later = recorded.filter(|at| at.as_second() > under_way.since.as_second());
             under_way.since = later.unwrap_or(under_way.since);
-            let pieces = timeline::pieces(under_way.since, now);
+            let pieces = spans::pieces(under_way.since, now);
             if pieces > under_way.told {
                 under_way.told = pieces;
                 told.push(under_way.lasted(&uid, Until::Lasts(now)));

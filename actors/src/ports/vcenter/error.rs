@@ -131,7 +131,7 @@ pub enum VcErrorKind {
 
 /// What a client is doing when a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum CallStage {
     /// It logs in. Nothing shows yet that the host is a vCenter.
     Login,
     /// It works in a session, which a vCenter has opened.
@@ -196,7 +196,7 @@ impl VcError {
     /// host) all such failures have one message and one reason. Kind and class stay: retries do not change. What only a
     /// vCenter answers stays as it is.
     #[must_use]
-    pub fn public(self, server: &str, named: bool, stage: Stage) -> Self {
+    pub fn public(self, server: &str, named: bool, stage: CallStage) -> Self {
         if named || !self.shows_the_network(stage) {
             return self;
         }
@@ -211,14 +211,14 @@ impl VcError {
     }
 
     /// Whether the failure says something about a host that may be no vCenter.
-    fn shows_the_network(&self, stage: Stage) -> bool {
+    fn shows_the_network(&self, stage: CallStage) -> bool {
         match &self.kind {
             VcErrorKind::Unreachable | VcErrorKind::Untrusted | VcErrorKind::NotAllowed => true,
             VcErrorKind::NoAnswer | VcErrorKind::Status(_) | VcErrorKind::Undecodable => {
-                stage == Stage::Login
+                stage == CallStage::Login
             }
             VcErrorKind::Fault(fault) => {
-                stage == Stage::Login && fault.name() == UNSUPPORTED_RELEASE
+                stage == CallStage::Login && fault.name() == UNSUPPORTED_RELEASE
             }
             VcErrorKind::Unresolved { .. }
             | VcErrorKind::LoginLimited(_)
@@ -348,7 +348,7 @@ mod tests {
     }
 
     /// What a pool shows of a failure with this kind: reason and message.
-    fn shown(kind: &VcErrorKind, (named, stage): (bool, Stage)) -> (Reason, String) {
+    fn shown(kind: &VcErrorKind, (named, stage): (bool, CallStage)) -> (Reason, String) {
         let error = VcError::new(kind.clone(), "Test", "it", "what broke");
         let class = error.class();
         let error = error.public("vc.example:8443", named, stage);
@@ -385,7 +385,7 @@ mod tests {
             VcErrorKind::LoginLimited(Timestamp::UNIX_EPOCH),
             VcErrorKind::Held(held(Reason::EffectHeld)),
         ];
-        let first = shown(&VcErrorKind::Unreachable, (false, Stage::Login));
+        let first = shown(&VcErrorKind::Unreachable, (false, CallStage::Login));
         assert_eq!(first.0, Reason::VcenterUnreachable);
         for told in ["vc.example:8443", "--allowed-vcenters", "log"] {
             assert!(first.1.contains(told), "{first:?}");
@@ -397,19 +397,19 @@ mod tests {
             assert_eq!(reason, plain.reason(), "{kind:?}");
         };
         for kind in &transport {
-            for stage in [Stage::Login, Stage::Session] {
+            for stage in [CallStage::Login, CallStage::Session] {
                 assert_eq!(shown(kind, (false, stage)), first, "{kind:?}");
                 exact(kind, (true, stage));
             }
         }
         for kind in &answers {
-            let seen = shown(kind, (false, Stage::Login));
+            let seen = shown(kind, (false, CallStage::Login));
             assert_eq!(seen, first, "{kind:?}");
-            exact(kind, (false, Stage::Session));
-            exact(kind, (true, Stage::Login));
+            exact(kind, (false, CallStage::Session));
+            exact(kind, (true, CallStage::Login));
         }
         for kind in &of_a_vcenter {
-            for stage in [Stage::Login, Stage::Session] {
+            for stage in [CallStage::Login, CallStage::Session] {
                 exact(kind, (false, stage));
             }
         }

@@ -114,9 +114,12 @@ impl NewLife {
 /// What becomes of the disks of a VM that is made ready for another life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenewedDisk {
-    /// They are removed with their files. One new, empty disk comes in the place of the first, on the same controller and
-    /// unit.
+    /// That disk is removed with its file. One new, empty disk comes in its place, on the same controller and unit. The
+    /// others are detached and keep their files: the VM was made with one disk, so they are somebody's data, such as volumes
+    /// of a dead node.
     Replaced {
+        /// Its device key ([`VmObservation::system_disk`]). `None`: the VM has no disk, and the request fails.
+        key: Option<i32>,
         /// Its size in GiB.
         gib: u64,
         /// It is eagerly zeroed thick instead of thin.
@@ -209,6 +212,18 @@ impl VmObservation {
         self.bios_uuid.is_some()
     }
 
+    /// The key of the disk that it boots: the first one in its boot order. Keys say nothing about disks at several
+    /// controllers. So the lowest key counts only where the order names none.
+    #[must_use]
+    pub fn system_disk(&self) -> Option<i32> {
+        let disk = |device: &BootDevice| match device {
+            BootDevice::Disk(key) if self.disk_keys.contains(key) => Some(*key),
+            _ => None,
+        };
+        let first = self.boot_order.iter().find_map(disk);
+        first.or_else(|| self.disk_keys.iter().min().copied())
+    }
+
     /// Number of the VM's present life.
     #[must_use]
     pub fn life(&self) -> u32 {
@@ -270,4 +285,36 @@ pub trait Machines: Send + Sync {
 
     /// Attaches tags (ids as in `spec.vsphere.vmTags`); already attached is success.
     async fn attach_tags(&self, effect: &Effect, vm: &MoRef, tag_ids: &[String]) -> VcResult<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{child, shown, with};
+
+    /// A disk at a SATA controller has a higher key than a volume that was attached at a SCSI controller.
+    #[test]
+    fn the_system_disk_is_the_one_that_the_vm_boots() {
+        let disk = BootDevice::Disk;
+        for (keys, order, expected) in [
+            (
+                vec![2000, 16000],
+                vec![disk(16000), BootDevice::Cdrom],
+                Some(16000),
+            ),
+            (
+                vec![2000, 16000],
+                vec![BootDevice::Cdrom, disk(16000), disk(2000)],
+                Some(16000),
+            ),
+            (vec![16000, 2000], vec![], Some(2000)),
+            (vec![2000], vec![disk(2001)], Some(2000)),
+            (vec![], vec![disk(2000)], None),
+        ] {
+            let vm = with(shown(&child("w-0"), PowerState::Off), |vm| {
+                (vm.disk_keys, vm.boot_order) = (keys, order);
+            });
+            assert_eq!(vm.system_disk(), expected);
+        }
+    }
 }

@@ -22,7 +22,7 @@ use secrecy::SecretString;
 
 pub use self::{
     datastore::{ByteStream, Datastores, Drives, FileInfo, MountedIso, Unread},
-    error::{Fault, Stage, VcError, VcErrorKind, VcResult},
+    error::{CallStage, Fault, VcError, VcErrorKind, VcResult},
     inventory::{
         BareVm, ComputeTopology, Datastore, FolderSight, Host, Inventory, MarkedVm, Place,
         PlaceCandidates, PlaceRequest, Recommendation, Survey,

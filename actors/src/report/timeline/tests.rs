@@ -1,17 +1,20 @@
 use std::collections::BTreeSet;
 
 use agent_forge_crds::{
+    WaitingOn,
     conditions::Reason,
-    external::{ForeignCondition, NamespacedName},
+    external::{ForeignCondition, NamespacedName, agent::INSTALLED},
 };
+use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 
 use super::*;
 use crate::testing::{agent_on, at, child_with_vm, intent, running, with};
+use crate::{ports::tracer::PhaseSpan, report::spans::*};
 
-fn about() -> About<'static> {
-    About {
+fn about() -> SpanSubject<'static> {
+    SpanSubject {
         trace: TraceId::of_machine("am-a"),
         namespace: "demo",
         name: "a",
@@ -496,7 +499,7 @@ fn a_wait_begins_at_a_whole_second_however_it_is_remembered() {
     assert_eq!(told(moment), told(at(10)));
     assert_eq!(times(&told(moment)), [(10, 310)]);
     // Two pools wait for each other: each sends its own wait.
-    let other = About {
+    let other = SpanSubject {
         pool: "other",
         ..about()
     };
@@ -535,7 +538,7 @@ fn news_say_whether_an_earlier_vm_had_come_that_far() {
 #[test]
 fn the_first_phase_links_to_the_life_before_and_no_other_does() {
     let before = TraceId::of_machine("am-before");
-    let about = About {
+    let about = SpanSubject {
         before: Some(before),
         ..about()
     };

@@ -11,6 +11,7 @@ use crate::{
         tracer::PhaseSpan,
         vcenter::{Fault, VcErrorKind},
     },
+    report::{Metric, exports::written},
     testing::{at, child, delete, told::Phases, with},
     vm::testing::Bench,
 };

@@ -149,6 +149,55 @@ fn an_account_is_one_however_it_is_spelled_and_others_are_not_concerned() {
 }
 
 #[test]
+fn two_names_of_one_vcenter_are_one_account_also_for_the_next_process() {
+    let (name, alias) = ("https://vc.example/", "https://10.0.0.7/");
+    let as_u = |server, password| login_as(server, "u@vsphere.local", password, password);
+    let (a, b, c) = (as_u(name, "a"), as_u(alias, "b"), as_u(alias, "c"));
+    let one = Instance::of(b"certificate", "uuid");
+    for other in [
+        Instance::of(b"certificate", "another"),
+        Instance::of(b"another", "uuid"),
+    ] {
+        let mut refusals = Refusals::default();
+        refusals.answered(&a.account, one);
+        refusals.answered(&b.account, other);
+        refusals.refused(&a, Door::Session, m(0));
+        refusals.refused(&b, Door::Session, m(1));
+        assert_eq!(again(&refusals, &c, 2), None, "only one of both agrees");
+    }
+    let mut refusals = Refusals::default();
+    refusals.refused(&a, Door::Session, m(0));
+    refusals.refused(&b, Door::Session, m(1));
+    assert_eq!(again(&refusals, &c, 2), None, "not known");
+    refusals.answered(&a.account, one);
+    refusals.answered(&b.account, one);
+    assert_eq!(again(&refusals, &c, 2), Some(m(600).wall));
+    let another_user = login_as(alias, "v", "x", "");
+    assert_eq!(again(&refusals, &another_user, 2), None);
+    // Another vCenter has the alias now.
+    refusals.answered(&b.account, Instance::of(b"new", "new"));
+    assert_eq!(again(&refusals, &c, 2), None);
+    // What the pools have on record. The alias has not answered this process.
+    let told = |login: &Login, second| {
+        let pool = pool(
+            Some(login.account.as_str()),
+            &login.version.resource_version,
+            second,
+        );
+        Arc::new(testing::with((*pool).clone(), |p| {
+            let status = p.status.get_or_insert_default();
+            let record = status.refused_credentials.get_or_insert_default();
+            record.vcenter = Some(one.to_string());
+        }))
+    };
+    let pools = [told(&a, 0), told(&b, 1)];
+    let mut refusals = Refusals::default();
+    refusals.recall("u", &pools, m(2));
+    let fresh = as_u(name, "fresh");
+    assert_eq!(again(&refusals, &fresh, 2), Some(m(600).wall));
+}
+
+#[test]
 fn a_door_that_refuses_keeps_no_other_door_shut_but_counts() {
     let mut refusals = Refusals::default();
     let good = login("good");
@@ -174,6 +223,7 @@ fn pool(account: Option<&str>, rv: &str, second: i64) -> Arc<VsphereAgentPool> {
         refused_at: Some(Time(testing::at(second))),
         secret_resource_version: rv.to_owned(),
         secret_uid: "secret".to_owned(),
+        ..RefusedCredentials::default()
     };
     Arc::new(testing::with(testing::pool("p"), |p| {
         p.status.get_or_insert_default().refused_credentials = Some(record);
@@ -194,7 +244,7 @@ fn what_an_earlier_process_was_refused_has_the_rest_of_its_rest() {
             let pools = [pool(account, "old", 10_000 - age)];
             let mut refusals = Refusals::default();
             let login = login("old");
-            refusals.recall(&login.account, &pools, began);
+            refusals.recall("u", &pools, began);
             refusals.identify(&login, &pools, began);
             let at = |second| Moment {
                 monotonic: Duration::from_secs(second),
@@ -220,14 +270,14 @@ fn what_earlier_processes_were_refused_counts_for_secrets_that_were_not() {
     ];
     let mut refusals = Refusals::default();
     let (fresh, a) = (login("fresh"), login("a"));
-    refusals.recall(&fresh.account, &pools[..2], m(300));
+    refusals.recall("u", &pools[..2], m(300));
     refusals.identify(&fresh, &pools[..2], m(300));
     assert_eq!(
         again(&refusals, &fresh, 300),
         None,
         "one refusal, told by two pools"
     );
-    refusals.recall(&fresh.account, &pools, m(300));
+    refusals.recall("u", &pools, m(300));
     assert_eq!(again(&refusals, &fresh, 300), Some(m(700).wall));
     refusals.identify(&a, &pools, m(300));
     assert_eq!(refusals.at(&a.digest), Some(m(100).wall));
@@ -265,7 +315,7 @@ fn one_refusal_of_bytes_in_two_secrets_counts_once_after_a_restart() {
     let account = Some(one.account.as_str());
     let pools = [pool(account, "1", 100), pool(account, "2", 100)];
     let mut refusals = Refusals::default();
-    refusals.recall(&one.account, &pools, m(200));
+    refusals.recall("u", &pools, m(200));
     // Before both Secrets were read, it is not known that their bytes are the same.
     assert_eq!(again(&refusals, &mended, 200), Some(m(700).wall));
     refusals.identify(&one, &pools, m(200));

@@ -24,7 +24,7 @@ use crate::{
         boot_repair::Recorded,
         memory::Memory,
         ownership::Ownership,
-        record::{self, Known},
+        record::{self, Sources},
         step::Entry,
     },
 };
@@ -32,7 +32,7 @@ use crate::{
 impl Executor<'_> {
     pub(super) async fn record(&self, memory: &mut Memory, entry: Entry) -> Done {
         let live = self.evidence(memory, entry).await?;
-        let known = Known {
+        let known = Sources {
             observed: self.observed,
             memory,
             live: live.as_ref(),

@@ -24,7 +24,7 @@ use crate::{
     guard::{self, Proof},
     lifecycle::{self, End, Unneeded},
     ports::{cluster::OwnPatch, effect::EffectKind},
-    report::{tell, vm as report},
+    report::{exports, tell},
     vm::{arrival, lost, memory::Memory, ownership::Ownership},
     world::agents_home,
 };
@@ -234,7 +234,7 @@ impl Executor<'_> {
         let kind = EffectKind::RemoveChildFinalizer;
         let proof = Box::pin(self.case().read_or_fail(kind)).await?;
         let child = ManagedVm::read(object.clone());
-        tell(self.context, report::ending(&child));
+        tell(self.context, exports::ending(&child));
         let finalizers = object
             .finalizers()
             .iter()
@@ -251,7 +251,10 @@ impl Executor<'_> {
         let noted = memory.told.milestones().to_vec();
         let last = async move {
             context.cluster.patch_child(&permit, &patch).await?;
-            tell(&context, report::gone(&child, &noted, context.clock.wall()));
+            tell(
+                &context,
+                exports::gone(&child, &noted, context.clock.wall()),
+            );
             Ok(StepOutcome::Gone)
         };
         match tokio::spawn(last.in_current_span()).await {

@@ -33,7 +33,7 @@ pub(crate) struct Login<'a> {
 /// The part of `AboutInfo` that is used.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct About {
+pub(crate) struct AboutInfo {
     /// Stays the same when the vCenter is renamed.
     #[serde(default)]
     pub(crate) instance_uuid: Option<String>,
@@ -45,7 +45,7 @@ pub(crate) struct About {
 pub(crate) struct ServiceContent {
     /// The vCenter's description of itself.
     #[serde(default)]
-    pub(crate) about: About,
+    pub(crate) about: AboutInfo,
     /// Root of the inventory.
     pub(crate) root_folder: Ref,
     /// Default property collector.

@@ -150,9 +150,13 @@ impl World {
                 let version = number(Some(written));
                 let want = rank(version);
                 if version <= shown {
-                    known.change_so(SHOWN, |m| m.status.renumber(None));
+                    known.change_so(SHOWN, |m| m.status.written = None);
                 } else if version != want {
-                    known.change_so(want, |m| m.status.renumber(Some(want.to_string())));
+                    known.change_so(want, |m| {
+                        if let Some(written) = &mut m.status.written {
+                            written.resource_version = want.to_string();
+                        }
+                    });
                 }
             },
         );
@@ -188,7 +192,10 @@ pub fn ageless(memory: &mut Memory) {
     // Nothing clears a record.
     memory.recorded = None;
     // Each pass begins without a failed write, or finds it again.
-    memory.status.reduce(bare);
+    memory.status = memory.status.with_write_only();
+    if let Some(written) = &mut memory.status.written {
+        bare(&mut written.status);
+    }
     memory.known_since = None;
     // Both clocks run alike here.
     memory.discovery = None;

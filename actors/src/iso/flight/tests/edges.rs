@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::{
-    domain::failure::{Class, ReconcileError},
+    domain::failure::{Class, ErrorSource, ReconcileError},
     iso::{
-        msg::{FlightNews, IsoFile, ShareGroup},
+        msg::{FlightNews, IsoFile},
         testing::bench::{path, pool, want},
     },
 };
@@ -212,7 +212,7 @@ fn the_later_of_two_recorded_files_wins() {
 fn content_is_shared_with_who_has_the_same() {
     let at = |name: &str, directory: &str| IsoWant {
         directory: DatastorePath::new("ds1", directory).expect("path"),
-        shareable: Some(ShareGroup::Default),
+        shares: true,
         ..want(name)
     };
     let other = IsoWant {

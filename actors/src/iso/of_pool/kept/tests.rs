@@ -246,8 +246,8 @@ fn what_another_pool_has_is_taken_over_only_where_it_serves() {
         chosen(mine.clone(), "isos/w"),
         chosen(other.clone(), "isos/x"),
     );
-    assert_eq!(find(&a, &b, "key"), there, "they differ in their own names");
-    assert_eq!(find(&a, &other, "key"), None, "not all do");
+    assert_eq!(find(&a, &b, "key"), None, "each chose its own");
+    assert_eq!(find(&a, &other, "key"), None, "one of them did");
     let spelled = chosen(mine.clone(), "agent-forge/demo/w");
     assert_eq!(
         find(&spelled, &other, "key"),

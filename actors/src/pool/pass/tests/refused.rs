@@ -64,10 +64,10 @@ impl Passes {
 
 fn record(second: i64) -> RefusedCredentials {
     RefusedCredentials {
-        account: None,
         refused_at: Some(Time(at(second))),
         secret_resource_version: "7".to_owned(),
         secret_uid: "secret".to_owned(),
+        ..RefusedCredentials::default()
     }
 }
 

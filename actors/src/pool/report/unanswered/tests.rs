@@ -13,7 +13,7 @@ struct Desk(Unanswered);
 
 impl Desk {
     /// The world as it is `second` seconds after the first look.
-    fn look(&mut self, world: &World, second: u64) -> Look {
+    fn look(&mut self, world: &World, second: u64) -> Export {
         let mut s = world.observed();
         s.now += Duration::from_secs(second);
         let gone = SignedDuration::from_secs(i64::try_from(second).expect("short"));
@@ -46,17 +46,17 @@ fn ended(end: i64, served: bool) -> Vec<Ended> {
 #[test]
 fn one_that_is_deleted_while_it_waits_is_told_once_with_its_deletion() {
     let (mut desk, mut world) = (Desk::default(), contested());
-    assert_eq!(desk.look(&world, 0), Look::default());
-    assert_eq!(desk.look(&world, 7200), Look::default(), "it waits");
+    assert_eq!(desk.look(&world, 0), Export::default());
+    assert_eq!(desk.look(&world, 7200), Export::default(), "it waits");
     world.agent_machines[0].metadata.deletion_timestamp = Some(Time(at(AGE + 7210)));
     assert_eq!(desk.look(&world, 7213).again, Some(GRACE));
     world.agent_machines.clear();
     assert_eq!(desk.look(&world, 7250).ended, []);
     assert_eq!(desk.look(&world, 7273).ended, ended(AGE + 7210, false));
-    assert_eq!(desk.look(&world, 7274), Look::default(), "once");
+    assert_eq!(desk.look(&world, 7274), Export::default(), "once");
     // Until then another pool may export the same.
     assert_eq!(desk.look(&world, 7333).forgotten, ["am-a"]);
-    assert_eq!(desk.look(&world, 7400), Look::default());
+    assert_eq!(desk.look(&world, 7400), Export::default());
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn of_one_that_has_or_had_a_vsphere_agent_that_one_tells() {
     world.children = vec![child("a")];
     desk.look(&world, 30);
     world.children.clear();
-    assert_eq!(desk.look(&world, 200), Look::default());
+    assert_eq!(desk.look(&world, 200), Export::default());
     // The same with a VsphereAgent that was deleted before its AgentMachine.
     let (mut desk, mut world) = (Desk::default(), contested());
     world.agent_machines = machines;
@@ -100,7 +100,7 @@ fn of_one_that_has_or_had_a_vsphere_agent_that_one_tells() {
     desk.look(&world, 10);
     world.agent_machines.clear();
     desk.look(&world, 20);
-    assert_eq!(desk.look(&world, 200), Look::default());
+    assert_eq!(desk.look(&world, 200), Export::default());
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn what_is_first_seen_as_it_goes_is_not_told() {
     world.agent_machines[0].metadata.deletion_timestamp = Some(Time(at(AGE)));
     desk.look(&world, 0);
     world.agent_machines.clear();
-    assert_eq!(desk.look(&world, 100), Look::default());
+    assert_eq!(desk.look(&world, 100), Export::default());
 }
 
 #[test]
@@ -120,5 +120,5 @@ fn what_another_pool_takes_over_is_its_to_tell() {
     world.agent_machines[0].spec.agent_label_selector = None;
     desk.look(&world, 10);
     world.agent_machines.clear();
-    assert_eq!(desk.look(&world, 200), Look::default());
+    assert_eq!(desk.look(&world, 200), Export::default());
 }

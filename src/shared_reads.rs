@@ -8,26 +8,25 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use agent_forge_actors::ports::cluster::{ClusterError, ClusterResult};
 use tokio::sync::oneshot;
 
 /// A caller that waits for a read. `asked`: what it wants of the answer.
-struct Asker<A, T> {
+struct Asker<A, T, E> {
     asked: A,
-    reply: oneshot::Sender<ClusterResult<T>>,
+    reply: oneshot::Sender<Result<T, E>>,
 }
 
 /// The callers for one key.
-struct Line<A, T> {
-    waiting: Mutex<Vec<Asker<A, T>>>,
+struct Line<A, T, E> {
+    waiting: Mutex<Vec<Asker<A, T, E>>>,
     /// The caller that holds this lock reads for all that wait.
     turn: tokio::sync::Mutex<()>,
 }
 
-/// The reads under way, by key.
-pub struct SharedReads<A, T>(Mutex<HashMap<String, Arc<Line<A, T>>>>);
+/// The reads under way, by key. `A`: what a caller wants of the answer. `T` and `E`: its answer, or the failure.
+pub struct SharedReads<A, T, E>(Mutex<HashMap<String, Arc<Line<A, T, E>>>>);
 
-impl<A, T> Default for SharedReads<A, T> {
+impl<A, T, E> Default for SharedReads<A, T, E> {
     fn default() -> Self {
         Self(Mutex::default())
     }
@@ -37,7 +36,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<A: Clone, T> SharedReads<A, T> {
+impl<A: Clone, T, E: Clone> SharedReads<A, T, E> {
     /// The answer for this caller. `read` reads once, and has an answer for each of those that ask.
     ///
     /// # Errors
@@ -47,9 +46,9 @@ impl<A: Clone, T> SharedReads<A, T> {
         key: &str,
         asked: A,
         read: impl Fn(Vec<A>) -> F + Send + Sync,
-    ) -> ClusterResult<T>
+    ) -> Result<T, E>
     where
-        F: Future<Output = ClusterResult<Vec<T>>> + Send,
+        F: Future<Output = Result<Vec<T>, E>> + Send,
     {
         let line = Arc::clone(locked(&self.0).entry(key.to_owned()).or_insert_with(|| {
             Arc::new(Line {
@@ -92,18 +91,18 @@ impl<A: Clone, T> SharedReads<A, T> {
     }
 }
 
-impl<T: Clone> SharedReads<(), T> {
+impl<T: Clone, E: Clone> SharedReads<(), T, E> {
     /// The same answer for all that ask.
     ///
     /// # Errors
     /// The failure of `read`.
-    pub async fn same<F>(&self, key: &str, read: impl Fn() -> F + Send + Sync) -> ClusterResult<T>
+    pub async fn same<F>(&self, key: &str, read: impl Fn() -> F + Send + Sync) -> Result<T, E>
     where
-        F: Future<Output = ClusterResult<T>> + Send,
+        F: Future<Output = Result<T, E>> + Send,
     {
         let all = |askers: Vec<()>| {
             let found = read();
-            async move { Ok::<_, ClusterError>(vec![found.await?; askers.len()]) }
+            async move { Ok::<_, E>(vec![found.await?; askers.len()]) }
         };
         self.ask(key, (), all).await
     }
