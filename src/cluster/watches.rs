@@ -63,40 +63,40 @@ pub(super) fn page<K: Resource<DynamicType = ()>>() -> u32 {
     }
 }
 
-/// Runs all watches until the task is dropped. A message on `anew` makes all watches start again with a list. When the
+/// Runs all watches until the task is dropped. A message on `relist` makes all watches start again with a list. When the
 /// answer to it is sent, the caches count as incomplete until the new lists are complete.
 pub async fn run(
     clients: Clients,
     caches: Arc<Caches>,
     supervisor: ActorRef<SupervisorMsg>,
-    anew: oneshot::Receiver<oneshot::Sender<()>>,
+    relist: oneshot::Receiver<oneshot::Sender<()>>,
 ) {
     let tell = move |change| {
         let _ = supervisor.send_message(SupervisorMsg::Changed(change));
     };
-    follow_all(&clients, &caches, &tell, anew).await;
+    follow_all(&clients, &caches, &tell, relist).await;
 }
 
 async fn follow_all(
     clients: &Clients,
     caches: &Caches,
     tell: &impl Fn(Change),
-    anew: oneshot::Receiver<oneshot::Sender<()>>,
+    relist: oneshot::Receiver<oneshot::Sender<()>>,
 ) {
-    let anew = async {
-        match anew.await {
+    let relist = async {
+        match relist.await {
             Ok(begun) => begun,
             Err(_) => std::future::pending().await,
         }
     };
-    pin_mut!(anew);
+    pin_mut!(relist);
     let (mut asked, mut last) = (false, None);
     loop {
         tokio::select! {
             // In this order: the same events lead to the same requests.
             biased;
             // The earlier watches are gone, so their lists cannot be mistaken for new ones.
-            begun = &mut anew, if !asked => {
+            begun = &mut relist, if !asked => {
                 asked = true;
                 caches.list_again();
                 let _ = begun.send(());
@@ -686,7 +686,7 @@ mod tests {
         };
         let caches = Arc::new(Caches::of(&super::scope::Scope::of(&[])));
         *caches.cluster_id.write().expect("nobody panics with it") = "id".to_owned();
-        let (anew, asked) = oneshot::channel();
+        let (relist, asked) = oneshot::channel();
         let following = caches.clone();
         let _watching = tokio::spawn(async move {
             follow_all(&clients, &following, &|_| {}, asked).await;
@@ -712,7 +712,7 @@ mod tests {
             "the watch says nothing"
         );
         let (begin, begun) = oneshot::channel();
-        anew.send(begin).expect("somebody lists");
+        relist.send(begin).expect("somebody lists");
         begun.await.expect("it begins");
         assert_eq!(listed().await.as_deref(), Some("after"));
     }

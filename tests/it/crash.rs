@@ -132,7 +132,7 @@ async fn an_actor_that_is_killed_at_any_stage_costs_no_host() -> Result<()> {
     let actors = world.actors(PROMPT).await?;
     for kind in KINDS {
         let restarts = restarts(&actors, kind);
-        ensure!(restarts >= 5, "{kind} was started anew {restarts} times");
+        ensure!(restarts >= 5, "{kind} was started again {restarts} times");
     }
     nodes.scale(0);
     world

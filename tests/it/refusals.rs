@@ -13,7 +13,7 @@ fn wrong_specs() -> Vec<(&'static str, Value, &'static str)> {
     let wrong = |name, field: &str, value| (name, json!({field: value}), value);
     let tag = "urn:vmomi:InventoryServiceTag:00000000-0000-4000-8000-000000000009:GLOBAL";
     let cluster = json!({"isoDatastore": "workload-datastore-cluster"});
-    let one_datastore = "the ISO lies on one datastore: name one of ";
+    let one_datastore = "the ISO is on one datastore: name one of ";
     vec![
         wrong("datacenter", "datacenter", "dc-9"),
         wrong("network", "network", "net-9"),

@@ -173,7 +173,7 @@ pub struct Offer {
     pub child: ManagedVm,
     /// The Agents that run there, or may.
     pub agents: BTreeSet<ObjectKey>,
-    /// Why it is not given, whoever asks.
+    /// Why it is given to no pool.
     pub refusal: Option<Refusal>,
 }
 

@@ -248,7 +248,7 @@ impl ManagedVm {
         mark.is_some_and(|mark| mark.life >= life && self.forgets(&mark))
     }
 
-    /// That mark names whoever the VM may serve by this record: its AgentMachine, or in the buffer what has bound its Agent.
+    /// That mark names what the VM may serve by this record: its AgentMachine, or in the buffer what has bound its Agent.
     #[must_use]
     pub fn is_own(&self, mark: &MayServe) -> bool {
         let named = mark.machine.as_deref();

@@ -372,7 +372,7 @@ pub fn skips_cleanup(agent: &Agent) -> Option<&str> {
         .map(String::as_str)
 }
 
-/// Whether that Agent shows that its guest started anew, and the record does not say so yet. The state is a passing one, and the
+/// Whether that Agent shows that its guest started again, and the record does not say so yet. The state is a passing one, and the
 /// service may not show it. Where the inventory names a disk, that decides, and nothing is recorded.
 ///
 /// - The host has left its cluster since: the service does that when the guest registers again.

@@ -89,7 +89,7 @@ pub async fn read(
     })
 }
 
-/// `status.iso.image` once the ISO lies on the datastore. `macs`: those of the pool's VMs. While the networks could not be read,
+/// `status.iso.image` once the ISO is on the datastore. `macs`: those of the pool's VMs. While the networks could not be read,
 /// the ISO has no time: hosts that boot from it count as unknown, and the earlier record is what the next ISO is compared with.
 #[must_use]
 pub fn image(

@@ -87,7 +87,7 @@ fn of_another(pool: &VsphereAgentPool, infra_env: &InfraEnv) -> Option<Guard> {
     (!source.is_same(&now)).then(|| Guard {
         reason: Reason::IsoSourceChanged,
         message: format!(
-            "the ISO on the datastore is of {source}, and the pool's is {now} now: no VM is made until that one's ISO lies there"
+            "the ISO on the datastore is of {source}, and the pool's is {now} now: no VM is made until that ISO is there"
         ),
     })
 }

@@ -54,8 +54,8 @@ pub fn rows(s: &Observed, plan: &Plan, outcome: &Outcome) -> Vec<PlannedAction> 
         let name = Some(secret_ref::key(entry).to_string());
         Some(row(action::CHANGE_FINALIZER, name, words.to_owned()))
     }));
-    let lies = matches!(outcome.iso, Some(IsoState::Ready { .. }));
-    if outcome.iso_stopped.is_some() && !lies && s.pool.metadata.deletion_timestamp.is_none() {
+    let ready = matches!(outcome.iso, Some(IsoState::Ready { .. }));
+    if outcome.iso_stopped.is_some() && !ready && s.pool.metadata.deletion_timestamp.is_none() {
         let datastore = &s.pool.spec.vsphere.iso_datastore;
         let reason = format!(
             "fetch the ISO of InfraEnv {} to datastore {datastore}",

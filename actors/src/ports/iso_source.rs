@@ -36,7 +36,7 @@ impl IsoUrl {
         &self.0
     }
 
-    /// Whether it is plain `http` to another host: whoever is on the way can change the ISO, and read the token.
+    /// Whether it is plain `http` to another host: anybody on the way can change the ISO, and read the token.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         let is_local = match self.0.host() {

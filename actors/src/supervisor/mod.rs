@@ -91,7 +91,7 @@ fn tell_end(view: &dyn View, key: &ActorKey, why: &str, after: Duration) {
         trace_id = child.map(|c| tracing::field::display(c.trace())),
         %why,
         ?after,
-        "actor ended; starting it anew"
+        "actor ended; starting it again"
     );
 }
 

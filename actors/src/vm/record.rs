@@ -191,7 +191,7 @@ fn seen(shown: &VmObservation, known: &Sources<'_>) -> VmStatus {
     // registered again under another reference since.
     let tagged = memory.tagged.as_ref().map(|t| &t.moref);
     let reference = was.moref.as_ref().or(tagged);
-    let anew = was.attempt.is_some()
+    let again = was.attempt.is_some()
         && reference.is_none_or(|m| *m != shown.moref.id)
         && known.observed.wants_tags();
     let first_start = first_start(&was, known);
@@ -204,7 +204,7 @@ fn seen(shown: &VmObservation, known: &Sources<'_>) -> VmStatus {
     if shown.power == PowerState::On && vm.first_powered_on.is_none() {
         vm.first_powered_on = first_start;
     }
-    if anew {
+    if again {
         vm.tags_missing = Some(true);
     }
     // The VM is proven in this vCenter, whatever the address was when it was made.

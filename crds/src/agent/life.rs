@@ -30,7 +30,7 @@ pub struct RecycleStatus {
     /// `status.debugInfo.state` of its Agent when the VM was made ready and had not been switched on yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_before: Option<String>,
-    /// True once its Agent has shown since then that its guest started anew.
+    /// True once its Agent has shown since then that its guest started again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarted: Option<bool>,
     /// When the guest had made the inventory that its Agent showed at that time, by the guest's clock. That inventory, or an

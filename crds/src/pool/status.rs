@@ -132,7 +132,7 @@ pub struct RefusedCredentials {
     pub secret_uid: String,
 }
 
-/// The discovery ISO as it lies on its datastore.
+/// The discovery ISO as it is on its datastore.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -262,7 +262,7 @@ pub struct IsoHistoryEntry {
     pub sha256: String,
     /// Path on its datastore.
     pub path: String,
-    /// Datastore that it lies on: `spec.vsphere.isoDatastore`, or one that the pool has left since.
+    /// Datastore that it is on: `spec.vsphere.isoDatastore`, or one that the pool has left since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datastore: Option<String>,
     /// Size in bytes.

@@ -37,7 +37,7 @@ pub async fn checks(args: &Args, client: &Client, about: &str, s: &Observed) -> 
 /// Nobody can tell who wrote what comes over plain http.
 pub fn transport(about: &str, url: &IsoUrl) -> Option<Check> {
     let says = format!(
-        "{} is plain http: whoever is on the way can change what the hosts boot",
+        "{} is plain http: anybody on the way can change what the hosts boot",
         url.redacted()
     );
     let todo = "Let the image service use https. Its CA may be your own.";

@@ -115,7 +115,7 @@ catalog! {
     ISO_TRANSFER = "agent_forge_iso_transfer_bytes", Kind::Gauge, &["datastore", "state"],
         "Bytes of the ISO transfer that runs to a datastore, done and total; nothing where none runs.";
     ISO_TRANSFER_SECONDS = "agent_forge_iso_transfer_duration_seconds", Kind::Histogram(MACHINE_SECONDS), &["datastore"],
-        "From the beginning of an ISO's way to a datastore until it lies there complete.";
+        "From the beginning of an ISO's way to a datastore until it is complete there.";
     EFFECTS = "agent_forge_effects_total", Kind::Counter, &["effect", "outcome"],
         "Mutating calls to Kubernetes and vCenter by effect and outcome.";
     VSPHERE_REQUESTS = "agent_forge_vsphere_requests_total", Kind::Counter, &["server", "operation", "failure"],
@@ -130,7 +130,7 @@ catalog! {
         "VMs that carry our mark and are nobody's, by vCenter.";
     VSPHERE_SESSIONS = "agent_forge_vsphere_sessions", Kind::Gauge, &["server"], "Open vCenter sessions.";
     ACTORS = "agent_forge_actors", Kind::Gauge, KIND, "Live actors by kind.";
-    ACTOR_RESTARTS = "agent_forge_actor_restarts_total", Kind::Counter, KIND, "Actors started anew after they died.";
+    ACTOR_RESTARTS = "agent_forge_actor_restarts_total", Kind::Counter, KIND, "Actors started again after they died.";
     ACTOR_PASSES = "agent_forge_actor_passes_total", Kind::Counter, &["kind", "result"],
         "Passes of pool and VM actors, of the orphan scan and of the news.";
     ACTOR_PASS_SECONDS = "agent_forge_actor_pass_duration_seconds", Kind::Histogram(PASS_SECONDS), KIND,
@@ -189,7 +189,7 @@ pub const PROCESS: &[Family] = &[
 pub fn document() -> String {
     let mut out = String::from(
         "# Metrics\n\nMade from `src/telemetry/metrics/catalog.rs`; `AGENT_FORGE_BLESS=1 cargo test -p agent-forge --lib \
-         catalog` writes it anew.\n\n| Family | Type | Labels | Meaning |\n|---|---|---|---|\n",
+         catalog` writes it again.\n\n| Family | Type | Labels | Meaning |\n|---|---|---|---|\n",
     );
     for f in ALL.iter().chain(PROCESS) {
         let labels: Vec<String> = f.labels.iter().map(|l| format!("`{l}`")).collect();

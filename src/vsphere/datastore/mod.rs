@@ -283,7 +283,7 @@ impl Client {
         let mut names: Vec<&str> = members.iter().map(|d| d.name.as_str()).collect();
         names.sort_unstable();
         let why = format!(
-            "that is a datastore cluster, and the ISO lies on one datastore: name one of {}",
+            "that is a datastore cluster, and the ISO is on one datastore: name one of {}",
             names.join(", ")
         );
         Ok(VcError::unresolved(FIELD, name, why))

@@ -413,7 +413,7 @@ impl Watcher {
 
     /// Forgets view and filter. Gives all waiters the error if there is no hope, or has been none for too long.
     fn trouble(&mut self, client: &Client, error: VcError) {
-        tracing::info!(server = client.server(), %error, waiting = self.waiting.len(), "waiting for tasks: starting anew");
+        tracing::info!(server = client.server(), %error, waiting = self.waiting.len(), "waiting for tasks: starting again");
         self.members = Members::default();
         self.missing.clear();
         self.sights.forget();

@@ -1,4 +1,4 @@
-//! How many unknown tokens one address may send. Each costs the API server a review, whoever sends it.
+//! How many unknown tokens one address may send. Each costs the API server a review.
 //!
 //! Guarantee: one address gets at most [`MOST`] tokens reviewed at the same time, and at most [`MOST`] refused within
 //! [`REMEMBERED`]. All addresses of an IPv6 network of 64 bits are one.

@@ -41,7 +41,7 @@ pub mod state {
     pub const DISCONNECTED: &str = "disconnected-unbound";
     /// The guest is as it should be.
     pub const KNOWN: &str = "known-unbound";
-    /// The guest has to be started anew by somebody else.
+    /// The guest has to be started again by somebody else.
     pub const PENDING: &str = "unbinding-pending-user-action";
     /// The guest prepares its way back.
     pub const RECLAIMING: &str = "reclaiming";

@@ -136,7 +136,7 @@ fn infra_env(s: &Observed, outcome: &Outcome) -> Row {
                 let url = s.infra_env.as_ref().and_then(|i| i.iso_download_url());
                 let url = url.and_then(|url| IsoUrl::parse(url.expose()).ok());
                 let note = if url.is_some_and(|url| url.is_plain()) {
-                    "; WARNING: over plain http, so whoever is on the way can change what the hosts boot"
+                    "; WARNING: over plain http, so anybody on the way can change what the hosts boot"
                 } else {
                     ""
                 };
@@ -296,7 +296,7 @@ fn of_state(outcome: &Outcome, state: &IsoState, before: Option<&Condition>) -> 
             } else {
                 ""
             };
-            let message = format!("{} lies complete ({} bytes){note}", file.path, file.size);
+            let message = format!("{} is complete ({} bytes){note}", file.path, file.size);
             row(true, Reason::IsoReady, message)
         }
         IsoState::Fetching { .. } | IsoState::Queued(_) | IsoState::Publishing(_)
@@ -308,8 +308,12 @@ fn of_state(outcome: &Outcome, state: &IsoState, before: Option<&Condition>) -> 
             done: 0,
             total: None,
             ..
-        } if let Some(lies) = before.filter(|c| outcome.iso_known && c.status == "True") => {
-            row(true, lies.reason.as_str().into(), lies.message.clone())
+        } if let Some(complete) = before.filter(|c| outcome.iso_known && c.status == "True") => {
+            row(
+                true,
+                complete.reason.as_str().into(),
+                complete.message.clone(),
+            )
         }
         IsoState::Lost(place) => on_its_way(format!(
             "{place} does not lie there any more, whole; it is fetched again"

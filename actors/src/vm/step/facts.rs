@@ -189,7 +189,7 @@ pub struct RecycleState {
     pub back: bool,
     /// Its Agent is claimed or bound.
     pub claimed: bool,
-    /// Its Agent shows that its guest has started anew. The record does not say so yet.
+    /// Its Agent shows that its guest has started again. The record does not say so yet.
     pub restarted: bool,
     /// Its Agent shows the state of the life before, because its Node cannot be taken out of the hosted cluster.
     pub cleanup_hangs: bool,

@@ -82,7 +82,7 @@ pub enum Entry {
     Life(u32),
     /// The VM that it was to take over has its mark.
     Stamped,
-    /// Its guest has started anew in the new life.
+    /// Its guest has started again in the new life.
     Restarted,
     /// Its Agent is back in the new life.
     Back,

@@ -210,7 +210,7 @@ async fn a_host_of_the_buffer_whose_agent_sends_no_inventory_is_replaced_at_its_
     }
 }
 
-/// Its guest is started anew to mend it. The service then does not hear of it for a moment.
+/// Its guest is started again to mend it. The service then does not hear of it for a moment.
 #[tokio::test]
 async fn the_ten_minutes_in_the_buffer_begin_with_the_silence() {
     let mut bench = registered().await;

@@ -147,7 +147,7 @@ pub(super) fn run(run: &Run) -> String {
     if let Some(restart) = &run.restart {
         let _ = writeln!(
             out,
-            "  started anew beside {} Agents of {:.0} kB: ready after {:.1} s, then {} reads, {} writes, {} vCenter calls until rest; {:.1} MiB resident, {:.1} at most",
+            "  started again beside {} Agents of {:.0} kB: ready after {:.1} s, then {} reads, {} writes, {} vCenter calls until rest; {:.1} MiB resident, {:.1} at most",
             run.machines,
             restart.agent_bytes as f64 / 1e3,
             restart.ready_seconds,

@@ -160,7 +160,7 @@ fn a_host_whose_agent_shows_a_state_of_before_is_asked_for_its_next_life() {
     }
 }
 
-/// Its guest was dead, and was started anew to free its Machine. That life has not served, and may be one too many.
+/// Its guest was dead, and was started again to free its Machine. That life has not served, and may be one too many.
 #[test]
 fn a_vm_in_a_life_that_has_not_served_counts_those_before() {
     let mut world = released();
