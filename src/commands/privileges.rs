@@ -47,7 +47,7 @@ impl On {
 pub enum Feature {
     /// `spec.vsphere.vmTags`.
     Tags,
-    /// `spec.iso.ejectAfterInstall`.
+    /// `spec.iso.ejectAfterInstall`, and boot repair, which empties the drive.
     Eject,
     /// Released VMs that are made ready for another life.
     Recycle,
@@ -144,22 +144,22 @@ pub const ROLE: &[Privilege] = &[
     only(
         Feature::Eject,
         "VirtualMachine.Config.EditDevice",
-        "spec.iso.ejectAfterInstall",
+        "spec.iso.ejectAfterInstall, boot repair",
     ),
     only(
         Feature::Eject,
         "VirtualMachine.Interact.SetCDMedia",
-        "spec.iso.ejectAfterInstall",
+        "spec.iso.ejectAfterInstall, boot repair",
     ),
     only(
         Feature::Eject,
         "VirtualMachine.Interact.DeviceConnection",
-        "spec.iso.ejectAfterInstall",
+        "spec.iso.ejectAfterInstall, boot repair",
     ),
     only(
         Feature::Eject,
         "VirtualMachine.Interact.AnswerQuestion",
-        "spec.iso.ejectAfterInstall",
+        "spec.iso.ejectAfterInstall, boot repair",
     ),
     only(
         Feature::Recycle,

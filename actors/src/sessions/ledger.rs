@@ -1,8 +1,9 @@
 //! The one record of refused passwords. Every part of the operator that sends a password to a vCenter does it through this
 //! ledger.
 //!
-//! Guarantee: for one account at most one password is on its way at a time, by any name of its vCenter. So each decision knows all earlier refusals. The
-//! ledger outlives the session actor and the clients.
+//! Guarantee: for one user and host name at most one password is on its way at a time, and one at another name of the vCenter
+//! counts like a refusal. So each decision knows all earlier refusals. A host that does not answer holds back no other one.
+//! The ledger outlives the session actor and the clients.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,8 +22,8 @@ use crate::ports::{
     vcenter::{Fault, VcError, VcErrorKind, VcResult},
 };
 
-/// One lock for each account with a password on its way: a user, and its vCenter or host. A lock without a waiter is dropped.
-type Flights = BTreeMap<(String, String), Arc<tokio::sync::Mutex<()>>>;
+/// One lock for each account with a password on its way. A lock without a waiter is dropped.
+type Flights = BTreeMap<Account, Arc<tokio::sync::Mutex<()>>>;
 
 /// Refusals, and the clock that measures them.
 pub struct Ledger {
@@ -36,6 +37,15 @@ pub struct Ledger {
 impl std::fmt::Debug for Ledger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ledger").finish_non_exhaustive()
+    }
+}
+
+/// A password on its way. It is over when this is dropped.
+struct Sending<'a>(&'a Ledger, Account);
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.0.known().sent(&self.1);
     }
 }
 
@@ -60,12 +70,9 @@ impl Ledger {
     }
 
     fn flight(&self, account: &Account) -> Arc<tokio::sync::Mutex<()>> {
-        let (user, host) = account.parts();
-        let instance = self.known().instance(account).map(|i| i.to_string());
-        let key = (user.to_owned(), instance.unwrap_or_else(|| host.to_owned()));
         let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
         flights.retain(|_, flight| Arc::strong_count(flight) > 1);
-        flights.entry(key).or_default().clone()
+        flights.entry(account.clone()).or_default().clone()
     }
 
     /// Runs `attempt`, which sends the password to `door`, unless the password has to rest.
@@ -81,19 +88,16 @@ impl Ledger {
     ) -> VcResult<T> {
         let flight = self.flight(&login.account);
         let _one_at_a_time = flight.lock().await;
-        let allowed = self.known().may_try(login, door, self.now());
-        if let Err(rest) = allowed {
-            return Err(VcError {
-                kind: match rest {
-                    Rest::Refused { .. } => VcErrorKind::Fault(Fault::InvalidLogin),
-                    Rest::Limited { again } => VcErrorKind::LoginLimited(again),
-                },
-                operation: "Login",
-                subject: login.account.as_str().to_owned(),
-                message: login.said_at(door, rest),
-                concealed: false,
-            });
-        }
+        let _sending = self.sends(login, door).map_err(|rest| VcError {
+            kind: match rest {
+                Rest::Refused { .. } => VcErrorKind::Fault(Fault::InvalidLogin),
+                Rest::Limited { again } => VcErrorKind::LoginLimited(again),
+            },
+            operation: "Login",
+            subject: login.account.as_str().to_owned(),
+            message: login.said_at(door, rest),
+            concealed: false,
+        })?;
         match attempt.await {
             Ok(fruit) => {
                 if door == Door::Session {
@@ -103,6 +107,13 @@ impl Ledger {
             }
             Err(e) => Err(self.judged(login, door, e)),
         }
+    }
+
+    fn sends(&self, login: &Login, door: Door) -> Result<Sending<'_>, Rest> {
+        let mut known = self.known();
+        known.may_try(login, door, self.now())?;
+        known.sends(&login.account);
+        Ok(Sending(self, login.account.clone()))
     }
 
     /// Judges the failure of a call with the password. A refusal gets its own error, and is remembered.

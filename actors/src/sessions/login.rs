@@ -3,6 +3,7 @@
 use std::fmt;
 
 use agent_forge_crds::conditions::Reason;
+use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
 use super::rest::{Door, LOCKOUT, MOST, Rest};
@@ -58,18 +59,13 @@ impl Account {
 /// One vCenter, whatever its names: a digest of its certificate and its instance UUID. It says which accounts are one, and
 /// opens no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Instance([u8; 32]);
+pub struct Instance(Digest);
 
 impl Instance {
     /// The vCenter that showed this certificate (DER) and calls itself `uuid`.
     #[must_use]
     pub fn of(certificate: &[u8], uuid: &str) -> Self {
-        let mut hash = Sha256::new();
-        for part in [certificate, uuid.as_bytes()] {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        }
-        Self(hash.finalize().into())
+        Self(digest_of([certificate, uuid.as_bytes()]))
     }
 
     /// The one that a pool has on record.
@@ -86,15 +82,23 @@ impl fmt::Display for Instance {
     }
 }
 
+fn digest_of(parts: [&[u8]; 2]) -> Digest {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
 /// Represents the bytes of a Secret that was not read yet.
 #[must_use]
 pub fn of_version(version: &SecretVersion) -> Digest {
-    let mut hash = Sha256::new();
-    for part in [&version.uid, &version.resource_version] {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part.as_bytes());
-    }
-    hash.finalize().into()
+    digest_of([version.uid.as_bytes(), version.resource_version.as_bytes()])
+}
+
+fn secret(user: &str, password: &SecretString) -> Digest {
+    digest_of([user.as_bytes(), password.expose_secret().as_bytes()])
 }
 
 /// The parts of a login that may be remembered and shown.
@@ -102,6 +106,8 @@ pub fn of_version(version: &SecretVersion) -> Digest {
 pub struct Login {
     /// Equal for the same bytes in any Secret, and different for others.
     pub digest: Digest,
+    /// Equal for the same user and password, whatever the server's name and trust settings are.
+    pub secret: Digest,
     /// The account that vCenter locks after too many refusals.
     pub account: Account,
     /// The state of the Secret that they were read from. Not set if only the bytes matter.
@@ -114,9 +120,11 @@ impl Login {
     /// The login that these credentials make, read from that state of a Secret.
     #[must_use]
     pub fn of(credentials: &Credentials, version: SecretVersion) -> Self {
+        let account = Account::of(credentials);
         Self {
             digest: credentials::digest(credentials),
-            account: Account::of(credentials),
+            secret: secret(account.parts().0, &credentials.password),
+            account,
             version,
             host: server_name(&credentials.server),
             username: credentials.username.clone(),
@@ -147,7 +155,11 @@ impl Login {
 
     fn said(&self, secret: &str, door: &str, rest: Rest) -> String {
         let (host, user, minutes) = (&self.host, &self.username, LOCKOUT.as_secs() / 60);
-        let many = || format!("{MOST} logins of this user were refused within {minutes} minutes");
+        let many = || {
+            format!(
+                "{MOST} logins of this user were refused within {minutes} minutes, at this or another name of that vCenter"
+            )
+        };
         match rest {
             Rest::Refused { again, others } => {
                 let changed = others.map_or_else(

@@ -3,8 +3,9 @@
 //!
 //! Wrong passwords lock accounts: a common lockout is 5 failures in 180 s. So the rule is:
 //! - One account gets at most [`MOST`] refusals in [`LOCKOUT`], whatever bytes are in any number of Secrets. A user is one
-//!   account at all names of one vCenter: those that showed the same certificate and instance UUID.
-//! - The same bytes rest for [`LOCKOUT`] at the door that refused them. They are tried again only if nothing else of the
+//!   account at all names of one vCenter: those that showed the same certificate and instance UUID. A password that is on its
+//!   way at another name counts like a refusal.
+//! - The same bytes, and the same password at another name, rest for [`LOCKOUT`] at the door that refused them. They are tried again only if nothing else of the
 //!   account was refused in that time: new bytes in a Secret come first.
 //! - Bytes that have opened a session rest only for their own refusals: no other Secret blocks them.
 //!
@@ -28,6 +29,10 @@ use crate::{
 
 /// How long the operator recognises refused bytes, and does not take them for new ones.
 const REMEMBERED: Duration = Duration::from_secs(3600);
+/// How long a password that is on its way at another name of a vCenter counts like a refusal: as long as a call may take.
+const ON_ITS_WAY: Duration = Duration::from_secs(30);
+/// Hosts that are known by their vCenter. A tenant may name ever new ones.
+const MOST_HOSTS: usize = 1000;
 
 /// A moment on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +75,8 @@ impl Moment {
 struct Refusal {
     account: Account,
     digest: Digest,
+    /// That of [`Login::secret`]. `None`: the Secret was not read yet.
+    secret: Option<Digest>,
     door: Door,
     at: Timestamp,
     /// When it stops counting (monotonic).
@@ -83,6 +90,8 @@ pub struct Refusals {
     taken: BTreeSet<Digest>,
     /// Which vCenter answered under a host name.
     instances: BTreeMap<String, Instance>,
+    /// Accounts with a password on its way.
+    sending: Vec<Account>,
 }
 
 impl Refusals {
@@ -93,7 +102,7 @@ impl Refusals {
     pub fn may_try(&self, login: &Login, door: Door, now: Moment) -> Result<(), Rest> {
         if self
             .counting(login, now)
-            .any(|r| r.digest == login.digest && r.door == door)
+            .any(|r| r.is_of(login) && r.door == door)
         {
             return Err(self.rest(login, now));
         }
@@ -109,9 +118,7 @@ impl Refusals {
     /// How long refused bytes rest.
     #[must_use]
     pub fn rest(&self, login: &Login, now: Moment) -> Rest {
-        let own = self
-            .counting(login, now)
-            .filter(|r| r.digest == login.digest);
+        let own = self.counting(login, now).filter(|r| r.is_of(login));
         let own = own.map(|r| r.until).max();
         let again = own.map(|until| now.wall_of(until));
         let others_first = self.below(login, 1, now);
@@ -123,13 +130,18 @@ impl Refusals {
 
     /// How many refusals of the account may count at a time, with that of these bytes.
     fn bound(&self, login: &Login) -> usize {
-        let known = self.refused.iter().any(|r| r.digest == login.digest);
+        let one = |r: &Refusal| self.is_one(&r.account, &login.account);
+        let known = self.refused.iter().any(|r| r.is_of(login) && one(r));
         if known { 1 } else { MOST }
     }
 
     /// When fewer than `bound` refusals of the account count; `None`: now.
     fn below(&self, login: &Login, bound: usize, now: Moment) -> Option<Timestamp> {
-        let mut ends: Vec<Duration> = self.counting(login, now).map(|r| r.until).collect();
+        let elsewhere = |a: &&Account| **a != login.account && self.is_one(a, &login.account);
+        let sending = self.sending.iter().filter(elsewhere);
+        let sending = sending.map(|_| now.monotonic.saturating_add(ON_ITS_WAY));
+        let counting = self.counting(login, now).map(|r| r.until);
+        let mut ends: Vec<Duration> = counting.chain(sending).collect();
         ends.sort_unstable_by(|a, b| b.cmp(a));
         ends.get(bound.saturating_sub(1))
             .map(|until| now.wall_of(*until))
@@ -155,8 +167,26 @@ impl Refusals {
 
     /// That vCenter answered at the account's host.
     pub fn answered(&mut self, account: &Account, instance: Instance) {
+        if self.instances.len() >= MOST_HOSTS {
+            let used = self.refused.iter().map(|r| &r.account).chain(&self.sending);
+            let used: BTreeSet<&str> = used.map(|a| a.parts().1).collect();
+            self.instances
+                .retain(|host, _| used.contains(host.as_str()));
+        }
         let host = account.parts().1.to_owned();
         self.instances.insert(host, instance);
+    }
+
+    /// A password of that account leaves. It counts for other names of the vCenter until [`Self::sent`].
+    pub fn sends(&mut self, account: &Account) {
+        self.sending.push(account.clone());
+    }
+
+    /// That is over.
+    pub fn sent(&mut self, account: &Account) {
+        if let Some(at) = self.sending.iter().position(|a| a == account) {
+            self.sending.swap_remove(at);
+        }
     }
 
     /// vCenter refused these bytes there.
@@ -164,14 +194,15 @@ impl Refusals {
         if door == Door::Session {
             self.taken.remove(&login.digest);
         }
-        self.note(
-            login.account.clone(),
-            login.digest,
+        let refusal = Refusal {
+            account: login.account.clone(),
+            digest: login.digest,
+            secret: Some(login.secret),
             door,
-            now.second(),
-            LOCKOUT,
-            now,
-        );
+            at: now.second(),
+            until: now.monotonic.saturating_add(LOCKOUT),
+        };
+        self.note(refusal, now);
     }
 
     /// vCenter opened a session for these bytes.
@@ -192,7 +223,10 @@ impl Refusals {
     /// Takes over the refusals of an earlier process for users of that name, from the records of the pools. The bytes are not
     /// known, but the state of the Secret that held them is.
     pub fn recall(&mut self, user: &str, pools: &[Arc<VsphereAgentPool>], now: Moment) {
-        for record in records(pools) {
+        let mut all: Vec<_> = records(pools).collect();
+        // The latest one says which vCenter a host leads to.
+        all.sort_by_key(|r| std::cmp::Reverse(r.refused_at.as_ref().map(|t| t.0)));
+        for record in all {
             let account = record.account.as_deref().and_then(Account::recorded);
             let Some(account) = account.filter(|a| a.parts().0 == user) else {
                 continue;
@@ -217,7 +251,7 @@ impl Refusals {
         }
         for refusal in &mut self.refused {
             if refusal.digest == stands_in {
-                refusal.digest = login.digest;
+                (refusal.digest, refusal.secret) = (login.digest, Some(login.secret));
             }
         }
         self.merge(&login.digest);
@@ -241,30 +275,31 @@ impl Refusals {
         let left = rest_left(at, now.second());
         let known = |r: &Refusal| r.digest == digest && r.at >= at;
         if let Some(left) = left.filter(|_| !self.refused.iter().any(known)) {
-            self.note(account.clone(), digest, Door::Session, at, left, now);
+            let refusal = Refusal {
+                account: account.clone(),
+                digest,
+                secret: None,
+                door: Door::Session,
+                at,
+                until: now.monotonic.saturating_add(left),
+            };
+            self.note(refusal, now);
         }
     }
 
-    fn note(
-        &mut self,
-        account: Account,
-        digest: Digest,
-        door: Door,
-        at: Timestamp,
-        left: Duration,
-        now: Moment,
-    ) {
+    fn note(&mut self, refusal: Refusal, now: Moment) {
         self.refused.retain(|r| {
-            let before = r.digest == digest && r.door == door;
+            let before = r.digest == refusal.digest && r.door == refusal.door;
             !before && now.monotonic < r.until.saturating_add(REMEMBERED)
         });
-        self.refused.push(Refusal {
-            account,
-            digest,
-            door,
-            at,
-            until: now.monotonic.saturating_add(left),
-        });
+        self.refused.push(refusal);
+    }
+}
+
+impl Refusal {
+    /// It was of these bytes, or of the same user and password at another name of the vCenter.
+    fn is_of(&self, login: &Login) -> bool {
+        self.digest == login.digest || self.secret == Some(login.secret)
     }
 }
 

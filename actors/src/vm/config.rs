@@ -81,7 +81,6 @@ fn new_life(
         RenewedDisk::Kept
     } else {
         RenewedDisk::Replaced {
-            key: shown.system_disk(),
             gib: hardware.disk_gib,
             eagerly_scrub: hardware.eagerly_scrub,
         }
@@ -90,6 +89,7 @@ fn new_life(
         generation,
         iso,
         disk,
+        system_disk: shown.system_disk(),
     }))
 }
 

@@ -94,15 +94,12 @@ fn add(
         )?;
     let mut device_change = vec![DeviceChange::edit(drive)];
     let mut boot_options = None;
-    let disks = of("VirtualDisk");
+    let is_system = |disk: &Value| life.system_disk.is_some() && key(disk) == life.system_disk;
+    let mut disks = of("VirtualDisk");
+    disks.sort_by_key(|disk| !is_system(disk));
     match life.disk {
-        RenewedDisk::Replaced {
-            key: replaced,
-            gib,
-            eagerly_scrub,
-        } => {
-            let (old, others): (Vec<_>, Vec<_>) = (disks.into_iter().cloned())
-                .partition(|d| replaced.is_some() && key(d) == replaced);
+        RenewedDisk::Replaced { gib, eagerly_scrub } => {
+            let (old, others): (Vec<_>, Vec<_>) = disks.into_iter().cloned().partition(is_system);
             let new = old.first().and_then(|d| empty_disk(d, gib, eagerly_scrub));
             let new = new.ok_or("the VM has no disk to replace: delete its VsphereAgent object")?;
             device_change.extend(old.into_iter().map(DeviceChange::destroy));
@@ -156,23 +153,19 @@ mod tests {
 
     use super::*;
 
-    fn life(disk: RenewedDisk) -> NewLife {
+    fn life(disk: RenewedDisk, system_disk: Option<i32>) -> NewLife {
         NewLife {
+            system_disk,
             generation: 3,
             iso: DatastorePath::new("isos", "new.iso").expect("a path"),
             disk,
         }
     }
 
-    const REPLACED: RenewedDisk = replaced(Some(2000));
-
-    const fn replaced(key: Option<i32>) -> RenewedDisk {
-        RenewedDisk::Replaced {
-            key,
-            gib: 2,
-            eagerly_scrub: true,
-        }
-    }
+    const REPLACED: RenewedDisk = RenewedDisk::Replaced {
+        gib: 2,
+        eagerly_scrub: true,
+    };
 
     fn cdrom(key: i32) -> Value {
         json!({"_typeName": "VirtualCdrom", "key": key, "controllerKey": 15000, "unitNumber": 1})
@@ -188,13 +181,14 @@ mod tests {
     fn spec(
         devices: &[Value],
         disk: RenewedDisk,
+        system: Option<i32>,
     ) -> Result<VirtualMachineConfigSpec, &'static str> {
         let mut spec = VirtualMachineConfigSpec::default();
-        add(&mut spec, devices, &life(disk)).map(|()| spec)
+        add(&mut spec, devices, &life(disk, system)).map(|()| spec)
     }
 
     fn sent(devices: &[Value], disk: RenewedDisk) -> Value {
-        let spec = spec(devices, disk).expect("a spec");
+        let spec = spec(devices, disk, Some(2000)).expect("a spec");
         serde_json::to_value(spec).expect("serialises")
     }
 
@@ -253,31 +247,36 @@ mod tests {
 
     #[test]
     fn disks_that_stay_are_behind_the_drive_in_the_boot_order() {
-        let sent = sent(&[disk(2000, 0), cdrom(16000)], RenewedDisk::Kept);
+        // A volume was attached at a SCSI controller. The system disk is at a SATA controller, and has a higher key.
+        let devices = [disk(2000, 0), cdrom(16000), disk(16010, 0)];
+        let spec_of = spec(&devices, RenewedDisk::Kept, Some(16010)).expect("a spec");
+        let sent = serde_json::to_value(spec_of).expect("serialises");
         assert_eq!(sent["deviceChange"].as_array().map(Vec::len), Some(1));
         let order = &sent["bootOptions"]["bootOrder"];
         assert_eq!(
             order,
             &json!([
                 {"_typeName": "VirtualMachineBootOptionsBootableCdromDevice"},
+                {"_typeName": "VirtualMachineBootOptionsBootableDiskDevice", "deviceKey": 16010},
                 {"_typeName": "VirtualMachineBootOptionsBootableDiskDevice", "deviceKey": 2000},
             ])
         );
-        let without = spec(&[cdrom(16000)], RenewedDisk::Kept);
+        let without = spec(&[cdrom(16000)], RenewedDisk::Kept, None);
         assert!(without.is_ok(), "a VM without a disk keeps none");
     }
 
     #[test]
     fn the_device_that_is_missing_is_named() {
-        let missing = |devices: &[Value], disk| spec(devices, disk).expect_err("missing");
-        assert!(missing(&[disk(2000, 0)], REPLACED).contains("no CD-ROM drive"));
+        let missing =
+            |devices: &[Value], system| spec(devices, REPLACED, system).expect_err("missing");
+        assert!(missing(&[disk(2000, 0)], Some(2000)).contains("no CD-ROM drive"));
         let others = [cdrom(16000), disk(2001, 0)];
         for (devices, key) in [
             (&others[..1], None),
             (&others[..], None),
             (&others[..], Some(2000)),
         ] {
-            let why = missing(devices, replaced(key));
+            let why = missing(devices, key);
             assert!(why.contains("no disk"), "{key:?}: {why}");
         }
     }

@@ -25,7 +25,7 @@ use agent_forge_lab::{
     patience::HANG,
 };
 use bytes::Bytes;
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 
 use super::support::*;
 
@@ -343,19 +343,19 @@ async fn a_datastore_that_takes_no_byte_for_half_a_minute_does_not_end_an_upload
     let file = path("[iso-datastore] large.iso");
     let taken = Arc::new(AtomicUsize::new(0));
     let silent = Arc::new(tokio::sync::Notify::new());
-    let body = {
-        let (taken, silent) = (taken.clone(), silent.clone());
-        futures::stream::iter(0..CHUNKS).then(move |at| {
-            let (taken, silent) = (taken.clone(), silent.clone());
-            async move {
-                if at == 1 {
-                    silent.notified().await;
-                }
-                taken.fetch_add(1, Ordering::Relaxed);
-                Ok(Bytes::from_static(&[7; CHUNK]))
-            }
-        })
+    let later = {
+        let silent = silent.clone();
+        async move {
+            silent.notified().await;
+            futures::stream::iter(1..CHUNKS)
+        }
     };
+    let counted = taken.clone();
+    let body = futures::stream::iter(0..1).chain(later.flatten_stream());
+    let body = body.map(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Ok(Bytes::from_static(&[7; CHUNK]))
+    });
     let length = (CHUNK * CHUNKS) as u64;
     let upload = effect(EffectKind::Upload);
     let mut uploading = Box::pin(vc.upload(&upload, &dc, &file, length, Box::pin(body)));

@@ -339,10 +339,8 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
     ended(vc, reset).await.unwrap();
     power_off(vc, &vm).await.unwrap();
     tap.step("renew");
-    let key = now(vc, &vm).await.system_disk();
     for disk in [
         RenewedDisk::Replaced {
-            key,
             gib: 80,
             eagerly_scrub: false,
         },
@@ -353,6 +351,7 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
             generation: seen.generation.unwrap_or(1) + 1,
             iso: iso(),
             disk,
+            system_disk: seen.system_disk(),
         };
         let change = VmChange {
             life: Some(life),

@@ -124,37 +124,20 @@ pub(crate) fn owner(vm: &Vm) -> Option<String> {
 
 impl Eyes {
     fn wrong(&self, what: String) {
-        self.wrong
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(what);
+        let wrong = self.wrong.lock();
+        wrong.unwrap_or_else(PoisonError::into_inner).insert(what);
     }
 
     async fn look(&mut self) -> Result<()> {
         let every = ListParams::default();
-        let agents: BTreeSet<String> = self
-            .sight
-            .agents
-            .list(&every)
-            .await?
-            .iter()
-            .map(ResourceExt::name_any)
-            .collect();
+        let agents = self.sight.agents.list(&every).await?;
+        let agents: BTreeSet<String> = agents.iter().map(ResourceExt::name_any).collect();
         let before = self.sight.children.list(&every).await?.items;
-        let inventory = self
-            .sight
-            .vcenter
-            .changed_since(0, Duration::from_secs(1))
-            .await?;
-        let vms = inventory.vms;
-        let machines: BTreeSet<String> = self
-            .sight
-            .machines
-            .list(&every)
-            .await?
-            .iter()
-            .filter_map(ResourceExt::uid)
-            .collect();
+        let vcenter = &self.sight.vcenter;
+        let inventory = vcenter.changed_since(0, Duration::from_secs(1)).await?;
+        let (vms, version) = (inventory.vms, inventory.version);
+        let machines = self.sight.machines.list(&every).await?;
+        let machines: BTreeSet<String> = machines.iter().filter_map(ResourceExt::uid).collect();
         let after = self.sight.children.list(&every).await?.items;
 
         self.agent_outlives(&agents, &vms);
@@ -163,11 +146,8 @@ impl Eyes {
         self.serving_stays(&before, &vms, &machines);
         self.none_without_record(&vms, &after);
         self.known_agents.extend(agents);
-        self.sight
-            .vcenter
-            .changed_since(inventory.version, PACE)
-            .await?;
-        Ok(())
+        let news = self.sight.vcenter.changed_since(version, PACE);
+        news.await.map(drop)
     }
 
     /// Reports an Agent that existed and is missing in the first list, while its VM is in the later list.

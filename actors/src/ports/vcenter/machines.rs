@@ -98,6 +98,8 @@ pub struct NewLife {
     pub iso: DatastorePath,
     /// What becomes of its disks. The VM says so from then on ([`DiskMark`]).
     pub disk: RenewedDisk,
+    /// Key of the disk that it boots ([`VmObservation::system_disk`]). `None`: it has none.
+    pub system_disk: Option<i32>,
 }
 
 impl NewLife {
@@ -114,18 +116,16 @@ impl NewLife {
 /// What becomes of the disks of a VM that is made ready for another life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenewedDisk {
-    /// That disk is removed with its file. One new, empty disk comes in its place, on the same controller and unit. The
+    /// The system disk is removed with its file. One new, empty disk comes in its place, on the same controller and unit. The
     /// others are detached and keep their files: the VM was made with one disk, so they are somebody's data, such as volumes
-    /// of a dead node.
+    /// of a dead node. Without a system disk the request fails.
     Replaced {
-        /// Its device key ([`VmObservation::system_disk`]). `None`: the VM has no disk, and the request fails.
-        key: Option<i32>,
         /// Its size in GiB.
         gib: u64,
         /// It is eagerly zeroed thick instead of thin.
         eagerly_scrub: bool,
     },
-    /// They stay. The boot order becomes CD-ROM, then disks, as the old system must not start.
+    /// They stay. The boot order becomes CD-ROM, system disk, others, as the old system must not start.
     Kept,
 }
 
@@ -224,6 +224,15 @@ impl VmObservation {
         first.or_else(|| self.disk_keys.iter().min().copied())
     }
 
+    /// Keys of its disks in the order in which it is to boot them: the system disk first.
+    #[must_use]
+    pub fn boot_disks(&self) -> Vec<i32> {
+        let mut keys = self.disk_keys.clone();
+        let system = self.system_disk();
+        keys.sort_by_key(|key| Some(*key) != system);
+        keys
+    }
+
     /// Number of the VM's present life.
     #[must_use]
     pub fn life(&self) -> u32 {
@@ -315,6 +324,7 @@ mod tests {
                 (vm.disk_keys, vm.boot_order) = (keys, order);
             });
             assert_eq!(vm.system_disk(), expected);
+            assert_eq!(vm.boot_disks().first().copied(), expected);
         }
     }
 }

@@ -174,6 +174,8 @@ fn two_names_of_one_vcenter_are_one_account_also_for_the_next_process() {
     assert_eq!(again(&refusals, &c, 2), Some(m(600).wall));
     let another_user = login_as(alias, "v", "x", "");
     assert_eq!(again(&refusals, &another_user, 2), None);
+    // The same password is not refused once more at the other name.
+    assert_eq!(again(&refusals, &as_u(alias, "a"), 2), Some(m(601).wall));
     // Another vCenter has the alias now.
     refusals.answered(&b.account, Instance::of(b"new", "new"));
     assert_eq!(again(&refusals, &c, 2), None);
@@ -195,6 +197,28 @@ fn two_names_of_one_vcenter_are_one_account_also_for_the_next_process() {
     refusals.recall("u", &pools, m(2));
     let fresh = as_u(name, "fresh");
     assert_eq!(again(&refusals, &fresh, 2), Some(m(600).wall));
+}
+
+#[test]
+fn a_password_on_its_way_counts_at_the_other_names_of_the_vcenter_alone() {
+    let mut refusals = Refusals::default();
+    let as_u = |server, password| login_as(server, "u", password, password);
+    let (a, b) = (as_u("https://vc/", "a"), as_u("https://alias/", "b"));
+    let one = Instance::of(b"certificate", "uuid");
+    for login in [&a, &b] {
+        refusals.answered(&login.account, one);
+    }
+    refusals.sends(&a.account);
+    assert_eq!(again(&refusals, &b, 0), None, "one is no refusal yet");
+    refusals.refused(&as_u("https://vc/", "c"), Door::Session, m(0));
+    assert_eq!(again(&refusals, &b, 1), Some(m(31).wall));
+    assert_eq!(again(&refusals, &a, 1), None, "its host lets one at a time");
+    refusals.sent(&a.account);
+    assert_eq!(again(&refusals, &b, 1), None);
+    let opened = as_u("https://alias/", "opened");
+    refusals.opened(&opened);
+    refusals.refused(&as_u("https://vc/", "d"), Door::Session, m(1));
+    assert_eq!(again(&refusals, &opened, 2), None);
 }
 
 #[test]

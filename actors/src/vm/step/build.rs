@@ -185,7 +185,7 @@ fn boots_its_disk(f: &Facts<'_>, shown: &VmObservation) -> Met {
         Repair::Exhausted | Repair::Unexplained => Err(wrong()),
         _ if shown.disk_keys.is_empty() => Err(wrong()),
         _ if !checks::boots_disk_first(shown) => {
-            Err(Step::Configure(Change::BootOrder(shown.disk_keys.clone())))
+            Err(Step::Configure(Change::BootOrder(shown.boot_disks())))
         }
         Repair::Due => Err(Step::Record(Entry::Reset)),
         Repair::Recorded => Err(Step::Power(Power::Reset)),
@@ -203,7 +203,7 @@ fn waits_for_disk(left: Duration) -> Step {
 fn power_on(f: &Facts<'_>, shown: &VmObservation) -> Met {
     let ordered = checks::boots_disk_first(shown) || shown.disk_keys.is_empty();
     if !ordered {
-        return Err(Step::Configure(Change::BootOrder(shown.disk_keys.clone())));
+        return Err(Step::Configure(Change::BootOrder(shown.boot_disks())));
     }
     // The guest never ran and cannot have registered: another host uses the identity of this VM.
     if let Some(agent) = f.agent.early {

@@ -227,10 +227,10 @@ pub(super) fn is_recorded(f: &Facts<'_>, shown: &VmObservation) -> bool {
             .is_none_or(|vm| shown.life() <= recycle::generation(vm))
 }
 
-/// Every disk, then the CD-ROM: an empty disk falls through to the ISO, and an installed one never boots it again.
+/// The system disk, every other one, then the CD-ROM: an empty disk falls through to the ISO, and an installed one never boots it again.
 #[must_use]
 pub fn boots_disk_first(shown: &VmObservation) -> bool {
-    let disks = shown.disk_keys.iter().map(|key| BootDevice::Disk(*key));
+    let disks = shown.boot_disks().into_iter().map(BootDevice::Disk);
     let wanted = disks.chain([BootDevice::Cdrom]);
     shown.boot_order.iter().cloned().eq(wanted)
 }

@@ -141,7 +141,7 @@ fn agent_is_free(f: &Facts<'_>) -> Met {
         )),
         Says::Serves => Err(hold(
             Reason::AgentBound,
-            "the VM is to begin another life, and its Agent serves a Machine, or is about to: nothing is done to the VM",
+            "the VM is to begin another life, and its Agent serves a Machine or is about to, or its state still says so: nothing is done to the VM",
             Some(MISSING_PROBE),
         )),
     }
@@ -184,7 +184,7 @@ fn come_back(f: &Facts<'_>) -> Met {
 
 fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
     let disk_first = checks::boots_disk_first(shown) || shown.disk_keys.is_empty();
-    let order = || Err(Step::Configure(Change::BootOrder(shown.disk_keys.clone())));
+    let order = || Err(Step::Configure(Change::BootOrder(shown.boot_disks())));
     match shown.power {
         PowerState::On if !checks::is_recorded(f, shown) => Err(Step::Record(Entry::Seen)),
         // It booted from its CD-ROM. What is installed later has to boot from the disk.

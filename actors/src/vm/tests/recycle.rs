@@ -122,7 +122,6 @@ async fn a_released_vm_begins_another_life_with_the_same_identity() {
     assert_eq!(
         renewals[0].disk,
         RenewedDisk::Replaced {
-            key: Some(2000),
             gib: 100,
             eagerly_scrub: false
         }

@@ -153,9 +153,8 @@ impl World {
                     known.change_so(SHOWN, |m| m.status.written = None);
                 } else if version != want {
                     known.change_so(want, |m| {
-                        if let Some(written) = &mut m.status.written {
-                            written.resource_version = want.to_string();
-                        }
+                        let written = m.status.written.as_mut();
+                        written.expect("it is pending").resource_version = want.to_string();
                     });
                 }
             },

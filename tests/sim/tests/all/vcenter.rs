@@ -394,16 +394,16 @@ impl Side {
         let shown = self.vc.observe(&self.vm(name)).await;
         let shown = shown.ok().flatten();
         let life = shown.as_ref().and_then(|vm| vm.generation).unwrap_or(1);
-        let key = shown.as_ref().and_then(|vm| vm.system_disk());
+        let system_disk = shown.as_ref().and_then(|vm| vm.system_disk());
         let version = shown.and_then(|vm| vm.change_version);
         let life = NewLife {
             generation: life + 1,
             iso: file(iso),
+            system_disk,
             disk: if keeps {
                 RenewedDisk::Kept
             } else {
                 RenewedDisk::Replaced {
-                    key,
                     gib: 80,
                     eagerly_scrub: false,
                 }
