@@ -85,6 +85,20 @@ fn files_that_are_named_exist() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
+/// A page that the menu lacks is not on the site (docs/book.toml).
+#[test]
+fn the_menu_of_the_site_has_each_page_once() {
+    let itself = Path::new("docs/SUMMARY.md");
+    let menu = read(itself);
+    let links = menu.split("](").skip(1);
+    let named = links.filter_map(|link| link.split(')').next());
+    let mut named: Vec<PathBuf> = named.map(|page| Path::new("docs").join(page)).collect();
+    let mut pages = files("docs", &["md"]);
+    pages.retain(|page| page != itself);
+    named.sort();
+    assert_eq!(named, pages);
+}
+
 /// Folders with modules that documents name as a path.
 const MODULES: [&str; 3] = ["actors/src", "src", "tests/it"];
 
