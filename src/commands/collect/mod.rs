@@ -271,8 +271,10 @@ fn readme(sight: &Sight, now: Timestamp) -> String {
          No Secret was read. URLs are without tokens and queries. Annotations that the operator does not read are \
          left out. Look through it before you send it.\n\n\
          Logs are not in here. Add them yourself:\n\
-         kubectl logs -n agent-forge-system deployment/agent-forge --all-containers --tail=-1\n\
-         kubectl logs -n agent-forge-system deployment/agent-forge --all-containers --tail=-1 --previous\n",
+         kubectl logs -n agent-forge-system -l app.kubernetes.io/component=manager --prefix \
+         --all-containers --tail=-1\n\
+         kubectl logs -n agent-forge-system -l app.kubernetes.io/component=manager --prefix \
+         --all-containers --tail=-1 --previous --ignore-errors\n",
         env!("CARGO_PKG_VERSION"),
         sight.caches.cluster_id(),
     )
