@@ -27,7 +27,7 @@ pub fn agent() -> CustomResourceDefinition {
     refine(crate::VsphereAgent::crd())
 }
 
-/// Files of `config/crd` as (path from the workspace root, content).
+/// Files of `config/crd`, and their copies in the chart `config/chart-crds`, as (path from the workspace root, content).
 ///
 /// # Errors
 /// A definition cannot be written as YAML, which would be a defect of the types.
@@ -38,9 +38,14 @@ pub fn crd_files() -> Result<Vec<(String, String)>, serde_saphyr::SerializeError
             serde_saphyr::to_string(crd)?
         ))
     };
+    let (pool, agent) = (yaml(&pool())?, yaml(&agent())?);
+    // Helm reads nothing outside a chart.
+    let chart = "config/chart-crds/files";
     Ok(vec![
-        (format!("config/crd/{POOL_FILE}"), yaml(&pool())?),
-        (format!("config/crd/{AGENT_FILE}"), yaml(&agent())?),
+        (format!("{chart}/{POOL_FILE}"), pool.clone()),
+        (format!("{chart}/{AGENT_FILE}"), agent.clone()),
+        (format!("config/crd/{POOL_FILE}"), pool),
+        (format!("config/crd/{AGENT_FILE}"), agent),
         (
             "config/crd/kustomization.yaml".to_owned(),
             format!(

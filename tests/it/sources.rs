@@ -282,6 +282,40 @@ fn the_documents_tell_the_role_that_the_command_prints() {
     }
 }
 
+/// Helm reads nothing outside a chart, so the charts have copies of other files of `config`.
+#[test]
+fn the_copies_in_the_charts_equal_their_originals() {
+    let folders = ["admission", "crd", "prometheus", "rbac"];
+    let charts = ["config/chart/files", "config/chart-crds/files"];
+    let copies: Vec<PathBuf> = charts.iter().flat_map(|at| files(at, &["yaml"])).collect();
+    assert_eq!(copies.len(), 11, "{copies:?}");
+    for copy in copies {
+        let original = |folder| {
+            let path = Path::new("config").join(folder).join(copy.file_name()?);
+            root().join(&path).is_file().then_some(path)
+        };
+        let original = folders.into_iter().find_map(original);
+        let original = original.unwrap_or_else(|| panic!("{}: of what?", copy.display()));
+        assert!(
+            read(&copy) == read(&original),
+            "{} is out of date; config/chart/README.md says how to copy {}",
+            copy.display(),
+            original.display()
+        );
+    }
+}
+
+#[test]
+fn the_charts_have_the_version_of_the_operator() {
+    for chart in ["chart", "chart-crds"] {
+        let about = read(Path::new(&format!("config/{chart}/Chart.yaml")));
+        for key in ["version", "appVersion"] {
+            let line = format!("{key}: {}", env!("CARGO_PKG_VERSION"));
+            assert!(about.lines().any(|l| l == line), "{chart}: {line}");
+        }
+    }
+}
+
 /// A command that selects no test succeeds, and proves nothing. A filter must be in the path of a source file or in the name of a function.
 #[test]
 fn each_test_command_in_a_document_selects_a_test() {

@@ -1,4 +1,5 @@
-//! Writes the files that are generated from the types: `config/crd` (no flag) and `docs/reference/crds.md` (`--docs`).
+//! Writes the files that are generated from the types: `config/crd` with its copies for Helm (no flag) and
+//! `docs/reference/crds.md` (`--docs`).
 //! `--check` writes nothing, and fails if one of them is out of date.
 
 use agent_forge_crds::manifest;
@@ -8,7 +9,7 @@ use std::process::ExitCode;
 use std::{env, fs};
 
 const USAGE: &str = "usage: crdgen [--docs | --check]
-  (no flag)  write config/crd
+  (no flag)  write config/crd and config/chart-crds/files
   --docs     write docs/reference/crds.md
   --check    write nothing; fail when a file is missing or differs";
 

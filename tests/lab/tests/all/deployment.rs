@@ -150,6 +150,9 @@ async fn what_readme_applies_is_taken_and_its_pod_runs_where_only_restricted_one
         "overlays/openshift",
         "overlays/aggregate-edit",
         "overlays/web",
+        "overlays/monitoring",
+        "overlays/proxy",
+        "overlays/single-replica",
         "doctor",
     ] {
         let pod = serde_json::from_value(pod_of(&rendered(folder).await?)?)?;
@@ -170,6 +173,76 @@ async fn what_readme_applies_is_taken_and_its_pod_runs_where_only_restricted_one
     }
     for folder in ["prometheus", "grafana"] {
         ensure!(!rendered(folder).await?.is_empty(), "config/{folder}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_standby_is_kept_by_a_budget_and_one_replica_has_none() -> Result<()> {
+    for (folder, replicas, strategy) in [
+        ("default", 2, "RollingUpdate"),
+        ("overlays/single-replica", 1, "Recreate"),
+    ] {
+        let objects = rendered(folder).await?;
+        let of_kind = |kind: &str| objects.iter().find(|o| o["kind"] == kind);
+        let spec = &of_kind("Deployment").context("a Deployment")?["spec"];
+        ensure!(spec["replicas"] == replicas, "{folder}: {spec}");
+        ensure!(spec["strategy"]["type"] == strategy, "{folder}: {spec}");
+        let budget = of_kind("PodDisruptionBudget");
+        ensure!(
+            budget.is_some() == (replicas > 1),
+            "{folder}: a budget for one Pod blocks each drain of its node"
+        );
+        if let Some(budget) = budget {
+            ensure!(
+                budget["spec"]["selector"] == spec["selector"],
+                "{folder}: {budget}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A Deployment's selector cannot be changed, and a binding's role neither.
+#[tokio::test]
+async fn the_overlay_in_the_predecessors_place_has_its_names_and_its_selector() -> Result<()> {
+    let objects = rendered("overlays/predecessor").await?;
+    let named = |kind: &str, name: &str| {
+        let mut all = objects.iter();
+        let found = all.find(|o| o["kind"] == kind && o["metadata"]["name"] == name);
+        found.with_context(|| format!("{kind} {name}"))
+    };
+    let name = "agent-forge-operator";
+    let deployment = named("Deployment", name)?;
+    ensure!(deployment["metadata"]["namespace"] == "syn-agent-forge-operator");
+    let selector = json!({"matchLabels": {
+        "app.kubernetes.io/instance": name, "app.kubernetes.io/name": name,
+    }});
+    ensure!(
+        deployment["spec"]["selector"] == selector,
+        "{}",
+        deployment["spec"]["selector"]
+    );
+    let pod = &deployment["spec"]["template"]["spec"];
+    ensure!(pod["serviceAccountName"] == name, "{pod}");
+    ensure!(pod["containers"][0]["name"] == name, "{pod}");
+    named("ServiceAccount", name)?;
+    named("Service", "agent-forge-operator-metrics")?;
+    for (kind, role, name) in [
+        ("ClusterRoleBinding", "ClusterRole", name),
+        (
+            "RoleBinding",
+            "Role",
+            "agent-forge-operator-leader-election",
+        ),
+    ] {
+        named(role, name)?;
+        let binding = named(kind, name)?;
+        ensure!(
+            binding["roleRef"]["name"] == name
+                && binding["subjects"][0]["name"] == "agent-forge-operator",
+            "{binding}"
+        );
     }
     Ok(())
 }
