@@ -11,7 +11,7 @@ use super::apply::documents;
 use crate::{
     parts::VCenterProcess,
     played::HostedCluster,
-    tools::{kubectl, repository},
+    tools::{helm::template, kubectl, repository},
 };
 
 /// Namespace of the operator.
@@ -35,6 +35,19 @@ pub async fn rendered(folder: &'static str) -> Result<Vec<Value>> {
         ensure!(done.status.success(), "config/{folder}: {said}");
         documents(&String::from_utf8(done.stdout)?)
     };
+    tokio::task::spawn_blocking(render).await?
+}
+
+/// What `helm template` makes of a chart below `config`.
+///
+/// # Errors
+/// It cannot be rendered.
+pub async fn chart(
+    chart: &'static str,
+    release: &'static str,
+    set: &'static [&'static str],
+) -> Result<Vec<Value>> {
+    let render = move || documents(&template(chart, release, OPERATOR_NAMESPACE, set)?);
     tokio::task::spawn_blocking(render).await?
 }
 

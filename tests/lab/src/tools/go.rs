@@ -211,7 +211,7 @@ pub(super) fn is_source(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::versions::{CLUSTER_API, JAEGER, KUBERNETES, PROMETHEUS},
+        super::versions::{CLUSTER_API, HELM, JAEGER, KUBERNETES, PROMETHEUS},
         *,
     };
 
@@ -220,6 +220,7 @@ mod tests {
         for (folder, module, release) in [
             ("cluster-api", "sigs.k8s.io/cluster-api", CLUSTER_API),
             ("cluster-api", "sigs.k8s.io/cluster-api/api", CLUSTER_API),
+            ("helm", "helm.sh/helm/v3", HELM),
             ("jaeger", "github.com/jaegertracing/jaeger", JAEGER),
             ("kubernetes", "k8s.io/kubernetes", KUBERNETES),
             ("prometheus", "github.com/prometheus/prometheus", PROMETHEUS),

@@ -15,6 +15,7 @@ mod cargo;
 mod cluster_api;
 mod etcd;
 mod go;
+pub mod helm;
 mod jaeger;
 mod kubernetes;
 mod prometheus;

@@ -14,5 +14,8 @@ pub const JAEGER: &str = "v1.62.0";
 /// Release of promtool (module `github.com/prometheus/prometheus`).
 pub const PROMETHEUS: &str = "v0.313.5";
 
+/// Release of helm (module `helm.sh/helm/v3`).
+pub const HELM: &str = "v3.22.0";
+
 /// Oldest Go that builds the Kubernetes release above, according to its `go.mod`, as (major, minor).
 pub const OLDEST_GO: (u32, u32) = (1, 26);

@@ -5,6 +5,7 @@ use anyhow::Result;
 use tokio::sync::OnceCell;
 
 mod alerts;
+mod charts;
 mod crds;
 mod deployment;
 mod parts;
