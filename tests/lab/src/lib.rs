@@ -6,6 +6,7 @@
 //! - [`played`] plays the controllers that are missing (HyperShift, Cluster API, agent provider, assisted service).
 //! - [`stage`] prepares everything that must exist before a pool is created.
 //! - [`demo`] shows all of it at work. [`mod@bench`] measures it. [`kills`] kills the operator again and again.
+//! - [`dist`] makes the files of a release.
 //! - [`soak`] plays for hours what is too much for each change.
 //! - [`patience`] has the time limits for everything that must happen.
 //! - [`witness`] observes, and remembers what must never happen.
@@ -20,6 +21,7 @@
 
 pub mod bench;
 pub mod demo;
+pub mod dist;
 pub mod kills;
 pub mod lab;
 pub mod parts;

@@ -8,6 +8,7 @@ mod alerts;
 mod charts;
 mod crds;
 mod deployment;
+mod dist;
 mod parts;
 
 /// The API server that tests share which need none of their own.

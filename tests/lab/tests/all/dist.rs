@@ -1,0 +1,35 @@
+//! The files of a release.
+
+use std::fs;
+
+use agent_forge_lab::dist::{Args, make};
+use anyhow::{Result, ensure};
+
+/// The program is left out: a release build takes a quarter of an hour.
+#[test]
+fn a_release_has_equal_digests_in_every_folder_and_names_one_image() -> Result<()> {
+    let image = "registry.example.com/agent-forge@sha256:0123";
+    let (one, other) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let args = |out: &tempfile::TempDir| Args {
+        out: out.path().join("dist"),
+        image: Some(image.to_owned()),
+        program: None,
+        no_program: true,
+    };
+    let made = make(&args(&one))?;
+    assert_eq!(made, make(&args(&other))?);
+    let manifests = made.lines().filter_map(|line| line.split("  ").nth(1));
+    let manifests = manifests.filter(|name| name.starts_with("install"));
+    for name in manifests {
+        let text = fs::read_to_string(one.path().join("dist").join(name))?;
+        ensure!(text.contains(&format!("image: {image}\n")), "{name}");
+        ensure!(!text.contains("image: agent-forge"), "{name}");
+    }
+    assert_eq!(made.lines().count(), 10, "{made}");
+    // What was there before goes.
+    let left = one.path().join("dist/left-over");
+    fs::write(&left, "")?;
+    make(&args(&one))?;
+    ensure!(!left.exists());
+    Ok(())
+}
