@@ -316,6 +316,145 @@ fn the_charts_have_the_version_of_the_operator() {
     }
 }
 
+/// A bundle of OLM is one folder of whole manifests, so it repeats other files of `config`.
+#[test]
+fn the_bundle_for_olm_equals_its_originals() {
+    use serde_json::{Value, json};
+    let yaml =
+        |path: &str| -> Value { serde_saphyr::from_str(&read(Path::new(path))).expect("YAML") };
+    let at = |value: &Value, place: &str| -> Value {
+        let found = value.pointer(place);
+        found
+            .unwrap_or_else(|| panic!("{place} is not there"))
+            .clone()
+    };
+    let bundle = "config/olm/manifests";
+    let copies = [
+        ("default/metrics_service", "agent-forge-metrics_service"),
+        (
+            "manager/pod_disruption_budget",
+            "agent-forge_pod_disruption_budget",
+        ),
+        ("prometheus/service_monitor", "agent-forge_service_monitor"),
+        ("prometheus/prometheus_rule", "agent-forge_prometheus_rule"),
+        (
+            "overlays/openshift/trusted_ca",
+            "agent-forge-trusted-ca_config_map",
+        ),
+        ("rbac/view_role", "agent-forge-view_cluster_role"),
+        ("rbac/edit_role", "agent-forge-edit_cluster_role"),
+        ("rbac/veto_role", "agent-forge-veto_cluster_role"),
+        (
+            "crd/agent-forge.containeroo.ch_vsphereagentpools",
+            "agent-forge.containeroo.ch_vsphereagentpools",
+        ),
+        (
+            "crd/agent-forge.containeroo.ch_vsphereagents",
+            "agent-forge.containeroo.ch_vsphereagents",
+        ),
+    ];
+    assert_eq!(files(bundle, &["yaml"]).len(), copies.len() + 1);
+    for (original, copy) in copies {
+        let text = read(Path::new(&format!("config/{original}.yaml")));
+        // OLM chooses the namespace.
+        let text = text.replace("\n  namespace: agent-forge-system\n", "\n");
+        // OLM reads the first document of a file. A comment before `---` would be that document.
+        let text = text.split_once("\n---\n").map_or(&*text, |(_, rest)| rest);
+        let copied = read(Path::new(&format!("{bundle}/{copy}.yaml")));
+        assert!(
+            copied == text,
+            "{copy}.yaml is out of date; config/olm/README.md says how to copy it"
+        );
+    }
+
+    let version = env!("CARGO_PKG_VERSION");
+    let csv = yaml(&format!(
+        "{bundle}/agent-forge.v{version}.clusterserviceversion.yaml"
+    ));
+    let image = format!("registry.example.com/agent-forge:{version}");
+    let tag = at(
+        &yaml("config/manager/kustomization.yaml"),
+        "/images/0/newTag",
+    );
+    assert_eq!(tag, version);
+    assert_eq!(
+        at(&csv, "/metadata/name"),
+        json!(format!("agent-forge.v{version}"))
+    );
+    assert_eq!(at(&csv, "/spec/version"), version);
+    assert_eq!(
+        at(&csv, "/metadata/annotations/containerImage"),
+        json!(image)
+    );
+    assert_eq!(
+        at(&csv, "/spec/relatedImages"),
+        json!([{"name": "manager", "image": image}])
+    );
+    let example = at(&csv, "/metadata/annotations/alm-examples");
+    let example: Value = serde_json::from_str(example.as_str().unwrap()).expect("JSON");
+    assert_eq!(
+        example,
+        json!([yaml("config/samples/vsphereagentpool.yaml")])
+    );
+
+    let rules = |files: &[&str]| -> Vec<Value> {
+        let of = |file: &&str| at(&yaml(file), "/rules").as_array().unwrap().clone();
+        files.iter().flat_map(of).collect()
+    };
+    let everywhere = rules(&[
+        "config/rbac/manager_role.yaml",
+        "config/rbac/credentials_role.yaml",
+    ]);
+    assert_eq!(
+        at(&csv, "/spec/install/spec/clusterPermissions"),
+        json!([{"serviceAccountName": "agent-forge", "rules": everywhere}])
+    );
+    // With some namespaces only, the operator reads each of them and its own, as in the overlay `namespaced`.
+    let namespace = json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]});
+    assert!(rules(&["config/overlays/namespaced/served/role.yaml"]).contains(&namespace));
+    let mut served = rules(&["config/rbac/leader_election_role.yaml"]);
+    served.push(namespace);
+    assert_eq!(
+        at(&csv, "/spec/install/spec/permissions"),
+        json!([{"serviceAccountName": "agent-forge", "rules": served}])
+    );
+
+    let overlay = yaml("config/overlays/openshift/deployment.yaml");
+    let overlay = at(&overlay, "/spec/template/spec");
+    let deployment = yaml("config/manager/deployment.yaml");
+    let mut spec = at(&deployment, "/spec");
+    spec["template"]["metadata"]["annotations"]["openshift.io/required-scc"] =
+        json!("restricted-v2");
+    spec["template"]["spec"]["volumes"] = at(&overlay, "/volumes");
+    let manager = &mut spec["template"]["spec"]["containers"][0];
+    manager["image"] = json!(image);
+    manager["volumeMounts"] = at(&overlay, "/containers/0/volumeMounts");
+    let args = manager["args"].as_array_mut().unwrap();
+    args.push(json!("--namespaces=$(TARGET_NAMESPACES)"));
+    let env = manager["env"].as_array_mut().unwrap();
+    env.push(json!({
+        "name": "TARGET_NAMESPACES",
+        "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['olm.targetNamespaces']"}},
+    }));
+    env.extend(
+        at(&overlay, "/containers/0/env")
+            .as_array()
+            .unwrap()
+            .clone(),
+    );
+    let expected = json!([{
+        "name": "agent-forge",
+        "label": at(&deployment, "/metadata/labels"),
+        "spec": spec,
+    }]);
+    assert_eq!(at(&csv, "/spec/install/spec/deployments"), expected);
+
+    let beside = yaml("config/olm/beside/kustomization.yaml");
+    let patch = at(&beside, "/patches/0/patch");
+    let patch: Value = serde_saphyr::from_str(patch.as_str().unwrap()).expect("YAML");
+    assert_eq!(patch, yaml("config/overlays/openshift/network_policy.yaml"));
+}
+
 /// A command that selects no test succeeds, and proves nothing. A filter must be in the path of a source file or in the name of a function.
 #[test]
 fn each_test_command_in_a_document_selects_a_test() {
