@@ -181,10 +181,12 @@ impl Args {
     /// The only namespaces whose Secrets pools of other namespaces may use. Empty means any namespace.
     #[must_use]
     pub fn secret_bound(&self) -> &[String] {
-        if self.secret_namespaces.is_empty() {
-            &self.namespaces
-        } else {
-            &self.secret_namespaces
+        let serves_all = self.namespaces.iter().all(|name| name.trim().is_empty());
+        match (self.secret_namespaces.is_empty(), serves_all) {
+            (false, _) => &self.secret_namespaces,
+            (true, false) => &self.namespaces,
+            // An empty value of `--namespaces` names all.
+            (true, true) => &[],
         }
     }
 
@@ -342,7 +344,7 @@ fn iso_deadline(text: &str) -> Result<Duration, String> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use clap::{Arg, Command as Cli, CommandFactory};
+    use clap::{Arg, Command as Cli, CommandFactory, Parser as _};
 
     use super::*;
 
@@ -351,6 +353,21 @@ mod tests {
         let own = command.get_arguments().filter(|a| a.get_long().is_some());
         let below = command.get_subcommands().flat_map(flags);
         own.chain(below).collect()
+    }
+
+    /// OLM passes an empty value where the operator serves all namespaces.
+    #[test]
+    fn an_empty_list_of_namespaces_bounds_no_secret_and_an_empty_list_of_theirs_bounds_all() {
+        for (given, bound) in [
+            (&[][..], &[][..]),
+            (&["--namespaces="], &[]),
+            (&["--namespaces=a,b"], &["a", "b"]),
+            (&["--namespaces=", "--secret-namespaces=c"], &["c"]),
+            (&["--secret-namespaces="], &[""]),
+        ] {
+            let args = Args::parse_from(["agent-forge"].iter().chain(given));
+            assert_eq!(args.secret_bound(), bound, "{given:?}");
+        }
     }
 
     #[test]

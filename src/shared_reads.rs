@@ -6,6 +6,7 @@ use std::{
     collections::HashMap,
     future::Future,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use tokio::sync::oneshot;
@@ -24,11 +25,25 @@ struct Line<A, T, E> {
 }
 
 /// The reads under way, by key. `A`: what a caller wants of the answer. `T` and `E`: its answer, or the failure.
-pub struct SharedReads<A, T, E>(Mutex<HashMap<String, Arc<Line<A, T, E>>>>);
+pub struct SharedReads<A, T, E> {
+    lines: Mutex<HashMap<String, Arc<Line<A, T, E>>>>,
+    /// How long a read waits for more callers before it begins.
+    gather: Duration,
+}
 
 impl<A, T, E> Default for SharedReads<A, T, E> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self::gathering(Duration::ZERO)
+    }
+}
+
+impl<A, T, E> SharedReads<A, T, E> {
+    /// Reads that each wait that long for more callers.
+    pub fn gathering(gather: Duration) -> Self {
+        Self {
+            lines: Mutex::default(),
+            gather,
+        }
     }
 }
 
@@ -50,12 +65,16 @@ impl<A: Clone, T, E: Clone> SharedReads<A, T, E> {
     where
         F: Future<Output = Result<Vec<T>, E>> + Send,
     {
-        let line = Arc::clone(locked(&self.0).entry(key.to_owned()).or_insert_with(|| {
-            Arc::new(Line {
-                waiting: Mutex::default(),
-                turn: tokio::sync::Mutex::default(),
-            })
-        }));
+        let line = Arc::clone(
+            locked(&self.lines)
+                .entry(key.to_owned())
+                .or_insert_with(|| {
+                    Arc::new(Line {
+                        waiting: Mutex::default(),
+                        turn: tokio::sync::Mutex::default(),
+                    })
+                }),
+        );
         loop {
             let (reply, mut answer) = oneshot::channel();
             let asked = asked.clone();
@@ -69,6 +88,9 @@ impl<A: Clone, T, E: Clone> SharedReads<A, T, E> {
                 },
                 turn = line.turn.lock() => turn,
             };
+            if !self.gather.is_zero() {
+                tokio::time::sleep(self.gather).await;
+            }
             let askers = std::mem::take(&mut *locked(&line.waiting));
             let (asked, replies): (Vec<_>, Vec<_>) =
                 askers.into_iter().map(|a| (a.asked, a.reply)).unzip();

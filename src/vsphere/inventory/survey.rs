@@ -1,6 +1,6 @@
 //! The survey of all VMs with their owners. Calls at about the same time share one survey.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use agent_forge_actors::{
     orphans::MOST_MARKED,
@@ -14,6 +14,9 @@ use crate::{
         rpc::{client::Client, properties::MAX_KEPT},
     },
 };
+
+/// How long a survey waits for more callers.
+pub(crate) const GATHER: Duration = Duration::from_millis(15);
 
 /// The surveys under way.
 pub(crate) type Surveys = SharedReads<(), Arc<Survey>, VcError>;

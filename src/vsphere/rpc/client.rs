@@ -31,7 +31,11 @@ use super::{
 use crate::{
     deadline,
     vsphere::{
-        inventory::{cache::Cache, look::Looks, survey::Surveys},
+        inventory::{
+            cache::Cache,
+            look::Looks,
+            survey::{GATHER, Surveys},
+        },
         tasks::TaskHub,
     },
 };
@@ -74,7 +78,7 @@ impl Client {
             cache: Cache::default(),
             tasks: TaskHub::new(Weak::clone(me)),
             looks: Looks::default(),
-            surveys: Surveys::default(),
+            surveys: Surveys::gathering(GATHER),
             slots,
         }))
     }
