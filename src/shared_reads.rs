@@ -24,9 +24,11 @@ struct Line<A, T, E> {
     turn: tokio::sync::Mutex<()>,
 }
 
+type Lines<A, T, E> = HashMap<String, Arc<Line<A, T, E>>>;
+
 /// The reads under way, by key. `A`: what a caller wants of the answer. `T` and `E`: its answer, or the failure.
 pub struct SharedReads<A, T, E> {
-    lines: Mutex<HashMap<String, Arc<Line<A, T, E>>>>,
+    lines: Mutex<Lines<A, T, E>>,
     /// How long a read waits for more callers before it begins.
     gather: Duration,
 }

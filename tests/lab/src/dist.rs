@@ -8,6 +8,7 @@
 use std::{
     ffi::OsStr,
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -16,7 +17,10 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args as ClapArgs;
 use sha2::{Digest as _, Sha256};
 
-use crate::tools::{cargo, kubectl, repository};
+use crate::{
+    bench::say,
+    tools::{cargo, kubectl, repository},
+};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Folders below `config/`, and what each of them becomes.
@@ -58,8 +62,7 @@ pub struct Args {
 /// A file cannot be made.
 pub async fn run(args: Args) -> Result<()> {
     let made = tokio::task::spawn_blocking(move || make(&args)).await??;
-    println!("{made}");
-    Ok(())
+    say(&made)
 }
 
 /// Makes the files. The result is the content of `SHA256SUMS`. It blocks.
@@ -252,5 +255,6 @@ fn output(command: &mut Command) -> Result<String> {
 }
 
 fn skipped(what: &str) {
-    eprintln!("SKIPPED: {what}");
+    // If stderr is closed, there is no other place to report to.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");
 }
