@@ -1,4 +1,5 @@
-//! The one place that decides what happens to a VM that no Machine needs. Pure.
+//! The one place that decides what happens to a VM that no Machine needs. Pure. Whether it may have another life comes in as
+//! `may_recycle`, from `recycles` in `pool/plan/vm.rs`.
 //!
 //! Flow: the pool actor asks for each VM that it may release, or that may come into its buffer. The VM actor asks when the
 //! VsphereAgent is being deleted, when the Agent of the VM does not come, and at each step into another life. Directly before it

@@ -275,7 +275,7 @@ impl Facts<'_> {
         self.owner.has_another_host && (self.agent.present || gone)
     }
 
-    /// The record has a reference of the VM: its create succeeded.
+    /// The record has a reference of the VM. A new VM gets one when it is first seen to run.
     pub(super) fn is_made(&self) -> bool {
         self.record.vm.is_some_and(|vm| vm.moref.is_some())
     }
