@@ -258,3 +258,17 @@ fn skipped(what: &str) {
     // If stderr is closed, there is no other place to report to.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manifest_for_krew_says_from_where_the_archive_comes() {
+        let manifest = krew("agent-forge-9-linux-amd64", "0123");
+        let address = format!(
+            "uri: https://github.com/containeroo/agent-forge-operator/releases/download/v{VERSION}/agent-forge-9-linux-amd64.tar.gz\n"
+        );
+        assert!(manifest.contains(&address), "{manifest}");
+    }
+}
