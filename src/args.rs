@@ -13,7 +13,7 @@ use agent_forge_actors::domain::server::{HostPattern, ServerRule};
 use clap::{Parser, builder::BoolishValueParser};
 
 pub use self::{chaos::ChaosArgs, lease::LeaseArgs, scaling::ScalingArgs};
-use crate::{commands::Command, vsphere::UPLOAD_LIMIT};
+use crate::{cluster::scope::Scope, commands::Command, vsphere::UPLOAD_LIMIT};
 
 /// agent-forge: workers on demand for OpenShift Hosted Control Planes on vSphere. Without a subcommand it runs the
 /// operator.
@@ -181,12 +181,13 @@ impl Args {
     /// The only namespaces whose Secrets pools of other namespaces may use. Empty means any namespace.
     #[must_use]
     pub fn secret_bound(&self) -> &[String] {
-        let serves_all = self.namespaces.iter().all(|name| name.trim().is_empty());
-        match (self.secret_namespaces.is_empty(), serves_all) {
-            (false, _) => &self.secret_namespaces,
-            (true, false) => &self.namespaces,
-            // An empty value of `--namespaces` names all.
-            (true, true) => &[],
+        if !self.secret_namespaces.is_empty() {
+            return &self.secret_namespaces;
+        }
+        // An empty value names all.
+        match Scope::of(&self.namespaces).is_all() {
+            true => &[],
+            false => &self.namespaces,
         }
     }
 

@@ -27,36 +27,32 @@ pub fn agent() -> CustomResourceDefinition {
     refine(crate::VsphereAgent::crd())
 }
 
-/// Files of `config/crd`, and their copies in the chart `config/chart-crds`, as (path from the workspace root, content).
+/// Files of `config/crd`, and their copies for Helm (`config/chart-crds`) and OLM (`config/olm`), as (path from the workspace
+/// root, content).
 ///
 /// # Errors
 /// A definition cannot be written as YAML, which would be a defect of the types.
 pub fn crd_files() -> Result<Vec<(String, String)>, serde_saphyr::SerializeError> {
-    let yaml = |crd: &CustomResourceDefinition| {
-        Ok::<_, serde_saphyr::SerializeError>(format!(
-            "{HEADER}---\n{}",
-            serde_saphyr::to_string(crd)?
-        ))
-    };
-    let (pool, agent) = (yaml(&pool())?, yaml(&agent())?);
-    // Helm reads nothing outside a chart.
-    let chart = "config/chart-crds/files";
-    Ok(vec![
-        (format!("{chart}/{POOL_FILE}"), pool.clone()),
-        (format!("{chart}/{AGENT_FILE}"), agent.clone()),
-        (format!("config/crd/{POOL_FILE}"), pool),
-        (format!("config/crd/{AGENT_FILE}"), agent),
-        (
-            "config/crd/kustomization.yaml".to_owned(),
-            format!(
-                "{HEADER}apiVersion: kustomize.config.k8s.io/v1beta1\n\
-                 kind: Kustomization\n\
-                 resources:\n\
-                 - {POOL_FILE}\n\
-                 - {AGENT_FILE}\n"
-            ),
+    let mut files = vec![(
+        "config/crd/kustomization.yaml".to_owned(),
+        format!(
+            "{HEADER}apiVersion: kustomize.config.k8s.io/v1beta1\n\
+             kind: Kustomization\n\
+             resources:\n\
+             - {POOL_FILE}\n\
+             - {AGENT_FILE}\n"
         ),
-    ])
+    )];
+    for (file, crd) in [(POOL_FILE, pool()), (AGENT_FILE, agent())] {
+        let yaml = serde_saphyr::to_string(&crd)?;
+        let whole = format!("{HEADER}---\n{yaml}");
+        files.push((format!("config/crd/{file}"), whole.clone()));
+        // Helm reads nothing outside a chart.
+        files.push((format!("config/chart-crds/files/{file}"), whole));
+        // OLM reads the first document of a file, and the comment before `---` would be that.
+        files.push((format!("config/olm/manifests/{file}"), yaml));
+    }
+    Ok(files)
 }
 
 /// The page with every field of both kinds, as (path from the workspace root, content).

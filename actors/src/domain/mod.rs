@@ -3,6 +3,7 @@
 
 pub mod address;
 pub mod belonging;
+pub mod digest;
 pub mod disk;
 pub mod failure;
 pub mod generation;

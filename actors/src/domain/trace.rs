@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use sha2::{Digest, Sha256};
+use super::digest;
 
 /// Trace of one machine, from its AgentMachine's uid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,14 +15,9 @@ pub struct TraceId(pub [u8; 16]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SpanId(pub [u8; 8]);
 
-fn digest<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
-    let mut hash = Sha256::new();
-    for part in parts {
-        // The lengths separate the parts.
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    let all = hash.finalize();
+/// The beginning of a digest.
+fn begin<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
+    let all = digest::of(parts);
     std::array::from_fn(|i| all.get(i).copied().unwrap_or_default())
 }
 
@@ -30,7 +25,7 @@ impl TraceId {
     /// The trace of the machine whose AgentMachine has that uid.
     #[must_use]
     pub fn of_machine(uid: &str) -> Self {
-        Self(digest(&[b"agent-forge machine", uid.as_bytes()]))
+        Self(begin(&[b"agent-forge machine", uid.as_bytes()]))
     }
 
     /// Reads an id as it is printed.
@@ -42,7 +37,7 @@ impl TraceId {
     /// The span of that phase of the machine, in its `attempt`-th VM.
     #[must_use]
     pub fn phase(&self, phase: &str, attempt: u32) -> SpanId {
-        SpanId(digest(&[&self.0, phase.as_bytes(), &attempt.to_be_bytes()]))
+        SpanId(begin(&[&self.0, phase.as_bytes(), &attempt.to_be_bytes()]))
     }
 }
 

@@ -2,14 +2,13 @@
 
 use std::{future::Future, time::Duration};
 
+use agent_forge_crds::conditions::Reason;
 use tokio::sync::watch;
 
 use super::{
     meter::Meter,
     msg::{IsoPlace, Lane},
 };
-use agent_forge_crds::conditions::Reason;
-
 use crate::domain::failure::{ErrorSource, ReconcileError};
 
 /// How long to wait for the record of a name. A pool records within seconds what is about to be published, but not

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 
 use agent_forge_crds::conditions::Reason;
 use secrecy::{ExposeSecret, SecretString};
-use sha2::{Digest, Sha256};
 
 use crate::{
-    domain::server::{BadServer, ServerRule},
+    domain::{
+        digest,
+        server::{BadServer, ServerRule},
+    },
     ports::vcenter::{Credentials, Trust},
 };
 
@@ -81,23 +83,18 @@ pub fn parse(
 /// login with the same bytes.
 #[must_use]
 pub fn digest(credentials: &Credentials) -> [u8; 32] {
-    let mut hash = Sha256::new();
     let trust = match &credentials.trust {
         Trust::System => "system".to_owned(),
         Trust::CaBundle(pem) => format!("ca:{pem}"),
         Trust::Thumbprint(bytes) => format!("thumb:{}", hex::encode(bytes)),
         Trust::Insecure => "insecure".to_owned(),
     };
-    for part in [
-        credentials.server.as_str(),
-        &credentials.username,
-        credentials.password.expose_secret(),
-        &trust,
-    ] {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part.as_bytes());
-    }
-    hash.finalize().into()
+    digest::of(&[
+        credentials.server.as_str().as_bytes(),
+        credentials.username.as_bytes(),
+        credentials.password.expose_secret().as_bytes(),
+        trust.as_bytes(),
+    ])
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use agent_forge_crds::conditions::Reason;
-use secrecy::{ExposeSecret as _, SecretString};
-use sha2::{Digest as _, Sha256};
+use secrecy::ExposeSecret as _;
 
 use super::rest::{Door, LOCKOUT, MOST, Rest};
 use crate::{
     domain::{
+        digest,
         failure::{ErrorSource, ReconcileError},
         names::ObjectKey,
         server::server_name,
@@ -65,7 +65,7 @@ impl Instance {
     /// The vCenter that showed this certificate (DER) and calls itself `uuid`.
     #[must_use]
     pub fn of(certificate: &[u8], uuid: &str) -> Self {
-        Self(digest_of([certificate, uuid.as_bytes()]))
+        Self(digest::of(&[certificate, uuid.as_bytes()]))
     }
 
     /// The one that a pool has on record.
@@ -82,23 +82,10 @@ impl fmt::Display for Instance {
     }
 }
 
-fn digest_of(parts: [&[u8]; 2]) -> Digest {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    hash.finalize().into()
-}
-
 /// Represents the bytes of a Secret that was not read yet.
 #[must_use]
 pub fn of_version(version: &SecretVersion) -> Digest {
-    digest_of([version.uid.as_bytes(), version.resource_version.as_bytes()])
-}
-
-fn secret(user: &str, password: &SecretString) -> Digest {
-    digest_of([user.as_bytes(), password.expose_secret().as_bytes()])
+    digest::of(&[version.uid.as_bytes(), version.resource_version.as_bytes()])
 }
 
 /// The parts of a login that may be remembered and shown.
@@ -106,8 +93,8 @@ fn secret(user: &str, password: &SecretString) -> Digest {
 pub struct Login {
     /// Equal for the same bytes in any Secret, and different for others.
     pub digest: Digest,
-    /// Equal for the same user and password, whatever the server's name and trust settings are.
-    pub secret: Digest,
+    /// Equal for the same user as it is written and the same password, whatever the server and the trust settings are.
+    pub password: Digest,
     /// The account that vCenter locks after too many refusals.
     pub account: Account,
     /// The state of the Secret that they were read from. Not set if only the bytes matter.
@@ -120,11 +107,11 @@ impl Login {
     /// The login that these credentials make, read from that state of a Secret.
     #[must_use]
     pub fn of(credentials: &Credentials, version: SecretVersion) -> Self {
-        let account = Account::of(credentials);
+        let (user, password) = (&credentials.username, credentials.password.expose_secret());
         Self {
             digest: credentials::digest(credentials),
-            secret: secret(account.parts().0, &credentials.password),
-            account,
+            password: digest::of(&[user.as_bytes(), password.as_bytes()]),
+            account: Account::of(credentials),
             version,
             host: server_name(&credentials.server),
             username: credentials.username.clone(),
@@ -157,7 +144,7 @@ impl Login {
         let (host, user, minutes) = (&self.host, &self.username, LOCKOUT.as_secs() / 60);
         let many = || {
             format!(
-                "{MOST} logins of this user were refused within {minutes} minutes, at this or another name of that vCenter"
+                "{MOST} logins of this user at that vCenter, by any name, were refused within {minutes} minutes or have no answer yet"
             )
         };
         match rest {

@@ -5,8 +5,8 @@
 //! - One account gets at most [`MOST`] refusals in [`LOCKOUT`], whatever bytes are in any number of Secrets. A user is one
 //!   account at all names of one vCenter: those that showed the same certificate and instance UUID. A password that is on its
 //!   way at another name counts like a refusal.
-//! - The same bytes, and the same password at another name, rest for [`LOCKOUT`] at the door that refused them. They are tried again only if nothing else of the
-//!   account was refused in that time: new bytes in a Secret come first.
+//! - The same bytes, and the same password at another name, rest for [`LOCKOUT`] at the door that refused them. They are tried
+//!   again only if nothing else of the account was refused in that time: new bytes in a Secret come first.
 //! - Bytes that have opened a session rest only for their own refusals: no other Secret blocks them.
 //!
 //! This module holds only digests and times, never a password. The status of the pools keeps what another process must know.
@@ -29,9 +29,11 @@ use crate::{
 
 /// How long the operator recognises refused bytes, and does not take them for new ones.
 const REMEMBERED: Duration = Duration::from_secs(3600);
-/// How long a password that is on its way at another name of a vCenter counts like a refusal: as long as a call may take.
+/// A password that is on its way at another name of a vCenter counts like a refusal until its call ends. This is the longest
+/// that a call takes, for the time of the next try.
 const ON_ITS_WAY: Duration = Duration::from_secs(30);
-/// Hosts that are known by their vCenter. A tenant may name ever new ones.
+/// With more host names than that, those without a refusal are forgotten: a tenant may name ever new ones. Each login tells its
+/// own again.
 const MOST_HOSTS: usize = 1000;
 
 /// A moment on both clocks.
@@ -75,8 +77,8 @@ impl Moment {
 struct Refusal {
     account: Account,
     digest: Digest,
-    /// That of [`Login::secret`]. `None`: the Secret was not read yet.
-    secret: Option<Digest>,
+    /// [`Login::password`]. `None`: the Secret was not read yet.
+    password: Option<Digest>,
     door: Door,
     at: Timestamp,
     /// When it stops counting (monotonic).
@@ -197,7 +199,7 @@ impl Refusals {
         let refusal = Refusal {
             account: login.account.clone(),
             digest: login.digest,
-            secret: Some(login.secret),
+            password: Some(login.password),
             door,
             at: now.second(),
             until: now.monotonic.saturating_add(LOCKOUT),
@@ -251,7 +253,7 @@ impl Refusals {
         }
         for refusal in &mut self.refused {
             if refusal.digest == stands_in {
-                (refusal.digest, refusal.secret) = (login.digest, Some(login.secret));
+                (refusal.digest, refusal.password) = (login.digest, Some(login.password));
             }
         }
         self.merge(&login.digest);
@@ -278,7 +280,7 @@ impl Refusals {
             let refusal = Refusal {
                 account: account.clone(),
                 digest,
-                secret: None,
+                password: None,
                 door: Door::Session,
                 at,
                 until: now.monotonic.saturating_add(left),
@@ -297,9 +299,11 @@ impl Refusals {
 }
 
 impl Refusal {
-    /// It was of these bytes, or of the same user and password at another name of the vCenter.
+    /// It was of these bytes, or of the same user and password at another name of the vCenter. At the same name, other bytes
+    /// are a correction.
     fn is_of(&self, login: &Login) -> bool {
-        self.digest == login.digest || self.secret == Some(login.secret)
+        let elsewhere = self.account != login.account;
+        self.digest == login.digest || elsewhere && self.password == Some(login.password)
     }
 }
 

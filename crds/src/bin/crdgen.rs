@@ -1,4 +1,4 @@
-//! Writes the files that are generated from the types: `config/crd` with its copies for Helm (no flag) and
+//! Writes the files that are generated from the types: `config/crd` with its copies for Helm and OLM (no flag) and
 //! `docs/reference/crds.md` (`--docs`).
 //! `--check` writes nothing, and fails if one of them is out of date.
 
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::{env, fs};
 
 const USAGE: &str = "usage: crdgen [--docs | --check]
-  (no flag)  write config/crd and config/chart-crds/files
+  (no flag)  write config/crd and its copies in config/chart-crds and config/olm
   --docs     write docs/reference/crds.md
   --check    write nothing; fail when a file is missing or differs";
 

@@ -458,7 +458,7 @@ reasons! {
             "vCenter refuses user or password. Or a key of the Secret has a value that cannot be used. The message names Secret, server and user.",
             "Correct the Secret. It is tried within 30 s. After two refusals in 10 minutes the message says when.";
         LoginLimited = "LoginLimited" => Progress [Account, NoMatterWhere], Nobody,
-            "Two logins of that user were refused within 10 minutes, at any name of that vCenter. A third one could lock the account.",
+            "Two logins of that user were refused within 10 minutes or have no answer yet, at any name of that vCenter. A third one could lock the account.",
             "Look for other Secrets with that user, also with another name of that vCenter. The message says when the next try is.";
         CredentialsNotHeld = "CredentialsNotHeld" => Waits, PoolOwner,
             "The Secret is missing, is being deleted, or the operator may not patch it. No VM is made with it.",

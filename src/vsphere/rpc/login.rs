@@ -63,6 +63,9 @@ impl Client {
     }
 
     async fn login_at(&self, endpoint: &Arc<Endpoint>) -> VcResult<(Arc<Endpoint>, HeaderValue)> {
+        if let Some(instance) = endpoint.instance {
+            self.ledger().answered(&self.login, instance);
+        }
         let effect = self.session_effect(EffectKind::Login);
         let manager: MoRef = endpoint.content.session_manager.clone().into();
         let call = Call::new(
@@ -134,11 +137,12 @@ impl Client {
                 )
             })?;
         let certificate = reply.tls.as_ref().and_then(TlsInfo::peer_certificate);
-        if let Some((shown, uuid)) = certificate.zip(content.about.instance_uuid.as_deref()) {
-            let instance = Instance::of(shown, uuid);
-            self.ledger().answered(&self.login, instance);
-        }
-        Ok(Endpoint { release, content })
+        let both = certificate.zip(content.about.instance_uuid.as_deref());
+        Ok(Endpoint {
+            instance: both.map(|(shown, uuid)| Instance::of(shown, uuid)),
+            release,
+            content,
+        })
     }
 
     async fn negotiate(&self) -> VcResult<String> {

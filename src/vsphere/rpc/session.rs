@@ -15,6 +15,7 @@ use std::{
 use agent_forge_actors::{
     domain::names::MoRef,
     ports::vcenter::{Fault, VcError, VcErrorKind, VcResult},
+    sessions::login::Instance,
 };
 use http::HeaderValue;
 use tokio::time::Instant;
@@ -34,6 +35,8 @@ pub(crate) struct Endpoint {
     pub(crate) release: String,
     /// The singleton objects.
     pub(crate) content: ServiceContent,
+    /// Which vCenter it is, by its certificate and its UUID.
+    pub(crate) instance: Option<Instance>,
 }
 
 /// One session.

@@ -36,13 +36,15 @@ const MANIFESTS: [(&str, &str); 8] = [
 ];
 /// Charts below `config/`, and their names.
 const CHARTS: [(&str, &str); 2] = [("chart", "agent-forge"), ("chart-crds", "agent-forge-crds")];
+/// The digests of the other files.
+const SUMS: &str = "SHA256SUMS";
 /// A static program: an image needs nothing beside it.
 const TARGET: &str = "x86_64-unknown-linux-musl";
 
 /// Make the files of a release.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
-    /// Folder for the files. What is in it goes.
+    /// Folder for the files. Those of an earlier run in it go, by its SHA256SUMS.
     #[arg(long, default_value = "target/dist")]
     pub out: PathBuf,
     /// The image in the manifests, for example `registry.example.com/agent-forge@sha256:…`.
@@ -71,10 +73,8 @@ pub async fn run(args: Args) -> Result<()> {
 /// A file cannot be made.
 pub fn make(args: &Args) -> Result<String> {
     let out = &args.out;
-    if out.exists() {
-        fs::remove_dir_all(out).with_context(|| format!("empty {}", out.display()))?;
-    }
     fs::create_dir_all(out).with_context(|| format!("make {}", out.display()))?;
+    clear(out)?;
     for (folder, file) in MANIFESTS {
         let text = manifest(folder, args.image.as_deref())?;
         fs::write(out.join(file), text)?;
@@ -92,6 +92,26 @@ pub fn make(args: &Args) -> Result<String> {
         archive(&program, out)?;
     }
     sums(out)
+}
+
+/// Removes what an earlier run made. Other files are somebody's.
+fn clear(out: &Path) -> Result<()> {
+    let sums = out.join(SUMS);
+    let text = fs::read_to_string(&sums).unwrap_or_default();
+    let made = text.lines().filter_map(|line| line.split("  ").nth(1));
+    for name in made.chain([SUMS]) {
+        let file = out.join(Path::new(name).file_name().context("a name")?);
+        if file.exists() {
+            fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))?;
+        }
+    }
+    let left = fs::read_dir(out)?.next().transpose()?;
+    ensure!(
+        left.is_none(),
+        "{} has files of others: empty it, or name another folder with --out",
+        out.display()
+    );
+    Ok(())
 }
 
 fn manifest(folder: &str, image: Option<&str>) -> Result<String> {
@@ -237,7 +257,7 @@ fn sums(out: &Path) -> Result<String> {
         let name = file.file_name().and_then(OsStr::to_str).context("a name")?;
         text += &format!("{}  {name}\n", digest(&file)?);
     }
-    fs::write(out.join("SHA256SUMS"), &text)?;
+    fs::write(out.join(SUMS), &text)?;
     Ok(text)
 }
 

@@ -1,5 +1,7 @@
 //! What the table says: to a pool, to the flights, and to people.
 
+use std::time::Duration;
+
 use agent_forge_crds::conditions::Reason;
 
 use super::{
@@ -10,8 +12,6 @@ use crate::{
     domain::{failure::ErrorSource, names::ObjectKey},
     iso::msg::{IsoState, Lane},
 };
-use std::time::Duration;
-
 impl FlightTable {
     /// The state of the transfer under way, for all flights.
     #[must_use]

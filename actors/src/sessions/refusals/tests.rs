@@ -199,6 +199,21 @@ fn two_names_of_one_vcenter_are_one_account_also_for_the_next_process() {
     assert_eq!(again(&refusals, &fresh, 2), Some(m(600).wall));
 }
 
+/// People correct the domain of a user, or the port. The password may be the right one.
+#[test]
+fn a_corrected_user_or_server_with_the_same_password_is_tried_at_once() {
+    let mut refusals = Refusals::default();
+    let refused = login_as("https://vc.example/", "u", "p", "1");
+    refusals.refused(&refused, Door::Session, m(0));
+    for (server, user) in [
+        ("https://vc.example/", "u@corp.local"),
+        ("https://vc.example:8443/", "u"),
+    ] {
+        let corrected = login_as(server, user, "p", "2");
+        assert_eq!(again(&refusals, &corrected, 1), None, "{server} {user}");
+    }
+}
+
 #[test]
 fn a_password_on_its_way_counts_at_the_other_names_of_the_vcenter_alone() {
     let mut refusals = Refusals::default();

@@ -26,10 +26,12 @@ fn a_release_has_equal_digests_in_every_folder_and_names_one_image() -> Result<(
         ensure!(!text.contains("image: agent-forge"), "{name}");
     }
     assert_eq!(made.lines().count(), 10, "{made}");
-    // What was there before goes.
-    let left = one.path().join("dist/left-over");
-    fs::write(&left, "")?;
-    make(&args(&one))?;
-    ensure!(!left.exists());
+    // What it made before goes, and nothing else does.
+    assert_eq!(make(&args(&one))?, made);
+    let of_others = one.path().join("dist/notes.txt");
+    fs::write(&of_others, "mine")?;
+    let refused = make(&args(&one)).expect_err("a folder with files of others");
+    ensure!(refused.to_string().contains("--out"), "{refused}");
+    assert_eq!(fs::read_to_string(of_others)?, "mine");
     Ok(())
 }
