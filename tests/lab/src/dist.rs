@@ -6,6 +6,7 @@
 //! What this machine lacks is left out, and a line that begins with SKIPPED says so.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     fs,
     io::Write as _,
@@ -13,7 +14,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args as ClapArgs;
 use sha2::{Digest as _, Sha256};
 
@@ -94,23 +95,23 @@ pub fn make(args: &Args) -> Result<String> {
     sums(out)
 }
 
-/// Removes what an earlier run made. Other files are somebody's.
+/// Removes what an earlier run made. If there are other files, nothing is removed.
 fn clear(out: &Path) -> Result<()> {
-    let sums = out.join(SUMS);
-    let text = fs::read_to_string(&sums).unwrap_or_default();
+    let text = fs::read_to_string(out.join(SUMS)).unwrap_or_default();
     let made = text.lines().filter_map(|line| line.split("  ").nth(1));
-    for name in made.chain([SUMS]) {
-        let file = out.join(Path::new(name).file_name().context("a name")?);
-        if file.exists() {
-            fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))?;
-        }
+    let made: BTreeSet<PathBuf> = made.chain([SUMS]).map(|name| out.join(name)).collect();
+    let there: BTreeSet<PathBuf> = fs::read_dir(out)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    if let Some(other) = there.difference(&made).next() {
+        bail!(
+            "{} is not among the files that {SUMS} names: move it away, or name another folder with --out",
+            other.display()
+        );
     }
-    let left = fs::read_dir(out)?.next().transpose()?;
-    ensure!(
-        left.is_none(),
-        "{} has files of others: empty it, or name another folder with --out",
-        out.display()
-    );
+    for file in there {
+        fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))?;
+    }
     Ok(())
 }
 

@@ -281,7 +281,7 @@ impl Subject<'_> {
             && s.refused_source().is_none();
         let usable = match &self.host.agent {
             Some(agent) => {
-                // What its state says holds the life back, not the wish for it: the state may be late.
+                // Its state may be late. It delays the life, which the VM's actor decides, and not the request for it.
                 !agent.is_bare_metal_host() && self.host.misfit(agent).is_none()
             }
             None => !child.has_served(&[]) && !child.given_up,

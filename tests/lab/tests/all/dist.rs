@@ -33,5 +33,6 @@ fn a_release_has_equal_digests_in_every_folder_and_names_one_image() -> Result<(
     let refused = make(&args(&one)).expect_err("a folder with files of others");
     ensure!(refused.to_string().contains("--out"), "{refused}");
     assert_eq!(fs::read_to_string(of_others)?, "mine");
+    ensure!(one.path().join("dist/install.yaml").exists());
     Ok(())
 }
