@@ -203,7 +203,12 @@ async fn status_columns_and_metrics_tell_the_truth() -> Result<()> {
             Ok(pool.metadata.generation != generation && seen == pool.metadata.generation)
         })
         .await?;
-    ensure!(world.series(&cores).await? == Some(8.0));
+    // The report follows the status.
+    world
+        .until("the new cores in the metrics", async || {
+            Ok(world.series(&cores).await? == Some(8.0))
+        })
+        .await?;
 
     nodes.scale(0);
     world.settled(0).await?;
