@@ -39,16 +39,20 @@ use std::borrow::Cow;
     derive = "Default",
     derive = "PartialEq",
     doc = "One VM on vSphere that is meant to become one Agent.",
+    category = "agentforge",
+    selectable = ".spec.poolRef.name",
+    selectable = ".status.vm.phase",
     printcolumn = r#"{"name":"Pool","type":"string","jsonPath":".spec.poolRef.name"}"#,
     printcolumn = r#"{"name":"VM","type":"string","jsonPath":".status.vm.name"}"#,
     printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.vm.phase"}"#,
-    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
-    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.vm.reason","priority":1}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.vm.reason"}"#,
     printcolumn = r#"{"name":"Agent","type":"string","jsonPath":".status.vm.agentRef.name","priority":1}"#,
     printcolumn = r#"{"name":"Machine","type":"string","jsonPath":".status.vm.machineRef.name","priority":1}"#,
     printcolumn = r#"{"name":"Power","type":"string","jsonPath":".status.vm.powerState","priority":1}"#,
     printcolumn = r#"{"name":"Waiting","type":"string","jsonPath":".status.waitingOn[0].reason","priority":1}"#,
-    printcolumn = r#"{"name":"Synced","type":"string","jsonPath":".status.conditions[?(@.type=='ConfigSynced')].status","priority":1}"#
+    printcolumn = r#"{"name":"Synced","type":"string","jsonPath":".status.conditions[?(@.type=='ConfigSynced')].status","priority":1}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 pub struct VsphereAgentSpec {
     /// Pool that the VM belongs to, in the same namespace.

@@ -4,9 +4,12 @@ mod reference;
 pub mod structural;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    CustomResourceDefinition, CustomResourceDefinitionVersion, JSONSchemaProps,
+    JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
+
+use crate::names::NEXT_VERSION;
 
 /// File name of the pool's definition in `config/crd`.
 pub const POOL_FILE: &str = "agent-forge.containeroo.ch_vsphereagentpools.yaml";
@@ -76,6 +79,16 @@ fn refine(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
             unwrap_lines(schema);
         }
     }
+    // Without a converter, the API server changes `apiVersion` only. So the schemas have to be equal.
+    let next = crd.spec.versions.clone();
+    crd.spec.versions.extend(
+        next.into_iter()
+            .map(|version| CustomResourceDefinitionVersion {
+                name: NEXT_VERSION.to_owned(),
+                storage: false,
+                ..version
+            }),
+    );
     crd
 }
 

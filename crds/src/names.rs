@@ -9,6 +9,9 @@ pub const GROUP: &str = "agent-forge.containeroo.ch";
 pub const VERSION: &str = "v1alpha1";
 /// `apiVersion` of both kinds.
 pub const API_VERSION: &str = "agent-forge.containeroo.ch/v1alpha1";
+/// Second version of both kinds. Its schema is that of [`VERSION`], which is the one that is stored and that the operator
+/// uses, so that the predecessor reads every object.
+pub const NEXT_VERSION: &str = "v1beta1";
 
 /// Finalizer on a `VsphereAgentPool`. It stays until no VsphereAgent is left.
 pub const POOL_FINALIZER: &str = "agent-forge.containeroo.ch/vsphere-agent-pool";

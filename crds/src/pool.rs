@@ -62,15 +62,18 @@ pub const DEFAULT_CHECK_INTERVAL: &str = "10m";
     derive = "Default",
     derive = "PartialEq",
     doc = "Hosts on vSphere, made and removed as the AgentMachines of one NodePool ask for them.",
+    category = "agentforge",
+    selectable = ".spec.nodePoolRef.name",
+    selectable = ".spec.controlPlaneNamespace",
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].reason"}"#,
     printcolumn = r#"{"name":"Waiting","type":"integer","jsonPath":".status.waitingAgentMachines"}"#,
     printcolumn = r#"{"name":"Desired","type":"integer","jsonPath":".status.desiredReplicas"}"#,
     printcolumn = r#"{"name":"Agents","type":"integer","jsonPath":".status.matchingAgents"}"#,
-    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
     printcolumn = r#"{"name":"Bound","type":"integer","jsonPath":".status.boundAgents","priority":1}"#,
     printcolumn = r#"{"name":"Buffer","type":"integer","jsonPath":".status.buffer.ready","priority":1}"#,
-    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status","priority":1}"#,
-    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].reason","priority":1}"#,
-    printcolumn = r#"{"name":"ISO","type":"string","jsonPath":".status.iso.sha256","priority":1}"#
+    printcolumn = r#"{"name":"ISO","type":"string","jsonPath":".status.iso.sha256","priority":1}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 pub struct VsphereAgentPoolSpec {
     /// HostedCluster that the hosts join.

@@ -1,7 +1,9 @@
 //! Two clients: one for watches, which run for a long time, and one for requests, which have a time limit.
 
-use std::{path::Path, time::Duration};
+use std::{env, path::Path, time::Duration};
 
+use http::Uri;
+use hyper_util::client::proxy::matcher::Matcher;
 use kube::{
     Client, Config,
     client::ClientBuilder,
@@ -46,6 +48,17 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
             "no configuration for the API server: set KUBECONFIG, pass --kubeconfig, or run as a Pod with a ServiceAccount",
         )?,
     };
+    let of_environment = ["HTTPS_PROXY", "https_proxy"].map(|name| env::var(name).ok());
+    let of_environment = of_environment
+        .into_iter()
+        .flatten()
+        .find(|text| !text.is_empty());
+    config.proxy_url = proxy(
+        config.proxy_url,
+        of_environment.as_deref(),
+        &Matcher::from_env(),
+        &config.cluster_url,
+    );
     config.connect_timeout = Some(Duration::from_secs(10));
     config.headers.push(signed::user_agent());
     // No retries below the effect gate: a repeated write would be one that no actor decided. After a failure the actors
@@ -67,6 +80,19 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
         request,
         server,
     })
+}
+
+/// The proxy on the way to the API server. A kubeconfig may name one. If it is that of the environment, `NO_PROXY` decides:
+/// kube compares it with the proxy's address, and not with the server's.
+fn proxy(
+    configured: Option<Uri>,
+    of_environment: Option<&str>,
+    rules: &Matcher,
+    server: &Uri,
+) -> Option<Uri> {
+    let uri = configured?;
+    let is_of_environment = of_environment.and_then(|text| text.parse().ok()) == Some(uri.clone());
+    (!is_of_environment || rules.intercept(server).is_some()).then_some(uri)
 }
 
 /// Scheme, host, port and path of the API server.
@@ -126,6 +152,32 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn no_proxy_keeps_the_api_server_from_the_proxy_of_the_environment_only() {
+        let name = "http://proxy.example.com:3128";
+        let uri: Uri = name.parse().expect("an address");
+        let rules = Matcher::builder()
+            .https(name)
+            .no("127.0.0.1,.internal")
+            .build();
+        let reached = |configured: Option<&Uri>, server: &'static str| {
+            proxy(
+                configured.cloned(),
+                Some(name),
+                &rules,
+                &Uri::from_static(server),
+            )
+        };
+        let outside = "https://api.example.com:6443";
+        assert_eq!(reached(Some(&uri), outside), Some(uri.clone()));
+        assert_eq!(reached(Some(&uri), "https://127.0.0.1:6443"), None);
+        assert_eq!(reached(Some(&uri), "https://api.internal:6443"), None);
+        assert_eq!(reached(None, outside), None);
+        // One that the kubeconfig names is meant for its server.
+        let other = Uri::from_static("http://bastion.example.com:8080");
+        assert_eq!(reached(Some(&other), "https://127.0.0.1:6443"), Some(other));
+    }
 
     #[tokio::test]
     async fn an_error_shows_nothing_of_the_file() {

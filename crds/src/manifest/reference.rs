@@ -11,7 +11,9 @@ pub(super) fn page(definitions: &[CustomResourceDefinition]) -> String {
         "<!-- Written by `cargo crdgen --docs` from crds/src; edit the types, not this file. -->\n\
          # Field reference\n\n\
          Every field of the two kinds. A field marked * is required in the object that holds it; \
-         `[]` stands for each element of a list. Fields of `status` are written by the operator.\n",
+         `[]` stands for each element of a list. Fields of `status` are written by the operator.\n\n\
+         The API server offers both kinds as `v1alpha1` and as `v1beta1`. Schema and objects are the same in both. \
+         `v1alpha1` is stored, and the operator uses it.\n",
     );
     for definition in definitions {
         chapter(&mut page, definition);
@@ -22,7 +24,8 @@ pub(super) fn page(definitions: &[CustomResourceDefinition]) -> String {
 fn chapter(page: &mut String, definition: &CustomResourceDefinition) {
     let spec = &definition.spec;
     let names = &spec.names;
-    for version in &spec.versions {
+    // The others have the same schema.
+    for version in spec.versions.iter().filter(|version| version.storage) {
         let Some(schema) = version
             .schema
             .as_ref()
@@ -31,10 +34,15 @@ fn chapter(page: &mut String, definition: &CustomResourceDefinition) {
             continue;
         };
         let short = names.short_names.as_deref().unwrap_or_default().join(", ");
+        let categories = names.categories.as_deref().unwrap_or_default().join(", ");
+        let fields = version.selectable_fields.iter().flatten();
+        let fields = fields.map(|field| format!("`{}`", field.json_path.trim_start_matches('.')));
+        let selectable = fields.collect::<Vec<_>>().join(", ");
         // Writing to a String cannot fail.
         let _ = write!(
             page,
-            "\n## {}\n\n{}\n\n`{}/{}`, {}, short name `{short}`.\n\n\
+            "\n## {}\n\n{}\n\n`{}/{}`, {}, short name `{short}`, category `{categories}`. \
+             Field selectors: {selectable}.\n\n\
              | Field | Type | Default | Bounds | Meaning |\n|---|---|---|---|---|\n",
             names.kind,
             schema.description.as_deref().unwrap_or_default(),

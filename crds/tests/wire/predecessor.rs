@@ -172,10 +172,15 @@ fn definitions_equal_those_of_the_predecessor_but_for_the_added_fields() {
 
         let frame = |definition: &Value| {
             let mut definition = definition.clone();
-            let version = &mut definition["spec"]["versions"][0];
-            version["schema"].take();
-            version["additionalPrinterColumns"].take();
-            assert_eq!(definition["spec"]["versions"].as_array().unwrap().len(), 1);
+            let spec = &mut definition["spec"];
+            // What ours add: a category, and the second version with fields to select by.
+            spec["names"].as_object_mut().unwrap().remove("categories");
+            let versions = spec["versions"].as_array_mut().unwrap();
+            versions.truncate(1);
+            let version = versions[0].as_object_mut().unwrap();
+            for field in ["schema", "additionalPrinterColumns", "selectableFields"] {
+                version.remove(field);
+            }
             (
                 definition["metadata"]["name"].clone(),
                 definition["spec"].clone(),
@@ -198,12 +203,47 @@ fn columns(theirs: &Value, ours: &Value, file: &str) {
             .clone()
     };
     let (theirs, ours) = (list(theirs), list(ours));
-    assert_eq!(theirs, ours[..theirs.len()], "{file}: columns");
-    for column in &ours[theirs.len()..] {
+    let also: Vec<&Value> = ours.iter().filter(|c| theirs.contains(c)).collect();
+    assert_eq!(theirs.iter().collect::<Vec<_>>(), also, "{file}: columns");
+    assert_eq!(ours.last().unwrap()["name"], "Age", "{file}");
+    let added = ours.iter().filter(|column| !theirs.contains(column));
+    let shown = added.filter(|column| column["priority"] != 1);
+    let shown: Vec<&Value> = shown.map(|column| &column["name"]).collect();
+    assert_eq!(
+        shown,
+        ["Ready", "Reason"],
+        "{file}: the others are only for -o wide"
+    );
+}
+
+/// Objects are converted by their `apiVersion` alone.
+#[test]
+fn both_versions_have_the_same_schema_and_the_predecessors_is_stored() {
+    for definition in [
+        files::json(&manifest::pool()),
+        files::json(&manifest::agent()),
+    ] {
+        let versions = definition["spec"]["versions"].as_array().unwrap();
+        let [stored, next] = &versions[..] else {
+            panic!("{} versions", versions.len());
+        };
         assert_eq!(
-            column["priority"], 1,
-            "{file}: {column} is only for -o wide"
+            (&stored["name"], &next["name"]),
+            (&"v1alpha1".into(), &"v1beta1".into())
         );
+        assert_eq!(
+            (&stored["storage"], &next["storage"]),
+            (&true.into(), &false.into())
+        );
+        for field in [
+            "served",
+            "schema",
+            "subresources",
+            "additionalPrinterColumns",
+        ] {
+            assert_eq!(stored[field], next[field], "{field}");
+        }
+        assert!(definition["spec"]["conversion"].is_null(), "strategy None");
     }
 }
 

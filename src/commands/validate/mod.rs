@@ -9,7 +9,7 @@ mod tests;
 
 use std::path::PathBuf;
 
-use agent_forge_crds::manifest::structural;
+use agent_forge_crds::{manifest::structural, names};
 use clap::Args as ClapArgs;
 use serde::Serialize;
 
@@ -112,11 +112,12 @@ pub fn validate(documents: &[Document]) -> Validation {
         };
         let before = all.problems.len();
         let api = document.object["apiVersion"].as_str().unwrap_or_default();
-        if api != agent_forge_crds::names::API_VERSION {
-            let message = format!(
-                "apiVersion: {api:?} must be {:?}",
-                agent_forge_crds::names::API_VERSION
-            );
+        let is_served = [names::VERSION, names::NEXT_VERSION]
+            .iter()
+            .any(|version| api.split_once('/') == Some((names::GROUP, version)));
+        if !is_served {
+            let (usual, next) = (names::API_VERSION, names::NEXT_VERSION);
+            let message = format!("apiVersion: {api:?} must be {usual:?} (or {next} of its group)");
             all.problems.push(problem(FoundBy::Schema, message));
         }
         if document.name.is_empty() {

@@ -1,9 +1,13 @@
 //! `lab dist`: makes the files of a release in one folder, without a network.
 //!
-//! Guarantee: equal commits and arguments give equal files, whatever the folders are called. The program is the exception
-//! where `--program` names one that was built in another way. `SHA256SUMS` has the digests.
+//! Guarantee: equal commits, arguments and tools give equal files, whatever the folders are called. `SHA256SUMS` has the
+//! digests.
 //!
 //! What this machine lacks is left out, and a line that begins with SKIPPED says so.
+
+mod image;
+mod origin;
+mod program;
 
 use std::{
     collections::BTreeSet,
@@ -20,8 +24,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     bench::say,
-    tools::{cargo, kubectl, repository},
+    tools::{kubectl, repository},
 };
+use program::Program;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Folders below `config/`, and what each of them becomes.
@@ -39,22 +44,27 @@ const MANIFESTS: [(&str, &str); 8] = [
 const CHARTS: [(&str, &str); 2] = [("chart", "agent-forge"), ("chart-crds", "agent-forge-crds")];
 /// The digests of the other files.
 const SUMS: &str = "SHA256SUMS";
-/// A static program: an image needs nothing beside it.
-const TARGET: &str = "x86_64-unknown-linux-musl";
-
 /// Make the files of a release.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// Folder for the files. Those of an earlier run in it go, by its SHA256SUMS.
     #[arg(long, default_value = "target/dist")]
     pub out: PathBuf,
-    /// The image in the manifests, for example `registry.example.com/agent-forge@sha256:…`.
+    /// The image in the manifests, for example `registry.example.com/agent-forge`. It gets the digest of the image that is
+    /// made here, unless it has one. Without it, the manifests name `agent-forge` with the version.
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
-    /// A program that is built already. Otherwise it is built.
+    /// A file with public certificate roots, for the image.
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/etc/ssl/certs/ca-certificates.crt"
+    )]
+    pub roots: PathBuf,
+    /// A program for amd64 that is built already. Then none is built, not for arm64 either.
     #[arg(long, value_name = "FILE", conflicts_with = "no_program")]
     pub program: Option<PathBuf>,
-    /// Leave out the archive of the program.
+    /// Leave out the programs and the image.
     #[arg(long)]
     pub no_program: bool,
 }
@@ -76,8 +86,18 @@ pub fn make(args: &Args) -> Result<String> {
     let out = &args.out;
     fs::create_dir_all(out).with_context(|| format!("make {}", out.display()))?;
     clear(out)?;
+    let programs = match &args.program {
+        _ if args.no_program => Vec::new(),
+        Some(program) => vec![Program::of_amd64(program)],
+        None => program::build()?,
+    };
+    let digest = image::make(&programs, &args.roots, out)?;
+    let image = args.image.as_ref().map(|image| match &digest {
+        Some(digest) if !image.contains('@') => format!("{image}@{digest}"),
+        _ => image.clone(),
+    });
     for (folder, file) in MANIFESTS {
-        let text = manifest(folder, args.image.as_deref())?;
+        let text = manifest(folder, image.as_deref())?;
         fs::write(out.join(file), text)?;
     }
     for (folder, name) in CHARTS {
@@ -85,13 +105,11 @@ pub fn make(args: &Args) -> Result<String> {
         let renamed = format!("s,^{folder},{name},");
         pack(&repository().join("config"), &[folder], Some(&renamed), &to)?;
     }
-    if !args.no_program {
-        let program = match &args.program {
-            Some(program) => program.clone(),
-            None => build()?,
-        };
-        archive(&program, out)?;
-    }
+    program::archives(&programs, out)?;
+    origin::bill_of_materials(out)?;
+    origin::licences(out)?;
+    let made = sums(out)?;
+    origin::provenance(&made, out)?;
     sums(out)
 }
 
@@ -127,89 +145,6 @@ fn manifest(folder: &str, image: Option<&str>) -> Result<String> {
         "config/{folder} does not name the image agent-forge:{VERSION}"
     );
     Ok(text.replace(&placeholder, &format!("image: {image}\n")))
-}
-
-/// The program, built so that no folder of this machine is in it.
-fn build() -> Result<PathBuf> {
-    let (root, home) = (repository(), std::env::var("CARGO_HOME").ok());
-    let home = home.or_else(|| Some(format!("{}/.cargo", std::env::var("HOME").ok()?)));
-    let mut flags = format!("--remap-path-prefix={}=/agent-forge", root.display());
-    let home = home.context("neither CARGO_HOME nor HOME is set")?;
-    flags += &format!(" --remap-path-prefix={home}=/cargo");
-    let installed =
-        output(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]));
-    let is_there = installed.is_ok_and(|path| Path::new(path.trim()).exists());
-    let mut command = cargo();
-    command.args(["build", "--release", "--locked", "--bin", "agent-forge"]);
-    command.env("RUSTFLAGS", flags);
-    // Beside other builds, whose flags differ.
-    let target = root.join("target/dist-build");
-    command.arg("--target-dir").arg(&target);
-    let built = if is_there {
-        command.args(["--target", TARGET]);
-        target.join(TARGET).join("release/agent-forge")
-    } else {
-        skipped(&format!(
-            "the target {TARGET} is not installed, so the program needs the C library of this machine"
-        ));
-        target.join("release/agent-forge")
-    };
-    let done = command.status().context("run cargo")?;
-    ensure!(done.success(), "the program was not built");
-    Ok(built)
-}
-
-/// Program, plugin for kubectl, completions and man pages in one archive, with a manifest for krew.
-fn archive(program: &Path, out: &Path) -> Result<()> {
-    let staged = tempfile::tempdir()?;
-    let name = format!("agent-forge-{VERSION}-linux-amd64");
-    let inside = staged.path().join(&name);
-    fs::create_dir_all(inside.join("completions"))?;
-    fs::create_dir_all(inside.join("man"))?;
-    fs::copy(program, inside.join("agent-forge"))
-        .with_context(|| format!("copy {}", program.display()))?;
-    std::os::unix::fs::symlink("agent-forge", inside.join("kubectl-agent_forge"))?;
-    fs::copy(repository().join("LICENSE"), inside.join("LICENSE"))?;
-    for shell in ["bash", "fish", "zsh"] {
-        let text = output(Command::new(program).args(["completion", shell]))?;
-        fs::write(inside.join("completions").join(shell), text)?;
-    }
-    output(Command::new(program).arg("man").arg(inside.join("man")))?;
-    let file = out.join(format!("{name}.tar.gz"));
-    pack(staged.path(), &[&name], None, &file)?;
-    fs::write(out.join("krew.yaml"), krew(&name, &digest(&file)?))?;
-    Ok(())
-}
-
-fn krew(name: &str, sha256: &str) -> String {
-    let home = env!("CARGO_PKG_REPOSITORY");
-    format!(
-        "apiVersion: krew.googlecontainertools.github.com/v1alpha2
-kind: Plugin
-metadata:
-  name: agent-forge
-spec:
-  version: v{VERSION}
-  homepage: {home}
-  shortDescription: Explain and check worker hosts on vSphere
-  description: |
-    Shows what agent-forge does for the workers of OpenShift Hosted Control Planes on vSphere: why a machine waits, what a
-    change would do, and whether the operator has what it needs.
-  platforms:
-  - selector:
-      matchLabels:
-        os: linux
-        arch: amd64
-    uri: {home}/releases/download/v{VERSION}/{name}.tar.gz
-    sha256: {sha256}
-    files:
-    - from: {name}/agent-forge
-      to: .
-    - from: {name}/LICENSE
-      to: .
-    bin: agent-forge
-"
-    )
 }
 
 /// An archive whose bytes depend on names and contents only.
@@ -252,6 +187,7 @@ fn sums(out: &Path) -> Result<String> {
     let mut files: Vec<PathBuf> = fs::read_dir(out)?
         .map(|e| Ok(e?.path()))
         .collect::<Result<_>>()?;
+    files.retain(|file| !file.ends_with(SUMS));
     files.sort();
     let mut text = String::new();
     for file in files {
@@ -278,18 +214,4 @@ fn output(command: &mut Command) -> Result<String> {
 fn skipped(what: &str) {
     // If stderr is closed, there is no other place to report to.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_manifest_for_krew_says_from_where_the_archive_comes() {
-        let manifest = krew("agent-forge-9-linux-amd64", "0123");
-        let address = format!(
-            "uri: https://github.com/containeroo/agent-forge-operator/releases/download/v{VERSION}/agent-forge-9-linux-amd64.tar.gz\n"
-        );
-        assert!(manifest.contains(&address), "{manifest}");
-    }
 }

@@ -219,8 +219,16 @@ impl Lab {
     /// # Errors
     /// The folder cannot be rendered, or the API server refuses its content.
     pub async fn kubeconfig_for_folder(&self, folder: &'static str) -> Result<OperatorAccess> {
-        let objects = manifest::rendered(folder).await?;
-        let (namespace, account) = access::grant_bound(&self.admin(), &objects).await?;
+        self.kubeconfig_for_objects(&manifest::rendered(folder).await?)
+            .await
+    }
+
+    /// The same for objects that are rendered already.
+    ///
+    /// # Errors
+    /// The API server refuses them.
+    pub async fn kubeconfig_for_objects(&self, objects: &[Value]) -> Result<OperatorAccess> {
+        let (namespace, account) = access::grant_bound(&self.admin(), objects).await?;
         self.kubeconfig_for(&namespace, &account).await
     }
 

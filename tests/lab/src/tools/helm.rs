@@ -1,6 +1,9 @@
-//! helm: renders the charts as users' own helm does.
+//! helm: renders and installs the charts as users' own helm does.
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -44,5 +47,21 @@ pub fn template(chart: &str, release: &str, namespace: &str, set: &[&str]) -> Re
     let done = command.output().context("run helm")?;
     let said = String::from_utf8_lossy(&done.stderr);
     ensure!(done.status.success(), "config/{chart}: {said}");
+    String::from_utf8(done.stdout).context("helm's output")
+}
+
+/// What helm prints for these arguments, as the user of this kubeconfig. Its caches are in `home`. It blocks.
+///
+/// # Errors
+/// helm fails; the error has what it says.
+pub fn helm_with(kubeconfig: &Path, home: &Path, args: &[&str]) -> Result<String> {
+    let done = Command::new(helm()?)
+        .env("KUBECONFIG", kubeconfig)
+        .envs(["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"].map(|name| (name, home)))
+        .args(args)
+        .output()
+        .context("run helm")?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "helm {args:?}: {said}");
     String::from_utf8(done.stdout).context("helm's output")
 }

@@ -1,0 +1,121 @@
+//! What is in a release and where it comes from: the SBOM, the licences of the dependencies, and the provenance.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::{VERSION, output, skipped};
+use crate::tools::{cargo, repository};
+
+/// The program's dependencies in the format CycloneDX, by cargo-cyclonedx.
+///
+/// # Errors
+/// The tool fails.
+pub(super) fn bill_of_materials(out: &Path) -> Result<()> {
+    if output(cargo().args(["cyclonedx", "--help"])).is_err() {
+        skipped("there is no cargo-cyclonedx, so there is no SBOM");
+        return Ok(());
+    }
+    // It writes beside each Cargo.toml, so it gets a copy.
+    let copy = tempfile::tempdir()?;
+    let mut listing = Command::new("git")
+        .args(["-C", &repository().to_string_lossy(), "ls-files", "-z"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("run git")?;
+    let files = listing.stdout.take().context("git's output")?;
+    let mut packing = Command::new("tar")
+        .arg("-C")
+        .arg(repository())
+        .args(["--null", "--no-recursion", "-cf", "-", "-T", "-"])
+        .stdin(files)
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("run tar")?;
+    let packed = packing.stdout.take().context("tar's output")?;
+    let mut unpacking = Command::new("tar");
+    unpacking.args(["-xf", "-", "-C"]).arg(copy.path());
+    let unpacked = unpacking.stdin(packed).status().context("run tar")?;
+    ensure!(
+        listing.wait()?.success() && packing.wait()?.success() && unpacked.success(),
+        "the sources were not copied"
+    );
+    output(
+        cargo()
+            .current_dir(copy.path())
+            .env("SOURCE_DATE_EPOCH", "0")
+            .args(["cyclonedx", "--format", "json", "--spec-version", "1.5"])
+            .args(["--describe", "crate", "--no-build-deps", "--target"])
+            .arg("x86_64-unknown-linux-musl"),
+    )?;
+    let text = fs::read_to_string(copy.path().join("agent-forge.cdx.json"))?;
+    let folder = copy.path().canonicalize()?;
+    let text = text.replace(&*folder.to_string_lossy(), "/agent-forge");
+    fs::write(out.join(format!("agent-forge-{VERSION}.cdx.json")), text)?;
+    Ok(())
+}
+
+/// Which licence which crate has, by cargo-deny.
+///
+/// # Errors
+/// The tool fails.
+pub(super) fn licences(out: &Path) -> Result<()> {
+    if output(cargo().args(["deny", "--version"])).is_err() {
+        skipped("there is no cargo-deny, so there is no list of licences");
+        return Ok(());
+    }
+    let list = output(cargo().current_dir(repository()).args([
+        "deny", "--locked", "list", "--format", "human", "--color", "never",
+    ]))?;
+    fs::write(out.join("LICENCES-of-dependencies.txt"), list)?;
+    Ok(())
+}
+
+/// A statement in the format of in-toto (SLSA provenance v1): of which commit and with which tools the files were made. It
+/// says no time and no machine.
+///
+/// # Errors
+/// git or rustc fails.
+pub(super) fn provenance(sums: &str, out: &Path) -> Result<()> {
+    let git = |args: &[&str]| {
+        let mut command = Command::new("git");
+        output(command.arg("-C").arg(repository()).args(args))
+    };
+    let commit = git(&["rev-parse", "HEAD"])?;
+    let changed = !git(&["status", "--porcelain"])?.is_empty();
+    if changed {
+        skipped("files differ from the commit, so there is no provenance");
+        return Ok(());
+    }
+    let subject: Vec<Value> = sums
+        .lines()
+        .filter_map(|line| line.split_once("  "))
+        .map(|(digest, name)| json!({"name": name, "digest": {"sha256": digest}}))
+        .collect();
+    let home = env!("CARGO_PKG_REPOSITORY");
+    let rustc = output(Command::new("rustc").arg("--version"))?;
+    let statement = json!({
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": subject,
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": {
+            "buildDefinition": {
+                "buildType": format!("{home}/blob/v{VERSION}/docs/reference/release-checklist.md"),
+                "externalParameters": {"command": "cargo lab dist"},
+                "internalParameters": {"rustc": rustc.trim()},
+                "resolvedDependencies": [
+                    {"uri": format!("git+{home}"), "digest": {"gitCommit": commit.trim()}},
+                ],
+            },
+            "runDetails": {"builder": {"id": format!("{home}/blob/v{VERSION}/tests/lab/src/dist.rs")}},
+        },
+    });
+    let text = format!("{statement}\n");
+    fs::write(out.join("provenance.intoto.jsonl"), text)?;
+    Ok(())
+}
