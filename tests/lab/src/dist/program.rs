@@ -19,7 +19,7 @@ const TARGETS: [(&str, &str); 2] = [
 /// What builds for both, whatever this machine is. zig has the C compiler and the C library.
 const TOOLS: [(&str, &[&str]); 3] = [
     ("cargo-zigbuild", &["--version"]),
-    ("cargo-auditable", &["--help"]),
+    ("cargo", &["auditable", "--help"]),
     ("python3", &["-m", "ziglang", "version"]),
 ];
 
