@@ -6,14 +6,20 @@
 mod chaos;
 mod lease;
 mod scaling;
+mod target;
 
 use std::{path::PathBuf, time::Duration};
 
 use agent_forge_actors::domain::server::{HostPattern, ServerRule};
 use clap::{Parser, builder::BoolishValueParser};
 
-pub use self::{chaos::ChaosArgs, lease::LeaseArgs, scaling::ScalingArgs};
-use crate::{cluster::scope::Scope, commands::Command, vsphere::UPLOAD_LIMIT};
+pub use self::{chaos::ChaosArgs, lease::LeaseArgs, scaling::ScalingArgs, target::TargetArgs};
+use crate::{
+    cluster::scope::Scope,
+    commands::Command,
+    telemetry::tls::{self, MinVersion},
+    vsphere::UPLOAD_LIMIT,
+};
 
 /// agent-forge: workers on demand for OpenShift Hosted Control Planes on vSphere. Without a subcommand it runs the
 /// operator.
@@ -26,14 +32,9 @@ use crate::{cluster::scope::Scope, commands::Command, vsphere::UPLOAD_LIMIT};
     args_override_self = true
 )]
 pub struct Args {
-    /// Kubeconfig to use instead of KUBECONFIG or the Pod's ServiceAccount.
-    #[arg(
-        long,
-        env = "AGENT_FORGE_KUBECONFIG",
-        value_name = "FILE",
-        global = true
-    )]
-    pub kubeconfig: Option<PathBuf>,
+    /// Which API server, and as whom.
+    #[command(flatten)]
+    pub target: TargetArgs,
 
     /// Address of /metrics; `0` turns it off.
     #[arg(
@@ -52,6 +53,48 @@ pub struct Args {
         value_name = "HOST:PORT"
     )]
     pub health_probe_bind_address: String,
+
+    /// Metrics over HTTPS, for those whose token may `get` the path /metrics. By default on each address that is not
+    /// loopback. Without it, every client that reaches the address reads the metrics.
+    #[arg(long, env = "AGENT_FORGE_METRICS_SECURE", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
+    pub metrics_secure: Option<bool>,
+
+    /// Directory with the certificate of metrics and web page, for example a mounted Secret. A change is shown within 10 s.
+    /// Without it, each start makes a certificate that signs itself.
+    #[arg(long, env = "AGENT_FORGE_METRICS_CERT_PATH", value_name = "DIRECTORY")]
+    pub metrics_cert_path: Option<PathBuf>,
+
+    /// File of the certificate in that directory.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_METRICS_CERT_NAME",
+        default_value = "tls.crt",
+        value_name = "FILE"
+    )]
+    pub metrics_cert_name: String,
+
+    /// File of its key.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_METRICS_CERT_KEY",
+        default_value = "tls.key",
+        value_name = "FILE"
+    )]
+    pub metrics_cert_key: String,
+
+    /// Lowest version of TLS of metrics and web page.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_TLS_MIN_VERSION",
+        default_value = "VersionTLS12",
+        value_name = "VERSION"
+    )]
+    pub tls_min_version: MinVersion,
+
+    /// The web page over HTTPS. By default on each address that is not loopback. Turn it off behind a proxy that speaks
+    /// HTTP to the page: then tokens travel unencrypted from there.
+    #[arg(long, env = "AGENT_FORGE_WEB_SECURE", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
+    pub web_secure: Option<bool>,
 
     /// Address of the web page, which shows pools, machines and actors. Off by default. On a loopback address it needs no
     /// token. On any other address each viewer needs a token of this cluster, and sees the namespaces whose
@@ -191,6 +234,16 @@ impl Args {
         }
     }
 
+    /// The certificate of metrics and web page; `None` if the operator makes one.
+    #[must_use]
+    pub fn certificate(&self) -> Option<tls::Files> {
+        let folder = self.metrics_cert_path.as_ref()?;
+        Some(tls::Files {
+            certificate: folder.join(&self.metrics_cert_name),
+            key: folder.join(&self.metrics_cert_key),
+        })
+    }
+
     /// Which vCenters credentials Secrets may name.
     #[must_use]
     pub fn server_rule(&self) -> ServerRule {
@@ -208,22 +261,6 @@ const LEGACY: &str = "Accepted for the predecessor's manifests";
 /// The predecessor's flags that have no meaning here.
 #[derive(Clone, Debug, Parser)]
 pub struct Legacy {
-    /// `true`: metrics over HTTPS. HTTPS is not offered. With `true`, metrics are served on a loopback address only.
-    #[arg(long, env = "AGENT_FORGE_METRICS_SECURE", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
-    pub metrics_secure: Option<bool>,
-
-    /// Directory of the certificate for metrics over HTTPS.
-    #[arg(long, env = "AGENT_FORGE_METRICS_CERT_PATH", value_name = "DIRECTORY")]
-    pub metrics_cert_path: Option<String>,
-
-    /// File of that certificate.
-    #[arg(long, env = "AGENT_FORGE_METRICS_CERT_NAME", value_name = "FILE")]
-    pub metrics_cert_name: Option<String>,
-
-    /// File of its key.
-    #[arg(long, env = "AGENT_FORGE_METRICS_CERT_KEY", value_name = "FILE")]
-    pub metrics_cert_key: Option<String>,
-
     /// Directory of the certificate for webhooks. There is no webhook.
     #[arg(long, env = "AGENT_FORGE_WEBHOOK_CERT_PATH", value_name = "DIRECTORY")]
     pub webhook_cert_path: Option<String>,
@@ -271,13 +308,6 @@ impl Legacy {
                 out.push(text);
             }
         };
-        warn(
-            self.metrics_secure == Some(true)
-                || self.metrics_cert_path.is_some()
-                || self.metrics_cert_name.is_some()
-                || self.metrics_cert_key.is_some(),
-            "--metrics-secure, --metrics-cert-*: metrics are not encrypted: with --metrics-secure=true they are served on loopback only, else behind a NetworkPolicy",
-        );
         warn(
             self.webhook_cert_path.is_some()
                 || self.webhook_cert_name.is_some()
@@ -414,9 +444,9 @@ mod tests {
             .filter(|f| f.get_help_heading() == Some(LEGACY))
             .filter_map(Arg::get_long)
             .collect();
-        assert_eq!(apart.len(), 13, "{apart:?}");
+        assert_eq!(apart.len(), 9, "{apart:?}");
         for (name, of) in [
-            ("metrics-secure", true),
+            ("metrics-secure", false),
             ("zap-devel", true),
             ("pod-uid", false),
         ] {
@@ -427,10 +457,6 @@ mod tests {
     #[test]
     fn whatever_has_no_effect_is_warned_of() {
         for flag in [
-            "--metrics-secure",
-            "--metrics-cert-path=/c",
-            "--metrics-cert-name=c",
-            "--metrics-cert-key=k",
             "--webhook-cert-path=/c",
             "--webhook-cert-name=c",
             "--webhook-cert-key=k",
@@ -471,7 +497,7 @@ mod tests {
         .expect("accepted");
         assert_eq!(
             args.legacy.warnings().len(),
-            4,
+            3,
             "{:?}",
             args.legacy.warnings()
         );
@@ -543,7 +569,10 @@ mod tests {
         let asked = |line: &str| {
             let words = line.split(' ');
             let args = Args::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}"));
-            let kubeconfig = args.kubeconfig.map(|path| path.display().to_string());
+            let kubeconfig = args
+                .target
+                .kubeconfig
+                .map(|path| path.display().to_string());
             (kubeconfig, args.namespaces)
         };
         for line in [

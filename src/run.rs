@@ -45,7 +45,8 @@ use crate::{
     health::Health,
     iso_source::{self, HttpIsoSource},
     lease::{LeaderElector, Leases},
-    servers, standby,
+    servers::{self, Guard},
+    standby,
     telemetry::{metrics::Metrics, traces},
     vsphere::{self, VsphereConnector},
     web::{self, Web, access::Access, events::Followers},
@@ -81,7 +82,7 @@ pub async fn operator(args: Args, stop: impl Future<Output = ()>) -> anyhow::Res
         tracing::warn!("{warning}");
     }
     let metrics = Arc::new(Metrics::new().context("registering metrics")?);
-    let clients = client::connect(args.kubeconfig.as_deref()).await?;
+    let clients = client::connect(&args.target).await?;
     let compared = tokio::spawn(definitions::announce(clients.request.clone()));
     let borders = borders(&args, clients, metrics)?;
     let ended = between(args, borders, stop).await;
@@ -137,10 +138,10 @@ pub async fn between(
         followers: Followers::default(),
         answers: web::answers(),
     };
-    servers::metrics(&args, metrics.clone()).await?;
+    let guard = Guard::new(&args, Arc::new(ApiReviews::new(clients.request.clone())));
+    servers::metrics(&args, metrics.clone(), &guard).await?;
     servers::health(&args, &web, health.clone()).await?;
-    let reviews = Arc::new(ApiReviews::new(clients.request.clone()));
-    servers::web(&args, &web, reviews).await?;
+    servers::web(&args, &web, &guard).await?;
     servers::debug(&args, &web).await?;
     // Two sets: their tasks end with this function, however it ends.
     let (mut watching, mut becoming_ready) = (JoinSet::new(), JoinSet::new());

@@ -1,8 +1,11 @@
-//! The HTTP servers of the operator: metrics, health, web page, debug endpoint. Each has a flag with its address.
+//! The servers of the operator: metrics, health, web page, debug endpoint. Each has a flag with its address. Metrics and
+//! web page speak HTTPS where other hosts may reach them.
 
 use std::{net::SocketAddr, sync::Arc};
 
 use http::StatusCode;
+use tokio::sync::OnceCell;
+use tokio_rustls::TlsAcceptor;
 
 use crate::{
     args::Args,
@@ -11,8 +14,9 @@ use crate::{
     health::Health,
     standby,
     telemetry::{
-        http::{Answer, answer, parse_address, serve, serve_within, text},
+        http::{Answer, Limits, answer, parse_address, serve, serve_within, text},
         metrics::Metrics,
+        tls::{self, MinVersion},
     },
     web::{
         self, Web,
@@ -20,35 +24,66 @@ use crate::{
     },
 };
 
-/// The address of `/metrics`; `None` if metrics are not served. Metrics are not encrypted. If somebody asks for HTTPS,
-/// only a loopback address is served (docs/adr/0013-metrics-secure.md).
-fn metrics_address(args: &Args) -> anyhow::Result<Option<SocketAddr>> {
-    let address = parse_address("--metrics-bind-address", &args.metrics_bind_address)?;
-    let asked = args.legacy.metrics_secure == Some(true);
-    let in_the_clear = address.filter(|a| asked && !a.ip().is_loopback());
-    if let Some(address) = in_the_clear {
-        tracing::warn!(
-            "--metrics-secure=true: metrics over HTTPS are not offered, so none are served on {address}; use \
-             --metrics-secure=false behind a NetworkPolicy, or a loopback address"
-        );
-        return Ok(None);
-    }
-    Ok(address)
+const METRICS: &str = "/metrics";
+
+/// What the servers share that other hosts may reach.
+pub struct Guard {
+    reviewer: Arc<Reviewer>,
+    certificate: Option<tls::Files>,
+    lowest: MinVersion,
+    tls: OnceCell<TlsAcceptor>,
 }
 
-/// Serves `/metrics`.
+impl Guard {
+    /// `reviews` decides who may see what.
+    #[must_use]
+    pub fn new(args: &Args, reviews: Arc<dyn Reviews>) -> Self {
+        Self {
+            reviewer: Arc::new(Reviewer::new(reviews)),
+            certificate: args.certificate(),
+            lowest: args.tls_min_version,
+            tls: OnceCell::new(),
+        }
+    }
+
+    /// One certificate for both servers. It is read when the first of them needs it.
+    async fn tls(&self) -> anyhow::Result<TlsAcceptor> {
+        let made = async || tls::acceptor(self.certificate.clone(), self.lowest);
+        self.tls.get_or_try_init(made).await.cloned()
+    }
+}
+
+/// Whether a server speaks HTTPS: on each address that other hosts may reach, unless a flag says otherwise.
+fn is_secure(asked: Option<bool>, address: SocketAddr) -> bool {
+    asked.unwrap_or(!address.ip().is_loopback())
+}
+
+/// Serves `/metrics`. Over HTTPS, only for those who may `get` that path.
 ///
 /// # Errors
-/// The address cannot be used.
-pub async fn metrics(args: &Args, metrics: Arc<Metrics>) -> anyhow::Result<()> {
-    let Some(address) = metrics_address(args)? else {
+/// The address or the certificate cannot be used.
+pub async fn metrics(args: &Args, metrics: Arc<Metrics>, guard: &Guard) -> anyhow::Result<()> {
+    let flag = "--metrics-bind-address";
+    let Some(address) = parse_address(flag, &args.metrics_bind_address)? else {
         return Ok(());
     };
-    let bound = serve("metrics", address, move |asked| {
-        let metrics = metrics.clone();
+    let mut limits = Limits::default();
+    let mut reviewer = None;
+    if is_secure(args.metrics_secure, address) {
+        limits.tls = Some(guard.tls().await?);
+        reviewer = Some(guard.reviewer.clone());
+    }
+    let is_open = reviewer.is_none();
+    let bound = serve_within("metrics", address, limits, move |asked| {
+        let (metrics, reviewer) = (metrics.clone(), reviewer.clone());
         async move {
-            if asked.path != "/metrics" {
+            if asked.path != METRICS {
                 return text(StatusCode::NOT_FOUND, "GET /metrics\n");
+            }
+            if let Some(reviewer) = reviewer
+                && let Err(refused) = reviewer.may_get(&asked, METRICS).await
+            {
+                return refused.answer();
             }
             match metrics.text() {
                 Ok(body) => answer(StatusCode::OK, "text/plain; version=0.0.4", body),
@@ -57,7 +92,12 @@ pub async fn metrics(args: &Args, metrics: Arc<Metrics>) -> anyhow::Result<()> {
         }
     })
     .await?;
-    tracing::info!(%bound, "metrics");
+    match is_open {
+        true => {
+            tracing::info!(%bound, "metrics over HTTP: every client that reaches the address reads them")
+        }
+        false => tracing::info!(%bound, "metrics over HTTPS, for tokens that may get /metrics"),
+    }
     Ok(())
 }
 
@@ -105,28 +145,37 @@ fn health_answer(
     }
 }
 
-/// Serves the web page. On an address that is not loopback, `reviews` decides who may see what.
+/// Serves the web page. On an address that is not loopback, the API server decides who may see what.
 ///
 /// # Errors
-/// The address cannot be used.
-pub async fn web(args: &Args, web: &Web, reviews: Arc<dyn Reviews>) -> anyhow::Result<()> {
+/// The address or the certificate cannot be used.
+pub async fn web(args: &Args, web: &Web, guard: &Guard) -> anyhow::Result<()> {
     let Some(address) = parse_address("--web-bind-address", &args.web_bind_address)? else {
         return Ok(());
     };
     let mut web = web.clone();
     if !address.ip().is_loopback() {
-        web.access = Access::Reviewed(Arc::new(Reviewer::new(reviews)));
+        web.access = Access::Reviewed(guard.reviewer.clone());
     }
+    let secure = is_secure(args.web_secure, address);
     let handler = move |asked| {
         let web = web.clone();
         async move { web.handle(asked).await }
     };
-    let connections = Some(web::connections());
-    let bound = serve_within("web", address, connections, handler).await?;
-    if bound.ip().is_loopback() {
-        tracing::info!(%bound, "web page: every client of this host may look");
-    } else {
-        tracing::warn!(%bound, "web page: tokens arrive unencrypted; put a proxy with TLS in front of it");
+    let limits = Limits {
+        connections: Some(web::connections()),
+        tls: match secure {
+            true => Some(guard.tls().await?),
+            false => None,
+        },
+    };
+    let bound = serve_within("web", address, limits, handler).await?;
+    match (bound.ip().is_loopback(), secure) {
+        (true, _) => tracing::info!(%bound, secure, "web page: every client of this host may look"),
+        (false, true) => tracing::info!(%bound, "web page over HTTPS"),
+        (false, false) => {
+            tracing::warn!(%bound, "web page: tokens arrive unencrypted; put a proxy with TLS in front of it")
+        }
     }
     Ok(())
 }
@@ -154,26 +203,20 @@ pub async fn debug(args: &Args, web: &Web) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
 
     #[test]
-    fn metrics_that_are_to_be_encrypted_do_not_leave_the_pod_in_the_clear() {
-        for (secure, address, served) in [
-            ("--metrics-secure", ":8443", false),
-            ("--metrics-secure=true", "10.0.0.1:8443", false),
-            ("--metrics-secure=true", "[::]:8443", false),
-            ("--metrics-secure=true", "127.0.0.1:8080", true),
-            ("--metrics-secure=true", "[::1]:8080", true),
-            ("--metrics-secure=true", "0", false),
-            ("--metrics-secure=false", ":8443", true),
-            ("--metrics-cert-path=/certs", ":8443", true),
+    fn what_other_hosts_reach_is_encrypted_unless_a_flag_says_otherwise() {
+        let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        for (asked, address, secure) in [
+            (None, "[::]:8443", true),
+            (None, "10.0.0.1:8443", true),
+            (None, "127.0.0.1:8080", false),
+            (None, "[::1]:8080", false),
+            (Some(true), "127.0.0.1:8080", true),
+            (Some(false), "[::]:8080", false),
         ] {
-            let bind = format!("--metrics-bind-address={address}");
-            let args = Args::try_parse_from(["agent-forge", secure, &bind]).expect("accepted");
-            let at = metrics_address(&args).expect("an address");
-            assert_eq!(at.is_some(), served, "{secure} {address}");
+            assert_eq!(is_secure(asked, at(address)), secure, "{asked:?} {address}");
         }
     }
 }

@@ -1,16 +1,17 @@
 //! Two clients: one for watches, which run for a long time, and one for requests, which have a time limit.
 
-use std::{env, path::Path, time::Duration};
+use std::{env, time::Duration};
 
 use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::{
     Client, Config,
     client::ClientBuilder,
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{Kubeconfig, KubeconfigError},
 };
 
 use super::{called::Called, signed};
+use crate::args::TargetArgs;
 
 /// Time limit of one request, connection included.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
@@ -34,20 +35,28 @@ pub struct Clients {
 ///
 /// # Errors
 /// No configuration can be found or used. The message names it, and shows nothing of its content.
-pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
+pub async fn connect(target: &TargetArgs) -> anyhow::Result<Clients> {
     use anyhow::Context;
-    let mut config = match kubeconfig {
+    let mut config = match &target.kubeconfig {
         Some(path) => {
             let file = Kubeconfig::read_from(path).map_err(without_content).with_context(|| format!("reading kubeconfig {}", path.display()))?;
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+            Config::from_custom_kubeconfig(file, &target.choice())
                 .await
                 .map_err(without_content)
                 .with_context(|| format!("using kubeconfig {}", path.display()))?
         }
+        None if target.chooses() => Config::from_kubeconfig(&target.choice())
+            .await
+            .map_err(without_content)
+            .context("using the kubeconfig")?,
         None => Config::infer().await.map_err(without_content).context(
             "no configuration for the API server: set KUBECONFIG, pass --kubeconfig, or run as a Pod with a ServiceAccount",
         )?,
     };
+    if let Some(user) = &target.as_user {
+        config.auth_info.impersonate = Some(user.clone());
+        config.auth_info.impersonate_groups = Some(target.as_group.clone());
+    }
     let of_environment = ["HTTPS_PROXY", "https_proxy"].map(|name| env::var(name).ok());
     let of_environment = of_environment
         .into_iter()
@@ -112,10 +121,10 @@ fn without_content(error: impl std::error::Error + Send + Sync + 'static) -> any
     let parser = match known {
         Some(KubeconfigError::Parse(parser)) => parser,
         Some(KubeconfigError::LoadContext(_)) => {
-            return anyhow::anyhow!("its current-context is none of its contexts");
+            return anyhow::anyhow!("its context is none of its contexts");
         }
         Some(KubeconfigError::LoadClusterOfContext(_)) => {
-            return anyhow::anyhow!("the cluster of its current context is none of its clusters");
+            return anyhow::anyhow!("the cluster of its context is none of its clusters");
         }
         // Its text has that of its causes.
         _ => return anyhow::anyhow!("{error}"),
@@ -151,7 +160,16 @@ mod tests {
         time::{sleep, timeout},
     };
 
+    use std::path::Path;
+
     use super::*;
+
+    fn at(kubeconfig: &Path) -> TargetArgs {
+        TargetArgs {
+            kubeconfig: Some(kubeconfig.to_owned()),
+            ..TargetArgs::default()
+        }
+    }
 
     #[test]
     fn no_proxy_keeps_the_api_server_from_the_proxy_of_the_environment_only() {
@@ -190,9 +208,9 @@ mod tests {
             "current-context: a\ncontexts:\n- {name: a, context: {cluster: S3CRET, user: a}}\n",
         ] {
             std::fs::write(&path, text).expect("written");
-            let error = connect(Some(&path)).await.err().expect("no kubeconfig");
+            let error = connect(&at(&path)).await.err().expect("no kubeconfig");
             let said = format!("{error:#} {error:?}");
-            let why = said.contains("line ") || said.contains("its current");
+            let why = said.contains("line ") || said.contains("its context");
             assert!(why && !said.contains("S3CRET"), "{said}");
         }
     }
@@ -200,7 +218,7 @@ mod tests {
     #[tokio::test]
     async fn a_file_that_is_missing_is_told_once() {
         let missing = Path::new("/nowhere/kubeconfig");
-        let error = connect(Some(missing)).await.err().expect("no kubeconfig");
+        let error = connect(&at(missing)).await.err().expect("no kubeconfig");
         let said = format!("{error:#}");
         assert_eq!(said.matches("No such file").count(), 1, "{said}");
     }
@@ -295,7 +313,7 @@ mod tests {
              clusters: [{{name: a, cluster: {{server: \"{address}\"}}}}]\nusers: [{{name: a, user: {{}}}}]\n"
         );
         std::fs::write(file.path(), kubeconfig).expect("written");
-        let clients = connect(Some(file.path())).await.expect("clients");
+        let clients = connect(&at(file.path())).await.expect("clients");
         for (asker, times) in [(clients.request, 1), (clients.watch, 2)] {
             let answer = asker.list_core_api_versions().await;
             assert!(matches!(&answer, Err(kube::Error::Api(_))), "{answer:?}");

@@ -1,12 +1,23 @@
-//! Asks the API server who a token belongs to, and what that user may list.
+//! Asks the API server who a token belongs to, and what that user may do.
 
 use agent_forge_crds::VsphereAgentPool;
 use async_trait::async_trait;
 use k8s_openapi::api::{
     authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
-    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    authorization::v1::{
+        NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+    },
 };
 use kube::{Api, Client, Resource as _, api::PostParams};
+
+/// What a user may do.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Right {
+    /// List VsphereAgentPools in that namespace. Without a namespace: in all of them.
+    ListPools(Option<String>),
+    /// `get` a path that is no resource, such as `/metrics`.
+    Get(&'static str),
+}
 
 /// Answers of the API server about other users.
 #[async_trait]
@@ -17,11 +28,11 @@ pub trait Reviews: Send + Sync {
     /// The API server did not answer, or does not let this operator ask.
     async fn user(&self, token: &str) -> anyhow::Result<Option<UserInfo>>;
 
-    /// Whether the user may list VsphereAgentPools in that namespace; without a namespace, in all of them.
+    /// Whether the user has that right.
     ///
     /// # Errors
     /// The API server did not answer, or does not let this operator ask.
-    async fn may_list(&self, user: &UserInfo, namespace: Option<&str>) -> anyhow::Result<bool>;
+    async fn may(&self, user: &UserInfo, right: &Right) -> anyhow::Result<bool>;
 }
 
 /// [`Reviews`] of a real API server.
@@ -60,13 +71,25 @@ impl Reviews for ApiReviews {
         clippy::disallowed_methods,
         reason = "the API server answers a review and stores nothing"
     )]
-    async fn may_list(&self, user: &UserInfo, namespace: Option<&str>) -> anyhow::Result<bool> {
-        let attributes = ResourceAttributes {
-            group: Some(VsphereAgentPool::group(&()).into_owned()),
-            resource: Some(VsphereAgentPool::plural(&()).into_owned()),
-            namespace: namespace.map(str::to_owned),
-            verb: Some("list".to_owned()),
-            ..ResourceAttributes::default()
+    async fn may(&self, user: &UserInfo, right: &Right) -> anyhow::Result<bool> {
+        let (resource_attributes, non_resource_attributes) = match right {
+            Right::ListPools(namespace) => (
+                Some(ResourceAttributes {
+                    group: Some(VsphereAgentPool::group(&()).into_owned()),
+                    resource: Some(VsphereAgentPool::plural(&()).into_owned()),
+                    namespace: namespace.clone(),
+                    verb: Some("list".to_owned()),
+                    ..ResourceAttributes::default()
+                }),
+                None,
+            ),
+            Right::Get(path) => (
+                None,
+                Some(NonResourceAttributes {
+                    path: Some((*path).to_owned()),
+                    verb: Some("get".to_owned()),
+                }),
+            ),
         };
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
@@ -74,7 +97,8 @@ impl Reviews for ApiReviews {
                 uid: user.uid.clone(),
                 groups: user.groups.clone(),
                 extra: user.extra.clone(),
-                resource_attributes: Some(attributes),
+                resource_attributes,
+                non_resource_attributes,
                 ..SubjectAccessReviewSpec::default()
             },
             ..SubjectAccessReview::default()

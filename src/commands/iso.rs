@@ -84,7 +84,7 @@ struct Version {
 pub async fn run(args: &Args, asked: &IsoArgs) -> anyhow::Result<Verdict> {
     let client = sight::connect(args).await?;
     let all = Scope::of(&args.namespaces).parts();
-    let own = asked.asked.namespace.clone().map(|n| vec![Some(n)]);
+    let own = asked.asked.place.namespace.clone().map(|n| vec![Some(n)]);
     let pools = pools(&client, own.as_deref().unwrap_or(&all)).await?;
     let mut mounted = BTreeMap::new();
     if !asked.vcenter.offline {

@@ -24,7 +24,7 @@ pub mod vcenters;
 use clap::{Args as ClapArgs, Subcommand, builder::BoolishValueParser};
 
 use self::report::{Output, Verdict};
-use crate::args::Args;
+use crate::args::{Args, TargetArgs};
 
 /// What to do instead of running the operator.
 #[derive(Clone, Debug, Subcommand)]
@@ -55,12 +55,63 @@ pub enum Command {
     Man(cli::ManArgs),
 }
 
+impl Command {
+    /// Which namespaces it looks at, if it looks at a cluster.
+    fn place(&mut self) -> Option<&mut Place> {
+        match self {
+            Self::Iso(all) => Some(&mut all.asked.place),
+            Self::Explain(all) => Some(&mut all.asked.place),
+            Self::Plan(all) => Some(&mut all.asked.place),
+            Self::Orphans(all) => Some(&mut all.asked.place),
+            Self::Doctor(all) => Some(&mut all.asked.place),
+            Self::Top(all) => Some(&mut all.place),
+            Self::Collect(all) => Some(&mut all.place),
+            Self::Privileges(_)
+            | Self::Validate(_)
+            | Self::Reasons(_)
+            | Self::Completion(_)
+            | Self::Man(_) => None,
+        }
+    }
+}
+
+/// Which namespaces.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct Place {
+    /// Only objects of this namespace. Default: that of the kubeconfig's context. If it names none, or in a Pod: all.
+    #[arg(
+        long,
+        short,
+        env = "AGENT_FORGE_NAMESPACE",
+        value_name = "NAMESPACE",
+        conflicts_with = "all_namespaces"
+    )]
+    pub namespace: Option<String>,
+
+    /// Objects of all namespaces.
+    #[arg(long, short = 'A', env = "AGENT_FORGE_ALL_NAMESPACES", value_parser = BoolishValueParser::new())]
+    pub all_namespaces: bool,
+}
+
+impl Place {
+    /// Takes the namespace of the context if none is asked for, and says so on standard error.
+    fn settle(&mut self, target: &TargetArgs) {
+        if self.namespace.is_some() || self.all_namespaces {
+            return;
+        }
+        self.namespace = target.namespace();
+        if let Some(namespace) = &self.namespace {
+            eprintln!("namespace: {namespace} (of the context; -A for all)");
+        }
+    }
+}
+
 /// Which objects, and how they are printed.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Asked {
-    /// Only objects of this namespace. Default: all.
-    #[arg(long, short, env = "AGENT_FORGE_NAMESPACE", value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
+    /// Which namespaces.
+    #[command(flatten)]
+    pub place: Place,
 
     /// How the result is printed.
     #[arg(
@@ -87,7 +138,11 @@ pub struct AskVcenter {
 /// # Errors
 /// It could not find out. The message says what to do.
 pub async fn run(args: &Args, command: &Command) -> anyhow::Result<Verdict> {
-    match command {
+    let mut command = command.clone();
+    if let Some(place) = command.place() {
+        place.settle(&args.target);
+    }
+    match &command {
         Command::Iso(asked) => iso::run(args, asked).await,
         Command::Explain(asked) => explain::run(args, asked).await,
         Command::Plan(asked) => plan::run(args, asked).await,

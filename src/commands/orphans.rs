@@ -100,7 +100,7 @@ pub async fn run(args: &Args, asked: &OrphansArgs) -> anyhow::Result<Verdict> {
         &after.caches,
         &seen,
         unknown,
-        asked.asked.namespace.as_deref(),
+        asked.asked.place.namespace.as_deref(),
     );
     report::print(&report, asked.asked.output)
 }

@@ -28,7 +28,7 @@ use super::{
     Asked,
     manifest_file::{self, Document},
     report::{self, Report, Verdict},
-    sight::Sight,
+    sight::{self, Sight},
     validate,
 };
 use crate::{
@@ -85,7 +85,9 @@ pub async fn run(args: &Args, asked: &PlanArgs) -> anyhow::Result<Verdict> {
         Some(path) => Some(the_pool(&manifest_file::read(path)?, asked)?),
         None => None,
     };
-    let sight = Sight::read(args).await?;
+    let client = sight::connect(args).await?;
+    let sight = Sight::permitted(args, &client, &asked.asked.place).await?;
+    sight.tell_unseen();
     let key = find(&sight.caches, file.as_ref(), asked)?;
     let planned = plan(
         &sight.caches,
@@ -131,7 +133,7 @@ fn the_pool(documents: &[Document], asked: &PlanArgs) -> anyhow::Result<Document
 }
 
 fn find(caches: &Caches, file: Option<&Document>, asked: &PlanArgs) -> anyhow::Result<ObjectKey> {
-    let namespace = asked.asked.namespace.as_ref();
+    let namespace = asked.asked.place.namespace.as_ref();
     if let Some(file) = file {
         let namespace = file.namespace.as_ref().or(namespace);
         let Some(namespace) = namespace else {

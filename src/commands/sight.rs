@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use agent_forge_actors::ports::cluster::View as _;
+use agent_forge_crds::VsphereAgentPool;
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, ResourceExt, api::ListParams};
 
+use super::Place;
 use crate::{
     args::Args,
     cluster::{client, lists, scope::Scope, view::Caches},
@@ -18,6 +20,8 @@ pub struct Sight {
     pub caches: Caches,
     /// For what the caches do not have.
     pub client: Client,
+    /// What this user may not list, a sentence each.
+    pub unseen: Vec<String>,
 }
 
 /// Connects, and says on standard error to which API server.
@@ -25,18 +29,32 @@ pub struct Sight {
 /// # Errors
 /// No configuration can be found or used.
 pub async fn connect(args: &Args) -> anyhow::Result<Client> {
-    let clients = client::connect(args.kubeconfig.as_deref()).await?;
+    let clients = client::connect(&args.target).await?;
     eprintln!("API server: {}", clients.server);
     Ok(clients.request)
 }
 
 impl Sight {
-    /// Connects and lists everything once.
+    /// Lists once what this user may see. What it may not is empty, and named in `unseen`.
+    ///
+    /// A user who may not list the pools of all namespaces sees those of `place`, and of the namespaces that they name.
     ///
     /// # Errors
-    /// The API server cannot be reached, or refuses a list.
-    pub async fn read(args: &Args) -> anyhow::Result<Self> {
-        Self::with(args, &connect(args).await?).await
+    /// The API server cannot be reached, or this user may not list the pools.
+    pub async fn permitted(args: &Args, client: &Client, place: &Place) -> anyhow::Result<Self> {
+        let mut args = args.clone();
+        if let (true, Some(namespace)) = (args.namespaces.is_empty(), &place.namespace) {
+            args.namespaces = narrowed(client, namespace).await?;
+        }
+        let (mut sight, refused) = Self::of_what_is_listed(&args, client).await;
+        let (unseen, failed): (Vec<_>, Vec<_>) = refused.into_iter().partition(is_forbidden);
+        if let Some(error) = failed.into_iter().next() {
+            return Err(error);
+        }
+        // The rest of the chain repeats the request.
+        let line = |error: anyhow::Error| format!("not seen, and taken for empty: {error}");
+        sight.unseen = unseen.into_iter().map(line).collect();
+        Ok(sight)
     }
 
     /// Lists everything once.
@@ -66,8 +84,47 @@ impl Sight {
             *slot = id;
         }
         let client = client.clone();
-        (Self { caches, client }, refused)
+        let unseen = Vec::new();
+        (
+            Self {
+                caches,
+                client,
+                unseen,
+            },
+            refused,
+        )
     }
+}
+
+impl Sight {
+    /// Names on standard error what this user may not list.
+    pub fn tell_unseen(&self) {
+        self.unseen.iter().for_each(|line| eprintln!("{line}"));
+    }
+}
+
+fn is_forbidden(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
+    causes.any(|cause| matches!(cause, kube::Error::Api(status) if status.code == 403))
+}
+
+/// The namespaces to look at if this user may not list all pools: this one, and those that its pools name. Empty: all.
+async fn narrowed(client: &Client, namespace: &str) -> anyhow::Result<Vec<String>> {
+    let all: Api<VsphereAgentPool> = Api::all(client.clone());
+    match all.list_metadata(&ListParams::default().limit(1)).await {
+        Err(kube::Error::Api(status)) if status.code == 403 => {}
+        _ => return Ok(Vec::new()),
+    }
+    let pools: Api<VsphereAgentPool> = Api::namespaced(client.clone(), namespace);
+    let pools = pools.list(&ListParams::default()).await;
+    let pools = pools.with_context(|| format!("listing the pools of namespace {namespace}"))?;
+    let mut places = BTreeSet::from([namespace.to_owned()]);
+    for pool in pools {
+        let spec = pool.spec;
+        places.insert(spec.control_plane_namespace);
+        places.extend(spec.infra_env_ref.namespace);
+    }
+    Ok(places.into_iter().filter(|name| !name.is_empty()).collect())
 }
 
 /// The identity that all VsphereAgents have on record. The operator's flag `--cluster-id` is not visible here, and this

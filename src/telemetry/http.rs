@@ -19,13 +19,16 @@ use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     time::timeout,
 };
+use tokio_rustls::TlsAcceptor;
 
 use super::places::{NoPlace, Places, RETRY};
 
+/// How long a client may take for its TLS handshake, and then for the headers of a request.
+const HEADERS: Duration = Duration::from_secs(10);
 /// How long a client that gets no connection may take to read why.
 const REFUSAL: Duration = Duration::from_secs(1);
 
@@ -130,18 +133,26 @@ where
     F: Fn(Asked) -> R + Send + Sync + 'static,
     R: Future<Output = Answer> + Send + 'static,
 {
-    serve_within(name, address, None, handler).await
+    serve_within(name, address, Limits::default(), handler).await
 }
 
-/// The same. Each connection needs one of the `connections`, by the address of the client. Who gets none is told so, and
-/// the connection ends.
+/// What a server asks of a connection.
+#[derive(Default)]
+pub struct Limits {
+    /// Each connection needs one of these, by the address of the client.
+    pub connections: Option<Places>,
+    /// HTTPS. Without it, the server speaks HTTP.
+    pub tls: Option<TlsAcceptor>,
+}
+
+/// The same within limits. Who gets no connection is told so, and the connection ends.
 ///
 /// # Errors
 /// The address is in use, or does not belong to this host.
 pub async fn serve_within<F, R>(
     name: &'static str,
     address: SocketAddr,
-    connections: Option<Places>,
+    limits: Limits,
     handler: F,
 ) -> anyhow::Result<SocketAddr>
 where
@@ -153,6 +164,7 @@ where
         .with_context(|| format!("{name}: cannot listen on {address}"))?;
     let bound = listener.local_addr()?;
     let handler = Arc::new(handler);
+    let Limits { connections, tls } = limits;
     tokio::spawn(async move {
         loop {
             let Ok((stream, peer)) = listener.accept().await else {
@@ -164,33 +176,53 @@ where
             let place = match taken.transpose() {
                 Ok(place) => place,
                 Err(full) => {
-                    tokio::spawn(timeout(REFUSAL, refuse(stream, full, peer)));
+                    // With HTTPS, words before the handshake would be nonsense.
+                    if tls.is_none() {
+                        tokio::spawn(timeout(REFUSAL, refuse(stream, full, peer)));
+                    }
                     continue;
                 }
             };
-            let handler = handler.clone();
+            let (handler, tls) = (handler.clone(), tls.clone());
             tokio::spawn(async move {
                 let _place = place;
-                let service = service_fn(move |request: Request<Incoming>| {
-                    let asked = Asked {
-                        method: request.method().clone(),
-                        path: request.uri().path().to_owned(),
-                        query: request.uri().query().unwrap_or_default().to_owned(),
-                        headers: request.headers().clone(),
-                        peer,
-                    };
-                    let handler = handler.clone();
-                    async move { Ok::<_, Infallible>(handler(asked).await) }
-                });
-                let _ = hyper::server::conn::http1::Builder::new()
-                    .timer(TokioTimer::new())
-                    .header_read_timeout(Duration::from_secs(10))
-                    .serve_connection(TokioIo::new(stream), service)
-                    .await;
+                let Some(tls) = tls else {
+                    return answer_all(stream, peer, handler).await;
+                };
+                // A client that does not go on gets no answer.
+                if let Ok(Ok(stream)) = timeout(HEADERS, tls.accept(stream)).await {
+                    answer_all(stream, peer, handler).await;
+                }
             });
         }
     });
     Ok(bound)
+}
+
+/// Answers the requests of one connection.
+async fn answer_all<S, F, R>(stream: S, peer: IpAddr, handler: Arc<F>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Fn(Asked) -> R + Send + Sync + 'static,
+    R: Future<Output = Answer> + Send + 'static,
+{
+    let service = service_fn(move |request: Request<Incoming>| {
+        let asked = Asked {
+            method: request.method().clone(),
+            path: request.uri().path().to_owned(),
+            query: request.uri().query().unwrap_or_default().to_owned(),
+            headers: request.headers().clone(),
+            peer,
+        };
+        let handler = handler.clone();
+        async move { Ok::<_, Infallible>(handler(asked).await) }
+    });
+    // What the client does wrong ends the connection and nothing else.
+    let _ = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
 }
 
 /// Says why a connection is refused, whatever is asked. Then it waits until the client closes: an answer that is followed by
@@ -229,12 +261,15 @@ mod tests {
     #[tokio::test]
     async fn a_connection_too_many_is_told_why_and_closed() {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let places = Some(Places::new(3, 2));
+        let limits = Limits {
+            connections: Some(Places::new(3, 2)),
+            tls: None,
+        };
         let handler = |asked: Asked| async move {
             assert!(asked.peer.is_loopback());
             text(StatusCode::OK, "hello\n")
         };
-        let address = serve_within("test", address, places, handler)
+        let address = serve_within("test", address, limits, handler)
             .await
             .expect("it listens");
         let (first, said) = connect(address).await;

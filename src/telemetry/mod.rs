@@ -8,6 +8,7 @@ pub mod places;
 pub mod propagate;
 mod repeats;
 pub mod server;
+pub mod tls;
 #[cfg(test)]
 pub mod told;
 pub mod traces;

@@ -25,7 +25,7 @@ use tokio::{sync::Semaphore, time::Instant};
 
 use self::attempts::Attempts;
 use crate::{
-    cluster::reviews::Reviews,
+    cluster::reviews::{Reviews, Right},
     telemetry::http::{Answer, Asked, text},
 };
 
@@ -89,6 +89,8 @@ pub enum Refused {
     BadToken,
     /// This user may list pools in no namespace that has one.
     Forbidden(String),
+    /// This user may not `get` that path.
+    ForbiddenPath(String, &'static str),
     /// This address has sent too many unknown tokens, and has to wait so long.
     TooMany(IpAddr, Duration),
     /// The API server could not be asked.
@@ -117,6 +119,12 @@ impl Refused {
                 format!(
                     "{user} may list vsphereagentpools.agent-forge.containeroo.ch in no namespace that has one: ask \
                      for the ClusterRole agent-forge-view in the pool's namespace\n"
+                ),
+            ),
+            Self::ForbiddenPath(user, path) => (
+                StatusCode::FORBIDDEN,
+                format!(
+                    "{user} may not get {path}: ask for the ClusterRole agent-forge-metrics-reader\n"
                 ),
             ),
             Self::TooMany(peer, wait) => (
@@ -173,13 +181,18 @@ impl Access {
             Self::Loopback if asked.of_loopback() => Ok(Viewer::at(asked, Reach::All)),
             Self::Loopback => Err(Refused::Host),
             Self::Reviewed(reviewer) => {
-                let header = asked.headers.get(AUTHORIZATION);
-                let token = header.and_then(|h| h.to_str().ok()).and_then(bearer);
-                let token = token.filter(|t| !t.is_empty()).ok_or(Refused::NoToken)?;
-                reviewer.viewer((token, asked.peer), namespaces).await
+                reviewer
+                    .viewer((token_of(asked)?, asked.peer), namespaces)
+                    .await
             }
         }
     }
+}
+
+fn token_of(asked: &Asked) -> Result<&str, Refused> {
+    let header = asked.headers.get(AUTHORIZATION);
+    let token = header.and_then(|h| h.to_str().ok()).and_then(bearer);
+    token.filter(|t| !t.is_empty()).ok_or(Refused::NoToken)
 }
 
 /// The token of a header `Authorization`. The name of the scheme has no case.
@@ -196,8 +209,7 @@ type Fingerprint = [u8; 32];
 struct Review {
     /// `None`: it does not accept the token.
     user: Option<UserInfo>,
-    /// Whether the user may list pools there. `None` stands for all namespaces.
-    may_list: BTreeMap<Option<String>, bool>,
+    rights: BTreeMap<Right, bool>,
     until: Instant,
 }
 
@@ -224,19 +236,44 @@ impl Reviewer {
         }
     }
 
+    /// Whether the sender may `get` that path.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub async fn may_get(&self, asked: &Asked, path: &'static str) -> Result<(), Refused> {
+        let (fingerprint, mut known) = self.review(token_of(asked)?, asked.peer).await?;
+        let user = known.user.clone().ok_or(Refused::BadToken);
+        let may = match &user {
+            Ok(user) => self.may(&mut known, user, Right::Get(path)).await,
+            Err(_) => Ok(false),
+        };
+        self.remember(fingerprint, known);
+        let user = user?;
+        may?.then_some(()).ok_or_else(|| {
+            let name = user.username.unwrap_or_else(|| "this user".to_owned());
+            Refused::ForbiddenPath(name, path)
+        })
+    }
+
+    /// What is known about a token: whose it is, at least.
+    async fn review(&self, token: &str, peer: IpAddr) -> Result<(Fingerprint, Review), Refused> {
+        if token.len() > LONGEST {
+            return Err(Refused::BadToken);
+        }
+        let fingerprint: Fingerprint = Sha256::digest(token).into();
+        let known = match self.recall(&fingerprint) {
+            Some(known) => known,
+            None => self.ask_user(&fingerprint, token, peer).await?,
+        };
+        Ok((fingerprint, known))
+    }
+
     async fn viewer(
         &self,
         (token, peer): (&str, IpAddr),
         namespaces: &BTreeSet<String>,
     ) -> Result<Viewer, Refused> {
-        if token.len() > LONGEST {
-            return Err(Refused::BadToken);
-        }
-        let fingerprint: Fingerprint = Sha256::digest(token).into();
-        let mut known = match self.recall(&fingerprint) {
-            Some(known) => known,
-            None => self.ask_user(&fingerprint, token, peer).await?,
-        };
+        let (fingerprint, mut known) = self.review(token, peer).await?;
         let reach = self.reach_of(&mut known, namespaces).await;
         let name = known.user.as_ref().and_then(|user| user.username.clone());
         self.remember(fingerprint, known);
@@ -270,7 +307,7 @@ impl Reviewer {
         }
         Ok(Review {
             user,
-            may_list: BTreeMap::new(),
+            rights: BTreeMap::new(),
             until,
         })
     }
@@ -281,12 +318,13 @@ impl Reviewer {
         namespaces: &BTreeSet<String>,
     ) -> Result<Reach, Refused> {
         let user = known.user.clone().ok_or(Refused::BadToken)?;
-        if self.may_list(known, &user, None).await? {
+        if self.may(known, &user, Right::ListPools(None)).await? {
             return Ok(Reach::All);
         }
         let mut covered = BTreeSet::new();
         for namespace in namespaces {
-            if self.may_list(known, &user, Some(namespace)).await? {
+            let right = Right::ListPools(Some(namespace.clone()));
+            if self.may(known, &user, right).await? {
                 covered.insert(namespace.clone());
             }
         }
@@ -297,20 +335,18 @@ impl Reviewer {
         Ok(Reach::Namespaces(covered))
     }
 
-    async fn may_list(
+    async fn may(
         &self,
         known: &mut Review,
         user: &UserInfo,
-        namespace: Option<&str>,
+        right: Right,
     ) -> Result<bool, Refused> {
-        let key = namespace.map(str::to_owned);
-        if let Some(may) = known.may_list.get(&key) {
+        if let Some(may) = known.rights.get(&right) {
             return Ok(*may);
         }
         let _turn = self.turns.acquire().await;
-        let asked = self.reviews.may_list(user, namespace).await;
-        let may = asked.map_err(no_answer)?;
-        known.may_list.insert(key, may);
+        let may = self.reviews.may(user, &right).await.map_err(no_answer)?;
+        known.rights.insert(right, may);
         Ok(may)
     }
 
@@ -355,7 +391,8 @@ impl Reviewer {
 
 fn no_answer(why: anyhow::Error) -> Refused {
     tracing::warn!(
-        "web: a review failed: {why:#}; config/overlays/web has the rights that the reviews need"
+        "who sends a token could not be asked: {why:#}; nothing is shown without that. The ClusterRole \
+         agent-forge-metrics-auth has the rights (create tokenreviews and subjectaccessreviews)"
     );
     Refused::NoAnswer
 }

@@ -24,7 +24,12 @@ use super::{
     access::{KEPT, Reviewer},
     *,
 };
-use crate::{cluster::reviews::Reviews, debug, telemetry::places::NoPlace, testing::World};
+use crate::{
+    cluster::reviews::{Reviews, Right},
+    debug,
+    telemetry::places::NoPlace,
+    testing::World,
+};
 
 /// Describes three actors.
 struct Described3;
@@ -105,8 +110,12 @@ impl Reviews for Users {
         Ok((!token.starts_with("bad")).then_some(user))
     }
 
-    async fn may_list(&self, user: &UserInfo, namespace: Option<&str>) -> anyhow::Result<bool> {
+    async fn may(&self, user: &UserInfo, right: &Right) -> anyhow::Result<bool> {
         let user = user.username.clone().unwrap_or_default();
+        let Right::ListPools(namespace) = right else {
+            return Ok(user == "scraper");
+        };
+        let namespace = namespace.as_deref();
         self.note(format!("{user} in {}", namespace.unwrap_or("*")));
         Ok(match user.as_str() {
             "admin" => true,

@@ -8,7 +8,7 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use crate::{
-    cli::command,
+    cli::{as_a_person, command},
     world::{POOL, Setup, World},
 };
 
@@ -69,6 +69,7 @@ async fn each_command_shows_a_serving_machine_and_nothing_changes() -> Result<()
     a_machine_is_explained_from_each_of_its_objects(&world, &name).await?;
     an_archive_has_everything_except_secrets(&world).await?;
     an_archive_has_what_could_be_listed_and_says_what_could_not(&world).await?;
+    a_tenant_gets_answers_about_its_namespace(&world).await?;
     orphans_are_listed_as_the_operator_judges_them(&world).await?;
     let role = command(&world, &["privileges", "--govc"]).await?;
     ensure!(
@@ -292,6 +293,49 @@ async fn an_archive_has_everything_except_secrets(world: &World) -> Result<()> {
     }
     let secret = names.iter().find(|name| name.contains("/Secret/"));
     ensure!(secret.is_none(), "{names:?}");
+    Ok(())
+}
+
+/// Who may view one namespace gets answers about it, and a line for each list that is refused.
+async fn a_tenant_gets_answers_about_its_namespace(world: &World) -> Result<()> {
+    let namespace = world.namespace();
+    let rules = json!([{"apiGroups": ["agent-forge.containeroo.ch"],
+        "resources": ["vsphereagentpools", "vsphereagents"], "verbs": ["get", "list"]}]);
+    let tenant = world
+        .lab
+        .kubeconfig_with(namespace, "tenant", &rules)
+        .await?;
+    let kubeconfig = tenant.kubeconfig.to_str().context("a path")?;
+    let child = world.only_child().await?.name_any();
+    let subject = format!("va/{child}");
+    for (asked, answer) in [
+        (vec!["top", "-o", "table"], child.as_str()),
+        (vec!["explain", &subject, "--offline"], child.as_str()),
+        (vec!["plan", POOL], POOL),
+        (vec!["iso", "--offline"], POOL),
+    ] {
+        // Without a flag, the namespace is that of the context.
+        let mut all = asked.clone();
+        all.extend(["--kubeconfig", kubeconfig]);
+        let shown = as_a_person(&all).await?;
+        ensure!(
+            shown.code < 2 && shown.text.contains(answer),
+            "{asked:?}: {}",
+            shown.said()
+        );
+        let context = format!("namespace: {namespace} (of the context");
+        ensure!(
+            shown.errors.contains(&context),
+            "{asked:?}: {}",
+            shown.errors
+        );
+        if asked[0] != "iso" {
+            let unseen = "not seen, and taken for empty: listing agentmachines";
+            ensure!(shown.errors.contains(unseen), "{asked:?}: {}", shown.errors);
+        }
+    }
+    let everywhere = as_a_person(&["top", "-A", "--kubeconfig", kubeconfig]).await?;
+    ensure!(!everywhere.text.contains(&child), "{}", everywhere.said());
     Ok(())
 }
 

@@ -21,6 +21,7 @@ mod generations;
 mod hardware;
 mod holds;
 mod hostile;
+mod https;
 mod installed;
 mod iso;
 mod iso_source;

@@ -52,7 +52,7 @@ pub async fn of_two_machines(world: &World) -> Result<()> {
         "installed",
     ] {
         let series =
-            format!("agent_forge_machine_duration_seconds_count{{{of_pool},until=\"{until}\"}}");
+            format!("agent_forge_machine_duration_seconds_count{{{of_pool},until=\"{until}\"");
         world
             .until(&format!("two machines {until}"), async || {
                 Ok(value(&operator.metrics().await?, &series) == Some(2.0))
@@ -111,7 +111,7 @@ pub async fn of_their_end(world: &World) -> Result<()> {
     let operator = world.operator()?;
     let of_pool = of_pool(world);
     let destroyed =
-        format!("agent_forge_machine_duration_seconds_count{{{of_pool},until=\"destroyed\"}}");
+        format!("agent_forge_machine_duration_seconds_count{{{of_pool},until=\"destroyed\"");
     world
         .until("two machines destroyed", async || {
             Ok(value(&operator.metrics().await?, &destroyed) == Some(2.0))

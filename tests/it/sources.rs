@@ -288,7 +288,7 @@ fn the_copies_in_the_charts_equal_their_originals() {
     let folders = ["admission", "crd", "prometheus", "rbac"];
     let charts = ["config/chart/files", "config/chart-crds/files"];
     let copies: Vec<PathBuf> = charts.iter().flat_map(|at| files(at, &["yaml"])).collect();
-    assert_eq!(copies.len(), 11, "{copies:?}");
+    assert_eq!(copies.len(), 13, "{copies:?}");
     for copy in copies {
         let original = |folder| {
             let path = Path::new("config").join(folder).join(copy.file_name()?);
@@ -330,12 +330,10 @@ fn the_bundle_for_olm_equals_its_originals() {
     };
     let bundle = "config/olm/manifests";
     let copies = [
-        ("default/metrics_service", "agent-forge-metrics_service"),
         (
             "manager/pod_disruption_budget",
             "agent-forge_pod_disruption_budget",
         ),
-        ("prometheus/service_monitor", "agent-forge_service_monitor"),
         ("prometheus/prometheus_rule", "agent-forge_prometheus_rule"),
         (
             "overlays/openshift/trusted_ca",
@@ -345,6 +343,10 @@ fn the_bundle_for_olm_equals_its_originals() {
         ("rbac/edit_role", "agent-forge-edit_cluster_role"),
         ("rbac/veto_role", "agent-forge-veto_cluster_role"),
         (
+            "rbac/metrics_reader_role",
+            "agent-forge-metrics-reader_cluster_role",
+        ),
+        (
             "crd/agent-forge.containeroo.ch_vsphereagentpools",
             "agent-forge.containeroo.ch_vsphereagentpools",
         ),
@@ -353,7 +355,7 @@ fn the_bundle_for_olm_equals_its_originals() {
             "agent-forge.containeroo.ch_vsphereagents",
         ),
     ];
-    assert_eq!(files(bundle, &["yaml"]).len(), copies.len() + 1);
+    assert_eq!(files(bundle, &["yaml"]).len(), copies.len() + 3);
     for (original, copy) in copies {
         let text = read(Path::new(&format!("config/{original}.yaml")));
         // OLM chooses the namespace.
@@ -366,6 +368,30 @@ fn the_bundle_for_olm_equals_its_originals() {
             "{copy}.yaml is out of date; config/olm/README.md says how to copy it"
         );
     }
+
+    // Service and ServiceMonitor as the overlay for OpenShift makes them.
+    let without_namespace = |path: &str| {
+        let mut object = yaml(path);
+        object["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("namespace");
+        object
+    };
+    let mut service = without_namespace("config/default/metrics_service.yaml");
+    let overlay = yaml("config/overlays/openshift/metrics_service.yaml");
+    service["metadata"]["annotations"] = at(&overlay, "/metadata/annotations");
+    assert_eq!(
+        yaml(&format!("{bundle}/agent-forge-metrics_service.yaml")),
+        service
+    );
+    let mut monitor = without_namespace("config/prometheus/service_monitor.yaml");
+    let overlay = yaml("config/overlays/openshift/service_monitor.yaml");
+    monitor["spec"]["endpoints"][0]["tlsConfig"] = at(&overlay, "/0/value");
+    assert_eq!(
+        yaml(&format!("{bundle}/agent-forge_service_monitor.yaml")),
+        monitor
+    );
 
     let version = env!("CARGO_PKG_VERSION");
     let csv = yaml(&format!(
@@ -404,6 +430,7 @@ fn the_bundle_for_olm_equals_its_originals() {
     let everywhere = rules(&[
         "config/rbac/manager_role.yaml",
         "config/rbac/credentials_role.yaml",
+        "config/rbac/metrics_auth_role.yaml",
     ]);
     assert_eq!(
         at(&csv, "/spec/install/spec/clusterPermissions"),
@@ -430,6 +457,10 @@ fn the_bundle_for_olm_equals_its_originals() {
     manager["image"] = json!(image);
     manager["volumeMounts"] = at(&overlay, "/containers/0/volumeMounts");
     let args = manager["args"].as_array_mut().unwrap();
+    args.push(at(
+        &yaml("config/overlays/openshift/arguments.yaml"),
+        "/0/value",
+    ));
     args.push(json!("--namespaces=$(TARGET_NAMESPACES)"));
     let env = manager["env"].as_array_mut().unwrap();
     env.push(json!({

@@ -41,16 +41,16 @@ impl World {
             .collect())
     }
 
-    /// Value of one series of the operator's metrics; `None` if it does not exist.
+    /// Value of the series of the operator's metrics that begins so; `None` if it does not exist.
     async fn series(&self, series: &str) -> Result<Option<f64>> {
         let text = self.operator()?.metrics().await?;
-        Ok(metrics::value(&text, &format!("{series} ")))
+        Ok(metrics::value(&text, series))
     }
 
     async fn capacity(&self, state: &str) -> Result<Option<f64>> {
         let namespace = self.namespace();
         self.series(&format!(
-            "agent_forge_pool_capacity{{namespace=\"{namespace}\",pool=\"{POOL}\",state=\"{state}\"}}"
+            "agent_forge_pool_capacity{{namespace=\"{namespace}\",pool=\"{POOL}\",state=\"{state}\""
         ))
         .await
     }
@@ -166,7 +166,7 @@ async fn status_columns_and_metrics_tell_the_truth() -> Result<()> {
         ensure!(now == Some(value), "{state}: {now:?}");
     }
     let namespace = world.namespace();
-    let of_pool = format!("{{namespace=\"{namespace}\",pool=\"{POOL}\"}}");
+    let of_pool = format!("{{namespace=\"{namespace}\",pool=\"{POOL}\"");
     let cores = format!("agent_forge_pool_vm_cpu_cores{of_pool}");
     let memory = format!("agent_forge_pool_vm_memory_bytes{of_pool}");
     let disk = format!("agent_forge_pool_vm_disk_bytes{of_pool}");

@@ -32,12 +32,14 @@ impl Page {
     fn of(world: &World) -> Result<Self> {
         let operator = world.operator()?;
         let log = operator.log()?;
-        let said = log.lines().find(|l| l.contains("web page: tokens arrive"));
+        let said = log.lines().find(|l| l.contains("web page over HTTPS"));
         let bound = said.and_then(|l| l.split("[::ffff:127.0.0.1]:").nth(1));
         let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect();
         let port: String = bound.map(digits).context(log)?;
-        let http = Client::builder().no_proxy().build()?;
-        let url = format!("http://127.0.0.1:{port}");
+        // Its certificate signs itself.
+        let http = Client::builder().no_proxy();
+        let http = http.danger_accept_invalid_certs(true).build()?;
+        let url = format!("https://127.0.0.1:{port}");
         Ok(Self { url, http })
     }
 
@@ -84,7 +86,7 @@ fn state<'v>(topology: &'v Value, name: &str) -> Option<&'v str> {
 }
 
 /// The token in a kubeconfig.
-fn token(access: &OperatorAccess) -> Result<String> {
+pub fn token(access: &OperatorAccess) -> Result<String> {
     let text = std::fs::read_to_string(&access.kubeconfig)?;
     let config: Value = serde_saphyr::from_str(&text)?;
     // It is read the way kube reads it, so that a change of the file's form is noticed.

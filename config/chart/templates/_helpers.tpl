@@ -71,6 +71,64 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{/* "true" if metrics are served over HTTPS. A flag in the arguments goes before the value. */}}
+{{- define "agent-forge.metricsSecure" -}}
+{{- $secure := .Values.metrics.secure }}
+{{- range concat .Values.args .Values.extraArgs }}
+{{- if regexMatch "^--metrics-secure(=|$)" . }}
+{{- $secure = not (regexMatch "(?i)=(n|no|f|false|off|0)$" .) }}
+{{- end }}
+{{- end }}
+{{- if $secure }}true{{ end }}
+{{- end }}
+
+{{/* Name of the Secret with the certificate that OpenShift makes for the Service of the metrics. Empty if it makes none. */}}
+{{- define "agent-forge.openshiftSecret" -}}
+{{- $given := .Values.metrics.certificate.secretName }}
+{{- range concat .Values.args .Values.extraArgs }}
+{{- if hasPrefix "--metrics-cert-path=" . }}{{ $given = . }}{{ end }}
+{{- end }}
+{{- if and .Values.openshift.monitoring .Values.metrics.service.enabled (include "agent-forge.metricsSecure" .) (not $given) -}}
+{{ include "agent-forge.fullname" . }}-metrics-tls
+{{- end }}
+{{- end }}
+
+{{/* Name of the Secret with the certificate of metrics and web page. Empty if the operator makes one. */}}
+{{- define "agent-forge.servingSecret" -}}
+{{- default (include "agent-forge.openshiftSecret" .) .Values.metrics.certificate.secretName }}
+{{- end }}
+
+{{/* The arguments of the operator, as a list. Of a flag that is given twice, the last one counts. */}}
+{{- define "agent-forge.args" -}}
+{{- $args := .Values.args }}
+{{- $given := regexMatch "(?m)^--metrics-secure(=|$)" (concat .Values.args .Values.extraArgs | join "\n") }}
+{{- if not (or .Values.metrics.secure $given) }}
+{{- $args = append $args "--metrics-secure=false" }}
+{{- end }}
+{{- if include "agent-forge.servingSecret" . }}
+{{- $args = append $args "--metrics-cert-path=/etc/agent-forge/serving" }}
+{{- end }}
+{{- concat $args .Values.extraArgs | toYaml }}
+{{- end }}
+
+{{/* `https` or `http`: how Prometheus asks. */}}
+{{- define "agent-forge.scheme" -}}
+{{- default (ternary "https" "http" (eq "true" (include "agent-forge.metricsSecure" .))) .Values.metrics.serviceMonitor.scheme }}
+{{- end }}
+
+{{/* Name of the ServiceAccount, its binding and the Secret with its token by which Prometheus reads the metrics. Empty if there
+are none. */}}
+{{- define "agent-forge.reader" -}}
+{{- $monitor := .Values.metrics.serviceMonitor }}
+{{- if and $monitor.enabled (eq (include "agent-forge.scheme" .) "https") (not $monitor.bearerTokenFile) -}}
+{{ include "agent-forge.fullname" . }}-metrics-reader
+{{- end }}
+{{- end }}
+
+{{- define "agent-forge.readerRole" -}}
+{{- default (printf "%s-metrics-reader" (include "agent-forge.fullname" .)) .Values.metrics.readerRole.name }}
+{{- end }}
+
 {{/* A quantity of memory in bytes, as a decimal number. Empty if it cannot be read. */}}
 {{- define "agent-forge.bytes" -}}
 {{- $text := toString . }}

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use self::redact::Redactor;
 use super::{
-    plan,
+    Place, plan,
     report::{self, Verdict},
     sight::{self, Sight},
 };
@@ -49,9 +49,9 @@ pub struct CollectArgs {
     #[arg(long, env = "AGENT_FORGE_DIRECTORY", value_name = "DIRECTORY")]
     pub directory: Option<PathBuf>,
 
-    /// Only pools and VsphereAgents of this namespace, and what belongs to them. Default: all.
-    #[arg(long, short, env = "AGENT_FORGE_NAMESPACE", value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
+    /// Which pools and VsphereAgents, with what belongs to them.
+    #[command(flatten)]
+    pub place: Place,
 }
 
 /// One file of the archive.
@@ -65,7 +65,7 @@ pub async fn run(args: &Args, asked: &CollectArgs) -> anyhow::Result<Verdict> {
     let now = Timestamp::now();
     let client = sight::connect(args).await?;
     let (sight, mut refused) = Sight::of_what_is_listed(args, &client).await;
-    let namespace = asked.namespace.as_deref();
+    let namespace = asked.place.namespace.as_deref();
     let mut entries = objects(&sight, namespace)?;
     let (answers, failed) = answers(args, &sight, namespace, now)?;
     refused.extend(failed);

@@ -166,7 +166,7 @@ fn empty(sight: &Sight, namespace: &str) -> anyhow::Result<Check> {
 }
 
 async fn of_pools(args: &Args, asked: &DoctorArgs, sight: &Sight) -> anyhow::Result<Vec<Check>> {
-    let namespace = asked.asked.namespace.as_ref();
+    let namespace = asked.asked.place.namespace.as_ref();
     let wanted = |key: &ObjectKey| {
         namespace.is_none_or(|n| key.namespace == *n)
             && asked.pool.as_ref().is_none_or(|name| key.name == *name)

@@ -16,6 +16,7 @@ use crate::{args::Args, cluster::scope::Scope};
 const MANAGER: &str = include_str!("../../../config/rbac/manager_role.yaml");
 const CREDENTIALS: &str = include_str!("../../../config/rbac/credentials_role.yaml");
 const LEADER: &str = include_str!("../../../config/rbac/leader_election_role.yaml");
+const METRICS: &str = include_str!("../../../config/rbac/metrics_auth_role.yaml");
 
 /// Reviews at the same time.
 const AT_ONCE: usize = 8;
@@ -60,6 +61,10 @@ pub fn wanted(args: &Args, own: &str, secrets: &BTreeSet<String>) -> Vec<Asked> 
     add(CREDENTIALS, &secrets);
     let lease = args.lease.leader_election_namespace.as_deref();
     add(LEADER, &[Some(lease.unwrap_or(own).to_owned())]);
+    // An operator for some namespaces has no rights on the whole cluster. Its metrics are not for tokens.
+    if Scope::of(&args.namespaces).is_all() {
+        add(METRICS, &[None]);
+    }
     all
 }
 

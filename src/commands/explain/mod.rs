@@ -20,7 +20,7 @@ use self::subject::Subject;
 use super::{
     AskVcenter, Asked,
     report::{self, Report, Verdict},
-    sight::Sight,
+    sight::{self, Sight},
     vcenters::Vcenters,
 };
 use crate::{
@@ -58,8 +58,10 @@ pub struct ExplainArgs {
 /// # Errors
 /// The cluster cannot be read, or there is no such object.
 pub async fn run(args: &Args, asked: &ExplainArgs) -> anyhow::Result<Verdict> {
-    let sight = Sight::read(args).await?;
-    let namespace = asked.asked.namespace.as_deref();
+    let client = sight::connect(args).await?;
+    let sight = Sight::permitted(args, &client, &asked.asked.place).await?;
+    sight.tell_unseen();
+    let namespace = asked.asked.place.namespace.as_deref();
     let found = subject::find(&sight.caches, &asked.subject, namespace)?;
     let live = if asked.vcenter.offline {
         Live::NotAsked

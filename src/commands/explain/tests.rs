@@ -18,7 +18,7 @@ fn asked(subject: &str) -> ExplainArgs {
     ExplainArgs {
         subject: subject.parse().expect("a subject"),
         asked: Asked {
-            namespace: None,
+            place: crate::commands::Place::default(),
             output: Output::Table,
         },
         vcenter: AskVcenter { offline: true },

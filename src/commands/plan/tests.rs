@@ -149,7 +149,10 @@ fn a_file_that_is_not_valid_or_not_clear_is_refused() {
         pool: pool.map(str::to_owned),
         file: None,
         asked: Asked {
-            namespace: namespace.map(str::to_owned),
+            place: crate::commands::Place {
+                namespace: namespace.map(str::to_owned),
+                ..crate::commands::Place::default()
+            },
             output: report::Output::Table,
         },
     };

@@ -13,6 +13,7 @@ use kube::Client;
 
 use self::rows::{MachineRow, Overview, PoolRow};
 use super::{
+    Place,
     report::{self, Output, Report, Verdict},
     sight::{self, Sight},
 };
@@ -21,9 +22,9 @@ use crate::args::Args;
 /// What `agent-forge top` shows.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct TopArgs {
-    /// Only objects of this namespace. Default: all.
-    #[arg(long, short, env = "AGENT_FORGE_NAMESPACE", value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
+    /// Which pools and VsphereAgents, with what belongs to them.
+    #[command(flatten)]
+    pub place: Place,
 
     /// Print once in this format, and end. Default: a live table, if the output is a terminal.
     #[arg(
@@ -46,7 +47,9 @@ pub struct TopArgs {
 /// The cluster cannot be read at the start, or the terminal cannot be used.
 pub async fn run(args: &Args, asked: &TopArgs) -> anyhow::Result<Verdict> {
     let client = sight::connect(args).await?;
-    let first = read(args, asked, &client).await?;
+    let sight = Sight::permitted(args, &client, &asked.place).await?;
+    sight.tell_unseen();
+    let first = overview(&sight, asked);
     if asked.output.is_none() && std::io::stdout().is_terminal() {
         let every = Duration::from_secs(asked.interval);
         screen::live(first, every, async || read(args, asked, &client).await).await?;
@@ -56,12 +59,13 @@ pub async fn run(args: &Args, asked: &TopArgs) -> anyhow::Result<Verdict> {
 }
 
 async fn read(args: &Args, asked: &TopArgs, client: &Client) -> anyhow::Result<Overview> {
-    let sight = Sight::with(args, client).await?;
-    Ok(rows::overview(
-        &sight.caches,
-        asked.namespace.as_deref(),
-        Timestamp::now(),
-    ))
+    let sight = Sight::permitted(args, client, &asked.place).await?;
+    Ok(overview(&sight, asked))
+}
+
+fn overview(sight: &Sight, asked: &TopArgs) -> Overview {
+    let namespace = asked.place.namespace.as_deref();
+    rows::overview(&sight.caches, namespace, Timestamp::now())
 }
 
 /// Columns of the pools.

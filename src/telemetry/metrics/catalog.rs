@@ -39,6 +39,24 @@ pub struct Family {
     pub help: &'static str,
 }
 
+/// The pool's namespace once more. A Prometheus that enforces a namespace label (OpenShift's for user workloads) overwrites
+/// `namespace` with that of the operator.
+pub const POOL_NAMESPACE: &str = "pool_namespace";
+
+impl Family {
+    /// Whether each series belongs to one pool. Then it has [`POOL_NAMESPACE`], too.
+    #[must_use]
+    pub fn is_of_pools(&self) -> bool {
+        self.labels.starts_with(POOL)
+    }
+
+    /// The labels of each series.
+    pub fn shown_labels(&self) -> impl Iterator<Item = &'static str> {
+        let more = self.is_of_pools().then_some(POOL_NAMESPACE);
+        self.labels.iter().copied().chain(more)
+    }
+}
+
 /// From a pass that only reads the cache to a pass that waits for a vCenter task or an ISO.
 const PASS_SECONDS: &[f64] = &[
     0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0,
@@ -189,10 +207,11 @@ pub const PROCESS: &[Family] = &[
 pub fn document() -> String {
     let mut out = String::from(
         "# Metrics\n\nMade from `src/telemetry/metrics/catalog.rs`; `AGENT_FORGE_BLESS=1 cargo test -p agent-forge --lib \
-         catalog` writes it again.\n\n| Family | Type | Labels | Meaning |\n|---|---|---|---|\n",
+         catalog` writes it again.\n\n`pool_namespace` repeats `namespace` of a pool's series: a Prometheus that enforces a \
+         namespace label overwrites the latter.\n\n| Family | Type | Labels | Meaning |\n|---|---|---|---|\n",
     );
     for f in ALL.iter().chain(PROCESS) {
-        let labels: Vec<String> = f.labels.iter().map(|l| format!("`{l}`")).collect();
+        let labels: Vec<String> = f.shown_labels().map(|l| format!("`{l}`")).collect();
         let (name, kind, help) = (f.name, f.kind.word(), f.help);
         out += &format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(", "));
     }

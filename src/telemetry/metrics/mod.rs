@@ -23,7 +23,9 @@ use agent_forge_actors::{
 };
 use prometheus::{
     Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts,
-    Registry, TextEncoder, process_collector::ProcessCollector,
+    Registry, TextEncoder,
+    process_collector::ProcessCollector,
+    proto::{LabelPair, MetricFamily},
 };
 
 use self::{
@@ -150,6 +152,25 @@ impl ByServer {
             self.family.with_label_values(&[server]).set(count);
         }
         *shown = by_server.keys().cloned().collect();
+    }
+}
+
+/// Adds [`catalog::POOL_NAMESPACE`] to each series of a pool.
+fn name_namespace(family: &mut MetricFamily) {
+    let of_pools = catalog::ALL.iter().filter(|known| known.is_of_pools());
+    if !of_pools.clone().any(|known| known.name == family.name()) {
+        return;
+    }
+    for series in family.mut_metric() {
+        let mut labels = series.take_label();
+        let namespace = labels.iter().find(|label| label.name() == "namespace");
+        if let Some(namespace) = namespace {
+            let mut again = LabelPair::default();
+            again.set_name(catalog::POOL_NAMESPACE.to_owned());
+            again.set_value(namespace.value().to_owned());
+            labels.push(again);
+        }
+        series.set_label(labels);
     }
 }
 
@@ -322,8 +343,12 @@ impl Metrics {
     /// # Errors
     /// A family that cannot be encoded: a defect.
     pub fn text(&self) -> prometheus::Result<Vec<u8>> {
+        let mut all = self.registry.gather();
+        for family in &mut all {
+            name_namespace(family);
+        }
         let mut out = Vec::new();
-        TextEncoder::new().encode(&self.registry.gather(), &mut out)?;
+        TextEncoder::new().encode(&all, &mut out)?;
         Ok(out)
     }
 

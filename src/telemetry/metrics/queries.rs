@@ -87,7 +87,7 @@ fn faults(query: &str, used: &mut BTreeSet<&'static str>) -> Vec<String> {
             continue;
         };
         used.insert(found.name);
-        labels.extend(found.labels);
+        labels.extend(found.shown_labels());
         let rest = &query[at + name.len()..];
         if let Some(selector) = rest.strip_prefix('{').and_then(|r| r.split('}').next()) {
             for part in selector.split(", ") {
@@ -100,7 +100,8 @@ fn faults(query: &str, used: &mut BTreeSet<&'static str>) -> Vec<String> {
     }
     for (name, part) in matched {
         let label = word(part);
-        let Some(found) = family(name).filter(|f| f.labels.contains(&label) || label == "le")
+        let Some(found) =
+            family(name).filter(|f| f.shown_labels().any(|known| known == label) || label == "le")
         else {
             faults.push(format!("{name} has no label {label}"));
             continue;
@@ -136,7 +137,7 @@ fn labels_left(query: &str) -> BTreeSet<&str> {
     }
     let names = query.match_indices("agent_forge_");
     let families = names.filter_map(|(at, _)| family(word(&query[at..])));
-    let ours = families.flat_map(|f| f.labels.iter().copied());
+    let ours = families.flat_map(Family::shown_labels);
     // The scrape adds these.
     ours.chain(["job", "instance"]).collect()
 }

@@ -29,7 +29,7 @@ fn a_deleted_pools_series_disappear() {
         }
     }
     let shown = text(&m);
-    let desired = r#"agent_forge_pool_capacity{namespace="ns",pool="a",state="desired"} 3"#;
+    let desired = r#"agent_forge_pool_capacity{namespace="ns",pool="a",state="desired",pool_namespace="ns"} 3"#;
     assert!(shown.contains(desired), "{shown}");
     let per_pool = catalog::ALL.iter().filter(|f| f.labels.contains(&"pool"));
     for family in per_pool {
@@ -77,8 +77,7 @@ fn a_moment_that_nothing_has_any_more_disappears_and_so_does_a_vcenter() {
     let servers = |names: &[&str]| names.iter().map(|n| ((*n).to_owned(), 1)).collect();
     m.orphans(&servers(&["vc-a", "vc-b"]));
     m.sessions(&servers(&["vc-a", "vc-b"]));
-    let oldest =
-        r#"agent_forge_pool_oldest_waiting_timestamp_seconds{namespace="ns",pool="a"} 1700000000"#;
+    let oldest = r#"agent_forge_pool_oldest_waiting_timestamp_seconds{namespace="ns",pool="a",pool_namespace="ns"} 1700000000"#;
     let orphans = r#"agent_forge_orphan_vms{server="vc-a"} 1"#;
     let shown = text(&m);
     assert!(shown.contains(oldest) && shown.contains(orphans), "{shown}");
@@ -191,7 +190,7 @@ fn a_vm_that_outlives_its_pool_revives_no_series() {
     // A new pool with that name counts again.
     m.pool(&pool, &PoolGauges::default());
     m.destroyed(&pool, 3.0);
-    let counted = r#"agent_forge_machine_duration_seconds_count{namespace="ns",pool="a",until="destroyed"} 1"#;
+    let counted = r#"agent_forge_machine_duration_seconds_count{namespace="ns",pool="a",until="destroyed",pool_namespace="ns"} 1"#;
     assert!(text(&m).contains(counted), "{}", text(&m));
 }
 
@@ -262,6 +261,8 @@ fn the_predecessors_families_keep_their_names_labels_and_states() {
             let said: Vec<&str> = said
                 .split(',')
                 .filter_map(|l| Some(l.split_once('=')?.0))
+                // Ours, beside those of the predecessor.
+                .filter(|label| *label != catalog::POOL_NAMESPACE)
                 .collect();
             assert_eq!(said, labels, "{name}");
         }
@@ -282,7 +283,7 @@ fn the_predecessors_families_keep_their_names_labels_and_states() {
     .enumerate()
     {
         let line = format!(
-            "agent_forge_pool_capacity{{namespace=\"ns\",pool=\"a\",state=\"{state}\"}} {}\n",
+            "agent_forge_pool_capacity{{namespace=\"ns\",pool=\"a\",state=\"{state}\",pool_namespace=\"ns\"}} {}\n",
             value + 1
         );
         assert!(shown.contains(&line), "{line}{shown}");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use agent_forge::cluster::client;
+use agent_forge::{args::TargetArgs, cluster::client};
 
 use crate::SECRET;
 
@@ -28,7 +28,11 @@ pub(crate) fn check(data: &[u8]) {
     let directory = tempfile::tempdir().unwrap_or_else(|e| panic!("no directory: {e}"));
     let path = directory.path().join("kubeconfig");
     fs::write(&path, data).unwrap_or_else(|e| panic!("not written: {e}"));
-    let connected = crate::in_real_time(client::connect(Some(&path)));
+    let target = TargetArgs {
+        kubeconfig: Some(path.clone()),
+        ..TargetArgs::default()
+    };
+    let connected = crate::in_real_time(client::connect(&target));
     if let Err(error) = connected {
         let said = format!("{error:#} {error:?}");
         assert!(

@@ -25,8 +25,10 @@ impl Shown {
     }
 }
 
-/// Runs a command with the operator's kubeconfig.
+/// Runs a command with the operator's kubeconfig, in all namespaces unless it names one.
 pub async fn command(world: &World, args: &[&str]) -> Result<Shown> {
+    let names = |arg: &&str| arg.starts_with("-n") || arg.starts_with("--namespace");
+    let everywhere = !args.iter().any(names);
     let shown = Command::new(env!("CARGO_BIN_EXE_agent-forge"))
         .args([
             "--vsphere-allow-local-server=true",
@@ -36,8 +38,23 @@ pub async fn command(world: &World, args: &[&str]) -> Result<Shown> {
         .args(args)
         .env_clear()
         .env("KUBECONFIG", &world.access.kubeconfig)
+        .envs(everywhere.then_some(("AGENT_FORGE_ALL_NAMESPACES", "true")))
         .output()
         .await?;
+    told(shown)
+}
+
+/// Runs a command with nothing but its arguments.
+pub async fn as_a_person(args: &[&str]) -> Result<Shown> {
+    let shown = Command::new(env!("CARGO_BIN_EXE_agent-forge"))
+        .args(args)
+        .env_clear()
+        .output()
+        .await?;
+    told(shown)
+}
+
+fn told(shown: std::process::Output) -> Result<Shown> {
     Ok(Shown {
         code: shown.status.code().context("a code")?,
         text: String::from_utf8(shown.stdout)?,

@@ -101,16 +101,55 @@ pub fn make(args: &Args) -> Result<String> {
         fs::write(out.join(file), text)?;
     }
     for (folder, name) in CHARTS {
-        let to = out.join(format!("{name}-{VERSION}.tgz"));
-        let renamed = format!("s,^{folder},{name},");
-        pack(&repository().join("config"), &[folder], Some(&renamed), &to)?;
+        chart(folder, name, image.as_deref(), out)?;
     }
     program::archives(&programs, out)?;
     origin::bill_of_materials(out)?;
     origin::licences(out)?;
     let made = sums(out)?;
-    origin::provenance(&made, out)?;
+    // Of a program that was built elsewhere nothing is known.
+    if args.program.is_none() {
+        origin::provenance(&made, out)?;
+    }
     sums(out)
+}
+
+/// A chart as an archive. Its values name the image.
+fn chart(folder: &str, name: &str, image: Option<&str>, out: &Path) -> Result<()> {
+    let staged = tempfile::tempdir()?;
+    let copied = staged.path().join(name);
+    let done = Command::new("cp")
+        .arg("-R")
+        .arg(repository().join("config").join(folder))
+        .arg(&copied)
+        .status()
+        .context("run cp")?;
+    ensure!(done.success(), "config/{folder} was not copied");
+    let values = copied.join("values.yaml");
+    if let Some(image) = image.filter(|_| folder == "chart") {
+        let text = fs::read_to_string(&values)?;
+        let placeholder = "  repository: agent-forge\n";
+        ensure!(text.contains(placeholder), "config/chart names no image");
+        let (repository, version) = match (image.split_once('@'), image.rsplit_once(':')) {
+            (Some((repository, digest)), _) => (repository, Some(("digest", digest))),
+            (None, Some((repository, tag))) if !tag.contains('/') => {
+                (repository, Some(("tag", tag)))
+            }
+            _ => (image, None),
+        };
+        let mut text = text.replace(placeholder, &format!("  repository: {repository}\n"));
+        if let Some((key, value)) = version {
+            let empty = format!("  {key}: \"\"\n");
+            ensure!(text.contains(&empty), "config/chart has no image.{key}");
+            text = text.replacen(&empty, &format!("  {key}: \"{value}\"\n"), 1);
+        }
+        fs::write(values, text)?;
+    }
+    pack(
+        staged.path(),
+        &[name],
+        &out.join(format!("{name}-{VERSION}.tgz")),
+    )
 }
 
 /// Removes what an earlier run made. If there are other files, nothing is removed.
@@ -148,7 +187,7 @@ fn manifest(folder: &str, image: Option<&str>) -> Result<String> {
 }
 
 /// An archive whose bytes depend on names and contents only.
-fn pack(folder: &Path, what: &[&str], renamed: Option<&str>, to: &Path) -> Result<()> {
+fn pack(folder: &Path, what: &[&str], to: &Path) -> Result<()> {
     let mut tar = Command::new("tar");
     tar.args([
         "--sort=name",
@@ -159,7 +198,6 @@ fn pack(folder: &Path, what: &[&str], renamed: Option<&str>, to: &Path) -> Resul
         "--mtime=@0",
     ]);
     tar.args(["--mode=u=rwX,go=rX", "-C"]).arg(folder);
-    tar.args(renamed.map(|pattern| format!("--transform={pattern}")));
     let mut packing = tar
         .arg("-cf")
         .arg("-")

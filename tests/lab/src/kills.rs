@@ -108,8 +108,16 @@ pub async fn run(args: Args) -> Result<()> {
         ),
     ];
     say(&costs(&world).await?)?;
+    judge(&promises)
+}
+
+/// Prints each promise and whether it held.
+///
+/// # Errors
+/// One did not.
+pub(crate) fn judge(promises: &[(&str, Result<()>)]) -> Result<()> {
     let mut broken = 0;
-    for (promise, held) in &promises {
+    for (promise, held) in promises {
         match held {
             Ok(()) => say(&format!("kept    {promise}"))?,
             Err(why) => {
@@ -162,11 +170,13 @@ async fn play(args: &Args, world: &mut World) -> Result<()> {
     ))
 }
 
-fn say(line: &str) -> Result<()> {
+/// Prints a line.
+pub(crate) fn say(line: &str) -> Result<()> {
     bench::say(&format!("{line}\n"))
 }
 
-fn sight(world: &World) -> Sight {
+/// What the witness looks at.
+pub(crate) fn sight(world: &World) -> Sight {
     let client = world.lab.admin();
     let machine = kinds::machine(world.cluster.machine_api);
     Sight {
@@ -178,7 +188,7 @@ fn sight(world: &World) -> Sight {
 }
 
 /// Waits until exactly `count` machines run, and nothing else exists except the objects of other owners.
-async fn settled(world: &World, count: usize, strangers: &Strangers) -> Result<()> {
+pub(crate) async fn settled(world: &World, count: usize, strangers: &Strangers) -> Result<()> {
     world.nodes.wait_running(count, LIMIT).await?;
     let sight = sight(world);
     let deadline = Instant::now() + LIMIT;
@@ -204,7 +214,7 @@ async fn settled(world: &World, count: usize, strangers: &Strangers) -> Result<(
 }
 
 /// The logs of all processes: no panic, no password.
-fn logs(world: &World, password: &str) -> Result<()> {
+pub(crate) fn logs(world: &World, password: &str) -> Result<()> {
     let mut processes = 0;
     for entry in fs::read_dir(world.lab.dir()).context("list the lab's directory")? {
         let path = entry?.path();
@@ -220,7 +230,8 @@ fn logs(world: &World, password: &str) -> Result<()> {
     Ok(())
 }
 
-async fn costs(world: &World) -> Result<String> {
+/// What it took.
+pub(crate) async fn costs(world: &World) -> Result<String> {
     let calls = world.vcenter.calls().await?;
     world.lab.audited().await?;
     let writes = world.lab.audit().writes(&world.access.user)?;

@@ -22,6 +22,7 @@
 pub mod bench;
 pub mod demo;
 pub mod dist;
+pub mod handover;
 pub mod kills;
 pub mod lab;
 pub mod parts;

@@ -128,6 +128,11 @@ impl World {
         Ok(begun.elapsed())
     }
 
+    /// How an operator is started here.
+    pub(crate) fn options(&self) -> &OperatorOptions {
+        &self.options
+    }
+
     /// Name of the pool.
     pub(super) fn pool_name(&self) -> &'static str {
         POOL

@@ -1,6 +1,6 @@
 //! The lab's command line.
 
-use agent_forge_lab::{bench, demo, dist, kills, soak};
+use agent_forge_lab::{bench, demo, dist, handover, kills, soak};
 use clap::{Parser, Subcommand};
 
 /// Runs the operator on this machine with real programs around it: watch it work, measure it, or test it.
@@ -29,6 +29,8 @@ enum Command {
     BenchLateBinding(bench::late_binding::Args),
     /// Make the files of a release: manifests, charts, and an archive of the program.
     Dist(dist::Args),
+    /// Let two operators take over from each other in every way while machines come and go, and check every promise.
+    Handover(handover::Args),
     /// Kill the operator at random moments while machines come and go, and check every promise.
     Kills(kills::Args),
     /// Play for a given time what is too much for each change. A second start goes on where the first ended.
@@ -52,6 +54,7 @@ async fn main() -> anyhow::Result<()> {
         Command::BenchMemory(args) => bench::memory::run(args).await,
         Command::BenchLateBinding(args) => bench::late_binding::run(args).await,
         Command::Dist(args) => dist::run(args).await,
+        Command::Handover(args) => handover::run(args).await,
         Command::Kills(args) => kills::run(args).await,
         Command::Soak(args) => soak::run(args).await,
     }

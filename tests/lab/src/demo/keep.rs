@@ -24,7 +24,7 @@ pub(super) async fn tell(stage: &Stage) -> Result<()> {
     ));
     let explain = machine.map(|name| format!("explain -n {NAMESPACE} VsphereAgent/{name}"));
     let plan = format!("plan -n {NAMESPACE} {POOL}");
-    for command in explain.into_iter().chain(["top".to_owned(), plan]) {
+    for command in explain.into_iter().chain(["top -A".to_owned(), plan]) {
         voice.out(&format!("    {start} {command}\n"));
     }
     voice.out("\n");

@@ -61,7 +61,7 @@ pub(super) fn make(programs: &[Program], roots: &Path, out: &Path) -> Result<Opt
     let digest = index["manifests"][0]["digest"].as_str();
     let digest = digest.context("the digest of the image")?.to_owned();
     let file = format!("agent-forge-{VERSION}-image.tar.gz");
-    pack(&layout, &["."], None, &out.join(file))?;
+    pack(&layout, &["."], &out.join(file))?;
     fs::write(out.join("image.digest"), format!("{digest}\n"))?;
     // Its storage has files that only their owner may remove.
     output(buildah().args(["rmi", "--all", "--force"]))?;

@@ -1,12 +1,8 @@
 //! What is in a release and where it comes from: the SBOM, the licences of the dependencies, and the provenance.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{fs, path::Path, process::Command};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::{VERSION, output, skipped};
@@ -23,28 +19,20 @@ pub(super) fn bill_of_materials(out: &Path) -> Result<()> {
     }
     // It writes beside each Cargo.toml, so it gets a copy.
     let copy = tempfile::tempdir()?;
-    let mut listing = Command::new("git")
-        .args(["-C", &repository().to_string_lossy(), "ls-files", "-z"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("run git")?;
-    let files = listing.stdout.take().context("git's output")?;
-    let mut packing = Command::new("tar")
-        .arg("-C")
-        .arg(repository())
-        .args(["--null", "--no-recursion", "-cf", "-", "-T", "-"])
-        .stdin(files)
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("run tar")?;
-    let packed = packing.stdout.take().context("tar's output")?;
-    let mut unpacking = Command::new("tar");
-    unpacking.args(["-xf", "-", "-C"]).arg(copy.path());
-    let unpacked = unpacking.stdin(packed).status().context("run tar")?;
-    ensure!(
-        listing.wait()?.success() && packing.wait()?.success() && unpacked.success(),
-        "the sources were not copied"
-    );
+    let listed = output(
+        Command::new("git")
+            .arg("-C")
+            .arg(repository())
+            .args(["ls-files", "-z"]),
+    )?;
+    for name in listed.split_terminator('\0') {
+        let (from, to) = (repository().join(name), copy.path().join(name));
+        // Git still lists what was removed and not committed.
+        if from.is_file() {
+            fs::create_dir_all(to.parent().context("a folder")?)?;
+            fs::copy(from, to).with_context(|| format!("copy {name}"))?;
+        }
+    }
     output(
         cargo()
             .current_dir(copy.path())
@@ -70,7 +58,7 @@ pub(super) fn licences(out: &Path) -> Result<()> {
         return Ok(());
     }
     let list = output(cargo().current_dir(repository()).args([
-        "deny", "--locked", "list", "--format", "human", "--color", "never",
+        "deny", "--color", "never", "--locked", "list", "--format", "human",
     ]))?;
     fs::write(out.join("LICENCES-of-dependencies.txt"), list)?;
     Ok(())

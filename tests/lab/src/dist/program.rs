@@ -104,10 +104,17 @@ fn build_for(target: &str) -> Result<PathBuf> {
 /// # Errors
 /// The first program does not run, or a file cannot be made.
 pub(super) fn archives(programs: &[Program], out: &Path) -> Result<()> {
-    // Completions and man pages do not depend on the architecture. This machine may not run the other ones.
-    let Some(first) = programs.first() else {
+    if programs.is_empty() {
         return Ok(());
+    }
+    // Completions and man pages do not depend on the architecture. This machine runs the program of its own only.
+    let here = match env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
     };
+    let own = programs.iter().find(|program| program.arch == here);
+    let own = own.with_context(|| format!("no program runs on this machine ({here})"))?;
     let mut platforms = String::new();
     for program in programs {
         let staged = tempfile::tempdir()?;
@@ -120,12 +127,12 @@ pub(super) fn archives(programs: &[Program], out: &Path) -> Result<()> {
         std::os::unix::fs::symlink("agent-forge", inside.join("kubectl-agent_forge"))?;
         fs::copy(repository().join("LICENSE"), inside.join("LICENSE"))?;
         for shell in ["bash", "fish", "zsh"] {
-            let text = output(Command::new(&first.file).args(["completion", shell]))?;
+            let text = output(Command::new(&own.file).args(["completion", shell]))?;
             fs::write(inside.join("completions").join(shell), text)?;
         }
-        output(Command::new(&first.file).arg("man").arg(inside.join("man")))?;
+        output(Command::new(&own.file).arg("man").arg(inside.join("man")))?;
         let file = out.join(format!("{name}.tar.gz"));
-        pack(staged.path(), &[&name], None, &file)?;
+        pack(staged.path(), &[&name], &file)?;
         platforms += &platform(program.arch, &name, &digest(&file)?);
     }
     fs::write(out.join("krew.yaml"), krew(&platforms))?;

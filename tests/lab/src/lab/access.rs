@@ -96,7 +96,8 @@ pub(super) async fn grant(client: &Client, directory: &Path, namespace: &str) ->
     Ok(account)
 }
 
-/// Applies the rules in `objects` that are bound to the one ServiceAccount in them. Returns its namespace and name.
+/// Applies the rules in `objects` that are bound to the first ServiceAccount in them, which is the operator's. Returns its
+/// namespace and name.
 pub(super) async fn grant_bound(client: &Client, objects: &[Value]) -> Result<(String, String)> {
     let text = |object: &Value, pointer: &str| -> Result<String> {
         let found = object.pointer(pointer).and_then(Value::as_str);
@@ -109,7 +110,11 @@ pub(super) async fn grant_bound(client: &Client, objects: &[Value]) -> Result<(S
     apply(client, account).await?;
     let namespace = text(account, "/metadata/namespace")?;
     let account = text(account, "/metadata/name")?;
-    for binding in objects.iter().filter(|o| o["roleRef"].is_object()) {
+    let is_bound = |o: &&Value| {
+        let subjects = o["subjects"].as_array().into_iter().flatten();
+        o["roleRef"].is_object() && subjects.clone().any(|s| s["name"] == account.as_str())
+    };
+    for binding in objects.iter().filter(is_bound) {
         let place = &binding["metadata"]["namespace"];
         let of = |o: &&Value| {
             let named = ["kind", "name"].map(|key| &binding["roleRef"][key]);

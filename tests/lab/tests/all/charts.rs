@@ -83,7 +83,16 @@ fn comparable(objects: Vec<Value>, is_chart: bool) -> Result<BTreeMap<String, Va
         }
         if is_chart {
             let mut text = object.to_string();
-            for part in ["credentials", "leader-election", "metrics", "trusted-ca"] {
+            for part in [
+                "credentials",
+                "leader-election",
+                "metrics",
+                "metrics-auth",
+                "metrics-reader",
+                "metrics-tls",
+                "metrics.agent-forge-system.svc",
+                "trusted-ca",
+            ] {
                 let (theirs, ours) = (format!("{RELEASE}-{part}"), format!("agent-forge-{part}"));
                 text = text.replace(&format!("\"{theirs}\""), &format!("\"{ours}\""));
             }
@@ -99,7 +108,9 @@ fn comparable(objects: Vec<Value>, is_chart: bool) -> Result<BTreeMap<String, Va
             // The binding's subject is the ServiceAccount.
             let subjects = object.get_mut("subjects").and_then(Value::as_array_mut);
             for subject in subjects.into_iter().flatten() {
-                subject["name"] = json!("agent-forge");
+                if subject["name"] == "agent-forge-manager" {
+                    subject["name"] = json!("agent-forge");
+                }
             }
             let text = object.to_string();
             object =

@@ -235,6 +235,11 @@ async fn the_overlay_in_the_predecessors_place_has_its_names_and_its_selector() 
             "Role",
             "agent-forge-operator-leader-election",
         ),
+        (
+            "ClusterRoleBinding",
+            "ClusterRole",
+            "agent-forge-operator-metrics-auth",
+        ),
     ] {
         named(role, name)?;
         let binding = named(kind, name)?;

@@ -1,40 +1,132 @@
 //! The files of a release.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 use agent_forge_lab::dist::{Args, make};
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
-/// The program is left out: a release build takes a quarter of an hour.
+/// In the place of a program, which a release build makes in a quarter of an hour.
+const PROGRAM: &str = "#!/bin/sh
+case $1 in
+completion) echo \"completes in $2\" ;;
+man) echo .TH > \"$2/agent-forge.1\" ;;
+esac
+";
+
+fn args(folder: &Path, image: &str, program: &Path) -> Args {
+    Args {
+        out: folder.join("dist"),
+        image: Some(image.to_owned()),
+        roots: program.to_owned(),
+        program: Some(program.to_owned()),
+        no_program: false,
+    }
+}
+
+/// The names of the files in an archive.
+fn names(archive: &Path) -> Result<String> {
+    let done = Command::new("tar").arg("-tzf").arg(archive).output()?;
+    ensure!(done.status.success(), "{}", archive.display());
+    Ok(String::from_utf8(done.stdout)?)
+}
+
 #[test]
 fn a_release_has_equal_digests_in_every_folder_and_names_one_image() -> Result<()> {
-    let image = "registry.example.com/agent-forge@sha256:0123";
     let (one, other) = (tempfile::tempdir()?, tempfile::tempdir()?);
-    let args = |out: &tempfile::TempDir| Args {
-        out: out.path().join("dist"),
-        image: Some(image.to_owned()),
-        roots: "/dev/null".into(),
-        program: None,
-        no_program: true,
-    };
-    let made = make(&args(&one))?;
-    assert_eq!(made, make(&args(&other))?);
+    let program = one.path().join("program");
+    fs::write(&program, PROGRAM)?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+    let image = "registry.example.com/agent-forge@sha256:0123";
+    let made = make(&args(one.path(), image, &program))?;
+    assert_eq!(made, make(&args(other.path(), image, &program))?);
+    let dist = one.path().join("dist");
     let manifests = made.lines().filter_map(|line| line.split("  ").nth(1));
     let manifests = manifests.filter(|name| name.starts_with("install"));
     for name in manifests {
-        let text = fs::read_to_string(one.path().join("dist").join(name))?;
+        let text = fs::read_to_string(dist.join(name))?;
         ensure!(text.contains(&format!("image: {image}\n")), "{name}");
         ensure!(!text.contains("image: agent-forge"), "{name}");
     }
     let made_of = |end: &str| made.lines().filter(|line| line.ends_with(end)).count();
-    assert_eq!((made_of(".yaml"), made_of(".tgz")), (8, 2), "{made}");
+    assert_eq!((made_of(".yaml"), made_of(".tgz")), (9, 2), "{made}");
+    let version = env!("CARGO_PKG_VERSION");
+    let archive = format!("agent-forge-{version}-linux-amd64");
+    let inside = names(&dist.join(format!("{archive}.tar.gz")))?;
+    for name in [
+        "agent-forge",
+        "kubectl-agent_forge",
+        "LICENSE",
+        "completions/zsh",
+        "man/agent-forge.1",
+    ] {
+        ensure!(
+            inside.contains(&format!("{archive}/{name}\n")),
+            "{name}: {inside}"
+        );
+    }
+    let krew = fs::read_to_string(dist.join("krew.yaml"))?;
+    let sum = made
+        .lines()
+        .find_map(|line| line.strip_suffix(&format!("  {archive}.tar.gz")));
+    let sum = sum.context("the digest of the archive")?;
+    ensure!(krew.contains(&format!("sha256: {sum}\n")), "{krew}");
+    ensure!(
+        made_of("provenance.intoto.jsonl") == 0,
+        "of a program from elsewhere"
+    );
+
     // What it made before goes, and nothing else does.
-    assert_eq!(make(&args(&one))?, made);
-    let of_others = one.path().join("dist/notes.txt");
+    assert_eq!(make(&args(one.path(), image, &program))?, made);
+    let of_others = dist.join("notes.txt");
     fs::write(&of_others, "mine")?;
-    let refused = make(&args(&one)).expect_err("a folder with files of others");
+    let refused =
+        make(&args(one.path(), image, &program)).expect_err("a folder with files of others");
     ensure!(refused.to_string().contains("--out"), "{refused}");
     assert_eq!(fs::read_to_string(of_others)?, "mine");
-    ensure!(one.path().join("dist/install.yaml").exists());
+    ensure!(dist.join("install.yaml").exists());
+    Ok(())
+}
+
+/// Without buildah there is no image: `make` says SKIPPED.
+#[test]
+fn manifests_and_chart_name_the_digest_of_the_image_that_is_made() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let program = folder.path().join("program");
+    fs::write(&program, PROGRAM)?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+    let repository = "registry.example.com/agent-forge";
+    make(&args(folder.path(), repository, &program))?;
+    let dist = folder.path().join("dist");
+    let digest = fs::read_to_string(dist.join("image.digest")).unwrap_or_default();
+    let digest = digest.trim();
+    let named = match digest {
+        "" => repository.to_owned(),
+        digest => format!("{repository}@{digest}"),
+    };
+    let manifest = fs::read_to_string(dist.join("install.yaml"))?;
+    ensure!(
+        manifest.contains(&format!("image: {named}\n")),
+        "{manifest}"
+    );
+    let version = env!("CARGO_PKG_VERSION");
+    let done = Command::new("tar")
+        .arg("-xzOf")
+        .arg(dist.join(format!("agent-forge-{version}.tgz")))
+        .arg("agent-forge/values.yaml")
+        .output()?;
+    let values = String::from_utf8(done.stdout)?;
+    ensure!(
+        values.contains(&format!("  repository: {repository}\n")),
+        "{values}"
+    );
+    ensure!(
+        values.contains(&format!("  digest: \"{digest}\"\n")),
+        "{values}"
+    );
+    if !digest.is_empty() {
+        let layout = names(&dist.join(format!("agent-forge-{version}-image.tar.gz")))?;
+        let blob = digest.replace(':', "/");
+        ensure!(layout.contains(&format!("./blobs/{blob}\n")), "{layout}");
+    }
     Ok(())
 }
