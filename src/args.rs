@@ -11,7 +11,7 @@ mod target;
 use std::{path::PathBuf, time::Duration};
 
 use agent_forge_actors::domain::server::{HostPattern, ServerRule};
-use clap::{Parser, builder::BoolishValueParser};
+use clap::{Parser, ValueEnum, builder::BoolishValueParser};
 
 pub use self::{chaos::ChaosArgs, lease::LeaseArgs, scaling::ScalingArgs, target::TargetArgs};
 use crate::{
@@ -199,9 +199,15 @@ pub struct Args {
     #[arg(long, env = "AGENT_FORGE_DRY_RUN", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub dry_run: bool,
 
-    /// Log format.
-    #[arg(long, env = "AGENT_FORGE_LOG_FORMAT", default_value = "human", value_parser = ["human", "json"])]
-    pub log_format: String,
+    /// Log format. `auto`: `human` on a terminal, else `json`.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_LOG_FORMAT",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    pub log_format: LogFormat,
 
     /// Leader election.
     #[command(flatten)]
@@ -251,6 +257,30 @@ impl Args {
             allow_http: self.vsphere_allow_http,
             allow_local: self.vsphere_allow_local_server,
             allowed: self.allowed_vcenters.clone(),
+        }
+    }
+}
+
+/// Format of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// `Human` on a terminal, else `Json`.
+    #[default]
+    Auto,
+    /// Text.
+    Human,
+    /// One JSON object for each line.
+    Json,
+}
+
+impl LogFormat {
+    /// Whether lines are JSON. `terminal`: whether the log goes to a terminal.
+    #[must_use]
+    pub fn is_json(self, terminal: bool) -> bool {
+        match self {
+            Self::Auto => !terminal,
+            Self::Human => false,
+            Self::Json => true,
         }
     }
 }

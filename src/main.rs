@@ -1,6 +1,6 @@
 //! agent-forge, the operator.
 
-use std::process::ExitCode;
+use std::{io::IsTerminal as _, process::ExitCode};
 
 use agent_forge::{
     args::Args,
@@ -40,7 +40,8 @@ async fn start(args: Args) -> anyhow::Result<ExitCode> {
         let verdict = commands::run(&args, command).await;
         return Ok(verdict.map_or_else(cannot_tell, ExitCode::from));
     }
-    let telemetry = logging::install(args.log_format == "json")?;
+    let json = args.log_format.is_json(std::io::stderr().is_terminal());
+    let telemetry = logging::install(json)?;
     let ended = run::operator(args, stop_signal()).await;
     let code = match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -67,7 +67,10 @@ pub async fn metrics(args: &Args, metrics: Arc<Metrics>, guard: &Guard) -> anyho
     let Some(address) = parse_address(flag, &args.metrics_bind_address)? else {
         return Ok(());
     };
-    let mut limits = Limits::default();
+    let mut limits = Limits {
+        connections: Some(web::connections()),
+        tls: None,
+    };
     let mut reviewer = None;
     if is_secure(args.metrics_secure, address) {
         limits.tls = Some(guard.tls().await?);
@@ -174,7 +177,7 @@ pub async fn web(args: &Args, web: &Web, guard: &Guard) -> anyhow::Result<()> {
         (true, _) => tracing::info!(%bound, secure, "web page: every client of this host may look"),
         (false, true) => tracing::info!(%bound, "web page over HTTPS"),
         (false, false) => {
-            tracing::warn!(%bound, "web page: tokens arrive unencrypted; put a proxy with TLS in front of it")
+            tracing::warn!(%bound, "web page over HTTP: tokens arrive unencrypted; there has to be a proxy with TLS in front of it")
         }
     }
     Ok(())

@@ -99,7 +99,6 @@ impl Reviews for ApiReviews {
                 extra: user.extra.clone(),
                 resource_attributes,
                 non_resource_attributes,
-                ..SubjectAccessReviewSpec::default()
             },
             ..SubjectAccessReview::default()
         };

@@ -79,16 +79,10 @@ impl Command {
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct Place {
     /// Only objects of this namespace. Default: that of the kubeconfig's context. If it names none, or in a Pod: all.
-    #[arg(
-        long,
-        short,
-        env = "AGENT_FORGE_NAMESPACE",
-        value_name = "NAMESPACE",
-        conflicts_with = "all_namespaces"
-    )]
+    #[arg(long, short, env = "AGENT_FORGE_NAMESPACE", value_name = "NAMESPACE")]
     pub namespace: Option<String>,
 
-    /// Objects of all namespaces.
+    /// Objects of all namespaces, whatever --namespace says.
     #[arg(long, short = 'A', env = "AGENT_FORGE_ALL_NAMESPACES", value_parser = BoolishValueParser::new())]
     pub all_namespaces: bool,
 }
@@ -96,6 +90,9 @@ pub struct Place {
 impl Place {
     /// Takes the namespace of the context if none is asked for, and says so on standard error.
     fn settle(&mut self, target: &TargetArgs) {
+        if self.all_namespaces {
+            self.namespace = None;
+        }
         if self.namespace.is_some() || self.all_namespaces {
             return;
         }

@@ -1,6 +1,9 @@
 //! How commands print what they found, and what their exit code says.
 
-use std::{io::Write as _, process::ExitCode};
+use std::{
+    io::{IsTerminal as _, Write as _},
+    process::ExitCode,
+};
 
 use agent_forge_actors::domain::text;
 use agent_forge_crds::docs;
@@ -48,6 +51,10 @@ pub trait Report: Serialize {
     fn text(&self) -> String;
     /// Whether a person should look at it.
     fn verdict(&self) -> Verdict;
+    /// The text for people with colours, for a terminal.
+    fn painted(&self, text: String) -> String {
+        text
+    }
 }
 
 /// Prints the report to standard output, with the addresses of the pages that it names.
@@ -56,6 +63,7 @@ pub trait Report: Serialize {
 /// Standard output is closed.
 pub fn print(report: &impl Report, output: Output) -> anyhow::Result<Verdict> {
     let text = match output {
+        Output::Table if has_colours() => report.painted(visible(&report.text())),
         Output::Table => visible(&report.text()),
         Output::Json => {
             escaped(&serde_json::to_string_pretty(report).context("printing JSON")?) + "\n"
@@ -64,6 +72,12 @@ pub fn print(report: &impl Report, output: Output) -> anyhow::Result<Verdict> {
     };
     write(&docs::linked(&text))?;
     Ok(report.verdict())
+}
+
+/// Whether standard output is a terminal, and the person has nothing against colours (no-color.org).
+fn has_colours() -> bool {
+    let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
+    std::io::stdout().is_terminal() && !is_unwanted
 }
 
 /// Prints a text to standard output.

@@ -18,12 +18,13 @@ use serde_json::{Value, json};
 use crate::world::{Setup, World};
 
 /// The folders of `config/` with a Deployment. `overlays/namespaced` has a test of its own (`rules`).
-const FOLDERS: [&str; 7] = [
+const FOLDERS: [&str; 8] = [
     "default",
     "overlays/single-replica",
     "overlays/monitoring",
     "overlays/openshift",
     "overlays/proxy",
+    "overlays/egress",
     "overlays/web",
     "overlays/predecessor",
 ];
@@ -55,11 +56,11 @@ pub fn kinds_of_prometheus() -> impl Iterator<Item = Value> {
     })
 }
 
+/// Names and values.
+type Variables = Vec<(String, String)>;
+
 /// Arguments and variables of the operator's container. Addresses are left to the lab. A file of a ConfigMap is in `mounted`.
-pub fn of_deployment(
-    objects: &[Value],
-    mounted: &str,
-) -> Result<(Vec<String>, Vec<(String, String)>)> {
+pub fn of_deployment(objects: &[Value], mounted: &str) -> Result<(Vec<String>, Variables)> {
     let deployment = objects.iter().find(|o| o["kind"] == "Deployment");
     let pod = &deployment.context("a Deployment")?["spec"]["template"]["spec"];
     let container = &pod["containers"][0];

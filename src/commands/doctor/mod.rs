@@ -9,11 +9,14 @@ mod pool;
 mod rights;
 mod vcenter;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use agent_forge_actors::{domain::names::ObjectKey, ports::cluster::View as _, sessions::users};
 use agent_forge_crds::conditions::Reason;
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -38,6 +41,26 @@ pub struct DoctorArgs {
     /// Whether vCenter is asked.
     #[command(flatten)]
     pub vcenter: AskVcenter,
+
+    /// From which result on the exit code is 1.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_FAIL_ON",
+        value_enum,
+        default_value_t,
+        value_name = "RESULT"
+    )]
+    pub fail_on: FailOn,
+}
+
+/// From which result on the exit code is 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// Yellow or red.
+    #[default]
+    Warning,
+    /// Red.
+    Error,
 }
 
 /// The result of a check.
@@ -118,7 +141,10 @@ impl Check {
 pub struct Diagnosis {
     /// The worst result.
     worst: Color,
+    /// The worst first.
     checks: Vec<Check>,
+    #[serde(skip)]
+    fail_on: FailOn,
 }
 
 /// Checks.
@@ -142,7 +168,7 @@ pub async fn run(args: &Args, asked: &DoctorArgs) -> anyhow::Result<Verdict> {
             checks.push(Check::red("lists", "cluster", format!("{e:#}")).todo(todo, page));
         }
     }
-    report::print(&Diagnosis::of(checks), asked.asked.output)
+    report::print(&Diagnosis::of(checks, asked.fail_on), asked.asked.output)
 }
 
 /// The namespaces of the Secrets that pools and VMs name.
@@ -159,7 +185,7 @@ fn empty(sight: &Sight, namespace: &str) -> anyhow::Result<Check> {
         "there is no namespace {namespace}, or it is not among --namespaces"
     );
     let says = "there is no VsphereAgentPool in it, so nothing of it was checked";
-    let todo = "Name another namespace, or none to check all pools.";
+    let todo = "Name another namespace, or -A to check all pools.";
     let page = "docs/how-to/find-out-what-is-wrong.md";
     let about = format!("namespace {namespace}");
     Ok(Check::yellow("pools", &about, says).todo(todo, page))
@@ -204,14 +230,33 @@ async fn of_pools(args: &Args, asked: &DoctorArgs, sight: &Sight) -> anyhow::Res
 }
 
 impl Diagnosis {
-    fn of(checks: Vec<Check>) -> Self {
-        let worst = checks.iter().map(|c| c.color).max();
+    fn of(mut checks: Vec<Check>, fail_on: FailOn) -> Self {
+        // Within a colour the order stays: first what others depend on.
+        checks.sort_by_key(|check| Reverse(check.color));
+        let worst = checks.first().map(|check| check.color);
         Self {
             worst: worst.unwrap_or(Color::Green),
             checks,
+            fail_on,
         }
     }
+
+    /// The checks that are green, by what was checked.
+    fn green(&self) -> Vec<(&str, Vec<&str>)> {
+        let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+        for check in self.checks.iter().filter(|c| c.color == Color::Green) {
+            match groups.iter_mut().find(|(about, _)| *about == check.about) {
+                Some((_, names)) => names.push(check.check),
+                None => groups.push((&check.about, vec![check.check])),
+            }
+        }
+        groups
+    }
 }
+
+const RED: &str = "RED   ";
+const YELLOW: &str = "YELLOW";
+const GREEN: &str = "green ";
 
 impl Report for Diagnosis {
     fn text(&self) -> String {
@@ -220,22 +265,21 @@ impl Report for Diagnosis {
         for check in &self.checks {
             *count.entry(check.color).or_default() += 1;
             let word = match check.color {
-                Color::Green => "green ",
-                Color::Yellow => "YELLOW",
-                Color::Red => "RED   ",
+                Color::Green => continue,
+                Color::Yellow => YELLOW,
+                Color::Red => RED,
             };
             text += &format!(
-                "{word}  {} ({}): {}\n",
+                "{word}  {} ({}): {}\n        What to do: {}\n        See {}\n",
                 check.check,
                 check.about,
-                report::one_line(&check.says)
+                report::one_line(&check.says),
+                check.todo,
+                check.page
             );
-            if check.color != Color::Green {
-                text += &format!(
-                    "        What to do: {}\n        See {}\n",
-                    check.todo, check.page
-                );
-            }
+        }
+        for (about, names) in self.green() {
+            text += &format!("{GREEN}  {about}: {}\n", names.join(", "));
         }
         let of = |color| count.get(&color).copied().unwrap_or(0);
         text + &format!(
@@ -247,11 +291,26 @@ impl Report for Diagnosis {
     }
 
     fn verdict(&self) -> Verdict {
-        if self.worst == Color::Green {
-            Verdict::Nothing
-        } else {
-            Verdict::Findings
+        let from = match self.fail_on {
+            FailOn::Warning => Color::Yellow,
+            FailOn::Error => Color::Red,
+        };
+        match self.worst >= from {
+            true => Verdict::Findings,
+            false => Verdict::Nothing,
         }
+    }
+
+    fn painted(&self, text: String) -> String {
+        let paint = |line: &str| {
+            for (word, colour) in [(RED, 31), (YELLOW, 33), (GREEN, 32)] {
+                if let Some(rest) = line.strip_prefix(word) {
+                    return format!("\u{1b}[{colour}m{word}\u{1b}[0m{rest}");
+                }
+            }
+            line.to_owned()
+        };
+        text.split('\n').map(paint).collect::<Vec<_>>().join("\n")
     }
 }
 

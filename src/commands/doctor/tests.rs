@@ -172,23 +172,37 @@ fn two_pools_of_one_node_pool_are_red_for_both() {
 fn the_worst_color_decides_and_what_to_do_is_printed() {
     let good = Check::green("a", "x", "fine");
     let odd = Check::yellow("b", "x", "odd").todo("Look.", "docs/how-to/observe.md");
-    let all = Diagnosis::of(vec![good.clone()]);
-    assert_eq!(
-        (all.verdict(), all.text().lines().count()),
-        (Verdict::Nothing, 3)
-    );
-    let all = Diagnosis::of(vec![good, odd]);
-    let text = all.text();
-    assert_eq!(all.verdict(), Verdict::Findings);
-    for said in [
-        "green   a (x): fine",
-        "YELLOW  b (x): odd",
-        "What to do: Look.",
-        "See docs/how-to/observe.md",
-        "1 green, 1 yellow, 0 red",
+    let also = Check::green("c", "x", "fine");
+    let all = Diagnosis::of(vec![good.clone(), also], FailOn::Warning);
+    assert_eq!(all.verdict(), Verdict::Nothing);
+    assert_eq!(all.text(), "green   x: a, c\n\n2 green, 0 yellow, 0 red\n");
+    let bad = Check::red("d", "y", "broken");
+    let mut checks = vec![good, odd];
+    for (fail_on, verdict) in [
+        (FailOn::Warning, Verdict::Findings),
+        (FailOn::Error, Verdict::Nothing),
     ] {
-        assert!(text.contains(said), "{said}: {text}");
+        let all = Diagnosis::of(checks.clone(), fail_on);
+        assert_eq!(all.verdict(), verdict, "{fail_on:?}");
     }
+    checks.push(bad);
+    let all = Diagnosis::of(checks, FailOn::Error);
+    assert_eq!(all.verdict(), Verdict::Findings);
+    let text = all.text();
+    assert!(
+        text.starts_with(
+            "RED     d (y): broken\n        What to do: \n        See docs/how-to/find-out-what-is-wrong.md\n\
+             YELLOW  b (x): odd\n        What to do: Look.\n        See docs/how-to/observe.md\n\
+             green   x: a\n"
+        ),
+        "{text}"
+    );
+    assert!(text.ends_with("1 green, 1 yellow, 1 red\n"), "{text}");
+    let painted = all.painted(text);
+    assert!(
+        painted.starts_with("\u{1b}[31mRED   \u{1b}[0m  d"),
+        "{painted}"
+    );
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub struct OperatorOptions {
 
 impl OperatorOptions {
     /// The operator `program` with this kubeconfig. It allows what a lab needs: ISO sources and vCenters on loopback,
-    /// and a vCenter without TLS.
+    /// and a vCenter without TLS. Its log is for people.
     pub fn new(program: impl Into<PathBuf>, kubeconfig: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -40,6 +40,7 @@ impl OperatorOptions {
             env: vec![
                 ("AGENT_FORGE_ISO_ALLOW_LOCAL_SOURCE".into(), "true".into()),
                 ("AGENT_FORGE_VSPHERE_ALLOW_HTTP".into(), "true".into()),
+                ("AGENT_FORGE_LOG_FORMAT".into(), "human".into()),
                 (
                     "AGENT_FORGE_VSPHERE_ALLOW_LOCAL_SERVER".into(),
                     "true".into(),
