@@ -16,13 +16,16 @@ use agent_forge_lab::{
 };
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, ResourceExt as _, api::DynamicObject, api::PostParams};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DynamicObject, Patch, PatchParams, PostParams},
+};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use crate::{
     installed::{kinds_of_prometheus, of_deployment},
-    world::{Setup, World},
+    world::{POOL, Setup, World},
 };
 
 /// Release and namespace of the predecessor's users.
@@ -103,7 +106,11 @@ impl Hub {
     }
 
     fn dynamic(&self, kind: &str) -> Api<DynamicObject> {
-        let gvk = kube::core::GroupVersionKind::gvk("agent-forge.containeroo.ch", "v1alpha1", kind);
+        self.in_version("v1alpha1", kind)
+    }
+
+    fn in_version(&self, version: &str, kind: &str) -> Api<DynamicObject> {
+        let gvk = kube::core::GroupVersionKind::gvk("agent-forge.containeroo.ch", version, kind);
         let resource = kube::core::ApiResource::from_gvk(&gvk);
         Api::namespaced_with(self.world.client.clone(), self.world.namespace(), &resource)
     }
@@ -215,6 +222,18 @@ async fn the_chart_takes_the_place_of_the_predecessors_and_back_and_again() -> R
         hub.conditions().await?.is_superset(&conditions),
         "a condition was lost"
     );
+
+    // A person writes in the other version. Both show the same, and it does not prevent the way back.
+    let beta = hub.in_version("v1beta1", "VsphereAgentPool");
+    let mark = json!({"metadata": {"annotations": {"example.com/written-as": "v1beta1"}}});
+    beta.patch(POOL, &PatchParams::default(), &Patch::Merge(&mark))
+        .await?;
+    let (old, new) = (
+        hub.dynamic("VsphereAgentPool").get(POOL).await?,
+        beta.get(POOL).await?,
+    );
+    ensure!(old.data == new.data, "{} is not {}", old.data, new.data);
+    ensure!(old.annotations() == new.annotations() && old.annotations().len() == 1);
 
     // Back: the definitions stay, as the page says. What the predecessor writes loses our fields.
     hub.world.stop_operator().await?;

@@ -83,9 +83,10 @@ pub async fn run(args: Args) -> Result<()> {
 /// # Errors
 /// A file cannot be made.
 pub fn make(args: &Args) -> Result<String> {
-    let out = &args.out;
-    fs::create_dir_all(out).with_context(|| format!("make {}", out.display()))?;
-    clear(out)?;
+    // A run that ends early leaves what was there.
+    earlier(&args.out)?;
+    let staged = tempfile::tempdir()?;
+    let out = staged.path();
     let programs = match &args.program {
         _ if args.no_program => Vec::new(),
         Some(program) => vec![Program::of_amd64(program)],
@@ -111,7 +112,16 @@ pub fn make(args: &Args) -> Result<String> {
     if args.program.is_none() {
         origin::provenance(&made, out)?;
     }
-    sums(out)
+    let made = sums(out)?;
+    for file in earlier(&args.out)? {
+        fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))?;
+    }
+    for entry in fs::read_dir(out)? {
+        let (from, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
+        let to = args.out.join(name);
+        fs::copy(&from, &to).with_context(|| format!("write {}", to.display()))?;
+    }
+    Ok(made)
 }
 
 /// A chart as an archive. Its values name the image.
@@ -152,8 +162,9 @@ fn chart(folder: &str, name: &str, image: Option<&str>, out: &Path) -> Result<()
     )
 }
 
-/// Removes what an earlier run made. If there are other files, nothing is removed.
-fn clear(out: &Path) -> Result<()> {
+/// What an earlier run made in that folder, which is made if it is not there. Other files are an error.
+fn earlier(out: &Path) -> Result<BTreeSet<PathBuf>> {
+    fs::create_dir_all(out).with_context(|| format!("make {}", out.display()))?;
     let text = fs::read_to_string(out.join(SUMS)).unwrap_or_default();
     let made = text.lines().filter_map(|line| line.split("  ").nth(1));
     let made: BTreeSet<PathBuf> = made.chain([SUMS]).map(|name| out.join(name)).collect();
@@ -166,10 +177,7 @@ fn clear(out: &Path) -> Result<()> {
             other.display()
         );
     }
-    for file in there {
-        fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))?;
-    }
-    Ok(())
+    Ok(there)
 }
 
 fn manifest(folder: &str, image: Option<&str>) -> Result<String> {

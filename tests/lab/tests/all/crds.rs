@@ -159,16 +159,30 @@ async fn bad_objects_are_refused_by_the_name_of_the_field() -> Result<()> {
 }
 
 #[tokio::test]
-async fn odd_objects_that_the_predecessor_accepts_stay_accepted() -> Result<()> {
+async fn odd_objects_that_the_predecessor_accepts_stay_accepted_and_both_versions_show_them()
+-> Result<()> {
     let lab = lab().await?;
     let (client, namespace) = (lab.admin(), lab.namespace("accepted").await?);
     let mut wrong = Vec::new();
     for (number, row) in table("accepted.yaml")?.iter().enumerate() {
-        if let Err(error) = run(&client, &namespace, row, number)
+        let stored = run(&client, &namespace, row, number)
             .await
-            .with_context(|| row.name.clone())?
-        {
-            wrong.push(format!("{}: {error:#}", row.name));
+            .with_context(|| row.name.clone())?;
+        let stored = match stored {
+            Ok(stored) => stored,
+            Err(error) => {
+                wrong.push(format!("{}: {error:#}", row.name));
+                continue;
+            }
+        };
+        let other = json!({
+            "apiVersion": "agent-forge.containeroo.ch/v1beta1", "kind": row.kind,
+            "metadata": {"name": format!("row-{number}"), "namespace": namespace},
+        });
+        let api = api_of(&client, &other).await?;
+        let shown = api.get(&format!("row-{number}")).await?;
+        if shown.data != stored.data {
+            wrong.push(format!("{}: as v1beta1 {}", row.name, shown.data));
         }
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
