@@ -25,6 +25,7 @@ fn values(of: &Family, label: &str) -> Option<Vec<String>> {
     let words = |words: &[&str]| Some(words.iter().map(|w| (*w).to_owned()).collect());
     match label {
         "state" if of.name == catalog::CAPACITY.name => words(&STATES),
+        "state" if of.name == catalog::BUFFER.name => words(&["wanted", "ready", "making"]),
         "state" => words(&["done", "total"]),
         "phase" => Some(Phase::ALL.iter().map(ToString::to_string).collect()),
         "condition" => words(&conditions::POOL_CONDITIONS),
