@@ -24,7 +24,6 @@ use agent_forge_actors::{
 use prometheus::{
     Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts,
     Registry, TextEncoder,
-    process_collector::ProcessCollector,
     proto::{LabelPair, MetricFamily},
 };
 
@@ -237,7 +236,11 @@ impl Metrics {
         let r = Register(&registry);
         let build = r.gauge(&catalog::BUILD)?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-        registry.register(Box::new(ProcessCollector::for_self()))?;
+        // It reads /proc.
+        #[cfg(target_os = "linux")]
+        registry.register(Box::new(
+            prometheus::process_collector::ProcessCollector::for_self(),
+        ))?;
         let made = Self {
             leader: r.gauge(&catalog::LEADER)?,
             barred: r.gauge(&catalog::BARRED)?,

@@ -368,7 +368,7 @@ fn broken(error: &reqwest::Error) -> VcErrorKindAndMessage {
 
 /// An HTTP client with these trust settings. It connects to no address that a vCenter must not have.
 fn network(credentials: &Credentials, options: &Options) -> Result<reqwest::Client, String> {
-    reqwest::Client::builder()
+    let builder = reqwest::Client::builder()
         .tls_backend_preconfigured(trust::client_config(&credentials.trust)?)
         .tls_info(true)
         .user_agent(options.user_agent.as_str())
@@ -381,12 +381,12 @@ fn network(credentials: &Credentials, options: &Options) -> Result<reqwest::Clie
         .connect_timeout(options.call_timeout.min(Duration::from_secs(10)))
         // Below the usual keep-alive of servers, so that a request seldom meets a connection that closes.
         .pool_idle_timeout(Duration::from_secs(25))
-        .tcp_keepalive(Duration::from_secs(15))
-        // The library ends a connection when its peer takes no byte for 30 s. A datastore may take longer. Each request
-        // here has a limit of its own.
-        .tcp_user_timeout(None::<Duration>)
-        .build()
-        .map_err(|e| format!("no HTTP client: {e}"))
+        .tcp_keepalive(Duration::from_secs(15));
+    // The library ends a connection when its peer takes no byte for 30 s. A datastore may take longer. Each request here
+    // has a limit of its own. Other systems have no such limit.
+    #[cfg(target_os = "linux")]
+    let builder = builder.tcp_user_timeout(None::<Duration>);
+    builder.build().map_err(|e| format!("no HTTP client: {e}"))
 }
 
 /// Lets people find this request again: the trace context of the current span, and a request id. It is unknown whether
