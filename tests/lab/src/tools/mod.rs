@@ -59,7 +59,14 @@ pub fn shared_or_skipped(directory: &str) -> Option<PathBuf> {
 /// count on. What cannot be built is an error of the test that needs it.
 pub fn built_before_tests() {
     static BUILT: Once = Once::new();
-    let programs = [vcenter, kube_apiserver, kubectl, cluster_api, promtool];
+    let programs = [
+        vcenter,
+        kube_apiserver,
+        kubectl,
+        cluster_api,
+        promtool,
+        helm::helm,
+    ];
     BUILT.call_once(|| programs.iter().for_each(|program| drop(program())));
 }
 
