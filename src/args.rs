@@ -12,6 +12,7 @@ use std::{path::PathBuf, time::Duration};
 
 use agent_forge_actors::domain::server::{HostPattern, ServerRule};
 use clap::{Parser, ValueEnum, builder::BoolishValueParser};
+use kube::Client;
 
 pub use self::{chaos::ChaosArgs, lease::LeaseArgs, scaling::ScalingArgs, target::TargetArgs};
 use crate::{
@@ -221,6 +222,10 @@ pub struct Args {
     #[command(flatten, next_help_heading = LEGACY)]
     pub legacy: Legacy,
 
+    /// Namespace of the operator that runs, if these are its flags. A command has it.
+    #[arg(skip)]
+    pub home: Option<String>,
+
     /// What to do instead of running the operator.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -238,6 +243,13 @@ impl Args {
             true => &[],
             false => &self.namespaces,
         }
+    }
+
+    /// The operator's own namespace, as far as this process knows.
+    #[must_use]
+    pub fn home(&self, client: &Client) -> String {
+        let own = || client.default_namespace().to_owned();
+        self.home.clone().unwrap_or_else(own)
     }
 
     /// The certificate of metrics and web page; `None` if the operator makes one.

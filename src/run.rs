@@ -352,10 +352,9 @@ async fn become_ready(
 ) {
     let id = match args.cluster_id {
         Some(id) => id,
-        None if caches.scope.is_all() => cluster_id(client, "kube-system").await,
         None => {
             let own = client.default_namespace().to_owned();
-            cluster_id(client, &own).await
+            cluster_id(client, caches.scope.identity(&own)).await
         }
     };
     if let Ok(mut slot) = caches.cluster_id.write() {

@@ -58,6 +58,16 @@ fn is_secure(asked: Option<bool>, address: SocketAddr) -> bool {
     asked.unwrap_or(!address.ip().is_loopback())
 }
 
+/// Whether a server asks the API server whose tokens it gets, with these flags.
+#[must_use]
+pub fn reviews_tokens(args: &Args) -> bool {
+    let at = |flag, text: &str| parse_address(flag, text).ok().flatten();
+    let metrics = at("--metrics-bind-address", &args.metrics_bind_address);
+    let page = at("--web-bind-address", &args.web_bind_address);
+    metrics.is_some_and(|address| is_secure(args.metrics_secure, address))
+        || page.is_some_and(|address| !address.ip().is_loopback())
+}
+
 /// Serves `/metrics`. Over HTTPS, only for those who may `get` that path.
 ///
 /// # Errors
@@ -114,7 +124,12 @@ pub async fn health(args: &Args, web: &Web, health: Health) -> anyhow::Result<()
         return Ok(());
     };
     let (caches, standing) = (web.caches.clone(), web.standing.clone());
-    serve("health", address, move |asked| {
+    // Every client of the network may ask.
+    let limits = Limits {
+        connections: Some(web::answers()),
+        tls: None,
+    };
+    serve_within("health", address, limits, move |asked| {
         let (ready, leads) = (caches.is_warm(), caches.leads());
         let said = standby::readiness(&standing.borrow());
         let answer = health_answer(&asked.path, health.check(), ready, leads, said);

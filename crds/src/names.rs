@@ -68,6 +68,9 @@ pub const REPLACE_ANNOTATION: &str = "agent-forge.containeroo.ch/replace";
 /// Annotation on a `VsphereAgent` with `created-for: adopted`, set by a person. `"true"` lets the operator take over
 /// the VM that the predecessor recorded. Before that, its recorded BIOS UUID must be confirmed in the pool's folder.
 pub const ADOPT_ANNOTATION: &str = "agent-forge.containeroo.ch/adopt";
+/// Annotation on a `VsphereAgent` of a restored hub, set by a person: the uid that it had before, and the attempt whose VM has that uid
+/// in its mark, as `<uid>/<attempt>`. That VM is its own.
+pub const RESTORED_FROM_ANNOTATION: &str = "agent-forge.containeroo.ch/restored-from";
 /// Annotation on a `VsphereAgent`, set by a person: with `"true"` its deletion does not ask about Agent, Machine, node or
 /// lost record. Without the deletion it has no effect.
 pub const FORCE_DELETE_ANNOTATION: &str = "agent-forge.containeroo.ch/force-delete";

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
 /// Which API server, and as whom.
@@ -48,9 +48,27 @@ pub struct TargetArgs {
         global = true
     )]
     pub as_group: Vec<String>,
+
+    /// Deployment of the operator that runs. A command takes the operator's flags from it. Default: the only one in the
+    /// cluster. `none`: the command's own flags count.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_OPERATOR",
+        value_name = "NAMESPACE/NAME",
+        global = true
+    )]
+    pub operator: Option<String>,
 }
 
 impl TargetArgs {
+    /// Whether the flag with this id is one of these.
+    #[must_use]
+    pub fn has(id: &str) -> bool {
+        Self::command()
+            .get_arguments()
+            .any(|arg| arg.get_id() == id)
+    }
+
     /// Whether a part of a kubeconfig is chosen.
     #[must_use]
     pub fn chooses(&self) -> bool {

@@ -22,6 +22,15 @@ impl Scope {
         self.0.is_empty()
     }
 
+    /// The namespace whose uid is the cluster's id, if no flag says it. `own` is the operator's.
+    #[must_use]
+    pub fn identity<'a>(&self, own: &'a str) -> &'a str {
+        match self.is_all() {
+            true => "kube-system",
+            false => own,
+        }
+    }
+
     /// Whether that namespace is served.
     #[must_use]
     pub fn serves(&self, namespace: &str) -> bool {

@@ -82,10 +82,10 @@ struct Version {
 /// # Errors
 /// The API server does not answer, or refuses the list of pools. A vCenter that does not answer is a note in the table.
 pub async fn run(args: &Args, asked: &IsoArgs) -> anyhow::Result<Verdict> {
-    let client = sight::connect(args).await?;
+    let (client, args) = &sight::connect(args).await?;
     let all = Scope::of(&args.namespaces).parts();
     let own = asked.asked.place.namespace.clone().map(|n| vec![Some(n)]);
-    let pools = pools(&client, own.as_deref().unwrap_or(&all)).await?;
+    let pools = pools(client, own.as_deref().unwrap_or(&all)).await?;
     let mut mounted = BTreeMap::new();
     if !asked.vcenter.offline {
         let bound = args.secret_bound();
@@ -94,10 +94,10 @@ pub async fn run(args: &Args, asked: &IsoArgs) -> anyhow::Result<Verdict> {
         if own.is_some() {
             // A refusal counts for the account, so a pool of another namespace may have it on record. Without the right to
             // list those, only the ones of this namespace are known.
-            let others = self::pools(&client, &all).await.unwrap_or_default();
+            let others = self::pools(client, &all).await.unwrap_or_default();
             recorded.extend(others.into_iter().map(Arc::new));
         }
-        let vcenters = Vcenters::new(args, &client, recorded);
+        let vcenters = Vcenters::new(args, client, recorded);
         for user in secrets {
             let found = in_drives(&vcenters, &user).await;
             mounted.insert(user, found.map_err(|e| format!("{e:#}")));

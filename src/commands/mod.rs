@@ -16,6 +16,7 @@ pub mod privileges;
 pub mod read_only;
 pub mod reasons;
 pub mod report;
+mod running;
 pub mod sight;
 pub mod top;
 pub mod validate;

@@ -8,13 +8,14 @@ use std::{
 
 use agent_forge_actors::{
     domain::names::MoRef,
-    orphans::judge::{self, Orphan},
+    orphans::judge::{self, Orphan, Why},
     ports::{
         cluster::View as _,
         vcenter::{MarkedVm, VCenter},
     },
     sessions::users,
 };
+use agent_forge_crds::{VsphereAgent, names::RESTORED_FROM_ANNOTATION};
 use clap::Args as ClapArgs;
 use serde::Serialize;
 
@@ -61,6 +62,8 @@ struct Row {
     attempt: u32,
     why: &'static str,
     fate: &'static str,
+    /// A command that gives it to the VsphereAgent of that name, which was restored with another uid.
+    link: Option<String>,
 }
 
 /// What the users of one vCenter see.
@@ -75,8 +78,8 @@ struct Sightings {
 /// # Errors
 /// The cluster cannot be read.
 pub async fn run(args: &Args, asked: &OrphansArgs) -> anyhow::Result<Verdict> {
-    let client = sight::connect(args).await?;
-    let before = Sight::with(args, &client).await?;
+    let (client, args) = &sight::connect(args).await?;
+    let before = Sight::with(args, client).await?;
     let vcenters = Vcenters::new(args, &before.client, before.caches.pools());
     let mut unknown = BTreeSet::new();
     let mut seen: BTreeMap<String, Sightings> = BTreeMap::new();
@@ -95,7 +98,7 @@ pub async fn run(args: &Args, asked: &OrphansArgs) -> anyhow::Result<Verdict> {
     }
     vcenters.close().await;
     // The record of a VM is older than the VM. So a list from after the survey has the record of each VM in it.
-    let after = Sight::with(args, &client).await?;
+    let after = Sight::with(args, client).await?;
     let report = judge(
         &after.caches,
         &seen,
@@ -146,8 +149,8 @@ fn judge(
             .extend(seen.bare.iter().map(|vm| format!("{server}: {vm}")));
         // The operator removes only what it saw in two scans.
         let known: BTreeSet<MoRef> = vms.iter().map(|vm| vm.moref.clone()).collect();
-        let children = children.iter().map(AsRef::as_ref);
-        let mut orphans = judge::orphans(&vms, children, &found.cluster_id);
+        let records = children.iter().map(AsRef::as_ref);
+        let mut orphans = judge::orphans(&vms, records, &found.cluster_id);
         orphans.retain(|orphan| {
             let over = caches.over_bound(&orphan.vm.marker.namespace);
             let is_known = over.is_none();
@@ -164,6 +167,7 @@ fn judge(
                 owner: format!("{}/{}", orphan.vm.marker.namespace, orphan.vm.marker.name),
                 attempt: orphan.vm.marker.attempt,
                 why: orphan.why.explain(),
+                link: link(&orphan, &children),
                 fate: if goes {
                     "never ran; the operator removes it after its second scan"
                 } else {
@@ -177,6 +181,30 @@ fn judge(
             .extend(orphans.into_iter().filter(wanted).map(row));
     }
     found
+}
+
+/// A VsphereAgent has the name in the mark and another uid: its hub was restored from a backup, or somebody made it anew.
+fn link(orphan: &Orphan, children: &[Arc<VsphereAgent>]) -> Option<String> {
+    let marker = &orphan.vm.marker;
+    let at = |c: &&Arc<VsphereAgent>| {
+        c.metadata.namespace.as_ref() == Some(&marker.namespace)
+            && c.metadata.name.as_ref() == Some(&marker.name)
+    };
+    let child = children
+        .iter()
+        .find(at)
+        .filter(|_| orphan.why == Why::NoRecord)?;
+    let recorded = child.status.as_ref().and_then(|s| s.vm.as_ref());
+    // The record of a restored one says that this is its VM; an empty one may find the first.
+    let fits = recorded.map_or(marker.attempt == 1, |vm| {
+        vm.moref.as_ref() == Some(&orphan.vm.moref.id)
+    });
+    fits.then(|| {
+        format!(
+            "kubectl annotate va {} -n {} {RESTORED_FROM_ANNOTATION}={}/{}",
+            marker.name, marker.namespace, marker.uid, marker.attempt
+        )
+    })
 }
 
 impl Report for Orphans {
@@ -199,6 +227,17 @@ impl Report for Orphans {
             });
             text += &report::table(&["VCENTER", "VM", "POWER", "MARKER", "WHY", "FATE"], rows);
             text += "\ndocs/runbooks/AgentForgeOrphanVMs.md says how to remove one by hand\n";
+            let links: Vec<&String> = self
+                .orphans
+                .iter()
+                .filter_map(|o| o.link.as_ref())
+                .collect();
+            if !links.is_empty() {
+                text += "\nIf the hub was restored with new uids, these lines give VMs to their VsphereAgents (docs/how-to/restore-a-hub.md):\n";
+            }
+            for link in links {
+                text += &format!("{}\n", report::one_line(link));
+            }
         }
         if self.of_others > 0 {
             text += &format!(

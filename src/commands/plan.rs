@@ -85,8 +85,8 @@ pub async fn run(args: &Args, asked: &PlanArgs) -> anyhow::Result<Verdict> {
         Some(path) => Some(the_pool(&manifest_file::read(path)?, asked)?),
         None => None,
     };
-    let client = sight::connect(args).await?;
-    let sight = Sight::permitted(args, &client, &asked.asked.place).await?;
+    let (client, args) = &sight::connect(args).await?;
+    let sight = Sight::permitted(args, client, &asked.asked.place).await?;
     sight.tell_unseen();
     let key = find(&sight.caches, file.as_ref(), asked)?;
     let planned = plan(

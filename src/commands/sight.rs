@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
-use super::Place;
+use super::{Place, running};
 use crate::{
     args::Args,
     cluster::{client, lists, scope::Scope, view::Caches},
@@ -24,14 +24,16 @@ pub struct Sight {
     pub unseen: Vec<String>,
 }
 
-/// Connects, and says on standard error to which API server.
+/// Connects, and says on standard error to which API server. The arguments come back with the flags of the operator that runs
+/// there ([`running`]).
 ///
 /// # Errors
-/// No configuration can be found or used.
-pub async fn connect(args: &Args) -> anyhow::Result<Client> {
+/// No configuration can be found or used, or it is open whose flags count.
+pub async fn connect(args: &Args) -> anyhow::Result<(Client, Args)> {
     let clients = client::connect(&args.target).await?;
     eprintln!("API server: {}", clients.server);
-    Ok(clients.request)
+    let args = running::settle(args, &clients.request).await?;
+    Ok((clients.request, args))
 }
 
 impl Sight {
@@ -43,7 +45,7 @@ impl Sight {
     /// The API server cannot be reached, or this user may not list the pools.
     pub async fn permitted(args: &Args, client: &Client, place: &Place) -> anyhow::Result<Self> {
         let mut args = args.clone();
-        if let (true, Some(namespace)) = (args.namespaces.is_empty(), &place.namespace) {
+        if let (true, Some(namespace)) = (Scope::of(&args.namespaces).is_all(), &place.namespace) {
             args.namespaces = narrowed(client, namespace).await?;
         }
         let (mut sight, refused) = Self::of_what_is_listed(&args, client).await;
@@ -71,14 +73,19 @@ impl Sight {
 
     /// Lists everything once. What could not be listed is empty, and the errors say why.
     pub async fn of_what_is_listed(args: &Args, client: &Client) -> (Self, Vec<anyhow::Error>) {
-        let caches = Caches::bounded(&Scope::of(&args.namespaces), args.scaling.bound());
-        let refused = lists::fill(client, &caches).await;
-        let id = match &args.cluster_id {
-            Some(id) => id.clone(),
-            None => match recorded_id(&caches) {
-                Some(id) => id,
-                None => uid_of_kube_system(client).await.unwrap_or_default(),
-            },
+        let scope = Scope::of(&args.namespaces);
+        let caches = Caches::bounded(&scope, args.scaling.bound());
+        let mut refused = lists::fill(client, &caches).await;
+        let id = match args.cluster_id.clone().or_else(|| recorded_id(&caches)) {
+            Some(id) => id,
+            None => {
+                let home = args.home(client);
+                let read = uid_of(client, scope.identity(&home)).await;
+                read.unwrap_or_else(|e| {
+                    refused.push(e);
+                    String::new()
+                })
+            }
         };
         if let Ok(mut slot) = caches.cluster_id.write() {
             *slot = id;
@@ -139,9 +146,13 @@ fn recorded_id(caches: &Caches) -> Option<String> {
     ids.next().filter(|_| ids.next().is_none()).cloned()
 }
 
-async fn uid_of_kube_system(client: &Client) -> anyhow::Result<String> {
+/// The cluster's id.
+async fn uid_of(client: &Client, namespace: &str) -> anyhow::Result<String> {
     let api: Api<Namespace> = Api::all(client.clone());
-    let namespace = api.get("kube-system").await;
-    let namespace = namespace.context("reading namespace kube-system for the cluster's id")?;
-    namespace.uid().context("namespace kube-system has no uid")
+    let read = api.get(namespace).await;
+    let read = read.with_context(|| {
+        format!("reading namespace {namespace} for the cluster's id; --cluster-id says it, too")
+    })?;
+    read.uid()
+        .with_context(|| format!("namespace {namespace} has no uid"))
 }

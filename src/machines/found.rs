@@ -14,6 +14,8 @@ use serde::Serialize;
 /// The kinds of objects of a machine, in the order of its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Kind {
+    /// What the machines of a NodePool come from. It is in no chain.
+    VsphereAgentPool,
     /// The demand.
     AgentMachine,
     /// Its owner in Cluster API.

@@ -13,7 +13,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use http::{
     HeaderMap, Method, Request, Response, StatusCode,
-    header::{CONTENT_TYPE, HOST},
+    header::{CONNECTION, CONTENT_TYPE, HOST},
 };
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, service::service_fn};
@@ -29,6 +29,10 @@ use super::places::{NoPlace, Places, RETRY};
 
 /// How long a client may take for its TLS handshake, and then for the headers of a request.
 const HEADERS: Duration = Duration::from_secs(10);
+/// Bytes that one connection keeps of what it reads. The headers have to fit: a token has up to 16 KiB.
+const KEPT: usize = 32 << 10;
+/// The longest connection. Pages that follow ask anew before.
+const LONGEST: Duration = Duration::from_secs(600);
 /// How long a client that gets no connection may take to read why.
 const REFUSAL: Duration = Duration::from_secs(1);
 
@@ -215,14 +219,23 @@ where
             peer,
         };
         let handler = handler.clone();
-        async move { Ok::<_, Infallible>(handler(asked).await) }
+        async move {
+            let mut answer = handler(asked).await;
+            if answer.status().is_client_error() {
+                // Who is refused keeps no place of others.
+                let close = http::HeaderValue::from_static("close");
+                answer.headers_mut().insert(CONNECTION, close);
+            }
+            Ok::<_, Infallible>(answer)
+        }
     });
-    // What the client does wrong ends the connection and nothing else.
-    let _ = hyper::server::conn::http1::Builder::new()
+    let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+        .max_buf_size(KEPT)
+        .serve_connection(TokioIo::new(stream), service);
+    // What the client does wrong ends the connection and nothing else.
+    let _ = timeout(LONGEST, served).await;
 }
 
 /// Says why a connection is refused, whatever is asked. Then it waits until the client closes: an answer that is followed by
@@ -256,6 +269,41 @@ mod tests {
             assert_ne!(read, 0, "{:?}", String::from_utf8_lossy(&answer));
         }
         (stream, String::from_utf8(answer).expect("text"))
+    }
+
+    #[tokio::test]
+    async fn who_is_refused_keeps_no_connection_and_headers_without_end_are_cut() {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let handler = |asked: Asked| async move {
+            match asked.headers.contains_key("authorization") {
+                true => text(StatusCode::OK, "hello\n"),
+                false => text(StatusCode::UNAUTHORIZED, "a token\n"),
+            }
+        };
+        let address = serve("test", address, handler).await.expect("it listens");
+        let (mut refused, said) = connect(address).await;
+        assert!(said.starts_with("HTTP/1.1 401"), "{said}");
+        let mut rest = Vec::new();
+        assert_eq!(refused.read_to_end(&mut rest).await.expect("the end"), 0);
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        let token = "x".repeat(16 << 10);
+        let head = format!("GET / HTTP/1.1\r\nhost: localhost\r\nauthorization: {token}\r\n");
+        stream.write_all(head.as_bytes()).await.expect("it is sent");
+        stream.write_all(b"\r\n").await.expect("it is sent");
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.expect("an answer");
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        let endless = head + &token + &token;
+        // The server may close before it has read all.
+        let _ = stream.write_all(endless.as_bytes()).await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        let said = String::from_utf8_lossy(&answer).into_owned();
+        assert!(
+            said.is_empty() || said.starts_with("HTTP/1.1 431"),
+            "{said}"
+        );
     }
 
     #[tokio::test]

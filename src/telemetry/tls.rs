@@ -82,15 +82,23 @@ impl ResolvesServerCert for Shown {
     }
 }
 
-/// Accepts HTTPS. With files, a task looks for changes of them until the process ends.
+/// Accepts HTTPS. With files, a task looks for changes of them until the process ends. As long as they cannot be used, the servers
+/// show a certificate that signs itself: machines are served whether metrics can be read or not.
 ///
 /// # Errors
-/// The files cannot be read or used. The message names them.
+/// No certificate can be made.
 pub fn acceptor(files: Option<Files>, lowest: MinVersion) -> anyhow::Result<TlsAcceptor> {
     let shown = match &files {
         Some(files) => {
-            let pem = files.read().context("the certificate of the servers")?;
-            let key = certified(&pem).with_context(|| unusable(files))?;
+            let (pem, key) = match first(files) {
+                Ok((pem, key)) => (Some(pem), key),
+                Err(e) => {
+                    tracing::error!(
+                        "{e:#}; the servers show a certificate that signs itself until that is mended"
+                    );
+                    (None, of_itself()?)
+                }
+            };
             let shown = Arc::new(Shown(RwLock::new(Arc::new(key))));
             tokio::spawn(follow(files.clone(), pem, shown.clone()));
             shown
@@ -104,6 +112,12 @@ pub fn acceptor(files: Option<Files>, lowest: MinVersion) -> anyhow::Result<TlsA
         .with_cert_resolver(shown);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn first(files: &Files) -> anyhow::Result<(Pem, CertifiedKey)> {
+    let pem = files.read().context("the certificate of the servers")?;
+    let key = certified(&pem).with_context(|| unusable(files))?;
+    Ok((pem, key))
 }
 
 fn unusable(files: &Files) -> String {
@@ -131,7 +145,7 @@ fn of_itself() -> anyhow::Result<CertifiedKey> {
 }
 
 /// Shows each change of the files.
-async fn follow(files: Files, mut known: Pem, shown: Arc<Shown>) {
+async fn follow(files: Files, mut known: Option<Pem>, shown: Arc<Shown>) {
     loop {
         tokio::time::sleep(READ_AGAIN).await;
         let asked = files.clone();
@@ -140,7 +154,7 @@ async fn follow(files: Files, mut known: Pem, shown: Arc<Shown>) {
             // A mounted Secret is replaced in one step, and may be gone for a while.
             continue;
         };
-        if pem == known {
+        if known.as_ref() == Some(&pem) {
             continue;
         }
         match certified(&pem) {
@@ -153,7 +167,7 @@ async fn follow(files: Files, mut known: Pem, shown: Arc<Shown>) {
                 unusable(&files)
             ),
         }
-        known = pem;
+        known = Some(pem);
     }
 }
 
@@ -191,7 +205,7 @@ mod tests {
         let key = certified(&first).expect("usable");
         let shown = Arc::new(Shown(RwLock::new(Arc::new(key))));
         let before = leaf(&shown);
-        let following = follow(files.clone(), first.clone(), shown.clone());
+        let following = follow(files.clone(), Some(first.clone()), shown.clone());
         let following = tokio::spawn(following);
         // The key of another certificate, and nothing at all.
         write(&(second.0.clone(), first.1.clone()));
@@ -215,7 +229,7 @@ mod tests {
             key: folder.path().join("tls.key"),
         };
         let refused = |files: &Files| {
-            let made = acceptor(Some(files.clone()), MinVersion::Tls12);
+            let made = first(files);
             format!("{:#}", made.err().expect("refused"))
         };
         assert!(refused(&files).contains("tls.crt"), "{}", refused(&files));
@@ -224,5 +238,6 @@ mod tests {
         let said = refused(&files);
         assert!(said.contains("tls.key") && said.contains("PEM"), "{said}");
         acceptor(None, MinVersion::Tls13).expect("one that signs itself");
+        acceptor(Some(files), MinVersion::Tls12).expect("the same, until they are mended");
     }
 }

@@ -297,7 +297,16 @@ impl Reviewer {
         let attempt = attempt.map_err(|wait| Refused::TooMany(peer, wait))?;
         let until = Instant::now() + KEPT;
         let _turn = self.turns.acquire().await;
-        let user = self.reviews.user(token).await.map_err(no_answer)?;
+        let user = match self.reviews.user(token).await {
+            Ok(user) => user,
+            Err(e) => {
+                // While nobody can say whose tokens are, unknown ones do not load the API server without end.
+                if let Some(attempt) = attempt {
+                    attempt.refused();
+                }
+                return Err(no_answer(e));
+            }
+        };
         match (&user, attempt) {
             (Some(_), _) => self.accept(*fingerprint),
             (None, Some(attempt)) => attempt.refused(),

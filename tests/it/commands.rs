@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use agent_forge_lab::parts::vcenter_trouble::VmAction;
+use agent_forge_lab::{
+    lab::apply::{apply, documents},
+    parts::vcenter_trouble::VmAction,
+};
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
@@ -258,7 +261,14 @@ async fn an_archive_has_everything_except_secrets(world: &World) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("a.tar.gz");
     let path = file.to_str().context("a path")?;
-    let made = command(world, &["collect", "--archive", path]).await?;
+    // The operator's own account may not read its Deployment.
+    let admin = world.lab.kubeconfig_admin_path();
+    let admin = admin.to_str().context("a path")?;
+    let made = command(
+        world,
+        &["collect", "--archive", path, "--kubeconfig", admin],
+    )
+    .await?;
     ensure!(
         made.code == 0 && made.text.contains("a.tar.gz"),
         "{}",
@@ -334,6 +344,36 @@ async fn a_tenant_gets_answers_about_its_namespace(world: &World) -> Result<()> 
             ensure!(shown.errors.contains(unseen), "{asked:?}: {}", shown.errors);
         }
     }
+    // With the Role of the example, nothing is unseen.
+    let role = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/config/samples/tenant/role.yaml"
+    ))?;
+    let role = documents(&role)?.remove(0);
+    let whole = world
+        .lab
+        .kubeconfig_with(namespace, "whole", &role["rules"])
+        .await?;
+    let kubeconfig = whole.kubeconfig.to_str().context("a path")?;
+    let mut role = role.clone();
+    role["metadata"]["namespace"] = world.cluster.control_plane_namespace.as_str().into();
+    apply(&world.client, &role).await?;
+    let bound = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "whole", "namespace": role["metadata"]["namespace"]},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role["metadata"]["name"]},
+        "subjects": [{"kind": "User", "name": whole.user, "apiGroup": "rbac.authorization.k8s.io"}]});
+    apply(&world.client, &bound).await?;
+    for asked in [
+        &["top", "-o", "table"][..],
+        &["explain", &subject, "--offline"],
+        &["plan", POOL],
+        &["iso", "--offline"],
+    ] {
+        let shown = as_a_person(&[asked, &["--kubeconfig", kubeconfig]].concat()).await?;
+        let sees_all = shown.code < 2 && !shown.errors.contains("not seen");
+        ensure!(sees_all, "{asked:?}: {}", shown.said());
+    }
+    let kubeconfig = tenant.kubeconfig.to_str().context("a path")?;
     let everywhere = as_a_person(&["top", "-A", "--kubeconfig", kubeconfig]).await?;
     ensure!(!everywhere.text.contains(&child), "{}", everywhere.said());
     Ok(())

@@ -15,7 +15,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{Setup, World};
+use crate::{
+    cli::as_a_person,
+    world::{POOL, Setup, World},
+};
 
 /// The folders of `config/` with a Deployment. `overlays/namespaced` has a test of its own (`rules`).
 const FOLDERS: [&str; 8] = [
@@ -119,6 +122,44 @@ async fn uninstall(world: &World, objects: &[Value]) -> Result<()> {
     Ok(())
 }
 
+/// Commands take the flags of the Deployment, and an archive has it with its Lease.
+async fn asked(world: &World, objects: &[Value]) -> Result<()> {
+    let deployment = objects.iter().find(|o| o["kind"] == "Deployment");
+    let at = &deployment.context("a Deployment")?["metadata"];
+    let (namespace, name) = (at["namespace"].as_str(), at["name"].as_str());
+    let (namespace, name) = (namespace.context("a namespace")?, name.context("a name")?);
+    let admin = world.lab.kubeconfig_admin_path();
+    let admin = admin.to_str().context("a path")?;
+    let named = format!("operator: {namespace}/{name}");
+    let shown = as_a_person(&[
+        "explain",
+        &format!("vap/{POOL}"),
+        "-A",
+        "--kubeconfig",
+        admin,
+    ])
+    .await?;
+    ensure!(
+        shown.errors.contains(&named) && shown.text.contains("Ready"),
+        "{}",
+        shown.said()
+    );
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().to_str().context("a path")?;
+    let made = as_a_person(&["collect", "-A", "--directory", path, "--kubeconfig", admin]).await?;
+    ensure!(made.code == 0, "{}", made.said());
+    let file = |file: &str| fs::read_to_string(folder.path().join("operator").join(file));
+    let deployed = file(&format!("{namespace}/Deployment-{name}.yaml"))?;
+    ensure!(deployed.contains("--leader-elect"), "{deployed}");
+    let kinds = file("kinds.yaml")?;
+    ensure!(
+        kinds.contains("vsphereagentpools") && kinds.contains("v1alpha1"),
+        "{kinds}"
+    );
+    file(&format!("{namespace}/Leases.yaml"))?;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_way_of_installation_serves_a_machine_with_its_own_rights() -> Result<()> {
     let mut ways = Vec::new();
@@ -157,6 +198,7 @@ async fn each_way_of_installation_serves_a_machine_with_its_own_rights() -> Resu
             world.start_operator().await?;
             nodes.scale(1);
             world.running(&nodes, 1).await?;
+            asked(&world, &objects).await?;
             nodes.scale(0);
             world.settled(0).await?;
             world.stop_operator().await?;

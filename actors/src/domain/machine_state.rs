@@ -1,7 +1,7 @@
 //! The state of the Machine behind a VsphereAgent. The pool and the VM decide from this one answer. Pure.
 //!
-//! A Machine is gone only by proof. The record names it by its uid. The record names it by name only if it has no uid, or if
-//! it is older than the object that carries it (a restored hub has new uids). The Machine is gone if neither it nor an
+//! A Machine is gone only by proof. The record names it by its uid. A Machine or AgentMachine of that name with another uid leaves
+//! it open: a restored hub has new uids, and Cluster API uses no name again. The Machine is gone if no Machine and no
 //! AgentMachine of the recorded name exists. An AgentMachine and its Machine share their name, and the deletion of one
 //! deletes the other.
 
@@ -80,9 +80,7 @@ pub fn machine_state(
         return namesake("AgentMachine", &r.name);
     }
     match machine {
-        Some(r) if child.reborn && machines.any(|m| m.key.name == r.name) => {
-            namesake("Machine", &r.name)
-        }
+        Some(r) if machines.any(|m| m.key.name == r.name) => namesake("Machine", &r.name),
         _ => MachineState::Gone,
     }
 }

@@ -19,7 +19,7 @@ use super::{
     goal::{self, Recorded},
     holds::{self, VmMarks},
     identity::VmIdentity,
-    marker::{Marker, MayServe},
+    marker::MayServe,
     names::ObjectKey,
     reassign::{self, Source, Taking},
     recorded_vm,
@@ -208,22 +208,6 @@ impl ManagedVm {
     pub fn attempt(&self) -> u32 {
         let attempt = self.vm().and_then(|vm| vm.attempt);
         attempt.and_then(|a| u32::try_from(a).ok()).unwrap_or(1)
-    }
-
-    /// Its VM, as another VsphereAgent that takes it over names it.
-    #[must_use]
-    pub fn as_source(&self) -> Source {
-        Source {
-            key: self.key.clone(),
-            uid: self.uid.clone(),
-            attempt: self.attempt(),
-        }
-    }
-
-    /// The mark of its VM.
-    #[must_use]
-    pub fn marker(&self, cluster_id: String) -> Marker {
-        self.as_source().marker(cluster_id)
     }
 
     /// The VM says in vCenter that it may serve an AgentMachine that this record does not know of: the record is older than

@@ -12,7 +12,9 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use crate::{
-    domain::{holds::VmMarks, identity::BiosUuid, names::MoRef, template},
+    domain::{
+        holds::VmMarks, identity::BiosUuid, names::MoRef, recorded_vm::restored_from, template,
+    },
     lifecycle::{self, End, OrphanVm, Policy, Unneeded},
     ports::vcenter::{MarkedVm, PowerState, VmObservation},
 };
@@ -72,6 +74,12 @@ fn recorded(child: &VsphereAgent) -> Option<&VmStatus> {
     child.status.as_ref()?.vm.as_ref()
 }
 
+/// The uids by which marks name the VsphereAgent: its own, and that of before its hub was restored.
+fn uids(child: &VsphereAgent) -> impl Iterator<Item = &str> {
+    let before = restored_from(child).map(|(uid, _)| uid);
+    child.metadata.uid.as_deref().into_iter().chain(before)
+}
+
 /// The VMs without an owner.
 #[must_use]
 pub fn orphans<'a>(
@@ -80,8 +88,8 @@ pub fn orphans<'a>(
     cluster_id: &str,
 ) -> Vec<Orphan> {
     let there: HashSet<&str> = vms.iter().map(|vm| vm.moref.id.as_str()).collect();
-    let uid = |child: &'a VsphereAgent| Some((child.metadata.uid.as_deref()?, child));
-    let children: HashMap<&str, &VsphereAgent> = children.into_iter().filter_map(uid).collect();
+    let uids = |child: &'a VsphereAgent| uids(child).map(move |uid| (uid, child));
+    let children: HashMap<&str, &VsphereAgent> = children.into_iter().flat_map(uids).collect();
     let mut found = Vec::new();
     for vm in vms.iter().filter(|vm| vm.marker.cluster_id == cluster_id) {
         let child = children.get(vm.marker.uid.as_str());
@@ -184,7 +192,7 @@ pub fn is_unchanged_and_ours(orphan: &Orphan, shown: &VmObservation) -> bool {
 /// Live proof: the VsphereAgent that the API server has now under that name is not this VM's owner.
 #[must_use]
 pub fn is_nobodys(orphan: &Orphan, live: Option<&VsphereAgent>) -> bool {
-    let Some(live) = live.filter(|c| c.uid().as_deref() == Some(&orphan.vm.marker.uid)) else {
+    let Some(live) = live.filter(|c| uids(c).any(|uid| uid == orphan.vm.marker.uid)) else {
         return orphan.why == Why::NoRecord;
     };
     let record = recorded(live);

@@ -1,6 +1,7 @@
 //! `agent-forge collect`: a support archive. It has objects, statuses, Events and the answers of other commands, redacted.
 //! It never has a Secret: none is read.
 
+mod operator;
 mod redact;
 
 use std::{
@@ -63,13 +64,16 @@ type Entry = (String, Vec<u8>);
 /// Nothing can be read, or the file cannot be written.
 pub async fn run(args: &Args, asked: &CollectArgs) -> anyhow::Result<Verdict> {
     let now = Timestamp::now();
-    let client = sight::connect(args).await?;
-    let (sight, mut refused) = Sight::of_what_is_listed(args, &client).await;
+    let (client, args) = &sight::connect(args).await?;
+    let (sight, mut refused) = Sight::of_what_is_listed(args, client).await;
     let namespace = asked.place.namespace.as_deref();
     let mut entries = objects(&sight, namespace)?;
     let (answers, failed) = answers(args, &sight, namespace, now)?;
     refused.extend(failed);
     entries.extend(answers);
+    let (operator, failed) = operator::entries(client, args.target.operator.as_deref()).await?;
+    refused.extend(failed);
+    entries.extend(operator);
     entries.extend(events(&sight.client, &sight, namespace).await?);
     if let (true, Some(error)) = (entries.is_empty(), refused.pop()) {
         return Err(error);
@@ -267,14 +271,14 @@ fn readme(sight: &Sight, now: Timestamp) -> String {
          objects/  what the operator reads. Of foreign kinds only the fields that it reads.\n\
          answers/  what `agent-forge explain` and `agent-forge plan` say now, without vCenter.\n\
          events/   the operator's Events.\n\
+         operator/ its Deployment, Pods, Leases and logs, and the versions of its kinds.\n\
          errors.txt  what could not be read, and why. It is missing if everything could.\n\n\
          No Secret was read. URLs are without tokens and queries. Annotations that the operator does not read are \
          left out. Look through it before you send it.\n\n\
-         Logs are not in here. Add them yourself:\n\
-         kubectl logs -n agent-forge-system -l app.kubernetes.io/component=manager --prefix \
-         --all-containers --tail=-1\n\
-         kubectl logs -n agent-forge-system -l app.kubernetes.io/component=manager --prefix \
-         --all-containers --tail=-1 --previous --ignore-errors\n",
+         Metrics are not in here. Add them yourself, with a ServiceAccount that may read them:\n\
+         kubectl port-forward -n agent-forge-system deploy/agent-forge 8443 &\n\
+         curl -k -H \"Authorization: Bearer $(kubectl create token SERVICEACCOUNT -n NAMESPACE)\" \
+         https://127.0.0.1:8443/metrics\n",
         env!("CARGO_PKG_VERSION"),
         sight.caches.cluster_id(),
     )

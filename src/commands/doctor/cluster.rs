@@ -147,7 +147,7 @@ fn judge_clock(skew: SignedDuration) -> Check {
 /// The Lease of the predecessor, where the operator would look for it.
 async fn predecessor(args: &Args, client: &Client) -> Vec<Check> {
     let own = args.lease.leader_election_namespace.clone();
-    let own = own.unwrap_or_else(|| client.default_namespace().to_owned());
+    let own = own.unwrap_or_else(|| args.home(client));
     let mut namespaces: Vec<String> = args
         .lease
         .guards(&own, args.dry_run)

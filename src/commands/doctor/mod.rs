@@ -152,17 +152,17 @@ pub struct Diagnosis {
 /// # Errors
 /// The API server cannot be reached, or there is no such pool.
 pub async fn run(args: &Args, asked: &DoctorArgs) -> anyhow::Result<Verdict> {
-    let client = sight::connect(args).await?;
-    let mut checks = cluster::checks(args, &client).await;
-    match Sight::with(args, &client).await {
+    let (client, args) = &sight::connect(args).await?;
+    let mut checks = cluster::checks(args, client).await;
+    match Sight::with(args, client).await {
         Ok(sight) => {
             let secrets = namespaces_of_secrets(args, &sight);
-            checks.extend(rights::checks(args, &client, &secrets).await);
+            checks.extend(rights::checks(args, client, &secrets).await);
             checks.push(Check::green("lists", "cluster", "all kinds can be listed"));
             checks.extend(of_pools(args, asked, &sight).await?);
         }
         Err(e) => {
-            checks.extend(rights::checks(args, &client, &BTreeSet::new()).await);
+            checks.extend(rights::checks(args, client, &BTreeSet::new()).await);
             let todo = "Install the CRDs, and give this user the rights in config/rbac.";
             let page = "docs/how-to/install-on-kubernetes.md";
             checks.push(Check::red("lists", "cluster", format!("{e:#}")).todo(todo, page));

@@ -11,7 +11,7 @@ use kube::{Api, Client, api::PostParams};
 use serde::Deserialize;
 
 use super::Check;
-use crate::{args::Args, cluster::scope::Scope};
+use crate::{args::Args, cluster::scope::Scope, servers};
 
 const MANAGER: &str = include_str!("../../../config/rbac/manager_role.yaml");
 const CREDENTIALS: &str = include_str!("../../../config/rbac/credentials_role.yaml");
@@ -61,8 +61,7 @@ pub fn wanted(args: &Args, own: &str, secrets: &BTreeSet<String>) -> Vec<Asked> 
     add(CREDENTIALS, &secrets);
     let lease = args.lease.leader_election_namespace.as_deref();
     add(LEADER, &[Some(lease.unwrap_or(own).to_owned())]);
-    // An operator for some namespaces has no rights on the whole cluster. Its metrics are not for tokens.
-    if Scope::of(&args.namespaces).is_all() {
+    if servers::reviews_tokens(args) {
         add(METRICS, &[None]);
     }
     all
@@ -105,7 +104,7 @@ fn of_rule(rule: PolicyRule) -> Vec<Right> {
 /// One check for all rights. `secrets`: the namespaces of the Secrets that pools and VMs name.
 pub async fn checks(args: &Args, client: &Client, secrets: &BTreeSet<String>) -> Vec<Check> {
     let about = "cluster";
-    let asked = wanted(args, client.default_namespace(), secrets);
+    let asked = wanted(args, &args.home(client), secrets);
     let answers: Vec<_> = stream::iter(asked)
         .map(|(part, right)| async move {
             let answer = allowed(client, part.as_deref(), &right).await;

@@ -1,5 +1,7 @@
-//! `agent-forge explain`: one machine, the proof that its objects belong together, what it waits for, and its history.
+//! `agent-forge explain`: one machine, the proof that its objects belong together, what it waits for, and its history. Or a pool:
+//! its conditions, what it waits for, and its machines.
 
+mod pool;
 pub mod subject;
 #[cfg(test)]
 mod tests;
@@ -28,15 +30,15 @@ use crate::{
     machines::{
         chain::Live,
         explain::{Explanation, explain, plan},
-        found::Found,
+        found::{Found, Kind},
     },
 };
 
 /// What `agent-forge explain` is about.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct ExplainArgs {
-    /// AgentMachine, Machine, VsphereAgent (va), VM, Agent or Node, and its name: `VM/demo-worker-abc`. A VM may also be
-    /// named by its reference (`vm-42`) or its BIOS UUID.
+    /// VsphereAgentPool (vap), AgentMachine, Machine, VsphereAgent (va), VM, Agent or Node, and its name:
+    /// `VM/demo-worker-abc`. A VM may also be named by its reference (`vm-42`) or its BIOS UUID.
     #[arg(value_name = "KIND/NAME")]
     pub subject: Subject,
 
@@ -58,18 +60,24 @@ pub struct ExplainArgs {
 /// # Errors
 /// The cluster cannot be read, or there is no such object.
 pub async fn run(args: &Args, asked: &ExplainArgs) -> anyhow::Result<Verdict> {
-    let client = sight::connect(args).await?;
-    let sight = Sight::permitted(args, &client, &asked.asked.place).await?;
+    let (client, args) = &sight::connect(args).await?;
+    let sight = Sight::permitted(args, client, &asked.asked.place).await?;
     sight.tell_unseen();
     let namespace = asked.asked.place.namespace.as_deref();
     let found = subject::find(&sight.caches, &asked.subject, namespace)?;
+    let now = Timestamp::now();
+    if let (Kind::VsphereAgentPool, Some(pool)) = (asked.subject.kind, &found.pool) {
+        let key = ObjectKey::of(pool.as_ref());
+        let explained = pool::explain(&sight.caches, &key, args.secret_bound(), now);
+        return report::print(&explained, asked.asked.output);
+    }
     let live = if asked.vcenter.offline {
         Live::NotAsked
     } else {
         look(args, &sight, &found).await
     };
     let words = (asked.subject.to_string(), asked.trace_url.as_deref());
-    let (caches, now) = (&sight.caches, Timestamp::now());
+    let caches = &sight.caches;
     let plan = plan(caches, &found, args.secret_bound(), now);
     let explained = explain(caches, &found, (&live, plan.as_ref()), words, now);
     report::print(&explained, asked.asked.output)

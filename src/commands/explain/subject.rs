@@ -40,12 +40,13 @@ impl FromStr for Subject {
             "agentmachine" | "agentmachines" => Kind::AgentMachine,
             "machine" | "machines" => Kind::Machine,
             "vsphereagent" | "vsphereagents" | "va" => Kind::VsphereAgent,
+            "vsphereagentpool" | "vsphereagentpools" | "vap" => Kind::VsphereAgentPool,
             "vm" => Kind::VM,
             "agent" | "agents" => Kind::Agent,
             "node" | "nodes" => Kind::Node,
             _ => {
                 return Err(
-                    "write KIND/NAME with a kind of AgentMachine, Machine, VsphereAgent (va), VM, Agent, Node"
+                    "write KIND/NAME with a kind of VsphereAgentPool (vap), AgentMachine, Machine, VsphereAgent (va), VM, Agent, Node"
                         .to_owned(),
                 );
             }
@@ -106,6 +107,12 @@ pub fn find(caches: &Caches, subject: &Subject, namespace: Option<&str>) -> anyh
     let name = subject.name.as_str();
     let mut found = Found::default();
     match subject.kind {
+        Kind::VsphereAgentPool => {
+            let mut all = caches.pools();
+            all.retain(|pool| pool.name_any() == name && here(pool.namespace()));
+            found.pool = Some(only(all, subject, namespace, |p| key(p.as_ref()))?);
+            return Ok(found);
+        }
         Kind::AgentMachine => {
             let mut all = caches.all_agent_machines();
             all.retain(|am| am.name_any() == name && here(am.namespace()));

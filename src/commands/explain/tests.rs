@@ -450,3 +450,35 @@ fn a_vm_of_another_pool_is_shown_with_its_origin_until_and_after_its_mark_names_
     let (_, holds) = facts(&world, &Live::NotAsked);
     assert_eq!(holds, [None]);
 }
+
+#[test]
+fn a_pool_is_explained_with_its_conditions_its_waits_and_its_machines() {
+    let mut world = World::serving();
+    world.pool["status"] = json!({
+        "conditions": [{"type": "Ready", "status": "False", "reason": "ISONotReady", "message": "no ISO\nyet",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        "waitingOn": [{"subject": "ISO", "reason": "ISOUploading", "message": "40 of 100", "since": "2026-01-01T00:30:00Z"}],
+    });
+    let caches = world.caches();
+    let subject = "vap/workers"
+        .parse::<subject::Subject>()
+        .expect("a subject");
+    let found = subject::find(&caches, &subject, None).expect("the pool");
+    let key = ObjectKey::of(found.pool.as_deref().expect("a pool"));
+    let explained = pool::explain(&caches, &key, &[], now());
+    let text = explained.text();
+    for said in [
+        "VsphereAgentPool demo/workers\n",
+        "Ready      False   ISONotReady  no ISO yet\n",
+        "ISOUploading (ISO, for 30m)",
+        "w-1",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    assert_eq!(explained.verdict(), Verdict::Findings);
+    let missing = "vap/none".parse::<subject::Subject>().expect("a subject");
+    let said = subject::find(&caches, &missing, None)
+        .expect_err("none")
+        .to_string();
+    assert!(said.contains("there is no VsphereAgentPool/none"), "{said}");
+}

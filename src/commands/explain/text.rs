@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::{
     commands::report::{self, one_line},
-    machines::explain::Explanation,
+    machines::{explain::Explanation, waits::Wait},
 };
 
 /// The whole text.
@@ -29,26 +29,7 @@ pub(super) fn text(e: &Explanation) -> String {
     if e.proofs.is_empty() {
         text += "  there is only one object\n";
     }
-    text += "\nWhat it waits for\n";
-    if e.waits.is_empty() {
-        text += "  nothing\n";
-    }
-    for wait in &e.waits {
-        let since = wait
-            .since
-            .map(|since| format!(", for {}", report::age(e.seen, since)));
-        text += &format!(
-            "  {} ({}{})\n      {}\n      Meaning: {}\n      Who can end it: {}\n      What to do: {}\n      See {}\n",
-            wait.reason,
-            wait.subject,
-            since.unwrap_or_default(),
-            one_line(&wait.message),
-            wait.meaning,
-            wait.who.words(),
-            wait.remedy,
-            wait.page
-        );
-    }
+    text += &waits(&e.waits, e.seen);
     for veto in &e.standing {
         text += &format!("\nNothing waits for it now: {}\n", one_line(veto));
     }
@@ -75,6 +56,31 @@ pub(super) fn text(e: &Explanation) -> String {
     if let Some(trace) = &e.trace {
         let url = trace.url.as_ref().map(|url| format!(": {url}"));
         text += &format!("\nTrace {}{}\n", trace.id, url.unwrap_or_default());
+    }
+    text
+}
+
+/// What is waited for, and who can end that.
+pub(super) fn waits(all: &[Wait], seen: Timestamp) -> String {
+    let mut text = "\nWhat it waits for\n".to_owned();
+    if all.is_empty() {
+        text += "  nothing\n";
+    }
+    for wait in all {
+        let since = wait
+            .since
+            .map(|since| format!(", for {}", report::age(seen, since)));
+        text += &format!(
+            "  {} ({}{})\n      {}\n      Meaning: {}\n      Who can end it: {}\n      What to do: {}\n      See {}\n",
+            wait.reason,
+            wait.subject,
+            since.unwrap_or_default(),
+            one_line(&wait.message),
+            wait.meaning,
+            wait.who.words(),
+            wait.remedy,
+            wait.page
+        );
     }
     text
 }

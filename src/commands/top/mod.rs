@@ -46,13 +46,13 @@ pub struct TopArgs {
 /// # Errors
 /// The cluster cannot be read at the start, or the terminal cannot be used.
 pub async fn run(args: &Args, asked: &TopArgs) -> anyhow::Result<Verdict> {
-    let client = sight::connect(args).await?;
-    let sight = Sight::permitted(args, &client, &asked.place).await?;
+    let (client, args) = &sight::connect(args).await?;
+    let sight = Sight::permitted(args, client, &asked.place).await?;
     sight.tell_unseen();
     let first = overview(&sight, asked);
     if asked.output.is_none() && std::io::stdout().is_terminal() {
         let every = Duration::from_secs(asked.interval);
-        screen::live(first, every, async || read(args, asked, &client).await).await?;
+        screen::live(first, every, async || read(args, asked, client).await).await?;
         return Ok(Verdict::Nothing);
     }
     report::print(&first, asked.output.unwrap_or_default())

@@ -30,7 +30,7 @@ use program::Program;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Folders below `config/`, and what each of them becomes.
-const MANIFESTS: [(&str, &str); 8] = [
+const MANIFESTS: [(&str, &str); 9] = [
     ("crd", "crds.yaml"),
     ("default", "install.yaml"),
     ("overlays/monitoring", "install-monitoring.yaml"),
@@ -39,6 +39,7 @@ const MANIFESTS: [(&str, &str); 8] = [
     ("overlays/predecessor", "install-predecessor.yaml"),
     ("overlays/proxy", "install-proxy.yaml"),
     ("overlays/single-replica", "install-single-replica.yaml"),
+    ("overlays/web", "install-web.yaml"),
 ];
 /// Charts below `config/`, and their names.
 const CHARTS: [(&str, &str); 2] = [("chart", "agent-forge"), ("chart-crds", "agent-forge-crds")];
@@ -83,7 +84,7 @@ pub async fn run(args: Args) -> Result<()> {
 /// # Errors
 /// A file cannot be made.
 pub fn make(args: &Args) -> Result<String> {
-    // A run that ends early leaves what was there.
+    // Until all files are made, what was there stays.
     earlier(&args.out)?;
     let staged = tempfile::tempdir()?;
     let out = staged.path();
@@ -104,6 +105,8 @@ pub fn make(args: &Args) -> Result<String> {
     for (folder, name) in CHARTS {
         chart(folder, name, image.as_deref(), out)?;
     }
+    bundle(image.as_deref(), out)?;
+    docs(out)?;
     program::archives(&programs, out)?;
     origin::bill_of_materials(out)?;
     origin::licences(out)?;
@@ -116,10 +119,13 @@ pub fn make(args: &Args) -> Result<String> {
     for file in earlier(&args.out)? {
         fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))?;
     }
-    for entry in fs::read_dir(out)? {
-        let (from, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
-        let to = args.out.join(name);
-        fs::copy(&from, &to).with_context(|| format!("write {}", to.display()))?;
+    // First the list, so that the next run knows what one that ends here left.
+    let names = fs::read_dir(out)?.map(|entry| Ok(entry?.file_name()));
+    let mut names = names.collect::<Result<Vec<_>>>()?;
+    names.sort_by_key(|name| name != SUMS);
+    for name in names {
+        let to = args.out.join(&name);
+        fs::copy(out.join(&name), &to).with_context(|| format!("write {}", to.display()))?;
     }
     Ok(made)
 }
@@ -128,13 +134,7 @@ pub fn make(args: &Args) -> Result<String> {
 fn chart(folder: &str, name: &str, image: Option<&str>, out: &Path) -> Result<()> {
     let staged = tempfile::tempdir()?;
     let copied = staged.path().join(name);
-    let done = Command::new("cp")
-        .arg("-R")
-        .arg(repository().join("config").join(folder))
-        .arg(&copied)
-        .status()
-        .context("run cp")?;
-    ensure!(done.success(), "config/{folder} was not copied");
+    copy(&repository().join("config").join(folder), &copied)?;
     let values = copied.join("values.yaml");
     if let Some(image) = image.filter(|_| folder == "chart") {
         let text = fs::read_to_string(&values)?;
@@ -160,6 +160,70 @@ fn chart(folder: &str, name: &str, image: Option<&str>, out: &Path) -> Result<()
         &[name],
         &out.join(format!("{name}-{VERSION}.tgz")),
     )
+}
+
+/// The bundle for OLM, as the folder from which its image is made.
+fn bundle(image: Option<&str>, out: &Path) -> Result<()> {
+    let staged = tempfile::tempdir()?;
+    let copied = staged.path().join("bundle");
+    copy(&repository().join("config/olm"), &copied)?;
+    let file = copied.join(format!(
+        "manifests/agent-forge.v{VERSION}.clusterserviceversion.yaml"
+    ));
+    if let Some(image) = image {
+        let text = fs::read_to_string(&file)?;
+        let placeholder = format!("registry.example.com/agent-forge:{VERSION}");
+        ensure!(
+            text.contains(&placeholder),
+            "config/olm does not name the image {placeholder}"
+        );
+        fs::write(&file, text.replace(&placeholder, image))?;
+    }
+    pack(
+        staged.path(),
+        &["bundle"],
+        &out.join(format!("agent-forge-bundle-{VERSION}.tgz")),
+    )
+}
+
+/// The pages, and the site made of them where mdbook is installed.
+fn docs(out: &Path) -> Result<()> {
+    let staged = tempfile::tempdir()?;
+    let pages = staged.path().join("docs");
+    copy(&repository().join("docs"), &pages)?;
+    let made = Command::new("mdbook")
+        .arg("build")
+        .arg(&pages)
+        .arg("--dest-dir")
+        .arg(staged.path().join("site"))
+        .output();
+    let mut what = vec!["docs"];
+    match made {
+        Ok(made) if made.status.success() => what.push("site"),
+        Ok(made) => skipped(&format!(
+            "the site of the docs: {}",
+            String::from_utf8_lossy(&made.stderr)
+        )),
+        Err(_) => {
+            skipped("the site of the docs: mdbook is not on PATH (docs/how-to/build-this-site.md)")
+        }
+    }
+    pack(
+        staged.path(),
+        &what,
+        &out.join(format!("agent-forge-docs-{VERSION}.tgz")),
+    )
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let done = Command::new("cp")
+        .arg("-R")
+        .arg(from)
+        .arg(to)
+        .status()
+        .context("run cp")?;
+    ensure!(done.success(), "{} was not copied", from.display());
+    Ok(())
 }
 
 /// What an earlier run made in that folder, which is made if it is not there. Other files are an error.

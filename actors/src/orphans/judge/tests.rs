@@ -1,3 +1,5 @@
+use agent_forge_crds::names::RESTORED_FROM_ANNOTATION;
+
 use super::*;
 use agent_forge_crds::pool::CleanupPolicy;
 
@@ -78,6 +80,22 @@ fn a_restored_hub_and_another_hub_lose_nothing_that_ran() {
             }
         }
     }
+    // A person says which uid it had.
+    let linked = with(reborn, |c| {
+        let before = served.marker.uid.clone();
+        c.annotations_mut()
+            .insert(RESTORED_FROM_ANNOTATION.to_owned(), format!("{before}/1"));
+        c.status = at_attempt(1).status;
+    });
+    assert_eq!(
+        orphans(std::slice::from_ref(&served), &[linked.clone()], CLUSTER_ID),
+        []
+    );
+    let orphan = Orphan {
+        vm: half_made("vm-7", 1),
+        why: Why::NoRecord,
+    };
+    assert!(!is_nobodys(&orphan, Some(&linked)));
     // The other hub's VMs are not even counted.
     assert_eq!(orphans(&[served], &[], "another-cluster"), []);
 }

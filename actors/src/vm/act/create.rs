@@ -58,7 +58,7 @@ impl Executor<'_> {
             place,
             vm_path: path.ok_or_else(|| defect("no configuration file path is recorded"))?,
             iso: iso_path(pool).ok_or_else(|| defect("the ISO went away"))?,
-            annotation: Notes::text(&child.uid),
+            annotation: Notes::text(&self.marker().uid),
         };
         let _running = self
             .context

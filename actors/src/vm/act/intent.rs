@@ -55,12 +55,13 @@ impl Executor<'_> {
         let mut vm = self.vm();
         let attempt = vm.attempt.and_then(|a| u32::try_from(a).ok()).unwrap_or(0) + 1;
         let cluster_id = self.context.view.cluster_id();
-        vm.bios_uuid = Some(BiosUuid::derive(&cluster_id, &child.uid, attempt).to_string());
+        let owner = child.owner_uid(attempt);
+        vm.bios_uuid = Some(BiosUuid::derive(&cluster_id, owner, attempt).to_string());
         vm.attempt = i32::try_from(attempt).ok();
         // Written in the predecessor's form: if it takes over again, it finds the VM by its notes.
-        vm.owner_uid = Some(child.uid.clone());
+        vm.owner_uid = Some(owner.to_owned());
         vm.source = Some(SOURCE_VSPHERE_AGENT.to_owned());
-        let uid8: String = child.uid.chars().filter(|c| *c != '-').take(8).collect();
+        let uid8: String = owner.chars().filter(|c| *c != '-').take(8).collect();
         let file = format!("{name}-{uid8}-{attempt}/{name}.vmx", name = child.vm_name);
         let path =
             DatastorePath::new(&placed.datastore.0, &file).map_err(|e| defect(&e.to_string()))?;

@@ -303,7 +303,7 @@ impl Observed {
         // After a VM is proven absent, one write removes all but the number.
         let numbered = vm.is_some_and(|vm| vm.attempt.is_some());
         let torn = vm.is_some_and(|vm| vm.moref.is_some() || vm.vm_path.is_some());
-        let first = BiosUuid::derive(&context.view.cluster_id(), &self.child.uid, 1);
+        let first = BiosUuid::derive(&context.view.cluster_id(), self.child.owner_uid(1), 1);
         let object = self.child.object.as_ref();
         let untouched = || {
             let nothing = VsphereAgentStatus::default();

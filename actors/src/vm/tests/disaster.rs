@@ -5,6 +5,7 @@
 use agent_forge_crds::{
     agent::{VmStatus, VsphereAgent},
     conditions::Reason,
+    names::RESTORED_FROM_ANNOTATION,
 };
 use kube::ResourceExt;
 
@@ -48,6 +49,15 @@ struct Case {
     says: Option<Reason>,
     /// At most a create is tried that finds the name taken.
     creates: bool,
+}
+
+/// As `agent-forge orphans` tells a person to do.
+fn linked(child: &mut VsphereAgent) {
+    let before = marker(&testing::child("a"), 1);
+    let value = format!("{}/{}", before.uid, before.attempt);
+    child
+        .annotations_mut()
+        .insert(RESTORED_FROM_ANNOTATION.to_owned(), value);
 }
 
 fn cases() -> Vec<Case> {
@@ -114,6 +124,23 @@ fn cases() -> Vec<Case> {
             vms: vec![serving()],
             says: None,
             creates: false,
+        },
+        Case {
+            name: "with status, new uid, and a person says which one it had",
+            child: with(ours.clone(), |c| {
+                c.metadata.uid = Some("restored".to_owned());
+                linked(c);
+            }),
+            vms: vec![serving()],
+            says: None,
+            creates: false,
+        },
+        Case {
+            name: "without status, new uid, and a person says which one it had",
+            child: with(reborn(ours.clone()), linked),
+            vms: vec![serving()],
+            says: Some(Reason::AgentDiscoveryExpired),
+            creates: true,
         },
         Case {
             name: "from before its Agent registered",
