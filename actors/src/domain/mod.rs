@@ -18,6 +18,7 @@ pub mod managed_vm;
 pub mod marker;
 pub mod names;
 pub mod network;
+pub mod owner;
 pub mod reassign;
 pub mod recorded_vm;
 pub mod recycle;

@@ -2,7 +2,6 @@
 
 use agent_forge_crds::{
     agent::{Failure, VmStatus, VsphereAgent},
-    names::RESTORED_FROM_ANNOTATION,
     pool::SOURCE_DISCOVERED_AGENT,
 };
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -11,10 +10,7 @@ use kube::ResourceExt;
 use super::{
     goal::Recorded,
     identity::{BiosUuid, BootSource, MacAddress, VmIdentity},
-    managed_vm::ManagedVm,
-    marker::Marker,
     names::ObjectKey,
-    reassign::Source,
 };
 
 /// The identity of a VM by its record, for the comparison with Agents.
@@ -46,40 +42,6 @@ pub(super) fn control_plane(
     of(vm.agent_machine_ref.as_ref(), agent_machine)
         .or_else(|| of(vm.machine_ref.as_ref(), machine))
         .filter(|n| !n.is_empty())
-}
-
-/// The uid that the VsphereAgent had before its hub was restored, and the attempt whose VM has it in its mark.
-#[must_use]
-pub fn restored_from(object: &VsphereAgent) -> Option<(&str, u32)> {
-    let told = object.annotations().get(RESTORED_FROM_ANNOTATION)?;
-    let (uid, attempt) = told.split_once('/')?;
-    (!uid.is_empty()).then_some((uid, attempt.parse().ok()?))
-}
-
-impl ManagedVm {
-    /// Its VM, as another VsphereAgent that takes it over names it.
-    #[must_use]
-    pub fn as_source(&self) -> Source {
-        let attempt = self.attempt();
-        Source {
-            key: self.key.clone(),
-            uid: self.owner_uid(attempt).to_owned(),
-            attempt,
-        }
-    }
-
-    /// The uid in the mark of its VM of that attempt: its own, or the one that it had before its hub was restored.
-    #[must_use]
-    pub fn owner_uid(&self, attempt: u32) -> &str {
-        let before = restored_from(&self.object).filter(|(_, of)| *of == attempt);
-        before.map_or(&self.uid, |(uid, _)| uid)
-    }
-
-    /// The mark of its VM.
-    #[must_use]
-    pub fn marker(&self, cluster_id: String) -> Marker {
-        self.as_source().marker(cluster_id)
-    }
 }
 
 /// That identity does not follow from the uid of the object.

@@ -12,9 +12,7 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use crate::{
-    domain::{
-        holds::VmMarks, identity::BiosUuid, names::MoRef, recorded_vm::restored_from, template,
-    },
+    domain::{holds::VmMarks, identity::BiosUuid, names::MoRef, owner::restored_from, template},
     lifecycle::{self, End, OrphanVm, Policy, Unneeded},
     ports::vcenter::{MarkedVm, PowerState, VmObservation},
 };
