@@ -10,7 +10,9 @@ use agent_forge_actors::{
     ports::vcenter::VmObservation,
 };
 use agent_forge_crds::{
+    VsphereAgentPool,
     agent::TakenFrom,
+    conditions::{READY, find_condition},
     external::{agent::Agent, agent_machine::AgentMachine},
     names::AGENT_MACHINE_LABEL,
 };
@@ -58,6 +60,10 @@ pub struct Proof {
 #[must_use]
 pub fn members(found: &Found, live: &Live) -> Vec<Member> {
     let member = |kind, name: Option<String>, state: String| Member { kind, name, state };
+    if let Some(pool) = found.pool.as_deref().filter(|_| found.is_pool()) {
+        let name = Some(key(pool));
+        return vec![member(Kind::VsphereAgentPool, name, ready(pool))];
+    }
     let am = found.agent_machine.as_deref();
     let child = found.child.as_ref();
     let agent = found.agent.as_deref();
@@ -104,6 +110,19 @@ pub fn members(found: &Found, live: &Live) -> Vec<Member> {
 
 fn key<K: ResourceExt>(object: &K) -> String {
     ObjectKey::of(object).to_string()
+}
+
+/// Condition `Ready` of the pool.
+fn ready(pool: &VsphereAgentPool) -> String {
+    let status = pool.status.as_ref();
+    let condition = status.and_then(|s| find_condition(&s.conditions, READY));
+    condition.map_or_else(
+        || "not checked yet".to_owned(),
+        |c| match c.status.as_str() {
+            "True" => "ready".to_owned(),
+            _ => format!("not ready ({})", c.reason),
+        },
+    )
 }
 
 fn demand(am: &AgentMachine) -> String {

@@ -36,6 +36,8 @@ pub struct Explanation {
     pub waits: Vec<Wait>,
     /// What else people should know.
     pub notes: Vec<String>,
+    /// Of a pool: the hosts of its InfraEnv that are not VMs of agent-forge. `null`: none, or not known.
+    pub foreign_hosts: Option<String>,
     /// Vetoes that stand, and that nothing waits for now.
     pub standing: Vec<String>,
     /// The lives of its VM, the present one last. Empty if it is in its first.
@@ -147,6 +149,7 @@ pub fn explain(
         proofs: chain::proofs(found, live),
         waits: all_waits(found, plan, &held, now),
         notes: waits::notes(found, &held, now),
+        foreign_hosts: foreign_hosts(caches, found, now),
         standing: waits::standing(&held, &waits::next_effects(found)),
         lives: lives(found, trace_url),
         timeline: timeline(found),
@@ -163,6 +166,15 @@ fn all_waits(found: &Found, plan: Option<&Plan>, held: &Holds, now: Timestamp) -
         all.extend(progress::next(found));
     }
     all
+}
+
+/// What the pool's actor would count now.
+fn foreign_hosts(caches: &Caches, found: &Found, now: Timestamp) -> Option<String> {
+    let pool = found.pool.as_deref().filter(|_| found.is_pool())?;
+    // Which Secrets may be read says nothing about hosts.
+    let (observed, _) = decide::decide(caches, &ObjectKey::of(pool), &[], now)?;
+    let classes = observed.foreign.classes?;
+    (classes.total().all > 0).then(|| classes.to_string())
 }
 
 fn timeline(found: &Found) -> Vec<Moment> {

@@ -26,6 +26,8 @@ pub enum Kind {
     Agent,
     /// In the hosted cluster.
     Node,
+    /// The pool of machines. It is in no chain but its own.
+    VsphereAgentPool,
 }
 
 impl fmt::Display for Kind {
@@ -52,6 +54,13 @@ pub struct Found {
 }
 
 impl Found {
+    /// Whether a pool alone is meant, with all of its machines.
+    #[must_use]
+    pub fn is_pool(&self) -> bool {
+        let machine = (&self.agent_machine, &self.machine, &self.child, &self.agent);
+        self.pool.is_some() && matches!(machine, (None, None, None, None))
+    }
+
     /// Whether its VM is being removed, or its Machine goes.
     #[must_use]
     pub fn leaves(&self) -> bool {
@@ -90,9 +99,12 @@ impl Found {
         own.flat_map(|s| &s.waiting_on).chain(about)
     }
 
-    /// Whether the subject of a row names it.
+    /// Whether the subject of a row names it. Each row of a pool is about the pool.
     #[must_use]
     pub fn is_named(&self, subject: &str) -> bool {
+        if self.is_pool() {
+            return true;
+        }
         let am = self.agent_machine.as_deref();
         let am = am.and_then(|am| am.metadata.name.as_deref());
         let child = self.child.as_ref().map(|c| c.key.name.as_str());

@@ -101,7 +101,9 @@ pub fn waits(found: &Found, plan: Option<&Plan>, held: &Holds, now: Timestamp) -
     all.extend(refused_pool(found));
     all.extend(not_ready(found));
     let mut seen = BTreeSet::new();
-    all.retain(|wait| seen.insert(wait.reason.clone()));
+    // Many machines of a pool may wait for one reason.
+    let subject = |wait: &Wait| found.is_pool().then(|| wait.subject.clone());
+    all.retain(|wait| seen.insert((wait.reason.clone(), subject(wait))));
     all
 }
 

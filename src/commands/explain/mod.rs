@@ -1,4 +1,4 @@
-//! `agent-forge explain`: one machine, the proof that its objects belong together, what it waits for, and its history.
+//! `agent-forge explain`: one machine or pool, the proof that its objects belong together, what it waits for, and its history.
 
 pub mod subject;
 #[cfg(test)]
@@ -35,8 +35,8 @@ use crate::{
 /// What `agent-forge explain` is about.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct ExplainArgs {
-    /// AgentMachine, Machine, VsphereAgent (va), VM, Agent or Node, and its name: `VM/demo-worker-abc`. A VM may also be
-    /// named by its reference (`vm-42`) or its BIOS UUID.
+    /// AgentMachine, Machine, VsphereAgent (va), VM, Agent, Node or VsphereAgentPool (vap), and its name: `VM/demo-worker-abc`. A
+    /// VM may also be named by its reference (`vm-42`) or its BIOS UUID.
     #[arg(value_name = "KIND/NAME")]
     pub subject: Subject,
 

@@ -43,9 +43,11 @@ impl FromStr for Subject {
             "vm" => Kind::VM,
             "agent" | "agents" => Kind::Agent,
             "node" | "nodes" => Kind::Node,
+            "vsphereagentpool" | "vsphereagentpools" | "vap" => Kind::VsphereAgentPool,
             _ => {
                 return Err(
-                    "write KIND/NAME with a kind of AgentMachine, Machine, VsphereAgent (va), VM, Agent, Node"
+                    "write KIND/NAME with a kind of AgentMachine, Machine, VsphereAgent (va), VM, Agent, Node, \
+                     VsphereAgentPool (vap)"
                         .to_owned(),
                 );
             }
@@ -126,6 +128,11 @@ pub fn find(caches: &Caches, subject: &Subject, namespace: Option<&str>) -> anyh
             let all = all.filter(|c| is_it(c) && here(Some(c.key.namespace.clone())));
             let one = only(all.collect(), subject, namespace, |c| c.key.to_string())?;
             found.child = Some(one);
+        }
+        Kind::VsphereAgentPool => {
+            let mut all = caches.pools();
+            all.retain(|pool| pool.name_any() == name && here(pool.namespace()));
+            found.pool = Some(only(all, subject, namespace, |pool| key(pool.as_ref()))?);
         }
         Kind::Agent | Kind::Node => {
             let mut all = caches.agents.all();

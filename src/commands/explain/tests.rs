@@ -450,3 +450,27 @@ fn a_vm_of_another_pool_is_shown_with_its_origin_until_and_after_its_mark_names_
     let (_, holds) = facts(&world, &Live::NotAsked);
     assert_eq!(holds, [None]);
 }
+
+#[test]
+fn a_pool_is_explained_with_the_hosts_beside_its_vms() {
+    let mut world = World::serving();
+    let explain = |world: &World| explained(world, "vap/workers", &Live::NotAsked);
+    let e = explain(&world);
+    assert_eq!(e.foreign_hosts, None, "its own VM is no foreign host");
+    let kinds: Vec<Kind> = e.chain.iter().map(|m| m.kind).collect();
+    assert_eq!(kinds, [Kind::VsphereAgentPool]);
+    let metal = json!({
+        "apiVersion": "agent-install.openshift.io/v1beta1", "kind": "Agent",
+        "metadata": {
+            "name": "metal", "namespace": "demo", "uid": "metal",
+            "labels": {"infraenvs.agent-install.openshift.io": "infra"},
+        },
+        "spec": {"approved": false},
+        "status": {"inventory": {"systemVendor": {"manufacturer": "HPE", "serialNumber": "CZ1"}}},
+    });
+    world.agent = json!([world.agent, metal]);
+    let e = explain(&world);
+    let line =
+        "Hosts of its InfraEnv that are not VMs of agent-forge: 1 (bare metal: 1), 0 of them free";
+    assert!(text::text(&e).contains(line), "{}", text::text(&e));
+}

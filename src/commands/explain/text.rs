@@ -49,6 +49,9 @@ pub(super) fn text(e: &Explanation) -> String {
             wait.page
         );
     }
+    if let Some(hosts) = &e.foreign_hosts {
+        text += &format!("\nHosts of its InfraEnv that are not VMs of agent-forge: {hosts}\n");
+    }
     for veto in &e.standing {
         text += &format!("\nNothing waits for it now: {}\n", one_line(veto));
     }
