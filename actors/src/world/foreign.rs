@@ -28,10 +28,9 @@ use crate::{
     domain::{
         belonging, goal,
         host_class::ByClass,
-        identity::BootSource,
+        identity::BiosUuid,
         index_keys::{self, IndexKey, IndexKeys},
         names::ObjectKey,
-        recorded_vm,
         selector::Labels,
         tally::Tally,
         upstream::{self, WaitingSign},
@@ -110,13 +109,14 @@ pub fn own_agents(view: &dyn View, home: &ObjectKey) -> Vec<Arc<Agent>> {
     let mut keys = IndexKeys::new();
     for child in view.all_children() {
         let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());
-        // Parsing is what costs: most VMs boot from other InfraEnvs.
-        let source = vm.and_then(|vm| vm.infra_env_ref.as_ref());
-        let source = source.and_then(BootSource::read);
-        if source.is_none_or(|s| s.namespace == home.namespace) {
-            let identity = vm.and_then(recorded_vm::identity);
-            keys.extend(identity.map(|vm| IndexKey::machine(vm.bios_uuid)));
-        }
+        // Most VMs boot from other InfraEnvs. Older records do not say from which.
+        let source = vm.and_then(|vm| vm.infra_env_ref.as_ref()?.namespace.as_deref());
+        let is_of_home = source.is_none_or(|n| n.is_empty() || n == home.namespace);
+        let uuid = vm
+            .filter(|_| is_of_home)
+            .and_then(|vm| vm.bios_uuid.as_deref());
+        let machine = uuid.and_then(BiosUuid::parse).map(IndexKey::machine);
+        keys.extend(machine);
     }
     view.agents_with(&home.namespace, &keys)
 }

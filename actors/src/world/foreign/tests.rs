@@ -274,7 +274,7 @@ fn two_pools(waiting: &[&str], agents: Vec<Agent>) -> Hub {
     hub.with(|o| {
         o.other_pools = vec![counting(pool("second"), true)];
         for am in &mut o.agent_machines {
-            if am.name_any() > "m".to_owned() {
+            if am.name_any().as_str() > "m" {
                 am.annotations_mut().insert(
                     agent_forge_crds::external::agent_machine::NODE_POOL_ANNOTATION.to_owned(),
                     format!("{NAMESPACE}/second"),
