@@ -456,6 +456,7 @@ pub fn agent_on(child: &VsphereAgent) -> Agent {
         serial_number: Some(serial),
         product_name: Some("VMware20,1".to_owned()),
         manufacturer: Some("VMware, Inc.".to_owned()),
+        is_virtual: Some(true),
     };
     let nic = |mac: String| Interface {
         name: None,
@@ -631,6 +632,7 @@ impl World {
                 .map(|a| Tally::of(a, &self.pool.spec.agent.labels))
                 .sum(),
             agents: self.agents.iter().cloned().map(Arc::new).collect(),
+            foreign: Default::default(),
             infra_env_key: ObjectKey::new(NAMESPACE, "infra"),
             infra_env: Some(Arc::new(infra_env())),
             ambiguous_names: self.ambiguous.clone(),

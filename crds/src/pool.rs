@@ -4,6 +4,7 @@
 //! `tests/wire/predecessor.rs` lists the few optional fields that were added later. Fields with a default in the schema
 //! are `Option` here, and have a method of the same name that returns the default.
 
+mod hosts;
 mod iso;
 mod reassign;
 mod references;
@@ -13,6 +14,7 @@ mod status;
 mod template;
 mod vsphere;
 
+pub use hosts::{ForeignAgentsStatus, HostsSpec};
 pub use iso::{DEFAULT_RETAIN_VERSIONS, IsoSpec};
 pub use reassign::{MAX_REFUSALS, ReassignSpec, ReassignStatus};
 pub use references::{
@@ -113,6 +115,9 @@ pub struct VsphereAgentPoolSpec {
     /// Pools with which this one shares its free hosts. None unless set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reassign: Option<ReassignSpec>,
+    /// Hosts of the InfraEnv that are not VMs of agent-forge, such as bare metal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<HostsSpec>,
     /// True: nothing is changed. `status.plannedActions` lists what would be done now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
@@ -160,6 +165,12 @@ impl VsphereAgentPoolSpec {
     /// Whether the pool only plans, `false` unless set.
     pub fn dry_run(&self) -> bool {
         self.dry_run.unwrap_or_default()
+    }
+
+    /// Whether a free host that is not a VM of agent-forge takes the place of a VM, `false` unless set.
+    pub fn counts_foreign(&self) -> bool {
+        let hosts = self.hosts.as_ref();
+        hosts.and_then(|h| h.count_foreign).unwrap_or_default()
     }
 
     /// Path of the VM folder below the datacenter's VM folder: `spec.vsphere.folder`, else the

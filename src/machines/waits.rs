@@ -16,7 +16,7 @@ use agent_forge_actors::{
 };
 use agent_forge_actors::{
     ports::effect::EffectKind,
-    world::classify::{self, DemandState},
+    world::classify::{DemandState, words},
 };
 use agent_forge_crds::{
     VsphereAgent, WaitingOn,
@@ -193,7 +193,7 @@ fn demand(found: &Found, plan: &Plan) -> Option<Wait> {
     let (DemandState::NotRequested(why) | DemandState::NotNow { why, .. }) = &demand.state else {
         return None;
     };
-    let (reason, message) = classify::explain(why);
+    let (reason, message) = words::explain(why);
     let subject = format!("AgentMachine/{}", am.name_any());
     let changed = am
         .reserved_condition()

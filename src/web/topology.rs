@@ -8,7 +8,7 @@ pub(super) mod tests;
 use std::collections::BTreeMap;
 
 use agent_forge_actors::runtime::holds;
-use agent_forge_crds::VsphereAgentPool;
+use agent_forge_crds::{VsphereAgentPool, pool::ForeignAgentsStatus};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -93,6 +93,8 @@ pub struct PoolNode {
     pub reason: String,
     /// Sentence of that condition.
     pub message: String,
+    /// Counts of the hosts of its InfraEnv that are not VMs of agent-forge, by its status. `null`: none, or not known.
+    pub foreign_agents: Option<ForeignAgentsStatus>,
     /// Median of the seconds from the demand to the bound Agent.
     pub usual_seconds: Option<i64>,
     /// How many machines took how long from the demand to the bound Agent. See [`BAR_SECONDS`].
@@ -217,8 +219,10 @@ fn pool_node(of_pool: &OfPool) -> PoolNode {
     let mut machines: Vec<MachineNode> = of_pool.machines.iter().map(machine_node).collect();
     machines.sort_by_cached_key(|m| (m.state, m.name.clone()));
     let took: Vec<i64> = machines.iter().filter_map(|m| m.took_seconds).collect();
+    let status = of_pool.pool.as_ref().and_then(|p| p.status.as_ref());
     PoolNode {
         name: of_pool.key.to_string(),
+        foreign_agents: status.and_then(|s| s.foreign_agents),
         paused: of_pool.paused.clone(),
         ready: of_pool.ready,
         reason: of_pool.reason.clone(),

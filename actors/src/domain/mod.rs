@@ -11,6 +11,7 @@ pub mod goal;
 pub mod grants;
 pub mod hardware;
 pub mod holds;
+pub mod host_class;
 pub mod identity;
 pub mod index_keys;
 pub mod machine_state;

@@ -5,7 +5,7 @@ use std::ops::{Add, AddAssign, SubAssign};
 use agent_forge_crds::external::agent::Agent;
 use kube::ResourceExt;
 
-use super::selector::Labels;
+use super::{host_class::ByClass, selector::Labels};
 
 /// Agents that are not being deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub struct Tally {
     pub all: usize,
     /// Those that are claimed or bound.
     pub bound: usize,
+    /// How many there are of each class.
+    pub classes: ByClass,
 }
 
 impl Tally {
@@ -25,6 +27,11 @@ impl Tally {
         Self {
             all: usize::from(counts),
             bound: usize::from(counts && agent.is_claimed_or_bound()),
+            classes: if counts {
+                ByClass::of(agent)
+            } else {
+                ByClass::default()
+            },
         }
     }
 }
@@ -42,6 +49,7 @@ impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.all += other.all;
         self.bound += other.bound;
+        self.classes += other.classes;
     }
 }
 
@@ -49,6 +57,7 @@ impl SubAssign for Tally {
     fn sub_assign(&mut self, other: Self) {
         self.all -= other.all;
         self.bound -= other.bound;
+        self.classes -= other.classes;
     }
 }
 

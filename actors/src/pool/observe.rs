@@ -29,7 +29,12 @@ use crate::{
     },
     ports::{clock::Clock, cluster::View},
     runtime::holds,
-    world::{agents_home, boundary::Grants, half_moved},
+    world::{
+        agents_home,
+        boundary::Grants,
+        foreign::{self, ForeignHosts},
+        half_moved,
+    },
 };
 
 /// Observes the cluster: all facts of a pass, from the cache, the memory and the clocks. `None`: the pool is gone.
@@ -56,7 +61,8 @@ pub fn observe(
     let children: Vec<ManagedVm> = children.collect();
     let made_by_others = made_by_others(view, &grants, key, &agent_machines);
     let (infra_env_key, infra_env) = agents_home::find(view, &grants, &pool);
-    let served = (agent_machines.as_slice(), infra_env_key.namespace.as_str());
+    let foreign = foreign::observe(view, &grants, &pools, &pool, &infra_env_key);
+    let served = (agent_machines.as_slice(), &infra_env_key, &foreign);
     let agents = agents(view, &grants, (&pool, &children), served);
     let matching = matching(view, &grants, (&pool, &children), &agents);
     memory.note_waiting(&agent_machines, now);
@@ -67,6 +73,7 @@ pub fn observe(
         choosers: view.all_agent_machines(),
         agents,
         matching,
+        foreign,
         grants,
         children,
         made_by_others,
@@ -98,11 +105,12 @@ fn agents(
     view: &dyn View,
     grants: &Grants,
     (pool, children): (&VsphereAgentPool, &[ManagedVm]),
-    (agent_machines, home): (&[Arc<AgentMachine>], &str),
+    (agent_machines, home, foreign): (&[Arc<AgentMachine>], &ObjectKey, &ForeignHosts),
 ) -> Vec<Arc<Agent>> {
     let own = agent_machines.iter().map(AsRef::as_ref);
     let own: Vec<_> = own.filter(|am| belonging::belongs(pool, am)).collect();
-    let mut agents = agents_home::of_pool(view, pool, children, &own, home);
+    let is_taken = |agent: &Agent| foreign.counts(agent);
+    let mut agents = agents_home::of_pool(view, pool, children, &own, (&home.namespace, &is_taken));
     agents.retain(|agent| is_shown(agent, grants, pool, children));
     agents
 }

@@ -27,7 +27,7 @@ use crate::{
     lifecycle::Policy,
     ports::{cluster::AgentPatch, effect::Hold},
     runtime::holds,
-    world::boundary::Grants,
+    world::{boundary::Grants, foreign::ForeignHosts},
 };
 
 /// What a control plane namespace holds.
@@ -108,6 +108,8 @@ pub struct Observed {
     /// How many Agents carry the pool's labels. In namespaces that do not admit the pool, only those that may run on a
     /// recorded VM count.
     pub matching: Tally,
+    /// The hosts of its InfraEnv that are not VMs of agent-forge.
+    pub foreign: ForeignHosts,
     /// The key of the InfraEnv, whether or not it exists.
     pub infra_env_key: ObjectKey,
     /// The InfraEnv.

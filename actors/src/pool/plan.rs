@@ -53,6 +53,7 @@ pub fn plan(s: &Observed) -> Plan {
         machines: &s.machines,
         agents: &s.agents,
         agent_namespace: &s.infra_env_key.namespace,
+        foreign: &s.foreign,
         in_flight: &|am| s.is_in_flight(am),
         on_record: &|am| s.child_for(am).is_some_and(|c| c.identity.is_some()),
         made_by_others: &s.made_by_others,

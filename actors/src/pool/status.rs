@@ -13,8 +13,8 @@ use agent_forge_crds::{
     agent::VmStatus,
     conditions::{self, ConditionStatus, ConditionUpdate, Phase, Reason, action, set_condition},
     pool::{
-        BufferStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm, PlannedAction, ReassignStatus,
-        VsphereAgentPoolStatus,
+        BufferStatus, ForeignAgentsStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm,
+        PlannedAction, ReassignStatus, VsphereAgentPoolStatus,
     },
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -27,7 +27,9 @@ use super::{
     plan::{Action, BufferCount, Plan},
 };
 use crate::{
-    domain::managed_vm::ManagedVm, lifecycle::ReleaseReason, ports::cluster::AgentPatch,
+    domain::{host_class::HostClass, managed_vm::ManagedVm},
+    lifecycle::ReleaseReason,
+    ports::cluster::AgentPatch,
     runtime::holds,
 };
 
@@ -144,6 +146,7 @@ pub fn render(
         making: count(b.making),
     });
     status.reassign = reassign(s);
+    status.foreign_agents = foreign(s);
     status.owned_vms = s
         .children
         .iter()
@@ -236,6 +239,24 @@ fn reassign(s: &Observed) -> Option<ReassignStatus> {
         refused: s.group.refused_by.clone(),
     };
     (s.pool.spec.group().is_some() || shared != ReassignStatus::default()).then_some(shared)
+}
+
+/// Foreign hosts, if there are any.
+fn foreign(s: &Observed) -> Option<ForeignAgentsStatus> {
+    let classes = s.foreign.classes?;
+    let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+    let of = |class| count(classes.get(class).all);
+    let total = classes.total();
+    (total.all > 0).then(|| ForeignAgentsStatus {
+        total: count(total.all),
+        free: count(total.free),
+        bare_metal: of(HostClass::BareMetal),
+        bare_metal_hosts: of(HostClass::BareMetalHost),
+        other_hypervisor: of(HostClass::OtherHypervisor),
+        vsphere: of(HostClass::Vsphere),
+        reserved_by_osac: of(HostClass::ReservedByOsac),
+        unknown: of(HostClass::Unknown),
+    })
 }
 
 fn first_line(text: &str) -> String {

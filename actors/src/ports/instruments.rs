@@ -58,6 +58,8 @@ pub struct PoolView {
     pub phases: BTreeMap<String, i64>,
     /// Hosts of the buffer: `wanted`, `ready`, `making`. Empty if the pool has none.
     pub buffer: BTreeMap<String, i64>,
+    /// Hosts of the InfraEnv that are not VMs of agent-forge: class, whether they are free, and how many.
+    pub foreign: Vec<([&'static str; 2], i64)>,
     /// What waits, by reason.
     pub waiting_on: BTreeMap<String, i64>,
     /// Conditions: type, status, reason.

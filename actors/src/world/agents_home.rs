@@ -45,7 +45,8 @@ pub fn naming(
 /// The Agents that a decision about the pool may use, in key order:
 /// - Those that name a VM of its VsphereAgents.
 /// - Those that one of these AgentMachines names, or that name it.
-/// - For each of these AgentMachines, the first Agent of the namespace `home` that it could get now.
+/// - For each of these AgentMachines, the first Agent of the namespace `home` that it could get now and that is not
+///   taken.
 ///
 /// A question about all Agents has the same answer for these.
 #[must_use]
@@ -54,7 +55,7 @@ pub fn of_pool(
     pool: &VsphereAgentPool,
     children: &[ManagedVm],
     agent_machines: &[&AgentMachine],
-    home: &str,
+    (home, is_taken): (&str, &dyn Fn(&Agent) -> bool),
 ) -> Vec<Arc<Agent>> {
     let identities = children.iter().filter_map(|c| c.identity.as_ref());
     let machines = identities.map(|vm| IndexKey::machine(vm.bios_uuid));
@@ -65,7 +66,7 @@ pub fn of_pool(
     let namespaces = namespaces(Some(pool), children).into_iter();
     let named = namespaces.flat_map(|n| view.agents_with(&n, &keys));
     let first_free = |am: &&AgentMachine| {
-        let fits = |agent: &Agent| belonging::is_free_for(agent, am);
+        let fits = |agent: &Agent| belonging::is_free_for(agent, am) && !is_taken(agent);
         view.first_agent(home, IndexKey::free_for(am), &fits)
     };
     let free = agent_machines.iter().filter_map(first_free);

@@ -2,6 +2,8 @@
 //!
 //! Pure. Each AgentMachine of the pool's NodePool gets exactly one [`Demand`]. A "not now" always has its reason.
 
+pub mod words;
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -9,14 +11,13 @@ use std::{
 };
 
 use agent_forge_crds::{
-    conditions::Reason,
     external::{agent::Agent, agent_machine::AgentMachine},
     pool::VsphereAgentPool,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::boundary::Grants;
+use super::{boundary::Grants, foreign::ForeignHosts};
 use crate::{
     domain::{
         belonging,
@@ -75,8 +76,10 @@ pub enum DemandReason {
     SearchFailed(String),
     /// It has just begun to wait.
     Debouncing,
-    /// A free Agent fits: the provider should bind it.
+    /// A free Agent fits: the provider should bind it, and has [`FREE_AGENT_GRACE`] for that.
     FreeAgentFits(String),
+    /// A free foreign Agent counts for it: no VM is made as long as that Agent is free.
+    ForeignAgentCounts(String),
     /// No conditions yet.
     ConditionsMissing,
     /// The provider's finalizer is missing.
@@ -138,6 +141,8 @@ pub struct Facts<'a> {
     pub agents: &'a [Arc<Agent>],
     /// The InfraEnv's namespace: the provider chooses among its Agents.
     pub agent_namespace: &'a str,
+    /// The foreign hosts of the pool's InfraEnv.
+    pub foreign: &'a ForeignHosts,
     /// Whether one of our VsphereAgents is for that AgentMachine.
     pub in_flight: &'a dyn Fn(&AgentMachine) -> bool,
     /// Whether a VM is on record for it. Users can create a VsphereAgent, but only the operator writes its record.
@@ -255,26 +260,46 @@ fn state(
         .waiting_since
         .get(&am.uid().unwrap_or_default())
         .map_or(Duration::ZERO, |since| facts.now.saturating_sub(*since));
-    let later = |why, bound: Duration| DemandState::NotNow {
-        why,
-        again: Some(bound.saturating_sub(waited)),
-    };
     if waited < DEBOUNCE {
-        return later(DemandReason::Debouncing, DEBOUNCE);
+        return DemandState::NotNow {
+            why: DemandReason::Debouncing,
+            again: Some(DEBOUNCE.saturating_sub(waited)),
+        };
     }
-    if waited < FREE_AGENT_GRACE
-        && let Some(free) = sorted.free.iter().find(|a| belonging::is_free_for(a, am))
-    {
-        return later(
-            DemandReason::FreeAgentFits(free.name_any()),
-            FREE_AGENT_GRACE,
-        );
+    if let Some(left) = left_to_provider(facts, sorted, am, waited) {
+        return left;
     }
     if sign == WaitingSign::NoConditions {
         DemandState::HostUnconfirmed
     } else {
         DemandState::Host
     }
+}
+
+/// The rule about free Agents: the provider is to bind one, so no VM is made yet. A foreign one that counts for the
+/// AgentMachine is left to the provider as long as it is free. Any other one that fits is left to it for
+/// [`FREE_AGENT_GRACE`], unless it counts for another AgentMachine.
+fn left_to_provider(
+    facts: &Facts<'_>,
+    sorted: &Sorted<'_>,
+    am: &AgentMachine,
+    waited: Duration,
+) -> Option<DemandState> {
+    if let Some(agent) = facts.foreign.of(am) {
+        return Some(DemandState::NotNow {
+            why: DemandReason::ForeignAgentCounts(agent.to_owned()),
+            again: None,
+        });
+    }
+    if waited >= FREE_AGENT_GRACE {
+        return None;
+    }
+    let mut free = sorted.free.iter();
+    let fits = free.find(|a| belonging::is_free_for(a, am) && !facts.foreign.counts(a))?;
+    Some(DemandState::NotNow {
+        why: DemandReason::FreeAgentFits(fits.name_any()),
+        again: Some(FREE_AGENT_GRACE.saturating_sub(waited)),
+    })
 }
 
 /// A host is made for it, or another pool serves it.
@@ -343,53 +368,6 @@ fn not_asking(am: &AgentMachine) -> DemandReason {
     };
     let first = error.lines().next().unwrap_or_default();
     DemandReason::SearchFailed(first.chars().take(LONGEST_ERROR).collect())
-}
-
-/// Reason and sentence of a [`DemandReason`].
-#[must_use]
-pub fn explain(why: &DemandReason) -> (Reason, String) {
-    match why {
-        DemandReason::Deleting => (Reason::Deleting, "it is being deleted".to_owned()),
-        DemandReason::Paused => (
-            Reason::Paused,
-            "the annotation cluster.x-k8s.io/paused of the AgentMachine pauses it".to_owned(),
-        ),
-        DemandReason::MachinePending => (Reason::MachinePending, "its owner Machine is not there yet".to_owned()),
-        DemandReason::NotWaiting => (Reason::NotWaiting, "it does not report NoSuitableAgents".to_owned()),
-        DemandReason::SearchFailed(error) => (
-            Reason::AgentSearchFailed,
-            format!("the agent provider cannot look for an Agent, so nobody asks for one: {error}"),
-        ),
-        DemandReason::Debouncing => (Reason::Debouncing, "seen waiting only just now".to_owned()),
-        DemandReason::FreeAgentFits(agent) => {
-            (Reason::FreeAgentFits, format!("free Agent {agent} fits; the provider is given time to bind it"))
-        }
-        DemandReason::ConditionsMissing => (
-            Reason::ConditionsMissing,
-            "it has no conditions and no agentRef; agent provider and AgentMachine CRD may be of different generations"
-                .to_owned(),
-        ),
-        DemandReason::ProviderNotAccepting => (
-            Reason::ProviderNotAccepting,
-            "the agent provider has not put its finalizer on it: it does not accept the owner Machine (check that the \
-             provider's release fits the CAPI API version), so no VM is made"
-                .to_owned(),
-        ),
-        DemandReason::NamespaceNotAllowed(sentence) => (Reason::NamespaceNotAllowed, sentence.clone()),
-        DemandReason::LabelRefused(key) => (Reason::InvalidSpec, belonging::refused_label_sentence(key)),
-        DemandReason::PoolConflict(other) => {
-            (Reason::PoolConflict, format!("VsphereAgentPool {other} claims it too; neither creates a VM until one lets go"))
-        }
-        DemandReason::HostOfAnotherPool(other) => (
-            Reason::HostOfAnotherPool,
-            format!(
-                "VsphereAgent {other} of another pool is for it; that pool lets its VM go, and this pool makes one then. If the \
-                 VsphereAgent stays, its status says why; delete it to go on"
-            ),
-        ),
-        DemandReason::SelectorUnsatisfiable(why) => (Reason::SelectorUnsatisfiable, why.clone()),
-        DemandReason::Guarded(guard) => (guard.reason.clone(), guard.message.clone()),
-    }
 }
 
 #[cfg(test)]

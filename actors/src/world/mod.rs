@@ -6,5 +6,6 @@
 pub mod agents_home;
 pub mod boundary;
 pub mod classify;
+pub mod foreign;
 pub mod half_moved;
 pub mod host;

@@ -335,8 +335,9 @@ reasons! {
             "The operator waits half a second before it reacts.",
             "None.";
         FreeAgentFits = "FreeAgentFits" => Progress, Nobody,
-            "A free Agent fits. The provider gets a minute to take it.",
-            "None.";
+            "A free Agent fits. The provider gets a minute to take it. With spec.hosts.countForeign, a host that is not a VM of \
+             agent-forge is left to it as long as that host is free.",
+            "None. If it stays, find out why the provider does not bind that Agent.";
         Offered = "Offered" => Progress, Nobody,
             "The AgentMachine of a VM is gone. The VM is kept for ten seconds for the next one.",
             "None.";

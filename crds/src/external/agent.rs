@@ -183,6 +183,13 @@ pub struct SystemVendor {
         skip_serializing_if = "Option::is_none"
     )]
     pub manufacturer: Option<String>,
+    /// Whether the guest saw that it runs in a VM, of whatever hypervisor. The service leaves it out if not.
+    #[serde(
+        rename = "virtual",
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub is_virtual: Option<bool>,
 }
 
 /// One network interface.

@@ -1,6 +1,6 @@
 //! Status of a pool.
 
-use super::ReassignStatus;
+use super::{ForeignAgentsStatus, ReassignStatus};
 use crate::WaitingOn;
 use crate::conditions::{Phase, Reason};
 use crate::schema;
@@ -59,6 +59,9 @@ pub struct VsphereAgentPoolStatus {
     /// Hosts shared with other pools. Absent without `spec.reassign`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reassign: Option<ReassignStatus>,
+    /// Hosts of the InfraEnv that are not VMs of agent-forge. Absent if there are none, or if they are not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub foreign_agents: Option<ForeignAgentsStatus>,
     /// The discovery ISO on its datastore.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iso: Option<IsoStatus>,

@@ -88,6 +88,7 @@ pub fn agent() -> Agent {
                     serial_number: Some("VMware-42".into()),
                     product_name: Some("VMware20,1".into()),
                     manufacturer: Some("VMware, Inc.".into()),
+                    is_virtual: Some(true),
                 }),
                 interfaces: vec![Interface {
                     name: Some("ens192".into()),

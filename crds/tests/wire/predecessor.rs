@@ -32,6 +32,7 @@ const LIFTED_FROM_AGENT: &[&str] = &["spec.poolRef"];
 const ADDED_TO_POOL: &[&str] = &[
     "spec.agent.discoveryTimeout",
     "spec.dryRun",
+    "spec.hosts",
     "spec.power",
     "spec.powerOnAfter",
     "spec.reassign",
@@ -41,6 +42,7 @@ const ADDED_TO_POOL: &[&str] = &[
     "spec.iso.caBundleRef",
     "spec.iso.ejectAfterInstall",
     "status.buffer",
+    "status.foreignAgents",
     "status.reassign",
     "status.closed",
     "status.heldSecrets",

@@ -237,7 +237,10 @@ fn the_index_finds_what_going_through_all_finds() {
 fn a_count_that_nobody_asks_for_is_given_up_and_made_anew() {
     let reads = Reads {
         keys: |_: &u8| IndexKeys::new(),
-        tally: |_, _| Tally { all: 1, bound: 0 },
+        tally: |_, _| Tally {
+            all: 1,
+            ..Tally::default()
+        },
     };
     let index = Index::new(reads);
     let labels = |n: usize| Labels::from([("n".to_owned(), n.to_string())]);

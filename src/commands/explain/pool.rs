@@ -31,6 +31,8 @@ pub(super) struct OnePool {
     waits: Vec<Wait>,
     /// Vetoes that stand, and that nothing waits for now.
     standing: Vec<String>,
+    /// The hosts of its InfraEnv that are not VMs of agent-forge. `null`: none, or not known.
+    foreign_hosts: Option<String>,
     /// Its machines.
     machines: Vec<Row>,
     /// When this was seen.
@@ -69,7 +71,7 @@ pub(super) fn explain(
     let status = status.unwrap_or_default();
     let held = holds::of_pool(caches, key);
     let mut all: Vec<Wait> = status.waiting_on.iter().map(Wait::recorded).collect();
-    let mut standing = Vec::new();
+    let (mut standing, mut foreign_hosts) = (Vec::new(), None);
     if let Some((observed, plan)) = decide::decide(caches, key, secrets, now) {
         let next = waits::next_effects_of_pool(&observed, &plan);
         all.extend(waits::by_people(&held, &next, now));
@@ -79,6 +81,9 @@ pub(super) fn explain(
                 .map(|w| Wait::of(&w.subject, &w.reason, &w.message, None)),
         );
         standing = waits::standing(&held, &next);
+        let classes = observed.foreign.classes;
+        let classes = classes.filter(|classes| classes.total().all > 0);
+        foreign_hosts = classes.map(|classes| classes.to_string());
     }
     all.extend(waits::invalid_pause(&held));
     let mut seen = BTreeSet::new();
@@ -89,6 +94,7 @@ pub(super) fn explain(
         conditions: status.conditions.into_iter().map(State::from).collect(),
         waits: all,
         standing,
+        foreign_hosts,
         machines: of_pool
             .iter()
             .flat_map(|pool: &OfPool| &pool.machines)
@@ -135,6 +141,9 @@ impl Report for OnePool {
         });
         text += &report::table(&["CONDITION", "STATUS", "REASON", "MESSAGE"], rows);
         text += &text::waits(&self.waits, self.seen);
+        if let Some(hosts) = &self.foreign_hosts {
+            text += &format!("\nHosts of its InfraEnv that are not VMs of agent-forge: {hosts}\n");
+        }
         for veto in &self.standing {
             text += &format!("\nNothing waits for it now: {}\n", one_line(veto));
         }

@@ -476,6 +476,21 @@ fn a_pool_is_explained_with_its_conditions_its_waits_and_its_machines() {
         assert!(text.contains(said), "{said}: {text}");
     }
     assert_eq!(explained.verdict(), Verdict::Findings);
+    assert!(!text.contains("Hosts of its InfraEnv"), "{text}");
+    let metal = json!({
+        "apiVersion": "agent-install.openshift.io/v1beta1", "kind": "Agent",
+        "metadata": {
+            "name": "metal", "namespace": "demo", "uid": "metal",
+            "labels": {"infraenvs.agent-install.openshift.io": "infra"},
+        },
+        "spec": {"approved": false},
+        "status": {"inventory": {"systemVendor": {"manufacturer": "HPE", "serialNumber": "CZ1"}}},
+    });
+    world.agent = json!([world.agent, metal]);
+    let text = pool::explain(&world.caches(), &key, &[], now()).text();
+    let line =
+        "Hosts of its InfraEnv that are not VMs of agent-forge: 1 (bare metal: 1), 0 of them free";
+    assert!(text.contains(line), "{text}");
     let missing = "vap/none".parse::<subject::Subject>().expect("a subject");
     let said = subject::find(&caches, &missing, None)
         .expect_err("none")

@@ -135,6 +135,7 @@ fn effect(field: &str, exists: bool) -> &'static str {
         f if f.starts_with("spec.iso.") => "the ISO",
         f if f.starts_with("spec.agent.") => "Agents that are not prepared yet",
         f if f.starts_with("spec.infraEnvRef.") => "the ISO and new VMs",
+        f if f.starts_with("spec.hosts.") => "AgentMachines that wait",
         _ => "the pool",
     }
 }

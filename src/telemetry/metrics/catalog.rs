@@ -107,6 +107,8 @@ catalog! {
     VMS = "agent_forge_pool_vms", Kind::Gauge, &["namespace", "pool", "phase"], "VsphereAgents of a pool by phase.";
     BUFFER = "agent_forge_pool_buffer_hosts", Kind::Gauge, &["namespace", "pool", "state"],
         "Hosts in the buffer of a pool: wanted, ready and making; absent when it has none.";
+    FOREIGN = "agent_forge_pool_foreign_hosts", Kind::Gauge, &["namespace", "pool", "class", "free"],
+        "Hosts of a pool's InfraEnv that are not VMs of agent-forge, by class and by whether the agent provider could bind them now.";
     WAITING = "agent_forge_pool_waiting_on", Kind::Gauge, &["namespace", "pool", "reason"],
         "Machines for which nothing happens now, each counted once, by reason.";
     CONDITION = "agent_forge_pool_condition", Kind::Gauge, &["namespace", "pool", "condition", "status", "reason"],

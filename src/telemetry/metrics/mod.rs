@@ -51,6 +51,7 @@ pub struct Metrics {
     vm_disk_bytes: IntGaugeVec,
     vms: Changing,
     buffer: Changing,
+    foreign: Changing,
     waiting: Changing,
     conditions: Changing,
     oldest_waiting: GaugeVec,
@@ -257,6 +258,7 @@ impl Metrics {
             vm_disk_bytes: r.gauge(&catalog::VM_DISK)?,
             vms: r.changing(&catalog::VMS)?,
             buffer: r.changing(&catalog::BUFFER)?,
+            foreign: r.changing(&catalog::FOREIGN)?,
             waiting: r.changing(&catalog::WAITING)?,
             conditions: r.changing(&catalog::CONDITION)?,
             oldest_waiting: r.seconds(&catalog::OLDEST_WAITING)?,
@@ -371,8 +373,9 @@ impl Metrics {
         ]
     }
 
-    fn changing(&self) -> [&Changing; 4] {
-        [&self.vms, &self.buffer, &self.waiting, &self.conditions]
+    fn changing(&self) -> [&Changing; 5] {
+        let (vms, buffer, foreign) = (&self.vms, &self.buffer, &self.foreign);
+        [vms, buffer, foreign, &self.waiting, &self.conditions]
     }
 
     fn dropped(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
@@ -443,6 +446,9 @@ impl Instruments for Metrics {
         };
         self.vms.set(pool, single(&view.phases));
         self.buffer.set(pool, single(&view.buffer));
+        let foreign = view.foreign.iter();
+        let foreign = foreign.map(|(labels, n)| (labels.map(str::to_owned).to_vec(), *n));
+        self.foreign.set(pool, foreign.collect());
         self.waiting.set(pool, single(&view.waiting_on));
         let conditions = view.conditions.iter();
         self.conditions

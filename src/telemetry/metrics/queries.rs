@@ -7,6 +7,7 @@ use std::{
 };
 
 use agent_forge_actors::{
+    domain::host_class::HostClass,
     ports::{
         effect::EffectKind,
         instruments::{ISO_OPERATIONS, REASSIGNED, RECYCLED, VM_OPERATIONS},
@@ -45,7 +46,13 @@ fn values(of: &Family, label: &str) -> Option<Vec<String>> {
         "result" if of.name == catalog::REASSIGNED.name => words(&REASSIGNED),
         "result" => words(&["success", "error"]),
         "kind" => words(&ActorKey::KINDS),
-        "coalesced" => words(&["true", "false"]),
+        "coalesced" | "free" => words(&["true", "false"]),
+        "class" if of.name == catalog::FOREIGN.name => Some(
+            HostClass::ALL
+                .iter()
+                .map(|class| class.as_str().to_owned())
+                .collect(),
+        ),
         _ => None,
     }
 }

@@ -12,6 +12,7 @@ fn a_deleted_pools_series_disappear() {
         waiting_on: BTreeMap::from([("ISONotReady".to_owned(), 2)]),
         phases: BTreeMap::from([("Bound".to_owned(), 1)]),
         buffer: BTreeMap::from([("ready".to_owned(), 1)]),
+        foreign: vec![(["bare_metal", "true"], 1)],
         conditions: vec![["Ready", "True", "Reconciled"].map(str::to_owned)],
         oldest_waiting: Some(jiff::Timestamp::UNIX_EPOCH),
         oldest_unready: Some(jiff::Timestamp::UNIX_EPOCH),

@@ -86,11 +86,12 @@ function poolSection(pool, before) {
   }
   const [summary, paused, message, table] = section.children;
   const ready = pool.ready === null ? "not checked yet" : pool.ready ? "ready" : `not ready: ${pool.reason}`;
+  const others = pool.foreignAgents ? `; other hosts: ${pool.foreignAgents.total}, ${pool.foreignAgents.free} of them free` : "";
   const usual = pool.usualSeconds === null ? "" : `; usually bound after ${span(pool.usualSeconds)}`;
   summary.replaceChildren(
     make("h4", {}, `Pool ${pool.name}`),
     make("span", { class: pool.ready === false ? "verdict bad" : "verdict" }, ready),
-    make("span", { class: "detail" }, `${count(pool)}${usual}`),
+    make("span", { class: "detail" }, `${count(pool)}${usual}${others}`),
   );
   paused.textContent = pool.paused ? `Paused: ${pool.paused}.` : "";
   paused.hidden = !pool.paused;
@@ -173,6 +174,7 @@ function foreignSection({ hosts, more }) {
   const rows = shown.map((h) => gridRow(
     { class: "foreign" },
     make("div", { role: "rowheader" }, h.hostname || h.agent.split("/")[1], make("div", {}, badge("foreign"))),
+    gridCell("Kind", {}, h.class, make("div", { class: "detail" }, h.free ? "free" : "")),
     gridCell("Agent", {}, h.agent),
     gridCell("InfraEnv", {}, h.infraEnv),
     gridCell("State", {}, h.state || "?"),
@@ -183,7 +185,7 @@ function foreignSection({ hosts, more }) {
     { class: "others" },
     make("h2", {}, "Other hosts"),
     make("p", { class: "detail" }, `Hosts of the same InfraEnvs that are not VMs of agent-forge. It never touches them.${more ? ` ${more} more are not listed.` : ""}`),
-    rows.length ? grid("Other hosts", ["Host", "Agent", "InfraEnv", "State", "Serves"], ...rows) : make("p", {}, "None fits the search."),
+    rows.length ? grid("Other hosts", ["Host", "Kind", "Agent", "InfraEnv", "State", "Serves"], ...rows) : make("p", {}, "None fits the search."),
   );
 }
 

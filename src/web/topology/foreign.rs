@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use agent_forge_actors::{
-    domain::names::ObjectKey, ports::cluster::View as _, world::boundary::Grants,
+    domain::{host_class::HostClass, names::ObjectKey, upstream},
+    ports::cluster::View as _,
+    world::boundary::Grants,
 };
 use agent_forge_crds::external::agent::Agent;
 use serde::Serialize;
@@ -36,6 +38,10 @@ pub struct ForeignHost {
     pub infra_env: String,
     /// State of the Agent, as the assisted service gives it.
     pub state: String,
+    /// What kind of host it is, in words.
+    pub class: String,
+    /// Whether the agent provider could bind it now.
+    pub free: bool,
     /// The AgentMachine that has it.
     pub claimed_by: Option<String>,
 }
@@ -82,6 +88,8 @@ fn host(key: &ObjectKey, infra_env: &ObjectKey, agent: &Agent) -> ForeignHost {
         hostname: hostname(agent).map(str::to_owned),
         infra_env: infra_env.to_string(),
         state: agent.state().to_owned(),
+        class: HostClass::of(agent).to_string(),
+        free: upstream::claimable(agent),
         claimed_by: agent.claimed_by().map(str::to_owned),
     }
 }

@@ -110,6 +110,11 @@ fn foreign_hosts_of_the_pools_infra_envs_are_listed_and_no_others() {
         (metal.infra_env.as_str(), metal.state.as_str()),
         ("demo/infra", "known-unbound")
     );
+    // It shows no hardware and no condition.
+    assert_eq!(
+        (metal.class.as_str(), metal.free),
+        ("hardware not reported", false)
+    );
     let many: Vec<Value> = (0..foreign::MOST + 3)
         .map(|n| host(&format!("metal-{n}"), "infra"))
         .collect();

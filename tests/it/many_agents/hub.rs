@@ -152,20 +152,28 @@ fn fill<K>(cache: &Arc<Cache<K>>, all: Vec<K>, key: impl Fn(&K) -> ObjectKey + C
 impl Hub {
     /// A hub with this number of Agents.
     pub fn of(agents: usize) -> Self {
+        Self::with(agents, false)
+    }
+
+    /// The same. If foreign hosts count, each AgentMachine that waits asks for some of the other hosts.
+    pub fn with(agents: usize, count_foreign: bool) -> Self {
         let caches = Arc::new(Caches::of(&Scope::of(&[])));
         let (mut pools, mut children, mut ams, mut machines) = (vec![], vec![], vec![], vec![]);
         let (mut all, mut own, mut others) = (vec![], vec![], vec![]);
         for n in 0..POOLS {
-            pools.push(read::<VsphereAgentPool>(pool(n)));
+            let mut object = pool(n);
+            object["spec"]["hosts"] = json!({"countForeign": count_foreign});
+            pools.push(read::<VsphereAgentPool>(object));
             for v in 0..=VMS {
                 let name = format!("p{n}-w{v}");
                 let vm = uuid_of(&name).swapped().to_string();
                 let serves = v < VMS;
-                ams.push(read::<AgentMachine>(agent_machine(
-                    n,
-                    &name,
-                    serves.then_some(&vm),
-                )));
+                let mut am = agent_machine(n, &name, serves.then_some(&vm));
+                if count_foreign && !serves {
+                    let of_site = json!({"site": format!("s{}", n % 7)});
+                    am["spec"]["agentLabelSelector"]["matchLabels"] = of_site;
+                }
+                ams.push(read::<AgentMachine>(am));
                 machines.push(MachineFacts {
                     key: ObjectKey::new(format!("cp{n}"), &name),
                     uid: format!("m-{name}"),

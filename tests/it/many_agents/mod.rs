@@ -91,7 +91,10 @@ struct Stage {
 
 impl Stage {
     fn of(agents: usize) -> Self {
-        let hub = Hub::of(agents);
+        Self::on(Hub::of(agents))
+    }
+
+    fn on(hub: Hub) -> Self {
         let view = Counting::of(hub.caches.clone());
         Self { hub, view }
     }
@@ -178,4 +181,43 @@ fn an_event_and_a_pass_cost_no_more_among_ten_thousand_agents() {
     // Only the VM of this Agent and its pool.
     let each = 2 * Work::OwnReports.rounds();
     assert_eq!(woken, [(each, each), (0, 0), (0, 0), (0, 0), (0, 0)]);
+}
+
+/// The most that a pass may cost more among ten times as many hosts.
+const MOST_TIMES: usize = 12;
+
+#[test]
+fn a_pass_that_counts_foreign_hosts_is_cheap_among_ten_thousand() {
+    let key = ObjectKey::new(HOME, "p0");
+    let stages = [1_000, 10_000].map(|agents| {
+        let mut stage = Stage::on(Hub::with(agents, true));
+        stage.block(Work::PoolPass, 0);
+        let mut memory = Memory::default();
+        let s = observe::observe(&stage.view, &Standing, &key, &[], &mut memory).expect("a pool");
+        let classes = s.foreign.classes.expect("known");
+        assert_eq!(classes.total().all, agents - POOLS * VMS);
+        // Each pool has one that waits, and there are hosts enough.
+        let waits = |am: &&_| s.foreign.of(am).is_some();
+        assert_eq!(
+            s.agent_machines
+                .iter()
+                .map(AsRef::as_ref)
+                .filter(waits)
+                .count(),
+            1
+        );
+        stage
+    });
+    let costs = stages.map(|mut stage| {
+        let blocks = (1..=BLOCKS).map(|block| stage.block(Work::PoolPass, block));
+        blocks.min_by_key(|cost| cost.time).expect("blocks")
+    });
+    let [few, many] = costs;
+    let ratio = many.time.as_secs_f64() / few.time.as_secs_f64();
+    say(&format!(
+        "pass of a pool that counts foreign hosts: {:?} among 1,000, {:?} among 10,000: {ratio:.2} times; 100 of them ask for {} \
+         and {} objects",
+        few.time, many.time, few.looked_at, many.looked_at
+    ));
+    assert!(many.looked_at <= few.looked_at * MOST_TIMES);
 }

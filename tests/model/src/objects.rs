@@ -225,6 +225,7 @@ pub fn agent_on(vm: &VmObservation) -> Option<Agent> {
             serial_number: Some(serial),
             product_name: Some("VMware20,1".to_owned()),
             manufacturer: Some("VMware, Inc.".to_owned()),
+            is_virtual: Some(true),
         }),
         interfaces: vm
             .macs

@@ -31,7 +31,7 @@ use crate::{
         index::{Records, served_by_child},
         observed::Observed,
     },
-    world::classify::{self, Demand, DemandReason, DemandState},
+    world::classify::{Demand, DemandReason, DemandState, words},
 };
 
 /// Why an AgentMachine that may have got a host gets no other one.
@@ -258,7 +258,7 @@ fn asks_now(demand: &Demand, trial: &mut Trial, plan: &mut Plan) -> bool {
         ) => why,
         DemandState::NotRequested(_) | DemandState::InFlight | DemandState::Served => return false,
     };
-    let (reason, message) = classify::explain(why);
+    let (reason, message) = words::explain(why);
     plan.wait(demand.name(), reason, message);
     false
 }
@@ -326,7 +326,10 @@ fn pins_early(s: &Observed, demand: &Demand) -> bool {
     );
     about_to_ask
         && !s.other_pools.iter().any(|p| s.grants.serves(p, am))
-        && !s.home_agents().any(|a| belonging::is_free_for(a, am))
+        && s.foreign.of(am).is_none()
+        && !s
+            .home_agents()
+            .any(|a| belonging::is_free_for(a, am) && !s.foreign.counts(a))
 }
 
 pub(super) fn pin_if_needed(s: &Observed, am: &Arc<AgentMachine>, plan: &mut Plan) {

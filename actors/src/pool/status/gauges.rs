@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use agent_forge_crds::{conditions::Reason, pool::VsphereAgentPoolStatus};
 
 use crate::{
-    domain::upstream::WaitingSign,
+    domain::{host_class::HostClass, upstream::WaitingSign},
     pool::{
         observed::Observed,
         plan::{BufferCount, Plan},
@@ -87,6 +87,7 @@ pub fn view(s: &Observed, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
         let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         view.buffer = all.map(|(state, n)| (state.to_owned(), number(n))).into();
     }
+    view.foreign = foreign(s);
     for child in &s.children {
         let meta = &child.object.metadata;
         let deleting = meta.deletion_timestamp.as_ref().map(|t| t.0);
@@ -104,6 +105,21 @@ pub fn view(s: &Observed, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
         .map(|c| [c.type_.clone(), c.status.clone(), c.reason.clone()])
         .collect();
     view
+}
+
+/// The foreign hosts of each class that occurs.
+fn foreign(s: &Observed) -> Vec<([&'static str; 2], i64)> {
+    let Some(classes) = s.foreign.classes else {
+        return Vec::new();
+    };
+    let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+    let rows = HostClass::ALL.into_iter().flat_map(|class| {
+        let (hosts, word) = (classes.get(class), class.as_str());
+        let busy = hosts.all.saturating_sub(hosts.free);
+        [([word, "true"], hosts.free), ([word, "false"], busy)]
+    });
+    let rows = rows.filter(|(_, n)| *n > 0);
+    rows.map(|(labels, n)| (labels, number(n))).collect()
 }
 
 /// Why each machine waits, by name: a VsphereAgent has the name of its AgentMachine. The pool's reason comes first, as

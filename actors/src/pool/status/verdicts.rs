@@ -15,7 +15,7 @@ use crate::{
         plan::{self, Plan},
     },
     ports::{instruments::PoolGauges, iso_source::IsoUrl},
-    world::classify::{self, DemandReason, DemandState},
+    world::classify::{DemandReason, DemandState, words},
 };
 
 /// Type of a condition, whether it holds, reason and message.
@@ -87,7 +87,7 @@ fn demand(s: &Observed, plan: &Plan, g: &PoolGauges) -> Row {
         first.map(|d| (d, &DemandReason::ConditionsMissing))
     };
     if let Some((demand, why)) = lasts.or_else(unconfirmed) {
-        let (reason, message) = classify::explain(why);
+        let (reason, message) = words::explain(why);
         let message = format!("AgentMachine {}: {message}", demand.name());
         return row(false, reason, message);
     }

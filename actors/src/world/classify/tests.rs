@@ -27,6 +27,7 @@ fn classified(s: &Observed) -> Vec<classify::Demand> {
         machines: &s.machines,
         agents: &s.agents,
         agent_namespace: &s.infra_env_key.namespace,
+        foreign: &s.foreign,
         in_flight: &|am| {
             s.children
                 .iter()

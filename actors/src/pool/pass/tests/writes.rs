@@ -13,6 +13,7 @@ use super::*;
 use crate::{
     pool::publish::{urgent, window},
     ports::cluster::ClusterErrorKind,
+    testing::foreign_agent,
 };
 
 /// A status with one condition that holds or does not.
@@ -95,4 +96,42 @@ async fn what_could_not_be_written_is_tried_again_by_the_next_pass_and_not_befor
     // If one status is refused for its content, another that reports this may be accepted.
     let (written, _) = written_after(ClusterErrorKind::Invalid).await;
     assert_eq!(written[0], 1, "{written:?}");
+}
+
+/// Foreign hosts are counted once. While they stay as they are, nothing is written, neither to the pool nor to an Agent.
+#[tokio::test]
+async fn a_free_foreign_host_without_demand_leaves_the_pool_as_it_is() {
+    let bench = Bench::new();
+    bench.hub.with(|o| {
+        (o.child, o.agent_machines, o.machines) = (None, vec![], vec![]);
+        let mut metal = foreign_agent("metal");
+        metal.spec.approved = true;
+        o.agents = vec![metal];
+    });
+    let isos = Told::new(IsoState::Queued(ObjectKey::new(NAMESPACE, "another")));
+    let mut memory = Memory::default();
+    let shown = || bench.hub.with(|o| o.pool.clone()).expect("a pool");
+    let mut settled = None;
+    for pass in 0..12 {
+        let key = ObjectKey::new(NAMESPACE, POOL);
+        memory = run(bench.context.clone(), isos.clone(), key, memory)
+            .await
+            .0;
+        bench.turn(Duration::from_secs(60));
+        if pass == 1 {
+            settled = Some(shown());
+            bench.hub.with(|o| o.effects.clear());
+        }
+    }
+    let (before, after) = (settled.expect("passes"), shown());
+    let counts = after.status.as_ref().and_then(|s| s.foreign_agents);
+    let counts = counts.expect("a host");
+    assert_eq!((counts.total, counts.free, counts.unknown), (1, 1, 1));
+    assert_eq!(
+        before.metadata.resource_version,
+        after.metadata.resource_version
+    );
+    // Its hold on the Secret is confirmed every few minutes.
+    let others = |kind: &EffectKind| *kind != EffectKind::HoldSecret;
+    assert!(!bench.hub.with(|o| o.effects.iter().any(others)));
 }

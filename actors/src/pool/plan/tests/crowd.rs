@@ -193,7 +193,8 @@ proptest! {
         let mut s = w.observed();
         let own: Vec<_> = s.agent_machines.iter().map(AsRef::as_ref).collect();
         let own: Vec<_> = own.into_iter().filter(|am| belonging::belongs(&s.pool, am)).collect();
-        let home = &s.infra_env_key.namespace;
+        let nothing_taken = |_: &Agent| false;
+        let home = (s.infra_env_key.namespace.as_str(), &nothing_taken as _);
         let found = agents_home::of_pool(&hub, &s.pool, &s.children, &own, home);
         for child in &s.children {
             let named = agents_home::naming(&hub, Some(&s.pool), child);
