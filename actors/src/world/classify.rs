@@ -333,7 +333,7 @@ fn refused(facts: &Facts<'_>, am: &AgentMachine) -> Option<DemandReason> {
         let sentence = facts.grants.sentence(&[namespace], &own);
         return Some(DemandReason::NamespaceNotAllowed(sentence));
     }
-    belonging::refused_label(facts.pool).map(|key| DemandReason::LabelRefused(key.to_owned()))
+    belonging::refused_label(facts.pool).map(DemandReason::LabelRefused)
 }
 
 /// Why an AgentMachine does not ask, if it does not report that it waits.
@@ -376,7 +376,7 @@ pub fn explain(why: &DemandReason) -> (Reason, String) {
                 .to_owned(),
         ),
         DemandReason::NamespaceNotAllowed(sentence) => (Reason::NamespaceNotAllowed, sentence.clone()),
-        DemandReason::LabelRefused(key) => (Reason::InvalidSpec, belonging::refused_label_sentence(key)),
+        DemandReason::LabelRefused(sentence) => (Reason::InvalidSpec, sentence.clone()),
         DemandReason::PoolConflict(other) => {
             (Reason::PoolConflict, format!("VsphereAgentPool {other} claims it too; neither creates a VM until one lets go"))
         }
