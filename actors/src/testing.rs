@@ -484,6 +484,28 @@ pub fn approval(agent: &Agent) -> AgentPatch {
     }
 }
 
+/// Changes `agent` as the API server does on that patch.
+pub fn patch_agent(agent: &mut Agent, patch: &AgentPatch) {
+    let merge = |all: &mut BTreeMap<String, String>, patch: &BTreeMap<String, Option<String>>| {
+        for (key, value) in patch {
+            match value {
+                Some(value) => all.insert(key.clone(), value.clone()),
+                None => all.remove(key),
+            };
+        }
+    };
+    merge(agent.labels_mut(), &patch.labels);
+    merge(agent.annotations_mut(), &patch.annotations);
+    merge(&mut agent.spec.node_labels, &patch.node_labels);
+    agent.spec.approved = patch.approved.unwrap_or(agent.spec.approved);
+    if patch.hostname.is_some() {
+        agent.spec.hostname.clone_from(&patch.hostname);
+    }
+    if let Some(role) = &patch.role {
+        agent.spec.role.clone_from(role);
+    }
+}
+
 /// A free Agent that passes its checks and is not approved.
 pub fn foreign_agent(name: &str) -> Agent {
     let mut agent = Agent {

@@ -44,6 +44,9 @@ pub const VM_NAME_ANNOTATION: &str = "agent-forge.containeroo.ch/vm-name";
 /// Annotation on an Agent: the predecessor has decided to delete the VM with that name. It sets `spec.approved=false`
 /// at the same time.
 pub const CLEANUP_VM_ANNOTATION: &str = "agent-forge.containeroo.ch/cleanup-vm";
+/// Annotation on an Agent: the Node labels and the class of OSAC that the operator set on it, as JSON. What it does not list is of
+/// other people, and stays.
+pub const APPLIED_ANNOTATION: &str = "agent-forge.containeroo.ch/applied";
 /// Annotation on a `VsphereAgentPool`: a new value requests one more check of the ISO's bytes.
 pub const FORCE_ISO_REFRESH_ANNOTATION: &str = "agent-forge.containeroo.ch/force-iso-refresh";
 

@@ -8,8 +8,8 @@ use agent_forge_actors::domain::names::ObjectKey;
 use agent_forge_crds::{
     external::{
         agent::{
-            AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent, INVENTORY_ANNOTATION,
-            SKIP_SPOKE_CLEANUP_ANNOTATION,
+            AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent, INHERITED_NODE_LABELS_ANNOTATION,
+            INVENTORY_ANNOTATION, SKIP_SPOKE_CLEANUP_ANNOTATION,
         },
         agent_machine::{NODE_POOL_ANNOTATION, PAUSED_ANNOTATION},
     },
@@ -18,8 +18,9 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 /// Annotations of other services that decisions read.
-const READ: [&str; 5] = [
+const READ: [&str; 6] = [
     AGENT_MACHINE_REF_NAMESPACE_ANNOTATION,
+    INHERITED_NODE_LABELS_ANNOTATION,
     INVENTORY_ANNOTATION,
     NODE_POOL_ANNOTATION,
     PAUSED_ANNOTATION,
@@ -73,6 +74,7 @@ mod tests {
             names::ADOPT_ANNOTATION,
             names::AGENT_MACHINE_UID_ANNOTATION,
             names::ALLOW_POOLS_FROM_ANNOTATION,
+            names::APPLIED_ANNOTATION,
             names::CLEANUP_VM_ANNOTATION,
             names::FORCE_DELETE_ANNOTATION,
             names::FORCE_ISO_REFRESH_ANNOTATION,

@@ -888,6 +888,9 @@ impl Cluster for Writer {
                 body["spec"][field] = value;
             }
         }
+        if !patch.node_labels.is_empty() {
+            body["spec"]["nodeLabels"] = json!(patch.node_labels);
+        }
         let at = Precondition {
             key: patch.key.clone(),
             uid: patch.uid.clone(),

@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 use agent_forge_crds::{
     duration,
     external::{
-        agent::{Agent, BOUND, CONNECTED, SPEC_SYNCED, VALIDATED},
+        agent::{Agent, BOUND, CONNECTED, RESOURCE_CLASS_LABEL, SPEC_SYNCED, VALIDATED},
         agent_machine::AgentMachine,
     },
     names::AGENT_MACHINE_LABEL,
@@ -25,7 +25,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use sha2::{Digest as _, Sha256};
 
-use super::prepare;
+use super::{applied, prepare};
 use crate::{
     domain::{belonging, managed_vm::ManagedVm, recycle, selector},
     ports::cluster::AgentPatch,
@@ -141,19 +141,55 @@ pub fn is_ready(pool: &VsphereAgentPool, child: &ManagedVm, agent: &Agent) -> bo
 }
 
 /// The patch that makes `agent` wait in the buffer; `None` when nothing is missing. `choosers`: the AgentMachines of all
-/// hosted clusters. `auto_approved`: the service approves it anyway.
+/// hosted clusters. `auto_approved`: the service approves it anyway. `proven`: it runs on that VM, so OSAC may find it once it is
+/// ready and nothing else has to be changed.
 #[must_use]
 pub fn wait(
     pool: &VsphereAgentPool,
     child: &ManagedVm,
     choosers: &[Arc<AgentMachine>],
     auto_approved: bool,
+    proven: bool,
     agent: &Agent,
 ) -> Option<AgentPatch> {
+    let mut patch = waiting(pool, child, choosers, auto_approved, agent);
+    let mut labelled = patch.clone();
+    let class = pool.spec.agent.resource_class.as_deref();
+    applied::apply(pool, class, agent, &mut labelled);
+    let offered = proven
+        && agent.spec.approved
+        && prepare::is_empty(&patch)
+        && labelled.node_labels.is_empty()
+        && is_ready(pool, child, agent);
+    if offered {
+        patch = labelled;
+    } else {
+        applied::withdraw(agent, &mut patch);
+        // What takes something away asks for no proof, so it gives no labels.
+        if !takes_away(&patch) {
+            applied::apply(pool, None, agent, &mut patch);
+        }
+    }
+    (!prepare::is_empty(&patch)).then_some(patch)
+}
+
+/// What takes `agent` out of all selections, and gives it its name.
+fn waiting(
+    pool: &VsphereAgentPool,
+    child: &ManagedVm,
+    choosers: &[Arc<AgentMachine>],
+    auto_approved: bool,
+    agent: &Agent,
+) -> AgentPatch {
     let mut own = belonging::base_labels(pool);
     own.insert(AGENT_MACHINE_LABEL.to_owned(), String::new());
     let mut left = agent.labels().clone();
     left.retain(|key, _| !own.contains_key(key));
+    // As if OSAC found it already: else the class and the approval would come and go in turn.
+    if let Some(class) = &pool.spec.agent.resource_class {
+        left.entry(RESOURCE_CLASS_LABEL.to_owned())
+            .or_insert_with(|| class.clone());
+    }
     let chosen = choosers.iter().any(|am| {
         let selector = am.spec.agent_label_selector.as_ref();
         !am.is_deleting() && selector::matches(selector, &left)
@@ -166,7 +202,7 @@ pub fn wait(
     };
     let hostname = hostname(child);
     let role = prepare::role(pool);
-    let patch = AgentPatch {
+    AgentPatch {
         labels: agent
             .labels()
             .keys()
@@ -177,12 +213,11 @@ pub fn wait(
         hostname: (agent.spec.hostname.as_ref() != Some(&hostname)).then_some(hostname),
         role: (agent.spec.role != role).then(|| role.to_owned()),
         ..AgentPatch::of(agent)
-    };
-    (!prepare::is_empty(&patch)).then_some(patch)
+    }
 }
 
 /// Whether a patch takes something away: then it needs no proof of the VM's identity.
 #[must_use]
 pub fn takes_away(patch: &AgentPatch) -> bool {
-    patch.approved == Some(false) || !patch.labels.is_empty()
+    patch.approved == Some(false) || patch.labels.values().any(Option::is_none)
 }

@@ -375,5 +375,5 @@ fn is_free(
         && !child.is_taking()
         && recycle::says(Some(agent), false) == Says::Free
         && buffer::is_ready(pool, child, agent)
-        && buffer::wait(pool, child, &choosers, approved, agent).is_none()
+        && buffer::wait(pool, child, &choosers, approved, true, agent).is_none()
 }

@@ -20,6 +20,7 @@ use agent_forge_crds::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 
+use super::applied;
 use crate::{
     domain::{
         belonging::base_labels,
@@ -100,7 +101,7 @@ pub fn prepare_as(
         .collect();
     let role = role(pool);
     let differs = |now: Option<&str>, want: &str| (now != Some(want)).then(|| want.to_owned());
-    let patch = AgentPatch {
+    let mut patch = AgentPatch {
         labels,
         // The predecessor had decided to delete its VM, and that was withdrawn.
         annotations: is_let_go(agent)
@@ -112,6 +113,8 @@ pub fn prepare_as(
         role: differs(Some(agent.spec.role.as_str()), role),
         ..AgentPatch::of(agent)
     };
+    // It is promised to that AgentMachine now: OSAC must not find it.
+    applied::apply(pool, None, agent, &mut patch);
     Ok((!is_empty(&patch)).then_some(patch))
 }
 
@@ -132,7 +135,8 @@ pub fn awaits_approval(pool: &VsphereAgentPool, agent: &Agent) -> bool {
 
 /// The patch that removes `agent` from every selection; `None` if it is already out of all.
 ///
-/// It removes each label that the selector of one of `choosers` or the pool's own labels could match on. `choosers` are the
+/// It removes each label that the selector of one of `choosers` or the pool's own labels could match on, and the class of OSAC
+/// that the operator set. `choosers` are the
 /// AgentMachines of all hosted clusters: they may share the Agents' namespace. It keeps the pin, and labels that the
 /// assisted service and the provider write. If some selector would still match the rest, it also withdraws the approval. It
 /// does not do that if the service would approve the Agent again (`auto_approved`).
@@ -184,7 +188,7 @@ fn fenced(
     let mut left = agent.labels().clone();
     left.retain(|k, _| !keys.contains(k));
     let still_matches = whatever || selectors.iter().any(|s| selector::matches(*s, &left));
-    let patch = AgentPatch {
+    let mut patch = AgentPatch {
         labels: agent
             .labels()
             .keys()
@@ -194,6 +198,7 @@ fn fenced(
         approved: (still_matches && agent.spec.approved && !auto_approved).then_some(false),
         ..AgentPatch::of(agent)
     };
+    applied::withdraw(agent, &mut patch);
     (!is_empty(&patch)).then_some(patch)
 }
 
@@ -204,6 +209,7 @@ pub(super) fn is_empty(patch: &AgentPatch) -> bool {
         && patch.approved.is_none()
         && patch.hostname.is_none()
         && patch.role.is_none()
+        && patch.node_labels.is_empty()
 }
 
 #[cfg(test)]

@@ -48,26 +48,74 @@ const OSAC: &str = "osac.openshift.io/";
 /// Start of our own keys.
 const OWN: &str = "agent-forge.containeroo.ch/";
 
+/// Label of a Node that names its platform. The vSphere CSI operator reads it.
+const PLATFORM_TYPE: (&str, &str) = ("node.openshift.io/platform-type", "vsphere");
+/// Domains of labels that only administrators of a cluster give to Nodes.
+const OF_ADMINISTRATORS: [&str; 2] = ["node-role.kubernetes.io", "node-restriction.kubernetes.io"];
+
+/// Labels that the pool gives the Nodes of its Agents. One that no Node may get is left out ([`refused_label`]).
+#[must_use]
+pub fn node_labels(pool: &VsphereAgentPool) -> Labels {
+    let mut labels = pool.spec.agent.node_labels.clone();
+    if pool.spec.agent.platform_labels() {
+        let (key, value) = PLATFORM_TYPE;
+        labels
+            .entry(key.to_owned())
+            .or_insert_with(|| value.to_owned());
+    }
+    labels.retain(|key, value| refused_node_label(key, value).is_none());
+    labels
+}
+
+/// Why no Node may get that label from a pool.
+fn refused_node_label(key: &str, value: &str) -> Option<String> {
+    let domain = key.split_once('/').map_or(key, |(domain, _)| domain);
+    let is_below = |above: &&&str| {
+        let below = domain.strip_suffix(**above);
+        below.is_some_and(|sub| sub.is_empty() || sub.ends_with('.'))
+    };
+    if let Some(above) = OF_ADMINISTRATORS.iter().find(is_below) {
+        return Some(format!(
+            "keys below {above} are for administrators of the hosted cluster; take it out"
+        ));
+    }
+    let valid = selector::is_label_key(key) && selector::is_label_value(value);
+    (!valid).then(|| {
+        format!(
+            "with the value {value:?} it cannot be a label, and the assisted service would refuse the whole Agent; correct it"
+        )
+    })
+}
+
+/// Why the pool gets no host because of a label that it may not set, in one sentence for people. `None`: it may set all.
+#[must_use]
+pub fn refused_label(pool: &VsphereAgentPool) -> Option<String> {
+    let of_node = || {
+        let mut all = pool.spec.agent.node_labels.iter();
+        all.find_map(|(key, value)| {
+            let why = refused_node_label(key, value)?;
+            Some(format!("spec.agent.nodeLabels: {key:?}: {why}"))
+        })
+    };
+    let of_agent = refused_agent_label(pool).map(|key| {
+        format!(
+            "spec.agent.labels: {key:?} is a label that a service goes by, not a pool's to give; take it out (labels of your \
+             own keys, and {NODE_POOL_LABEL}, tell the pool's Agents apart)"
+        )
+    });
+    of_agent.or_else(of_node)
+}
+
 /// The first key of `spec.agent.labels` that a pool may not set, because a service reads more from it than the Agent's pool.
 /// Such keys are the claim, the labels of the assisted service and the provider, those that OSAC uses, and our own. A pool
 /// may set our label `nodepool`: it separates pools with one selection, and has no other use.
-#[must_use]
-pub fn refused_label(pool: &VsphereAgentPool) -> Option<&str> {
+fn refused_agent_label(pool: &VsphereAgentPool) -> Option<&str> {
     let is_refused = |key: &&String| {
         let own = key.starts_with(OWN) && *key != NODE_POOL_LABEL;
         own || key.starts_with(OSAC) || selector::is_service_label(key)
     };
     let mut keys = pool.spec.agent.labels.keys();
     keys.find(is_refused).map(String::as_str)
-}
-
-/// The message for [`refused_label`].
-#[must_use]
-pub fn refused_label_sentence(key: &str) -> String {
-    format!(
-        "spec.agent.labels: {key:?} is a label that a service goes by, not a pool's to give; take it out (labels of your own \
-         keys, and {NODE_POOL_LABEL}, tell the pool's Agents apart)"
-    )
 }
 
 /// Whether this pool is meant to serve this AgentMachine. Whether it may is another question (`world::boundary`).

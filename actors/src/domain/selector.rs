@@ -219,6 +219,22 @@ pub fn is_label_value(text: &str) -> bool {
         && edge(text.chars().next_back())
 }
 
+/// Whether the text is a valid label key: a name of at most 63 of `[A-Za-z0-9_.-]`, after an optional DNS name and a slash.
+#[must_use]
+pub fn is_label_key(text: &str) -> bool {
+    let (domain, name) = text.split_once('/').unzip();
+    let name = name.unwrap_or(text);
+    let is_part = |part: &str| {
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        !part.is_empty()
+            && part.chars().all(inner)
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+    };
+    let is_domain = |domain: &str| domain.len() <= 253 && domain.split('.').all(is_part);
+    domain.is_none_or(is_domain) && !name.is_empty() && is_label_value(name)
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;

@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{boot_repair, memory::Memory, observed::Observed, step::Entry};
 use crate::{
+    demand::applied,
     domain::{
         disk, network,
         recycle::{self, Stage, Why},
@@ -128,7 +129,7 @@ fn next_life(vm: &mut VmStatus, known: &Sources<'_>) -> Option<()> {
         generation: i32::try_from(life).unwrap_or(i32::MAX),
         started_at: Some(known.second()),
         reason: Some(why.as_str().to_owned()),
-        resource_class: agent.and_then(|a| a.resource_class().map(str::to_owned)),
+        resource_class: agent.and_then(|a| applied::class_of_people(a).map(str::to_owned)),
         ..RecycleStatus::default()
     });
     Some(())

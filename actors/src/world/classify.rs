@@ -358,7 +358,7 @@ fn refused(facts: &Facts<'_>, am: &AgentMachine) -> Option<DemandReason> {
         let sentence = facts.grants.sentence(&[namespace], &own);
         return Some(DemandReason::NamespaceNotAllowed(sentence));
     }
-    belonging::refused_label(facts.pool).map(|key| DemandReason::LabelRefused(key.to_owned()))
+    belonging::refused_label(facts.pool).map(DemandReason::LabelRefused)
 }
 
 /// Why an AgentMachine does not ask, if it does not report that it waits.

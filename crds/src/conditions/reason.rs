@@ -305,7 +305,7 @@ reasons! {
             "A namespace does not admit the pool, or is not among --namespaces. The message names it.",
             "Several tenants (docs/how-to/several-tenants.md): annotate that Namespace, or serve it.";
         InvalidSpec = "InvalidSpec" => Refused, PoolOwner,
-            "spec.agent.labels has a key that belongs to another service. Also: spec.iso or a value of spec.vsphere cannot be used.",
+            "spec.agent.labels has a key that belongs to another service, or spec.agent.nodeLabels one that no Node may get. Also: spec.iso or a value of spec.vsphere cannot be used.",
             "Change what the message names.";
         ProviderNotAccepting = "ProviderNotAccepting" => Waits, Hub,
             "The agent provider has not added its finalizer to the AgentMachine for a minute.",

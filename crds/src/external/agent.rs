@@ -6,6 +6,7 @@ use super::kind::foreign_kind;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// API group.
 pub const GROUP: &str = "agent-install.openshift.io";
@@ -19,7 +20,7 @@ pub const INFRA_ENV_LABEL: &str = "infraenvs.agent-install.openshift.io";
 pub const BARE_METAL_HOST_LABEL: &str = "agent-install.openshift.io/bmh";
 /// Label with which OSAC reserves it for one of its cluster orders, before any AgentMachine claims it.
 pub const CLUSTER_ORDER_LABEL: &str = "osac.openshift.io/clusterorder";
-/// Label with which OSAC offers it to its cluster orders. A person sets it.
+/// Label with which OSAC offers it to its cluster orders. A person sets it, or the operator for its own VMs.
 pub const RESOURCE_CLASS_LABEL: &str = "osac.openshift.io/resource_class";
 /// Annotation with the whole inventory, as JSON. The service writes it before `status.inventory`, and empties it when the host
 /// registers, is bound or is unbound.
@@ -27,6 +28,10 @@ pub const INVENTORY_ANNOTATION: &str = "agent.agent-install.openshift.io/invento
 /// Annotation with which the service does not remove the Node from the hosted cluster before it goes on. Any value counts.
 pub const SKIP_SPOKE_CLEANUP_ANNOTATION: &str =
     "agent.agent-install.openshift.io/skip-spoke-cleanup";
+/// Annotation with the keys of `spec.nodeLabels` that the service took over from the InfraEnv, separated by commas. The service
+/// writes their values again whenever they differ.
+pub const INHERITED_NODE_LABELS_ANNOTATION: &str =
+    "agent.agent-install.openshift.io/inherited-node-labels";
 /// Condition: bound to a cluster.
 pub const BOUND: &str = "Bound";
 /// Condition: the host reports to the service.
@@ -68,6 +73,12 @@ pub struct AgentSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub cluster_deployment_name: Option<NamespacedName>,
+    /// Labels that its Node gets from the service once it is ready.
+    #[serde(
+        deserialize_with = "crate::lenient::string_map",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub node_labels: BTreeMap<String, String>,
 }
 
 /// The state of the host.
@@ -298,6 +309,12 @@ impl Agent {
         self.claimed_by().is_some()
             || self.cluster_order().is_some()
             || self.spec.cluster_deployment_name.is_some()
+    }
+
+    /// Whether the service took that key of `spec.nodeLabels` over from the InfraEnv, and keeps it.
+    pub fn inherits_node_label(&self, key: &str) -> bool {
+        let keys = self.annotations().get(INHERITED_NODE_LABELS_ANNOTATION);
+        keys.is_some_and(|keys| keys.split(',').any(|k| k.trim() == key))
     }
 
     /// Whether a BareMetalHost owns it.

@@ -1,7 +1,7 @@
 //! Size of a VM, and the labels and annotations of its Agent.
 
 use crate::schema;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -83,6 +83,50 @@ pub struct AgentSpec {
         }])
     )]
     pub discovery_timeout: Option<String>,
+    /// Labels that the Nodes of this pool get. The operator adds them to `spec.nodeLabels` of an Agent before a Machine has it,
+    /// and the assisted service sets them when the Node is ready. Keys that are there already keep their value. Keys below
+    /// `node-role.kubernetes.io` and `node-restriction.kubernetes.io` are refused.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(default, schema_with = "node_labels")]
+    pub node_labels: BTreeMap<String, String>,
+    /// True: the Nodes get `node.openshift.io/platform-type=vsphere`, unless `nodeLabels` has that key. The vSphere CSI operator
+    /// reads it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub platform_labels: Option<bool>,
+    /// Class under which OSAC finds hosts of the buffer. The operator sets it as the label `osac.openshift.io/resource_class`
+    /// on Agents that wait ready in the buffer, and on no others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 63),
+        regex(pattern = r"^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$")
+    )]
+    pub resource_class: Option<String>,
+}
+
+/// Most Node labels of a pool.
+const MAX_NODE_LABELS: usize = 16;
+
+/// What the API server takes as labels of a Node. The service refuses all changes of an Agent with another one.
+fn node_labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": MAX_NODE_LABELS,
+        "additionalProperties": {
+            "type": "string",
+            "maxLength": 63,
+            "pattern": "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$",
+        },
+        "x-kubernetes-validations": [
+            {
+                "rule": r"self.all(k, size(k) <= 317 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",
+                "message": "each key must be a label key: a name of at most 63 characters, after an optional DNS name and a slash",
+            },
+            {
+                "rule": r"self.all(k, !k.matches('^([^/]*[.])?(node-role|node-restriction)[.]kubernetes[.]io(/|$)'))",
+                "message": "keys below node-role.kubernetes.io and node-restriction.kubernetes.io are for cluster administrators",
+            },
+        ],
+    })
 }
 
 impl AgentSpec {
@@ -94,5 +138,10 @@ impl AgentSpec {
     /// Whether the operator approves, `true` unless set.
     pub fn approve(&self) -> bool {
         self.approve.unwrap_or(true)
+    }
+
+    /// Whether Nodes get the label with their platform, `false` unless set.
+    pub fn platform_labels(&self) -> bool {
+        self.platform_labels.unwrap_or_default()
     }
 }

@@ -80,6 +80,7 @@ pub fn agent() -> Agent {
             role: "worker".into(),
             hostname: Some("one".into()),
             cluster_deployment_name: Some(reference()),
+            node_labels: BTreeMap::from([("zone".into(), "north".into())]),
         },
         status: Some(AgentStatus {
             inventory: Some(Inventory {

@@ -31,6 +31,9 @@ const LIFTED_FROM_AGENT: &[&str] = &["spec.poolRef"];
 /// Fields that were added later. Everything below one of them is new as well.
 const ADDED_TO_POOL: &[&str] = &[
     "spec.agent.discoveryTimeout",
+    "spec.agent.nodeLabels",
+    "spec.agent.platformLabels",
+    "spec.agent.resourceClass",
     "spec.dryRun",
     "spec.hosts",
     "spec.power",

@@ -119,11 +119,11 @@ async fn a_live_list_is_read_in_pages() {
     );
 }
 
-/// An API server whose definition is older would drop the goal, and keep what else the patch takes away.
-#[tokio::test]
-async fn a_goal_is_written_whole_or_not_at_all() {
-    let asked: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
-    let log = Arc::clone(&asked);
+type Asked = Arc<Mutex<Vec<(String, Value)>>>;
+
+/// An API server that logs query and body of each request, and refuses it.
+fn refusing(asked: &Asked) -> Client {
+    let log = Arc::clone(asked);
     let refuses = tower::service_fn(move |request: http::Request<Body>| {
         let log = Arc::clone(&log);
         async move {
@@ -139,7 +139,54 @@ async fn a_goal_is_written_whole_or_not_at_all() {
             Ok::<_, Infallible>(refused.expect("a reply"))
         }
     });
-    let writer = writer(Client::new(refuses, "default"), "served");
+    Client::new(refuses, "default")
+}
+
+/// Only the named keys of an Agent change, so what others set stays.
+#[tokio::test]
+async fn a_patch_of_an_agent_names_single_labels() {
+    let asked = Asked::default();
+    let writer = writer(refusing(&asked), "served");
+    let key = ObjectKey::new("served", "a");
+    let effect = Effect::new(
+        EffectKind::FenceAgent,
+        Subject::Vm {
+            key: key.clone(),
+            pool: None,
+        },
+    );
+    let set = |value: Option<&str>| [("k".to_owned(), value.map(str::to_owned))].into();
+    let patch = AgentPatch {
+        key,
+        uid: "u".to_owned(),
+        resource_version: "7".to_owned(),
+        labels: set(None),
+        annotations: set(Some("r")),
+        approved: Some(false),
+        hostname: None,
+        role: None,
+        node_labels: set(Some("v")),
+    };
+    let permit = guard::harmless(effect, patch).expect("a permit");
+    writer
+        .patch_agent(&permit)
+        .await
+        .expect_err("it is refused");
+    let asked = asked.lock().expect("the log").clone();
+    let expected = json!({
+        "metadata": {
+            "labels": {"k": null}, "annotations": {"k": "r"}, "uid": "u", "resourceVersion": "7",
+        },
+        "spec": {"approved": false, "nodeLabels": {"k": "v"}},
+    });
+    assert_eq!(asked[0].1, expected);
+}
+
+/// An API server whose definition is older would drop the goal, and keep what else the patch takes away.
+#[tokio::test]
+async fn a_goal_is_written_whole_or_not_at_all() {
+    let asked = Asked::default();
+    let writer = writer(refusing(&asked), "served");
     let key = ObjectKey::new("served", "a");
     let effect = Effect::new(
         EffectKind::AddFinalizer,

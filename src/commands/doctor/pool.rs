@@ -114,8 +114,7 @@ fn steps(about: &str, s: &Observed) -> Vec<Check> {
 
 fn spec(about: &str, pool: &VsphereAgentPool) -> Check {
     let check = "spec";
-    if let Some(key) = belonging::refused_label(pool) {
-        let message = belonging::refused_label_sentence(key);
+    if let Some(message) = belonging::refused_label(pool) {
         return Check::because(check, about, &Reason::InvalidSpec, message);
     }
     match request::place_request(pool) {

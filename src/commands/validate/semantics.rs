@@ -24,9 +24,7 @@ pub fn problems(object: &Value) -> Vec<String> {
     if let Err(e) = request::place_request(&pool) {
         found.push(e.message);
     }
-    if let Some(key) = belonging::refused_label(&pool) {
-        found.push(belonging::refused_label_sentence(key));
-    }
+    found.extend(belonging::refused_label(&pool));
     found.extend(labels(&pool));
     let prefix = pool.iso_path_prefix();
     let path = format!("[{}] {prefix}", pool.spec.vsphere.iso_datastore);

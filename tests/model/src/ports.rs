@@ -531,6 +531,7 @@ impl Cluster for Ports {
             agent.change(|agent| {
                 merge(agent.labels_mut(), &patch.labels);
                 merge(agent.annotations_mut(), &patch.annotations);
+                merge(&mut agent.spec.node_labels, &patch.node_labels);
                 agent.spec.approved = patch.approved.unwrap_or(agent.spec.approved);
                 if patch.hostname.is_some() {
                     agent.spec.hostname.clone_from(&patch.hostname);

@@ -80,7 +80,7 @@ fn an_agent_waits_without_labels_and_approved_only_while_nobody_can_choose_it() 
     };
     let own = asks(&[("customer", "example")]);
     let patch = |pool: &VsphereAgentPool, choosers: &[_], auto, agent: &Agent| {
-        wait(pool, &child, choosers, auto, agent)
+        wait(pool, &child, choosers, auto, true, agent)
     };
     let pool = pool(POOL);
     let first = patch(&pool, &own, false, &bare).expect("a patch");

@@ -13,7 +13,10 @@ use kube::{Resource as _, ResourceExt};
 use super::child_object::{into_buffer, move_to, reassignment};
 use crate::{
     context::Context,
-    demand::lending::{self, Offer},
+    demand::{
+        applied,
+        lending::{self, Offer},
+    },
     domain::{
         failure::ReconcileError, goal, machine_state::MachineState, managed_vm::ManagedVm,
         names::ObjectKey, upstream::MachineFacts,
@@ -307,7 +310,11 @@ impl Performer<'_> {
         // The cache may be late: the labels must stay on a host that serves.
         let was_unfenced = |agent: &Agent| self.was_unfenced(agent);
         let case = self.case(child, &was_unfenced);
-        if let Some((reason, message)) = case.keeps_labels(self.live, &agent).await? {
+        let kept = match applied::withdraws_only(patch) {
+            true => None,
+            false => case.keeps_labels(self.live, &agent).await?,
+        };
+        if let Some((reason, message)) = kept {
             return Ok(self.refused(child, Refusal::Shown(reason, message)));
         }
         let permit = guard::harmless(self.effect.clone(), patch.clone())?;

@@ -23,6 +23,7 @@ use crate::{
     lifecycle::ReleaseReason,
     pool::{outcome::HELD, plan},
     ports::{
+        cluster::AgentPatch,
         effect::EffectKind,
         vcenter::{PowerState, VmObservation},
     },
@@ -130,6 +131,35 @@ async fn an_agent_that_serves_is_fenced_when_its_machine_goes_live_and_not_befor
     assert_eq!(fenced(true, |_| {}).await, (0, 1, vec![unknown; 2]));
     // No Agent serves, so the state of its Machine does not matter.
     assert_eq!(fenced(false, |_| {}).await, (2, 0, vec![]));
+}
+
+/// The class of OSAC goes from a host that serves as well: no Machine leaves it for that. With anything else it waits.
+#[tokio::test]
+async fn only_the_class_of_osac_is_taken_off_a_host_whose_machine_stays() {
+    for more in [false, true] {
+        let (bench, world) = (Bench::new(), World::discovered("a"));
+        let mut agent = world.agents[0].clone();
+        testing::claim(&mut agent, &world.agent_machines[0]);
+        let class = ("osac.openshift.io/resource_class", "large");
+        agent.labels_mut().extend(testing::labels(&[class]));
+        let mut patch = AgentPatch::of(&agent);
+        patch.labels.insert(class.0.to_owned(), None);
+        if more {
+            patch.labels.insert("customer".to_owned(), None);
+        }
+        bench.hub.with(|o| {
+            o.agents.push(agent);
+            o.agent_machines.clone_from(&world.agent_machines);
+            o.machines.clone_from(&world.machines);
+        });
+        let child = ManagedVm::read(Arc::new(child_with_vm("a")));
+        let fence = Action::Fence { patch, child };
+        let (s, mut memory) = (world.observed(), Memory::default());
+        let acted = perform_all(&bench.context, &s, &[fence], &mut memory).await;
+        assert!(acted.result.is_ok());
+        let left = bench.hub.with(|o| o.agents[0].labels().clone());
+        assert_eq!(left.contains_key(class.0), more);
+    }
 }
 
 /// A pool that is paused, in a dry run, or in a namespace of which a part is unknown, reports each planned action, and sends

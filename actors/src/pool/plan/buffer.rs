@@ -328,7 +328,9 @@ pub(super) fn prepare(s: &Observed, child: &ManagedVm, agent: &Agent, plan: &mut
         return;
     }
     let approved = infra_env_guards::approves(s.infra_env.as_deref(), agent);
-    let Some(patch) = buffer::wait(&s.pool, child, &s.choosers, approved, agent) else {
+    let proven = s.host(child).approvable.is_some();
+    let patch = buffer::wait(&s.pool, child, &s.choosers, approved, proven, agent);
+    let Some(patch) = patch else {
         return;
     };
     let child = child.clone();

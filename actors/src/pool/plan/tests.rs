@@ -7,6 +7,7 @@ mod edges;
 mod lend;
 mod matching;
 mod moves;
+mod osac;
 mod promises;
 mod properties;
 mod recycle;

@@ -6,6 +6,7 @@ use agent_forge_crds::{
     agent::{NextLife, VmStatus},
     conditions::Reason,
     duration,
+    external::agent::Agent,
     pool::ReleaseSpec,
 };
 
@@ -17,6 +18,7 @@ use super::{
     unsure::{has_vanished, is_elsewhere, is_outdated, is_unknown},
 };
 use crate::{
+    demand::applied,
     domain::{
         belonging,
         machine_state::MachineState,
@@ -193,11 +195,24 @@ impl Subject<'_> {
         if !agent.is_claimed_or_bound() && is_free {
             if self.buffered {
                 buffer::prepare(s, child, agent, plan);
-            } else {
-                prepare_agent(s, child, self.demand.as_ref(), agent, plan);
+                return false;
             }
+            prepare_agent(s, child, self.demand.as_ref(), agent, plan);
         }
+        self.withdraw(agent, plan);
         false
+    }
+
+    /// Takes the class of OSAC off an Agent that is not free in the buffer, unless it is prepared now: that does the same.
+    fn withdraw(&self, agent: &Agent, plan: &mut Plan) {
+        let Some(patch) = applied::withdrawn(agent) else {
+            return;
+        };
+        let prepares = |action: &Action| matches!(action, Action::Prepare { child, .. } if child.uid == self.child.uid);
+        if !plan.actions.iter().any(prepares) {
+            let child = self.child.clone();
+            plan.actions.push(Action::Fence { patch, child });
+        }
     }
 
     /// Why no Machine needs it.

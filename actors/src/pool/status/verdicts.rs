@@ -45,11 +45,8 @@ fn refused(s: &Observed) -> Option<(Reason, String)> {
         let message = s.grants.sentence(&refusing, own);
         return Some((Reason::NamespaceNotAllowed, message));
     }
-    let label = belonging::refused_label(&s.pool)?;
-    Some((
-        Reason::InvalidSpec,
-        belonging::refused_label_sentence(label),
-    ))
+    let sentence = belonging::refused_label(&s.pool)?;
+    Some((Reason::InvalidSpec, sentence))
 }
 
 fn row(type_: &'static str, holds: bool, reason: Reason, message: impl Into<String>) -> Row {

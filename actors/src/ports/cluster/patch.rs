@@ -26,6 +26,8 @@ pub struct AgentPatch {
     pub hostname: Option<String>,
     /// `spec.role`.
     pub role: Option<String>,
+    /// Entries of `spec.nodeLabels`, as labels.
+    pub node_labels: BTreeMap<String, Option<String>>,
 }
 
 impl AgentPatch {
@@ -41,6 +43,7 @@ impl AgentPatch {
             approved: None,
             hostname: None,
             role: None,
+            node_labels: BTreeMap::new(),
         }
     }
 

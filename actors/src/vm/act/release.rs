@@ -14,6 +14,7 @@ use tracing::Instrument as _;
 
 use super::executor::{Done, Executor, StepOutcome};
 use crate::{
+    demand::applied,
     domain::{
         failure::{ErrorSource, ReconcileError},
         identity::{AgentMatch, Misfit, agent_runs_on},
@@ -81,7 +82,7 @@ impl Executor<'_> {
             return Ok(StepOutcome::Same);
         };
         let mut vm = self.vm();
-        let class = agent.resource_class();
+        let class = applied::class_of_people(agent);
         // It is put back when the host is back.
         if let Some(way) = vm.recycle.as_mut()
             && class.is_some_and(|class| way.resource_class.as_deref() != Some(class))

@@ -448,19 +448,7 @@ impl Cluster for Hub {
             let agent = agents
                 .find(|a| a.name_any() == patch.key.name)
                 .ok_or_else(|| error(ClusterErrorKind::NotFound))?;
-            for (label, value) in &patch.labels {
-                match value {
-                    Some(value) => agent.labels_mut().insert(label.clone(), value.clone()),
-                    None => agent.labels_mut().remove(label),
-                };
-            }
-            for (key, value) in &patch.annotations {
-                match value {
-                    Some(value) => agent.annotations_mut().insert(key.clone(), value.clone()),
-                    None => agent.annotations_mut().remove(key),
-                };
-            }
-            agent.spec.approved = patch.approved.unwrap_or(agent.spec.approved);
+            crate::testing::patch_agent(agent, patch);
             Ok(())
         })
     }

@@ -118,6 +118,33 @@ async fn a_renewal_keeps_the_label_of_osac_for_later() {
     assert_eq!(class(&bench).as_deref(), Some("small"));
 }
 
+/// The pool sets it, and sets it again when the host is ready in the buffer.
+#[tokio::test]
+async fn a_renewal_gives_no_label_of_osac_back_that_the_operator_had_set() {
+    const CLASS: &str = "osac.openshift.io/resource_class";
+    let mut bench = released(None).await;
+    change(&bench, |a| {
+        state(a, "known-unbound", &[]);
+        names(a, FIRST_DISK);
+        a.labels_mut().insert(CLASS.to_owned(), "large".to_owned());
+        let record = r#"{"resourceClass":"large"}"#.to_owned();
+        let key = agent_forge_crds::names::APPLIED_ANNOTATION.to_owned();
+        a.annotations_mut().insert(key, record);
+    });
+    bench
+        .until(|b| b.vm().generation == Some(2) && b.is_on())
+        .await;
+    let way = bench.vm().recycle.expect("it is on its way");
+    assert_eq!(way.resource_class, None);
+    change(&bench, |a| names(a, SECOND_DISK));
+    bench.until(|b| b.vm().recycle.is_none()).await;
+    let agent = bench.hub.with(|o| o.agents[0].clone());
+    assert_eq!(agent.labels().get(CLASS), None);
+    let left = agent.annotations().keys();
+    let record = agent_forge_crds::names::APPLIED_ANNOTATION;
+    assert!(!left.into_iter().any(|key| key == record));
+}
+
 /// A person binds the Agent, or OSAC reserves it, at each step.
 #[tokio::test]
 async fn a_host_that_is_claimed_on_its_way_is_brought_back_to_work() {

@@ -3,7 +3,6 @@
 use agent_forge_crds::conditions::Reason;
 
 use super::DemandReason;
-use crate::domain::belonging;
 
 /// Reason and sentence of a [`DemandReason`].
 #[must_use]
@@ -43,7 +42,7 @@ pub fn explain(why: &DemandReason) -> (Reason, String) {
                 .to_owned(),
         ),
         DemandReason::NamespaceNotAllowed(sentence) => (Reason::NamespaceNotAllowed, sentence.clone()),
-        DemandReason::LabelRefused(key) => (Reason::InvalidSpec, belonging::refused_label_sentence(key)),
+        DemandReason::LabelRefused(sentence) => (Reason::InvalidSpec, sentence.clone()),
         DemandReason::PoolConflict(other) => {
             (Reason::PoolConflict, format!("VsphereAgentPool {other} claims it too; neither creates a VM until one lets go"))
         }

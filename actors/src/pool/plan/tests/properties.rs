@@ -110,21 +110,7 @@ fn patched(agents: &mut [Agent], patch: &AgentPatch) {
         .iter_mut()
         .find(|a| a.name_any() == patch.key.name)
         .expect("the patched Agent");
-    for (key, value) in &patch.labels {
-        match value {
-            Some(value) => agent.labels_mut().insert(key.clone(), value.clone()),
-            None => agent.labels_mut().remove(key),
-        };
-    }
-    if let Some(approved) = patch.approved {
-        agent.spec.approved = approved;
-    }
-    if let Some(hostname) = &patch.hostname {
-        agent.spec.hostname = Some(hostname.clone());
-    }
-    if let Some(role) = &patch.role {
-        agent.spec.role.clone_from(role);
-    }
+    testing::patch_agent(agent, patch);
 }
 
 /// Carries the actions out on the world, as far as Kubernetes is concerned.
