@@ -9,6 +9,7 @@ pub mod deadline;
 pub mod debug;
 pub mod gate;
 mod health;
+pub mod hosted_nodes;
 pub mod iso_source;
 pub mod lease;
 pub mod machines;

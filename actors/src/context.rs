@@ -15,6 +15,7 @@ use crate::{
         cluster::{Cluster, View},
         effect::EffectKind,
         instruments::Instruments,
+        nodes::NodeAccess,
         sessions::Sessions,
         tracer::Tracer,
     },
@@ -60,6 +61,8 @@ pub struct Context {
     pub sessions: Arc<dyn Sessions>,
     /// Resolves places one at a time per vCenter.
     pub placer: Arc<dyn Placer>,
+    /// Nodes of hosted clusters.
+    pub nodes: NodeAccess,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Counters.

@@ -12,6 +12,7 @@
 //! - [`report`]: which Events, log lines, spans and metrics the states of machines and pools give.
 //! - [`pool`] and [`vm`]: the pure decisions, and the actors that carry them out.
 //! - [`news`]: what vCenters report of running VMs.
+//! - [`nodes`]: the Nodes of a hosted cluster beside the VMs.
 //! - [`iso`], [`sessions`], [`supervisor`]: the ISO caches, the vCenter sessions, and the tree of actors.
 
 pub mod context;
@@ -22,6 +23,7 @@ pub mod iso;
 pub mod lifecycle;
 pub mod migration;
 pub mod news;
+pub mod nodes;
 pub mod orphans;
 pub mod placement;
 pub mod pool;

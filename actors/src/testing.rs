@@ -1,5 +1,6 @@
 //! Builders for tests: the objects of one small hosted cluster, each as it usually is. A test says what differs.
 
+pub mod nodes;
 pub mod told;
 
 use std::{

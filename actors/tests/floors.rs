@@ -24,7 +24,7 @@ const FLOORS: &[&[&str]] = &[
     &["iso"],
     &["context"],
     &["world"],
-    &["demand"],
+    &["demand", "nodes"],
     &["lifecycle"],
     &["guard", "report"],
     &["pool", "vm", "orphans", "news"],

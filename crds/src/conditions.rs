@@ -50,6 +50,10 @@ pub const VETOED: &str = "Vetoed";
 /// On both kinds, while it lasts: a namespace has more objects than the operator keeps in memory, so a part is unknown.
 pub const OVERFULL: &str = "Overfull";
 
+/// On a pool with `spec.nodeCheck`: Nodes of the hosted cluster and VMs fit together. `Unknown` while the Nodes cannot be read.
+/// `Ready` does not depend on it.
+pub const NODES_CONSISTENT: &str = "NodesConsistent";
+
 /// Condition types that every `VsphereAgentPool` has, in the order in which they are first written.
 pub const POOL_CONDITIONS: [&str; 6] = [
     READY,

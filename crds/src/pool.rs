@@ -6,6 +6,7 @@
 
 mod hosts;
 mod iso;
+mod nodes;
 mod reassign;
 mod references;
 mod release;
@@ -16,6 +17,10 @@ mod vsphere;
 
 pub use hosts::{ForeignAgentsStatus, HostsSpec};
 pub use iso::{DEFAULT_RETAIN_VERSIONS, IsoSpec};
+pub use nodes::{
+    DEFAULT_KUBECONFIG_KEY, KubeconfigSecretRef, MAX_NODE_FINDINGS, NodeCheckSpec, NodeFinding,
+    NodesStatus, StorageRulesStatus,
+};
 pub use reassign::{MAX_REFUSALS, ReassignSpec, ReassignStatus};
 pub use references::{
     CaBundleRef, CredentialsSecretRef, DEFAULT_CA_BUNDLE_KEY, InfraEnvRef, ObjectNameRef,
@@ -118,6 +123,9 @@ pub struct VsphereAgentPoolSpec {
     /// Hosts of the InfraEnv that are not VMs of agent-forge, such as bare metal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hosts: Option<HostsSpec>,
+    /// Compares the Nodes of the hosted cluster with the VMs, and reports what does not fit. Not done unless set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_check: Option<NodeCheckSpec>,
     /// True: nothing is changed. `status.plannedActions` lists what would be done now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,

@@ -524,6 +524,25 @@ fn metadata(patch: &OwnPatch) -> Value {
     json!({ "metadata": metadata })
 }
 
+/// What the operator takes from a Secret.
+pub(crate) fn secret_read(secret: Secret) -> SecretRead {
+    let version = SecretVersion {
+        uid: secret.uid().unwrap_or_default(),
+        resource_version: secret.resource_version().unwrap_or_default(),
+    };
+    let pools_from = secret.annotations().get(ALLOW_POOLS_FROM_ANNOTATION);
+    let pools_from = pools_from.cloned();
+    let data = secret.data.unwrap_or_default().into_iter();
+    let data = data
+        .filter_map(|(k, v)| Some((k, SecretString::from(String::from_utf8(v.0).ok()?))))
+        .collect();
+    SecretRead {
+        version,
+        pools_from,
+        data,
+    }
+}
+
 #[async_trait]
 impl Cluster for Writer {
     async fn live_child(&self, key: &ObjectKey) -> ClusterResult<Option<VsphereAgent>> {
@@ -699,25 +718,7 @@ impl Cluster for Writer {
         let found = self
             .read("get", subject::<Secret>(key), api.get_opt(&key.name))
             .await?;
-        Ok(found.map(|secret| {
-            let version = SecretVersion {
-                uid: secret.uid().unwrap_or_default(),
-                resource_version: secret.resource_version().unwrap_or_default(),
-            };
-            let pools_from = secret
-                .annotations()
-                .get(ALLOW_POOLS_FROM_ANNOTATION)
-                .cloned();
-            let data = secret.data.unwrap_or_default().into_iter();
-            let data = data
-                .filter_map(|(k, v)| Some((k, SecretString::from(String::from_utf8(v.0).ok()?))))
-                .collect();
-            SecretRead {
-                version,
-                pools_from,
-                data,
-            }
-        }))
+        Ok(found.map(secret_read))
     }
 
     async fn config_map(&self, key: &ObjectKey) -> ClusterResult<Option<BTreeMap<String, String>>> {

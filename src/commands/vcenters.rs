@@ -76,8 +76,13 @@ impl Vcenters {
             .await
             .with_context(|| format!("reading Secret {key}"))?;
         let pools_from = secret.annotations().get(ALLOW_POOLS_FROM_ANNOTATION);
-        secret_ref::admit(key, pools_from.map(String::as_str), namespace)
-            .map_err(|refused| anyhow::anyhow!(refused.message))?;
+        secret_ref::admit(
+            secret_ref::CREDENTIALS,
+            key,
+            pools_from.map(String::as_str),
+            namespace,
+        )
+        .map_err(|refused| anyhow::anyhow!(refused.message))?;
         let version = SecretVersion {
             uid: secret.uid().unwrap_or_default(),
             resource_version: secret.resource_version().unwrap_or_default(),

@@ -21,7 +21,7 @@ mod machines;
 mod rpc;
 mod tasks;
 
-pub(crate) use rpc::trust as tls;
+pub(crate) use rpc::{resolver::Resolver, transport::network_failure, trust as tls};
 
 pub use self::{
     connector::VsphereConnector,

@@ -11,5 +11,7 @@ pub mod proof;
 
 pub use self::{
     hardware_ids::{BiosUuid, MacAddress},
-    proof::{AgentMatch, BootSource, Misfit, VmIdentity, agent_runs_on},
+    proof::{
+        AgentMatch, BootSource, Misfit, ShownMachine, VmIdentity, agent_runs_on, shown_machine,
+    },
 };

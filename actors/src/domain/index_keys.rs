@@ -52,6 +52,12 @@ impl IndexKey {
         Self::of(&Fact::Machine(uuid.in_one_order()))
     }
 
+    /// The Agent has that name.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self::of(&Fact::Name(name))
+    }
+
     /// The Agent is of that pool.
     #[must_use]
     pub fn pool(key: &ObjectKey) -> Self {

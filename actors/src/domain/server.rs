@@ -1,4 +1,5 @@
-//! Which vCenters a credentials Secret may name. The author of a Secret chooses where the operator connects to. Pure.
+//! Which vCenters a credentials Secret may name, and which API servers a kubeconfig. The author of a Secret chooses where the
+//! operator connects to. Pure.
 //!
 //! There are two checks. [`ServerRule::parse`] judges the text when the operator reads the Secret. [`check_address`] judges
 //! what the name resolves to when the operator connects.
@@ -41,7 +42,7 @@ impl ServerRule {
         let host = url.host_str().unwrap_or_default();
         if !self.allowed.is_empty() && !self.names(host) {
             return Err(BadServer::NotAllowed(format!(
-                "{host} is none of the vCenters that this operator may use; its administrator names them with \
+                "{host} is none of the servers that this operator may use; its administrator names them with \
                  --allowed-vcenters"
             )));
         }
@@ -88,7 +89,7 @@ fn judge(
 ) -> Result<(), BadServer> {
     match refused {
         Some(why) if !(allow_local && why.is_local()) => Err(BadServer::NotAllowed(format!(
-            "{} is {}; no vCenter is looked for there",
+            "{} is {}; the operator connects to no server there",
             who(),
             why.text()
         ))),

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     domain::upstream::{self, WaitingSign},
+    nodes::follow::Follower,
     runtime::status_writer::StatusWriter,
 };
 
@@ -43,6 +44,8 @@ pub struct Memory {
     pub secrets_checked: Option<Duration>,
     /// What its ISO is made from, as it was seen last.
     pub iso: IsoMemory,
+    /// Follows the Nodes of its hosted cluster, if it asks for that.
+    pub nodes: Follower,
     /// Something stopped all work on the pool in the last pass: a dry run, or a pause.
     pub stopped: bool,
 }

@@ -8,6 +8,7 @@ pub mod agent_debounce;
 mod dry_run;
 pub mod index;
 mod memory;
+pub mod nodes;
 pub mod observe;
 pub mod observed;
 pub mod outcome;

@@ -9,6 +9,7 @@ use agent_forge_crds::{
 
 use super::{
     act::perform::ActionOutcome,
+    nodes::Checked,
     observed::Observed,
     plan::{Action, Waiting, iso::IsoPlan},
     vcenter::VcenterObserved,
@@ -136,6 +137,8 @@ pub struct Outcome {
     pub held: Vec<Waiting>,
     /// VMs that wait for a task slot.
     pub queued: Option<Waiting>,
+    /// What is known of the Nodes of the hosted cluster.
+    pub nodes: Checked,
 }
 
 impl Outcome {

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     act,
     memory::{Memory, keep_clocks},
-    observe,
+    nodes, observe,
     outcome::{Acted, Outcome},
     plan::{self, Plan, iso::plan_iso},
     publish, report, traced, vcenter,
@@ -52,7 +52,8 @@ pub async fn run(
     let seen = vcenter::observe_vcenter(&context, &s, &mut memory.iso).await;
     let iso_plan = plan_iso(&s, &seen);
     let iso = act::execute_iso(isos.as_ref(), &iso_plan, &mut memory).await;
-    let outcome = Outcome::of(&s, seen, iso_plan, iso, &acted);
+    let mut outcome = Outcome::of(&s, seen, iso_plan, iso, &acted);
+    outcome.nodes = nodes::check(&context, &s, &mut memory.nodes);
     memory.vsphere_failures = match &outcome.vsphere {
         Some(_) => memory.vsphere_failures.saturating_add(1),
         None => 0,

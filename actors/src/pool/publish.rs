@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use agent_forge_crds::{
     conditions::{
-        CAPACITY_SATISFIED, Class, DRY_RUN, OVERFULL, PAUSED, POOL_CONDITIONS, Reason, VETOED,
-        find_condition,
+        CAPACITY_SATISFIED, Class, DRY_RUN, NODES_CONSISTENT, OVERFULL, PAUSED, POOL_CONDITIONS,
+        Reason, VETOED, find_condition,
     },
     pool::VsphereAgentPoolStatus,
 };
@@ -52,7 +52,7 @@ pub(super) fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus)
         || old.observed_generation != new.observed_generation
         || POOL_CONDITIONS
             .iter()
-            .chain(&[DRY_RUN, PAUSED, VETOED, OVERFULL])
+            .chain(&[DRY_RUN, PAUSED, VETOED, OVERFULL, NODES_CONSISTENT])
             .filter(|t| **t != CAPACITY_SATISFIED || !comes_by_itself(new))
             .any(|t| condition(old, t) != condition(new, t))
 }

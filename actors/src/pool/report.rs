@@ -99,7 +99,9 @@ fn metrics(
         let cache = of_pool::cache_key(&s.pool, server).to_string();
         Metric::PoolUses(key(), server.to_owned(), cache)
     }));
-    all.extend(status.map(|status| Metric::PoolView(key(), status::view(s, plan, status))));
+    all.extend(
+        status.map(|status| Metric::PoolView(key(), status::view(s, plan, outcome, status))),
+    );
     all
 }
 

@@ -22,6 +22,7 @@ use kube::ResourceExt;
 
 use super::{
     dry_run::{self, row},
+    nodes,
     observed::Observed,
     outcome::Outcome,
     plan::{Action, BufferCount, Plan},
@@ -160,6 +161,7 @@ pub fn render(
     }
     status.waiting_on = waiting_on(record, s, plan, outcome);
     conditions(&mut status, s, verdicts(s, plan, outcome, &g), outcome);
+    nodes::set(&mut status, s, &outcome.nodes);
     status
 }
 

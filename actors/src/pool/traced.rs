@@ -179,4 +179,4 @@ pub async fn perform(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -60,6 +60,10 @@ pub struct PoolView {
     pub buffer: BTreeMap<String, i64>,
     /// Hosts of the InfraEnv that are not VMs of agent-forge: class, whether they are free, and how many.
     pub foreign: Vec<([&'static str; 2], i64)>,
+    /// Nodes of the hosted cluster by what they run on: `ours`, `foreign`, `ignored`, `unknown`. Empty if that is not known.
+    pub nodes: BTreeMap<String, i64>,
+    /// What does not fit between Nodes and VMs, by kind. Empty if that is not known.
+    pub node_findings: BTreeMap<String, i64>,
     /// What waits, by reason.
     pub waiting_on: BTreeMap<String, i64>,
     /// Conditions: type, status, reason.

@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod effect;
 pub mod instruments;
 pub mod iso_source;
+pub mod nodes;
 pub mod permit;
 pub mod sessions;
 pub mod slots;

@@ -55,7 +55,7 @@ fn admitted(
 ) -> Result<(), ReconcileError> {
     let look = state.looks.get(secret);
     let pools_from = look.and_then(|look| look.pools_from.as_deref());
-    secret_ref::admit(secret, pools_from, namespace)
+    secret_ref::admit(secret_ref::CREDENTIALS, secret, pools_from, namespace)
 }
 
 /// Somebody asks for the session of that Secret.

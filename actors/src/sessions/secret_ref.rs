@@ -1,9 +1,9 @@
-//! Which Secret holds a pool's credentials, and whether that Secret allows the pool.
+//! Which Secret holds a pool's credentials, or its kubeconfig, and whether that Secret allows the pool.
 
 use agent_forge_crds::{
     conditions::Reason,
     names::{ALLOW_POOLS_FROM_ANNOTATION, CREDENTIALS_FINALIZER_PREFIX},
-    pool::{CredentialsSecretRef, HeldSecret, VsphereAgentPool},
+    pool::{CredentialsSecretRef, HeldSecret, KubeconfigSecretRef, VsphereAgentPool},
 };
 use kube::ResourceExt;
 
@@ -12,6 +12,11 @@ use crate::domain::{
     grants,
     names::ObjectKey,
 };
+
+/// The field that names the Secret with credentials.
+pub const CREDENTIALS: &str = "spec.vsphere.credentialsSecretRef";
+/// The field that names the Secret with the kubeconfig of the hosted cluster.
+pub const KUBECONFIG: &str = "spec.nodeCheck.kubeconfigSecretRef";
 
 /// The Secret with the pool's credentials.
 ///
@@ -30,12 +35,13 @@ pub fn secret(
     )
 }
 
-/// Whether pools of that namespace may use this Secret, by its annotation `allow-pools-from`. A missing Secret allows no
+/// Whether pools of that namespace may use this Secret, by its annotation `allow-pools-from`. `field` names it. A missing Secret allows no
 /// pool of another namespace. So the answer does not show whether it exists.
 ///
 /// # Errors
 /// `SecretNamespaceRefused` names the annotation.
 pub fn admit(
+    field: &str,
     secret: &ObjectKey,
     pools_from: Option<&str>,
     namespace: &str,
@@ -48,7 +54,7 @@ pub fn admit(
         ErrorSource::Vsphere,
         Reason::SecretNamespaceRefused,
         format!(
-            "spec.vsphere.credentialsSecretRef: Secret {secret} does not exist, or does not admit pools of namespace \
+            "{field}: Secret {secret} does not exist, or does not admit pools of namespace \
              {namespace:?}; annotate it with {ALLOW_POOLS_FROM_ANNOTATION}: {namespace}, or put a Secret into the pool's \
              namespace"
         ),
@@ -64,23 +70,42 @@ pub fn secret_at(
     own: &str,
     allowed_namespaces: &[String],
 ) -> Result<ObjectKey, ReconcileError> {
-    let namespace = reference
-        .namespace
-        .as_deref()
-        .filter(|n| !n.is_empty())
-        .unwrap_or(own);
+    let named = (reference.name.as_str(), reference.namespace.as_deref());
+    secret_named(CREDENTIALS, named, own, allowed_namespaces)
+}
+
+/// The Secret with the kubeconfig that a reference in namespace `own` means.
+///
+/// # Errors
+/// As [`secret`].
+pub fn kubeconfig(
+    reference: &KubeconfigSecretRef,
+    own: &str,
+    allowed_namespaces: &[String],
+) -> Result<ObjectKey, ReconcileError> {
+    let named = (reference.name.as_str(), reference.namespace.as_deref());
+    secret_named(KUBECONFIG, named, own, allowed_namespaces)
+}
+
+fn secret_named(
+    field: &str,
+    (name, namespace): (&str, Option<&str>),
+    own: &str,
+    allowed_namespaces: &[String],
+) -> Result<ObjectKey, ReconcileError> {
+    let namespace = namespace.filter(|n| !n.is_empty()).unwrap_or(own);
     let bounded = !allowed_namespaces.is_empty();
     if namespace != own && bounded && !allowed_namespaces.iter().any(|n| n == namespace) {
         return Err(ReconcileError::blocked(
             ErrorSource::Vsphere,
             Reason::SecretNamespaceRefused,
             format!(
-                "spec.vsphere.credentialsSecretRef.namespace: {namespace:?} is neither the pool's own namespace nor among \
+                "{field}.namespace: {namespace:?} is neither the pool's own namespace nor among \
                  --secret-namespaces of the operator; put the Secret into the pool's namespace"
             ),
         ));
     }
-    Ok(ObjectKey::new(namespace, &reference.name))
+    Ok(ObjectKey::new(namespace, name))
 }
 
 /// Name of the pool's finalizer on Secrets.

@@ -39,6 +39,7 @@ use crate::{
         cluster::{Cluster, View},
         instruments::Instruments,
         iso_source::IsoSource,
+        nodes::{HostedNodes, NodeAccess},
         tracer::Tracer,
         vcenter::Connector,
     },
@@ -57,6 +58,8 @@ pub struct Ports {
     pub connector: Arc<dyn Connector>,
     /// Downloads ISOs.
     pub iso_source: Arc<dyn IsoSource>,
+    /// Reads Nodes of hosted clusters.
+    pub hosted_nodes: Arc<dyn HostedNodes>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Counters.
@@ -159,6 +162,10 @@ impl Actor for Supervisor {
             cluster: ports.cluster.clone(),
             sessions: Arc::new(SessionClient(move || sessions_now.borrow().clone())),
             placer: Arc::new(PlacementDesk(move || placement_now.borrow().clone())),
+            nodes: NodeAccess {
+                hosted: ports.hosted_nodes.clone(),
+                waker: Arc::new(clients::WakeThrough(myself.clone())),
+            },
             clock: ports.clock.clone(),
             instruments: ports.instruments.clone(),
             tracer: ports.tracer.clone(),

@@ -157,6 +157,7 @@ impl Tree {
             cluster: hub.clone(),
             connector,
             iso_source: Arc::new(Void),
+            hosted_nodes: Arc::new(testing::nodes::Hosted::default()),
             clock: clock.clone(),
             ledger: Arc::new(Ledger::new(clock)),
             instruments: log.clone(),

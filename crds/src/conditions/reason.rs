@@ -275,6 +275,9 @@ reasons! {
         Synced = "Synced" => Progress, Nobody,
             "Condition ConfigSynced of a VsphereAgent: the VM has the hardware that its pool wants.",
             "None.";
+        NodesMatch = "NodesMatch" => Progress, Nobody,
+            "NodesConsistent: each Node of the hosted cluster fits to the VMs.",
+            "None.";
         CreateRequested = "CreateRequested" => Progress, Nobody,
             "Nothing is recorded about the VM yet.",
             "None.";
@@ -590,6 +593,18 @@ reasons! {
             "None.";
     }
     Agent {
+        NodesMismatch = "NodesMismatch" => Waits, Hub,
+            "NodesConsistent: a Node of the hosted cluster does not fit to the VMs. status.nodes.findings has each finding.",
+            "Correct what the findings name. See check Nodes (docs/how-to/check-nodes.md). The operator changes nothing because of them.";
+        NodesPending = "NodesPending" => Progress, Nobody,
+            "NodesConsistent: the Nodes of the hosted cluster have not been read yet, or some Agents or VMs are unknown.",
+            "None.";
+        KubeconfigRefused = "KubeconfigRefused" => Refused, PoolOwner,
+            "NodesConsistent: the kubeconfig for the Nodes is missing, or has a field that is not accepted. The message names it.",
+            "Correct the Secret: check Nodes (docs/how-to/check-nodes.md) shows what it may have. A changed Secret counts within 30 seconds.";
+        HostedApiFailed = "HostedAPIFailed" => Waits, Hub,
+            "NodesConsistent: the API server of the hosted cluster gives no list of Nodes that can be used. The message has the cause.",
+            "Look at the hosted control plane, at the network between, and at the rights of that account.";
         AgentNotDiscovered = "AgentNotDiscovered" => Progress, Nobody,
             "The VM runs. Its guest has not registered yet.",
             "None for a few minutes. Then look at the VM's console.";

@@ -1,6 +1,6 @@
 //! Status of a pool.
 
-use super::{ForeignAgentsStatus, ReassignStatus};
+use super::{ForeignAgentsStatus, NodesStatus, ReassignStatus};
 use crate::WaitingOn;
 use crate::conditions::{Phase, Reason};
 use crate::schema;
@@ -62,6 +62,9 @@ pub struct VsphereAgentPoolStatus {
     /// Hosts of the InfraEnv that are not VMs of agent-forge. Absent if there are none, or if they are not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub foreign_agents: Option<ForeignAgentsStatus>,
+    /// The Nodes of the hosted cluster. Absent without `spec.nodeCheck`, and while nothing is known of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<NodesStatus>,
     /// The discovery ISO on its datastore.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iso: Option<IsoStatus>,

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod iso;
+mod nodes;
 mod pool;
 mod rights;
 mod vcenter;
@@ -14,7 +15,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use agent_forge_actors::{domain::names::ObjectKey, ports::cluster::View as _, sessions::users};
+use agent_forge_actors::{
+    domain::names::ObjectKey, nodes::follow::Source, ports::cluster::View as _, sessions::users,
+};
 use agent_forge_crds::conditions::Reason;
 use clap::{Args as ClapArgs, ValueEnum};
 use jiff::Timestamp;
@@ -174,7 +177,11 @@ pub async fn run(args: &Args, asked: &DoctorArgs) -> anyhow::Result<Verdict> {
 /// The namespaces of the Secrets that pools and VMs name.
 fn namespaces_of_secrets(args: &Args, sight: &Sight) -> BTreeSet<String> {
     let all = users::all(&sight.caches, args.secret_bound()).into_iter();
-    all.map(|user| user.secret.namespace).collect()
+    let kubeconfigs = sight.caches.pools().into_iter();
+    let kubeconfigs = kubeconfigs.filter_map(|p| Source::of(&p, args.secret_bound()).ok()?);
+    all.map(|user| user.secret.namespace)
+        .chain(kubeconfigs.map(|source| source.secret.namespace))
+        .collect()
 }
 
 /// A namespace that was named, and has no pool.
@@ -221,7 +228,9 @@ async fn of_pools(args: &Args, asked: &DoctorArgs, sight: &Sight) -> anyhow::Res
         checks.extend(pool::checks(&about, &observed, &plan));
         checks.push(pool::time_limits(args, &sight.client, &about, &observed.pool).await);
         checks.extend(iso::checks(args, &sight.client, &about, &observed).await);
-        if !asked.vcenter.offline {
+        let offline = asked.vcenter.offline;
+        checks.extend(nodes::check(args, &sight.client, &about, &observed, offline).await);
+        if !offline {
             checks.extend(vcenters.checks(args, &about, &observed.pool).await);
         }
     }

@@ -109,6 +109,10 @@ catalog! {
         "Hosts in the buffer of a pool: wanted, ready and making; absent when it has none.";
     FOREIGN = "agent_forge_pool_foreign_hosts", Kind::Gauge, &["namespace", "pool", "class", "free"],
         "Hosts of a pool's InfraEnv that are not VMs of agent-forge, by class and by whether the agent provider could bind them now.";
+    NODES = "agent_forge_pool_nodes", Kind::Gauge, &["namespace", "pool", "class"],
+        "Nodes of the hosted cluster by what they run on: ours, foreign, ignored and unknown; absent while that is not known.";
+    NODE_FINDINGS = "agent_forge_pool_node_findings", Kind::Gauge, &["namespace", "pool", "kind"],
+        "What does not fit between the Nodes of the hosted cluster and the VMs, by kind; absent while that is not known.";
     WAITING = "agent_forge_pool_waiting_on", Kind::Gauge, &["namespace", "pool", "reason"],
         "Machines for which nothing happens now, each counted once, by reason.";
     CONDITION = "agent_forge_pool_condition", Kind::Gauge, &["namespace", "pool", "condition", "status", "reason"],

@@ -52,6 +52,8 @@ pub struct Metrics {
     vms: Changing,
     buffer: Changing,
     foreign: Changing,
+    nodes: Changing,
+    node_findings: Changing,
     waiting: Changing,
     conditions: Changing,
     oldest_waiting: GaugeVec,
@@ -259,6 +261,8 @@ impl Metrics {
             vms: r.changing(&catalog::VMS)?,
             buffer: r.changing(&catalog::BUFFER)?,
             foreign: r.changing(&catalog::FOREIGN)?,
+            nodes: r.changing(&catalog::NODES)?,
+            node_findings: r.changing(&catalog::NODE_FINDINGS)?,
             waiting: r.changing(&catalog::WAITING)?,
             conditions: r.changing(&catalog::CONDITION)?,
             oldest_waiting: r.seconds(&catalog::OLDEST_WAITING)?,
@@ -373,9 +377,16 @@ impl Metrics {
         ]
     }
 
-    fn changing(&self) -> [&Changing; 5] {
-        let (vms, buffer, foreign) = (&self.vms, &self.buffer, &self.foreign);
-        [vms, buffer, foreign, &self.waiting, &self.conditions]
+    fn changing(&self) -> [&Changing; 7] {
+        [
+            &self.vms,
+            &self.buffer,
+            &self.foreign,
+            &self.nodes,
+            &self.node_findings,
+            &self.waiting,
+            &self.conditions,
+        ]
     }
 
     fn dropped(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
@@ -449,6 +460,8 @@ impl Instruments for Metrics {
         let foreign = view.foreign.iter();
         let foreign = foreign.map(|(labels, n)| (labels.map(str::to_owned).to_vec(), *n));
         self.foreign.set(pool, foreign.collect());
+        self.nodes.set(pool, single(&view.nodes));
+        self.node_findings.set(pool, single(&view.node_findings));
         self.waiting.set(pool, single(&view.waiting_on));
         let conditions = view.conditions.iter();
         self.conditions

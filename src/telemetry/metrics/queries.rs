@@ -8,6 +8,7 @@ use std::{
 
 use agent_forge_actors::{
     domain::host_class::HostClass,
+    nodes::judge,
     ports::{
         effect::EffectKind,
         instruments::{ISO_OPERATIONS, REASSIGNED, RECYCLED, VM_OPERATIONS},
@@ -28,6 +29,10 @@ fn values(of: &Family, label: &str) -> Option<Vec<String>> {
         "state" if of.name == catalog::CAPACITY.name => words(&STATES),
         "state" if of.name == catalog::BUFFER.name => words(&["wanted", "ready", "making"]),
         "state" => words(&["done", "total"]),
+        "class" if of.name == catalog::NODES.name => {
+            words(&["ours", "foreign", "ignored", "unknown"])
+        }
+        "kind" if of.name == catalog::NODE_FINDINGS.name => words(&judge::KINDS),
         "phase" => Some(Phase::ALL.iter().map(ToString::to_string).collect()),
         "condition" => words(&conditions::POOL_CONDITIONS),
         "status" => words(&["True", "False", "Unknown"]),

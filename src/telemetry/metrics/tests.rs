@@ -13,6 +13,8 @@ fn a_deleted_pools_series_disappear() {
         phases: BTreeMap::from([("Bound".to_owned(), 1)]),
         buffer: BTreeMap::from([("ready".to_owned(), 1)]),
         foreign: vec![(["bare_metal", "true"], 1)],
+        nodes: BTreeMap::from([("ours".to_owned(), 1)]),
+        node_findings: BTreeMap::from([("VMWithoutNode".to_owned(), 1)]),
         conditions: vec![["Ready", "True", "Reconciled"].map(str::to_owned)],
         oldest_waiting: Some(jiff::Timestamp::UNIX_EPOCH),
         oldest_unready: Some(jiff::Timestamp::UNIX_EPOCH),

@@ -36,6 +36,22 @@ impl Transport for Network {
     }
 }
 
+/// The innermost cause is the useful one ("connection refused"). reqwest's own text repeats the URL.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+/// Why a request to a server that is no vCenter failed, as a sentence without its URL.
+pub(crate) fn network_failure(error: &reqwest::Error) -> String {
+    let trust = trust::refusal(error).map(|why| format!("its certificate is not trusted: {why}"));
+    let known = trust.or_else(|| resolver::refusal(error));
+    known.unwrap_or_else(|| innermost(error))
+}
+
 /// What a failure of the network means.
 pub(crate) fn failure(error: &reqwest::Error) -> TransportFailure {
     let of = |kind, message| TransportFailure { kind, message };
@@ -51,12 +67,7 @@ pub(crate) fn failure(error: &reqwest::Error) -> TransportFailure {
     if let Some(why) = resolver::refusal(error) {
         return of(VcErrorKind::NotAllowed, why);
     }
-    // The innermost cause is the useful one ("connection refused"). reqwest's own text repeats the URL.
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    let cause = cause.to_string();
+    let cause = innermost(error);
     if error.is_connect() {
         of(VcErrorKind::Unreachable, format!("no connection: {cause}"))
     } else if error.is_timeout() {

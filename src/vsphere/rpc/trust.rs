@@ -12,9 +12,10 @@ use rustls::{
         verify_server_name,
     },
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
     server::ParsedCertificate,
 };
+use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest, Sha256};
 
 /// TLS settings for these trust settings.
@@ -22,6 +23,17 @@ use sha2::{Digest, Sha256};
 /// # Errors
 /// A sentence for people: no usable certificate in the bundle, no roots on this system.
 pub(crate) fn client_config(trust: &Trust) -> Result<ClientConfig, String> {
+    client_config_as(trust, None)
+}
+
+/// The same for a client with a certificate and a key of its own, in PEM.
+///
+/// # Errors
+/// As [`client_config`], or they cannot be used.
+pub(crate) fn client_config_as(
+    trust: &Trust,
+    identity: Option<&(String, SecretString)>,
+) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match trust {
         Trust::System => Arc::new(
@@ -41,19 +53,29 @@ pub(crate) fn client_config(trust: &Trust) -> Result<ClientConfig, String> {
             thumbprint: None,
         }),
     };
-    config(provider, verifier)
+    config(provider, verifier, identity)
 }
 
 fn config(
     provider: Arc<CryptoProvider>,
     verifier: Arc<dyn ServerCertVerifier>,
+    identity: Option<&(String, SecretString)>,
 ) -> Result<ClientConfig, String> {
-    Ok(ClientConfig::builder_with_provider(provider)
+    let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|e| e.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth())
+        .with_custom_certificate_verifier(verifier);
+    let Some((chain, key)) = identity else {
+        return Ok(config.with_no_client_auth());
+    };
+    let unusable = || "the client certificate or its key cannot be used".to_owned();
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
+    let key = PrivateKeyDer::from_pem_slice(key.expose_secret().as_bytes());
+    let (chain, key) = (chain.map_err(|_| unusable())?, key.map_err(|_| unusable())?);
+    config
+        .with_client_auth_cert(chain, key)
+        .map_err(|_| unusable())
 }
 
 /// TLS settings with the system's roots and, if given, the certificates of a PEM bundle.
@@ -72,7 +94,7 @@ pub(crate) fn system_and(extra_pem: Option<&str>) -> Result<ClientConfig, String
             Err(_) if !only_extra.is_empty() => Arc::new(Bundle::of(only_extra, &provider)?),
             Err(e) => return Err(format!("this system has no usable root certificates ({e})")),
         };
-    config(provider, verifier)
+    config(provider, verifier, None)
 }
 
 /// The text of the refusal, if a refused certificate caused this error.

@@ -13,7 +13,7 @@ use agent_forge_actors::{
     domain::names::ObjectKey,
     orphans::{self, OrphanScan},
     pool::{self, observe, observed::Observed, plan},
-    ports::{effect::EffectKind, instruments::NoInstruments, tracer::NoTracer},
+    ports::{effect::EffectKind, instruments::NoInstruments, nodes::NodeAccess, tracer::NoTracer},
     runtime::shell::Worker,
     vm::{
         arrival::Arrival,
@@ -218,6 +218,10 @@ impl Machines {
             cluster: Arc::new(ports.clone()),
             sessions: Arc::new(ports.clone()),
             placer: Arc::new(ports.clone()),
+            nodes: NodeAccess {
+                hosted: Arc::new(ports.clone()),
+                waker: Arc::new(ports.clone()),
+            },
             clock: Arc::new(ports.clone()),
             instruments: Arc::new(NoInstruments),
             tracer: Arc::new(NoTracer),

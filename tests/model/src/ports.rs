@@ -18,6 +18,7 @@ use agent_forge_actors::{
         hardware::Hardware,
         identity::BiosUuid,
         names::{DatastorePath, MoRef, ObjectKey},
+        node::NodeFacts,
         upstream::{MachineFacts, Pausable, PausableKind},
     },
     placement::Placer,
@@ -28,8 +29,9 @@ use agent_forge_actors::{
             ClusterResult, NetworkReader, Notice, OwnPatch, Precondition, SecretRead, View,
         },
         effect::{Effect, EffectKind},
+        nodes::HostedNodes,
         permit::Permit,
-        sessions::Sessions,
+        sessions::{Sessions, Waker},
         slots::{Slots, turns::Limits},
         vcenter::{
             ByteStream, CreateVm, Datastores, Drives, Ended, FileInfo, FolderSight, Inventory,
@@ -264,6 +266,18 @@ fn named<'a, K: ResourceExt + std::fmt::Debug>(
 fn found<K: ResourceExt + Clone>(all: &[Shared<K>], key: &ObjectKey) -> Option<K> {
     let object = all.iter().find(|o| o.name_any() == key.name);
     object.map(Shared::as_ref_clone)
+}
+
+/// No pool of the model asks for Nodes.
+#[async_trait]
+impl HostedNodes for Ports {
+    async fn nodes(&self, _: &secrecy::SecretString) -> Result<Vec<NodeFacts>, ReconcileError> {
+        Ok(Vec::new())
+    }
+}
+
+impl Waker for Ports {
+    fn wake_pool(&self, _: &ObjectKey, _: &'static str) {}
 }
 
 impl Clock for Ports {

@@ -174,6 +174,31 @@ pub fn named_machines(agent: &Agent) -> Vec<BiosUuid> {
     all
 }
 
+/// The machine that an Agent's inventory shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShownMachine {
+    /// A VM of VMware.
+    Vm(BiosUuid),
+    /// Another machine, such as bare metal.
+    Other,
+    /// There is no inventory, or it says VMware without a serial number that can be read.
+    Unknown,
+}
+
+/// The machine that an Agent's inventory shows. The owner BareMetalHost says more than that.
+#[must_use]
+pub fn shown_machine(agent: &Agent) -> ShownMachine {
+    let vendor = agent.inventory().and_then(|i| i.system_vendor.as_ref());
+    let maker = vendor.and_then(|v| v.manufacturer.as_deref());
+    let maker = maker.filter(|m| !m.trim().is_empty());
+    match (agent.is_bare_metal_host(), Words::of(agent).serial, maker) {
+        (true, ..) => ShownMachine::Other,
+        (_, Some(uuid), _) => ShownMachine::Vm(uuid),
+        (_, None, Some(maker)) if !maker.starts_with("VMware") => ShownMachine::Other,
+        _ => ShownMachine::Unknown,
+    }
+}
+
 /// The identity rule. See the module's text.
 #[must_use]
 pub fn agent_runs_on(agent: &Agent, vm: &VmIdentity) -> AgentMatch {

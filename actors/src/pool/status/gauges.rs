@@ -7,7 +7,9 @@ use agent_forge_crds::{conditions::Reason, pool::VsphereAgentPoolStatus};
 use crate::{
     domain::{host_class::HostClass, upstream::WaitingSign},
     pool::{
+        nodes,
         observed::Observed,
+        outcome::Outcome,
         plan::{BufferCount, Plan},
     },
     ports::instruments::{PoolGauges, PoolView},
@@ -55,7 +57,12 @@ pub fn gauges(s: &Observed, plan: &Plan) -> PoolGauges {
 
 /// What metrics show of the pool beside its counts. `status`: the status as it is now.
 #[must_use]
-pub fn view(s: &Observed, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolView {
+pub fn view(
+    s: &Observed,
+    plan: &Plan,
+    outcome: &Outcome,
+    status: &VsphereAgentPoolStatus,
+) -> PoolView {
     let oldest = |wanted: &dyn Fn(&Demand) -> bool| {
         let live = plan
             .demands
@@ -88,6 +95,7 @@ pub fn view(s: &Observed, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
         view.buffer = all.map(|(state, n)| (state.to_owned(), number(n))).into();
     }
     view.foreign = foreign(s);
+    nodes::measure(&outcome.nodes, &mut view);
     for child in &s.children {
         let meta = &child.object.metadata;
         let deleting = meta.deletion_timestamp.as_ref().map(|t| t.0);

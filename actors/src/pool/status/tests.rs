@@ -249,7 +249,12 @@ fn a_machine_that_waits_for_two_reasons_is_counted_once() {
         }],
         ..Plan::default()
     };
-    let view = view(&world.observed(), &plan, &VsphereAgentPoolStatus::default());
+    let view = view(
+        &world.observed(),
+        &plan,
+        &Outcome::default(),
+        &VsphereAgentPoolStatus::default(),
+    );
     let counted: Vec<_> = view.waiting_on.into_iter().collect();
     let once = |reason: Reason| (reason.to_string(), 1);
     assert_eq!(
@@ -321,7 +326,7 @@ fn whoever_is_missed_is_told_of_whatever_its_provider_says() {
         let mut observed = world.observed();
         let status = VsphereAgentPoolStatus::default();
         let told = |observed: &Observed| {
-            let view = view(observed, &plan(observed), &status);
+            let view = view(observed, &plan(observed), &Outcome::default(), &status);
             [view.oldest_waiting, view.oldest_unready]
         };
         let expected = expected.map(|is| is.then(|| at(0)));

@@ -103,7 +103,7 @@ async fn what_is_not_planned_any_more_is_not_tried_again() {
 }
 
 /// An ISO cache where every ISO is on its way.
-struct OnTheirWay;
+pub(crate) struct OnTheirWay;
 
 #[async_trait]
 impl IsoCaches for OnTheirWay {

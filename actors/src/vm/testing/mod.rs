@@ -97,6 +97,7 @@ impl Bench {
             cluster: hub.clone(),
             sessions: Arc::new(site.clone()),
             placer: Arc::new(site.clone()),
+            nodes: Arc::new(testing::nodes::Hosted::default()).access(),
             clock: clock.clone(),
             instruments: Arc::new(NoInstruments),
             tracer: Arc::new(NoTracer),

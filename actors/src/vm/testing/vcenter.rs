@@ -315,7 +315,12 @@ impl Sessions for Site {
         secret: &ObjectKey,
         namespace: &str,
     ) -> Result<Arc<dyn VCenter>, ReconcileError> {
-        crate::sessions::secret_ref::admit(secret, None, namespace)?;
+        crate::sessions::secret_ref::admit(
+            crate::sessions::secret_ref::CREDENTIALS,
+            secret,
+            None,
+            namespace,
+        )?;
         if self.with(|i| i.hanging_secrets.contains(secret)) {
             std::future::pending::<()>().await;
         }
