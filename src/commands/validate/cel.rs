@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use agent_forge_crds::duration;
+use regex::Regex;
 use serde_json::Value;
 
 /// Whether the rule holds for the value. `None`: it is not known here.
@@ -18,6 +19,25 @@ pub fn holds(rule: &str, value: &Value) -> Option<bool> {
         }
         // Rules about a change: a new object has no old value.
         rule if rule.contains("oldSelf") => Some(true),
-        _ => None,
+        rule => keys(rule, value),
     }
+}
+
+/// A rule that each key of a map matches a pattern, or does not: `self.all(k, size(k) <= 317 && k.matches('...'))`.
+fn keys(rule: &str, value: &Value) -> Option<bool> {
+    let (before, after) = rule
+        .strip_prefix("self.all(k, ")?
+        .split_once("k.matches('")?;
+    let (pattern, _) = after.split_once("')")?;
+    let (longest, wanted) = match before {
+        "" => (usize::MAX, true),
+        "!" => (usize::MAX, false),
+        limit => {
+            let limit = limit.strip_prefix("size(k) <= ")?.strip_suffix(" && ")?;
+            (limit.parse().ok()?, true)
+        }
+    };
+    let pattern = Regex::new(pattern).ok()?;
+    let mut keys = value.as_object().into_iter().flatten().map(|(key, _)| key);
+    Some(keys.all(|key| key.chars().count() <= longest && pattern.is_match(key) == wanted))
 }
