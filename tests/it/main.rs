@@ -32,6 +32,7 @@ mod logs;
 mod many_agents;
 mod metrics;
 mod news;
+mod nodes;
 mod orphans;
 mod page;
 mod predecessor;

@@ -48,7 +48,7 @@ fn a_release_has_equal_digests_in_every_folder_and_names_one_image() -> Result<(
         ensure!(!text.contains("image: agent-forge"), "{name}");
     }
     let made_of = |end: &str| made.lines().filter(|line| line.ends_with(end)).count();
-    assert_eq!((made_of(".yaml"), made_of(".tgz")), (9, 2), "{made}");
+    assert_eq!((made_of(".yaml"), made_of(".tgz")), (10, 4), "{made}");
     let version = env!("CARGO_PKG_VERSION");
     let archive = format!("agent-forge-{version}-linux-amd64");
     let inside = names(&dist.join(format!("{archive}.tar.gz")))?;
@@ -64,6 +64,18 @@ fn a_release_has_equal_digests_in_every_folder_and_names_one_image() -> Result<(
             "{name}: {inside}"
         );
     }
+    let bundle = dist.join(format!("agent-forge-bundle-{version}.tgz"));
+    let csv = format!("bundle/manifests/agent-forge.v{version}.clusterserviceversion.yaml");
+    let shown = Command::new("tar")
+        .arg("-xOzf")
+        .arg(&bundle)
+        .arg(&csv)
+        .output()?;
+    let csv = String::from_utf8(shown.stdout)?;
+    let unnamed = format!("registry.example.com/agent-forge:{version}");
+    ensure!(csv.contains(image) && !csv.contains(&unnamed), "{csv}");
+    let pages = names(&dist.join(format!("agent-forge-docs-{version}.tgz")))?;
+    ensure!(pages.contains("docs/getting-started.md\n"), "{pages}");
     let krew = fs::read_to_string(dist.join("krew.yaml"))?;
     let sum = made
         .lines()
