@@ -46,7 +46,7 @@ async fn nodes_are_compared_with_vms_and_whoever_does_not_answer_is_unknown() ->
     let mut runs = serde_saphyr::from_str::<Value>(&kubeconfig)?;
     runs["users"][0]["user"] = json!({"exec": {"command": "/bin/true"}});
     apply(&world.client, &secret(&runs.to_string())).await?;
-    let check = json!({"spec": {"nodeCheck": {"kubeconfigSecretRef": {"name": "nodes"}}}});
+    let check = json!({"nodeCheck": {"kubeconfigSecretRef": {"name": "nodes"}}});
     world.patch_pool(POOL, &check).await?;
     world
         .until_pool_says(

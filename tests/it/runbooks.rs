@@ -98,6 +98,11 @@ async fn each_command_of_each_runbook_works() -> Result<()> {
     )?;
     symlink(kubectl()?, tools.path().join("kubectl"))?;
     fs::write(tools.path().join("ca.pem"), world.process.ca_pem())?;
+    // In the place of a hosted cluster.
+    fs::copy(
+        world.lab.kubeconfig_admin_path(),
+        tools.path().join("hosted.kubeconfig"),
+    )?;
     let (mut run, mut left_out, mut failed) = (0, BTreeSet::new(), Vec::new());
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/runbooks");
     for entry in fs::read_dir(folder)? {
