@@ -230,7 +230,7 @@ mod tests {
         };
         let refused = |files: &Files| {
             let made = first(files);
-            format!("{:#}", made.err().expect("refused"))
+            format!("{:#}", made.expect_err("refused"))
         };
         assert!(refused(&files).contains("tls.crt"), "{}", refused(&files));
         fs::write(&files.certificate, "nonsense").expect("written");

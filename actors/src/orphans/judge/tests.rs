@@ -88,7 +88,11 @@ fn a_restored_hub_and_another_hub_lose_nothing_that_ran() {
         c.status = at_attempt(1).status;
     });
     assert_eq!(
-        orphans(std::slice::from_ref(&served), &[linked.clone()], CLUSTER_ID),
+        orphans(
+            std::slice::from_ref(&served),
+            std::slice::from_ref(&linked),
+            CLUSTER_ID
+        ),
         []
     );
     let orphan = Orphan {
