@@ -211,7 +211,11 @@ impl Report for Orphans {
     fn text(&self) -> String {
         let mut text = String::new();
         if self.orphans.is_empty() {
-            text += &format!("no orphan VM of cluster {}\n", self.cluster_id);
+            let place = match self.unknown.is_empty() {
+                true => "",
+                false => " in what could be asked, which is not all",
+            };
+            text += &format!("no orphan VM of cluster {}{place}\n", self.cluster_id);
         } else {
             let rows = self.orphans.iter().map(|o| {
                 let vm = format!("{} ({})", o.vm, o.moref);

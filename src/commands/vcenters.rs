@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use agent_forge_actors::{
     domain::{
-        failure::ReconcileError,
+        failure::{ErrorSource, ReconcileError},
         names::{MoRef, ObjectKey},
         server::ServerRule,
     },
@@ -18,7 +18,11 @@ use agent_forge_actors::{
     },
     sessions::{credentials, ledger::Ledger, login::Login, refusals::Door, secret_ref},
 };
-use agent_forge_crds::{VsphereAgentPool, names::ALLOW_POOLS_FROM_ANNOTATION};
+use agent_forge_crds::{
+    VsphereAgentPool,
+    conditions::{Reason, VSPHERE_READY, find_condition},
+    names::ALLOW_POOLS_FROM_ANNOTATION,
+};
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
@@ -122,6 +126,14 @@ impl Vcenters {
     /// vCenter does not answer, is not trusted, or refuses the login. "not tried": it refused these credentials lately, or
     /// others of the account, and nothing was sent.
     pub async fn connect(&self, found: &Found) -> Result<Arc<dyn VCenter>, ReconcileError> {
+        if let Some(why) = self.limited(&found.secret) {
+            let message = format!("not tried: {why}");
+            return Err(ReconcileError::blocked(
+                ErrorSource::Vsphere,
+                Reason::LoginLimited,
+                message,
+            ));
+        }
         let login = Login::of(&found.credentials, found.version.clone());
         self.ledger.recall(&login, &self.pools);
         if let Some(rest) = self.ledger.refrains(&login, Door::Session) {
@@ -130,6 +142,24 @@ impl Vcenters {
             return Err(ReconcileError { message, ..told });
         }
         Ok(self.connector.connect(&found.credentials).await?)
+    }
+
+    /// Why the operator sends nothing with that Secret now, as a pool says. The status of pools has one refusal of an account; the
+    /// operator has counted all of them, and one more may lock it.
+    fn limited(&self, secret: &ObjectKey) -> Option<&str> {
+        let uses = |pool: &&Arc<VsphereAgentPool>| {
+            let named = &pool.spec.vsphere.credentials_secret_ref;
+            let namespace = named
+                .namespace
+                .as_ref()
+                .or(pool.metadata.namespace.as_ref());
+            named.name == secret.name && namespace == Some(&secret.namespace)
+        };
+        self.pools.iter().filter(uses).find_map(|pool| {
+            let found = find_condition(&pool.status.as_ref()?.conditions, VSPHERE_READY)?;
+            let limited = found.status != "True" && found.reason == Reason::LoginLimited.as_str();
+            limited.then_some(found.message.as_str())
+        })
     }
 
     /// The privileges of `ids` that the user lacks on that object. `None`: vCenter does not say.

@@ -53,7 +53,9 @@ try {
   await judge("machine");
   await page.keyboard.press("Escape");
   await page.waitForFunction(() => !document.getElementById("machine").open, { timeout: 30000 });
-  await page.goto(`${url}#actors`);
+  // The page goes back by itself when a machine is closed.
+  await page.waitForFunction(() => !location.hash.startsWith("#machine/"), { timeout: 30000 });
+  await page.click("#tab-actors");
   await page.waitForSelector("#actors:not([hidden])");
   await judge("actors");
 } finally {

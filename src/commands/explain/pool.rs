@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use agent_forge_actors::{domain::names::ObjectKey, runtime::holds};
+use agent_forge_crds::conditions::{READY, Reason};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
@@ -70,7 +71,22 @@ pub(super) fn explain(
         .and_then(|p| p.pool.as_ref()?.status.clone());
     let status = status.unwrap_or_default();
     let held = holds::of_pool(caches, key);
-    let mut all: Vec<Wait> = status.waiting_on.iter().map(Wait::recorded).collect();
+    // `Ready` repeats what another condition says.
+    let failed = status
+        .conditions
+        .iter()
+        .filter(|c| c.status == "False" && c.type_ != READY);
+    let failed = failed.map(|c| {
+        let since = Some(c.last_transition_time.0);
+        Wait::of(
+            format!("pool: {}", c.type_),
+            &Reason::from(c.reason.as_str()),
+            &c.message,
+            since,
+        )
+    });
+    let mut all: Vec<Wait> = failed.collect();
+    all.extend(status.waiting_on.iter().map(Wait::recorded));
     let (mut standing, mut foreign_hosts) = (Vec::new(), None);
     if let Some((observed, plan)) = decide::decide(caches, key, secrets, now) {
         let next = waits::next_effects_of_pool(&observed, &plan);

@@ -455,7 +455,8 @@ fn a_vm_of_another_pool_is_shown_with_its_origin_until_and_after_its_mark_names_
 fn a_pool_is_explained_with_its_conditions_its_waits_and_its_machines() {
     let mut world = World::serving();
     world.pool["status"] = json!({
-        "conditions": [{"type": "Ready", "status": "False", "reason": "ISONotReady", "message": "no ISO\nyet",
+        "conditions": [{"type": "VsphereReady", "status": "False", "reason": "InvalidCredentials", "message": "refused",
+            "lastTransitionTime": "2026-01-01T00:50:00Z"}, {"type": "Ready", "status": "False", "reason": "ISONotReady", "message": "no ISO\nyet",
             "lastTransitionTime": "2026-01-01T00:00:00Z"}],
         "waitingOn": [{"subject": "ISO", "reason": "ISOUploading", "message": "40 of 100", "since": "2026-01-01T00:30:00Z"}],
     });
@@ -469,7 +470,8 @@ fn a_pool_is_explained_with_its_conditions_its_waits_and_its_machines() {
     let text = explained.text();
     for said in [
         "VsphereAgentPool demo/workers\n",
-        "Ready      False   ISONotReady  no ISO yet\n",
+        "ISONotReady         no ISO yet\n",
+        "InvalidCredentials (pool: VsphereReady, for 10m)",
         "ISOUploading (ISO, for 30m)",
         "w-1",
     ] {

@@ -68,8 +68,8 @@ fn agent_is_free(f: &Facts<'_>) -> Met {
     }
     Err(hold(
         Reason::AgentBound,
-        "its Agent serves a Machine: deletion waits until that is gone (or set the annotation \
-         agent-forge.containeroo.ch/force-delete=true)",
+        "its Agent serves a Machine: deletion waits until that is gone. Delete the Machine, which drains the node (the \
+         annotation agent-forge.containeroo.ch/force-delete=true destroys a node that serves)",
         None,
     ))
 }
@@ -88,7 +88,7 @@ fn machine_is_gone(f: &Facts<'_>) -> Met {
         MachineState::Alive if f.may_be_node() && !f.is_spare() => Err(hold(
             Reason::MachineRemains,
             "its Machine is there and not being deleted, and the VM was given to it: it may be its node. Delete the Machine \
-             (or set the annotation agent-forge.containeroo.ch/force-delete=true)",
+             (the annotation agent-forge.containeroo.ch/force-delete=true destroys a node that serves)",
             None,
         )),
         _ => Ok(()),

@@ -14,7 +14,8 @@ pub(super) async fn tell(stage: &Stage) -> Result<()> {
     let program = shown(stage.program())?;
     let kubeconfig = stage.lab.kubeconfig_admin_path().display();
     // Without a value, such a flag would take the command's name for its value.
-    let allowed = "--vsphere-allow-http=true --vsphere-allow-local-server=true";
+    let allowed =
+        "--vsphere-allow-http=true --vsphere-allow-local-server=true --iso-allow-local-source=true";
     let start = format!("{program} --kubeconfig {kubeconfig} {allowed}");
     let voice = &stage.voice;
     voice.say("everything is left running (--keep)");
