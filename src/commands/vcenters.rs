@@ -126,7 +126,7 @@ impl Vcenters {
     /// vCenter does not answer, is not trusted, or refuses the login. "not tried": it refused these credentials lately, or
     /// others of the account, and nothing was sent.
     pub async fn connect(&self, found: &Found) -> Result<Arc<dyn VCenter>, ReconcileError> {
-        if let Some(why) = self.limited(&found.secret) {
+        if let Some(why) = limited(&self.pools, &found.secret) {
             let message = format!("not tried: {why}");
             return Err(ReconcileError::blocked(
                 ErrorSource::Vsphere,
@@ -142,24 +142,6 @@ impl Vcenters {
             return Err(ReconcileError { message, ..told });
         }
         Ok(self.connector.connect(&found.credentials).await?)
-    }
-
-    /// Why the operator sends nothing with that Secret now, as a pool says. The status of pools has one refusal of an account; the
-    /// operator has counted all of them, and one more may lock it.
-    fn limited(&self, secret: &ObjectKey) -> Option<&str> {
-        let uses = |pool: &&Arc<VsphereAgentPool>| {
-            let named = &pool.spec.vsphere.credentials_secret_ref;
-            let namespace = named
-                .namespace
-                .as_ref()
-                .or(pool.metadata.namespace.as_ref());
-            named.name == secret.name && namespace == Some(&secret.namespace)
-        };
-        self.pools.iter().filter(uses).find_map(|pool| {
-            let found = find_condition(&pool.status.as_ref()?.conditions, VSPHERE_READY)?;
-            let limited = found.status != "True" && found.reason == Reason::LoginLimited.as_str();
-            limited.then_some(found.message.as_str())
-        })
     }
 
     /// The privileges of `ids` that the user lacks on that object. `None`: vCenter does not say.
@@ -184,6 +166,24 @@ impl Vcenters {
                 .await;
         }
     }
+}
+
+/// Why the operator sends nothing with that Secret now, as a pool says. The status of pools has one refusal of an account; the
+/// operator has counted all of them, and one more may lock it.
+fn limited<'a>(pools: &'a [Arc<VsphereAgentPool>], secret: &ObjectKey) -> Option<&'a str> {
+    let uses = |pool: &&Arc<VsphereAgentPool>| {
+        let named = &pool.spec.vsphere.credentials_secret_ref;
+        let namespace = named
+            .namespace
+            .as_ref()
+            .or(pool.metadata.namespace.as_ref());
+        named.name == secret.name && namespace == Some(&secret.namespace)
+    };
+    pools.iter().filter(uses).find_map(|pool| {
+        let found = find_condition(&pool.status.as_ref()?.conditions, VSPHERE_READY)?;
+        let limited = found.status != "True" && found.reason == Reason::LoginLimited.as_str();
+        limited.then_some(found.message.as_str())
+    })
 }
 
 #[cfg(test)]
@@ -278,6 +278,31 @@ mod tests {
                     "{said}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn a_secret_that_the_operator_holds_back_is_held_back_here() {
+        let pool = |namespace: &str, reason: &str, status: &str| {
+            let pool = serde_json::json!({
+                "metadata": {"name": "workers", "namespace": namespace},
+                "spec": {"vsphere": {"credentialsSecretRef": {"name": "vc"}}},
+                "status": {"conditions": [{"type": VSPHERE_READY, "status": status, "reason": reason, "message": "until 05:09",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+            });
+            vec![Arc::new(serde_json::from_value(pool).expect("a pool"))]
+        };
+        let secret = ObjectKey::new("demo", "vc");
+        assert_eq!(
+            limited(&pool("demo", "LoginLimited", "False"), &secret),
+            Some("until 05:09")
+        );
+        for other in [
+            pool("demo", "InvalidCredentials", "False"),
+            pool("other", "LoginLimited", "False"),
+            pool("demo", "LoginLimited", "True"),
+        ] {
+            assert_eq!(limited(&other, &secret), None);
         }
     }
 }
