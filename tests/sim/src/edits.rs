@@ -112,16 +112,9 @@ fn fields(schema: &Value, path: &[String], edits: &mut Vec<Edit>) -> Result<()> 
 
 /// The same edits with the fields beside them that the schema requires: the pool may lack the whole object.
 fn whole(object: &Value, path: &[String], edits: Vec<Edit>) -> Result<Vec<Edit>> {
-    let mut example = Map::new();
-    for name in object["required"].as_array().into_iter().flatten() {
-        let name = name.as_str().context("a name of a field")?;
-        let mut values = values(&object["properties"][name])?.into_iter();
-        let valid = values.find(|(_, is_valid)| *is_valid);
-        let (value, _) = valid.with_context(|| format!("no valid value of {name}"))?;
-        example.insert(name.to_owned(), value);
-    }
+    let example = example(object)?;
     let with_rest = |edit: Edit| {
-        let mut value = Value::Object(example.clone());
+        let mut value = example.clone();
         merge(&mut value, &nested(&edit.path[path.len()..], edit.value));
         Edit {
             path: path.to_vec(),
@@ -130,6 +123,27 @@ fn whole(object: &Value, path: &[String], edits: Vec<Edit>) -> Result<Vec<Edit>>
         }
     };
     Ok(edits.into_iter().map(with_rest).collect())
+}
+
+/// An object with the fields that the schema requires.
+fn example(object: &Value) -> Result<Value> {
+    let mut example = Map::new();
+    for name in object["required"].as_array().into_iter().flatten() {
+        let name = name.as_str().context("a name of a field")?;
+        let field = &object["properties"][name];
+        let value = match field.get("properties") {
+            Some(_) => self::example(field)?,
+            None => {
+                let mut values = values(field)?.into_iter();
+                let valid = values.find(|(_, is_valid)| *is_valid);
+                valid
+                    .with_context(|| format!("no valid value of {name}"))?
+                    .0
+            }
+        };
+        example.insert(name.to_owned(), value);
+    }
+    Ok(Value::Object(example))
 }
 
 /// Values of a field, and whether its schema admits them.
