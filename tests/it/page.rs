@@ -29,6 +29,8 @@ async fn script(folder: &Path) -> Result<Option<()>> {
     }
     let packages = Command::new("npm")
         .args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"])
+        // Without a network it ends soon.
+        .args(["--fetch-retries=1", "--fetch-timeout=20000"])
         .current_dir(folder)
         .stdin(Stdio::null())
         .output()

@@ -18,11 +18,20 @@ try {
   await page.goto(url);
   const rows = (n) => document.querySelectorAll("#machines .grid .body [role=row]").length === n;
   await page.waitForFunction(rows, { timeout: 60000 }, Number(wanted));
+  const serve = (n) => document.querySelectorAll("#machines .grid .body .state.serving").length === n;
+  await page.waitForFunction(serve, { timeout: 120000 }, Number(wanted));
   found.machines.rows = Number(wanted);
   found.machines.serving = await page.$$eval("#machines .grid .body .state.serving", (all) => all.length);
   found.machines.chip = await page.$eval("#states .chip:has(.state.serving)", (chip) => chip.textContent);
   // The page allows no foreign script, so the debugger brings it.
   const judge = async (name) => {
+    // Colours that still change would be judged half-way.
+    await page.evaluate(async () => {
+      const frame = () => new Promise((done) => requestAnimationFrame(done));
+      await frame();
+      await Promise.allSettled(document.getAnimations().map((animation) => animation.finished));
+      await frame();
+    });
     await page.evaluate(axe);
     const { violations } = await page.evaluate(() => axe.run(document));
     for (const v of violations) found.violations.push(`${name}: ${v.id}: ${v.nodes.map((n) => n.target).join("; ")}`);
@@ -31,9 +40,11 @@ try {
   };
   const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
+  await page.waitForFunction(() => !matchMedia("(prefers-color-scheme: dark)").matches);
   found.light = await background();
   await judge("light");
   await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
+  await page.waitForFunction(() => matchMedia("(prefers-color-scheme: dark)").matches);
   found.dark = await background();
   await judge("dark");
   await page.setViewport({ width: 390, height: 844, isMobile: true });
