@@ -16,6 +16,7 @@ use crate::{
     telemetry::{
         http::{Answer, Limits, answer, parse_address, serve, serve_within, text},
         metrics::Metrics,
+        places::Places,
         tls::{self, MinVersion},
     },
     web::{
@@ -25,6 +26,8 @@ use crate::{
 };
 
 const METRICS: &str = "/metrics";
+/// The most connections of probes, and the most of one address. The kubelet needs one at a time.
+const PROBES: (usize, usize) = (64, 16);
 
 /// What the servers share that other hosts may reach.
 pub struct Guard {
@@ -126,7 +129,7 @@ pub async fn health(args: &Args, web: &Web, health: Health) -> anyhow::Result<()
     let (caches, standing) = (web.caches.clone(), web.standing.clone());
     // Every client of the network may ask.
     let limits = Limits {
-        connections: Some(web::answers()),
+        connections: Some(Places::new(PROBES.0, PROBES.1)),
         tls: None,
     };
     serve_within("health", address, limits, move |asked| {

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use agent_forge_actors::{
     domain::{
-        failure::{ErrorSource, ReconcileError},
+        failure::ReconcileError,
         names::{MoRef, ObjectKey},
         server::ServerRule,
     },
@@ -18,11 +18,7 @@ use agent_forge_actors::{
     },
     sessions::{credentials, ledger::Ledger, login::Login, refusals::Door, secret_ref},
 };
-use agent_forge_crds::{
-    VsphereAgentPool,
-    conditions::{Reason, VSPHERE_READY, find_condition},
-    names::ALLOW_POOLS_FROM_ANNOTATION,
-};
+use agent_forge_crds::{VsphereAgentPool, names::ALLOW_POOLS_FROM_ANNOTATION};
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
@@ -126,14 +122,6 @@ impl Vcenters {
     /// vCenter does not answer, is not trusted, or refuses the login. "not tried": it refused these credentials lately, or
     /// others of the account, and nothing was sent.
     pub async fn connect(&self, found: &Found) -> Result<Arc<dyn VCenter>, ReconcileError> {
-        if let Some(why) = limited(&self.pools, &found.secret) {
-            let message = format!("not tried: {why}");
-            return Err(ReconcileError::blocked(
-                ErrorSource::Vsphere,
-                Reason::LoginLimited,
-                message,
-            ));
-        }
         let login = Login::of(&found.credentials, found.version.clone());
         self.ledger.recall(&login, &self.pools);
         if let Some(rest) = self.ledger.refrains(&login, Door::Session) {
@@ -168,24 +156,6 @@ impl Vcenters {
     }
 }
 
-/// Why the operator sends nothing with that Secret now, as a pool says. The status of pools has one refusal of an account; the
-/// operator has counted all of them, and one more may lock it.
-fn limited<'a>(pools: &'a [Arc<VsphereAgentPool>], secret: &ObjectKey) -> Option<&'a str> {
-    let uses = |pool: &&Arc<VsphereAgentPool>| {
-        let named = &pool.spec.vsphere.credentials_secret_ref;
-        let namespace = named
-            .namespace
-            .as_ref()
-            .or(pool.metadata.namespace.as_ref());
-        named.name == secret.name && namespace == Some(&secret.namespace)
-    };
-    pools.iter().filter(uses).find_map(|pool| {
-        let found = find_condition(&pool.status.as_ref()?.conditions, VSPHERE_READY)?;
-        let limited = found.status != "True" && found.reason == Reason::LoginLimited.as_str();
-        limited.then_some(found.message.as_str())
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
@@ -199,12 +169,22 @@ mod tests {
 
     /// A pool with the refusal of a password, that many minutes ago.
     fn refused(version: &str, account: &str, minutes: i64) -> Arc<VsphereAgentPool> {
+        refused_twice(version, account, (minutes, None))
+    }
+
+    /// The same, and of another password of the account before it.
+    fn refused_twice(
+        version: &str,
+        account: &str,
+        (minutes, earlier): (i64, Option<i64>),
+    ) -> Arc<VsphereAgentPool> {
+        let ago = |minutes| Timestamp::now() - SignedDuration::from_mins(minutes);
         let pool = World::serving().pool;
         let mut pool: VsphereAgentPool = serde_json::from_value(pool).expect("a pool");
-        let at = Timestamp::now() - SignedDuration::from_mins(minutes);
         pool.status.get_or_insert_default().refused_credentials = Some(RefusedCredentials {
             account: Some(account.to_owned()),
-            refused_at: Some(Time(at)),
+            earlier_at: earlier.map(|minutes| Time(ago(minutes))),
+            refused_at: Some(Time(ago(minutes))),
             secret_resource_version: version.to_owned(),
             secret_uid: "u-secret".to_owned(),
             ..RefusedCredentials::default()
@@ -252,6 +232,11 @@ mod tests {
                 Some(Reason::LoginLimited),
             ),
             (
+                "others of the account, twice, by the record of one pool",
+                vec![refused_twice("6", account, (1, Some(2)))],
+                Some(Reason::LoginLimited),
+            ),
+            (
                 "others of the account, once",
                 vec![refused("6", account, 1)],
                 None,
@@ -278,31 +263,6 @@ mod tests {
                     "{said}"
                 );
             }
-        }
-    }
-
-    #[test]
-    fn a_secret_that_the_operator_holds_back_is_held_back_here() {
-        let pool = |namespace: &str, reason: &str, status: &str| {
-            let pool = serde_json::json!({
-                "metadata": {"name": "workers", "namespace": namespace},
-                "spec": {"vsphere": {"credentialsSecretRef": {"name": "vc"}}},
-                "status": {"conditions": [{"type": VSPHERE_READY, "status": status, "reason": reason, "message": "until 05:09",
-                    "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
-            });
-            vec![Arc::new(serde_json::from_value(pool).expect("a pool"))]
-        };
-        let secret = ObjectKey::new("demo", "vc");
-        assert_eq!(
-            limited(&pool("demo", "LoginLimited", "False"), &secret),
-            Some("until 05:09")
-        );
-        for other in [
-            pool("demo", "InvalidCredentials", "False"),
-            pool("other", "LoginLimited", "False"),
-            pool("demo", "LoginLimited", "True"),
-        ] {
-            assert_eq!(limited(&other, &secret), None);
         }
     }
 }

@@ -26,6 +26,7 @@ use agent_forge_crds::{
     },
 };
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 use serde::Serialize;
 
@@ -73,6 +74,14 @@ impl Wait {
             remedy: about.remedy,
             page: about.section.page(),
         }
+    }
+
+    /// The wait that a condition tells.
+    #[must_use]
+    pub fn told(subject: impl Into<String>, condition: &Condition) -> Self {
+        let since = Some(condition.last_transition_time.0);
+        let reason = Reason::from(condition.reason.as_str());
+        Self::of(subject, &reason, &condition.message, since)
     }
 
     /// The wait that a row of a status tells.
@@ -177,10 +186,10 @@ pub fn invalid_pause(held: &Holds) -> Option<Wait> {
 pub fn failed_steps(child: &VsphereAgent) -> Option<Wait> {
     let conditions = &child.status.as_ref()?.conditions;
     let failed = find_condition(conditions, STEPS_FAILED).filter(|c| c.status == "True")?;
-    let reason = Reason::from(failed.reason.as_str());
-    let since = Some(failed.last_transition_time.0);
-    let subject = format!("VsphereAgent/{}", child.name_any());
-    Some(Wait::of(subject, &reason, &failed.message, since))
+    Some(Wait::told(
+        format!("VsphereAgent/{}", child.name_any()),
+        failed,
+    ))
 }
 
 /// Why the AgentMachine asks for no host, or gets none.
@@ -208,14 +217,7 @@ fn of_the_pool(found: &Found) -> Vec<Wait> {
     let conditions = status.map(|s| s.conditions.as_slice()).unwrap_or_default();
     let row = |type_: &&str| {
         let condition = find_condition(conditions, type_).filter(|c| c.status == "False")?;
-        let reason = Reason::from(condition.reason.as_str());
-        let since = Some(condition.last_transition_time.0);
-        Some(Wait::of(
-            format!("pool: {type_}"),
-            &reason,
-            &condition.message,
-            since,
-        ))
+        Some(Wait::told(format!("pool: {type_}"), condition))
     };
     let all = [INFRA_ENV_AVAILABLE, VSPHERE_READY, ISO_READY];
     all.iter().filter_map(row).collect()
@@ -244,10 +246,10 @@ pub(super) fn not_ready(found: &Found) -> Option<Wait> {
     let child = found.child.as_ref()?;
     let status = child.object.status.as_ref()?;
     let condition = find_condition(&status.conditions, READY).filter(|c| c.status == "False")?;
-    let reason = Reason::from(condition.reason.as_str());
-    let since = Some(condition.last_transition_time.0);
-    let subject = format!("VsphereAgent/{}", child.key.name);
-    Some(Wait::of(subject, &reason, &condition.message, since))
+    Some(Wait::told(
+        format!("VsphereAgent/{}", child.key.name),
+        condition,
+    ))
 }
 
 /// What people should look at although nothing waits.

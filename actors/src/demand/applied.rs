@@ -99,9 +99,13 @@ pub fn withdraws_only(patch: &AgentPatch) -> bool {
     let only_class = labels
         .map(|(key, value)| (key.as_str(), value))
         .eq([(RESOURCE_CLASS_LABEL, &None)]);
-    let whole = patch.node_labels.is_empty();
-    whole
-        && only_class
+    let only_record = patch
+        .annotations
+        .keys()
+        .all(|key| key == APPLIED_ANNOTATION);
+    only_class
+        && only_record
+        && patch.node_labels.is_empty()
         && patch.approved.is_none()
         && patch.hostname.is_none()
         && patch.role.is_none()

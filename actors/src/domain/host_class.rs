@@ -7,7 +7,7 @@ use std::{
 
 use agent_forge_crds::external::agent::{Agent, SystemVendor};
 
-use super::upstream;
+use super::{identity::is_vmware, upstream};
 
 /// The kind of a host, for people. No decision about a VM goes by it: a guest writes its own inventory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,12 +67,6 @@ impl HostClass {
             Self::Unknown => "unknown",
         }
     }
-}
-
-/// Either sign is enough: a guest whose firmware hides its serial number still names the manufacturer.
-fn is_vmware(vendor: &SystemVendor) -> bool {
-    let starts = |text: &Option<String>, with| text.as_ref().is_some_and(|t| t.starts_with(with));
-    starts(&vendor.serial_number, "VMware-") || starts(&vendor.manufacturer, "VMware")
 }
 
 impl fmt::Display for HostClass {

@@ -12,6 +12,7 @@ pub mod proof;
 pub use self::{
     hardware_ids::{BiosUuid, MacAddress},
     proof::{
-        AgentMatch, BootSource, Misfit, ShownMachine, VmIdentity, agent_runs_on, shown_machine,
+        AgentMatch, BootSource, Misfit, ShownMachine, VmIdentity, agent_runs_on, is_vmware,
+        shown_machine,
     },
 };

@@ -154,6 +154,12 @@ impl Ledger {
         self.known().at(digest)
     }
 
+    /// When other bytes of the account were refused shortly before these.
+    #[must_use]
+    pub fn earlier(&self, login: &Login) -> Option<Timestamp> {
+        self.known().earlier(login)
+    }
+
     /// That vCenter answered at the host of this login, before the password is sent.
     pub fn answered(&self, login: &Login, instance: Instance) {
         self.known().answered(&login.account, instance);

@@ -17,7 +17,10 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_crds::pool::{RefusedCredentials, VsphereAgentPool};
+use agent_forge_crds::{
+    Time,
+    pool::{RefusedCredentials, VsphereAgentPool},
+};
 use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit};
 
 use super::login::{Account, Digest, Instance, Login, of_version};
@@ -222,6 +225,19 @@ impl Refusals {
         all.map(|r| r.at).max()
     }
 
+    /// When other bytes of the account were refused before these, less than [`LOCKOUT`] earlier. With this, the record of one
+    /// pool tells as many refusals as hold an account back.
+    #[must_use]
+    pub fn earlier(&self, login: &Login) -> Option<Timestamp> {
+        let at = self.at(&login.digest)?;
+        let others = self.refused.iter().filter(|r| r.digest != login.digest);
+        let others = others.filter(|r| self.is_one(&r.account, &login.account));
+        let before = others.map(|r| r.at).filter(|before| *before <= at);
+        before
+            .filter(|before| rest_left(*before, at).is_some())
+            .max()
+    }
+
     /// Takes over the refusals of an earlier process for users of that name, from the records of the pools. The bytes are not
     /// known, but the state of the Secret that held them is.
     pub fn recall(&mut self, user: &str, pools: &[Arc<VsphereAgentPool>], now: Moment) {
@@ -237,7 +253,17 @@ impl Refusals {
             if let Some(instance) = instance.filter(|_| self.instance(&account).is_none()) {
                 self.answered(&account, instance);
             }
-            self.recall_one(&account, record, now);
+            self.recall_one(
+                &account,
+                of_version(&version(record)),
+                &record.refused_at,
+                now,
+            );
+            let stand_in = of_version(&SecretVersion {
+                resource_version: format!("before {}", record.secret_resource_version),
+                ..version(record)
+            });
+            self.recall_one(&account, stand_in, &record.earlier_at, now);
         }
     }
 
@@ -248,7 +274,7 @@ impl Refusals {
         let its_own = |r: &&RefusedCredentials| version(r) == login.version;
         if self.at(&login.digest).is_none() {
             for record in records(pools).filter(its_own) {
-                self.recall_one(&login.account, record, now);
+                self.recall_one(&login.account, stands_in, &record.refused_at, now);
             }
         }
         for refusal in &mut self.refused {
@@ -269,9 +295,8 @@ impl Refusals {
         self.refused.extend(same.pop());
     }
 
-    fn recall_one(&mut self, account: &Account, record: &RefusedCredentials, now: Moment) {
-        let digest = of_version(&version(record));
-        let Some(at) = record.refused_at.as_ref().map(|t| t.0) else {
+    fn recall_one(&mut self, account: &Account, digest: Digest, at: &Option<Time>, now: Moment) {
+        let Some(at) = at.as_ref().map(|t| t.0) else {
             return;
         };
         let left = rest_left(at, now.second());

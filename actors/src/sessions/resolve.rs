@@ -221,6 +221,7 @@ pub(super) fn record(state: &SessionState, secret: &ObjectKey) -> Option<Refused
     let login = state.table.refused(secret)?;
     Some(RefusedCredentials {
         account: Some(login.account.as_str().to_owned()),
+        earlier_at: state.args.ledger.earlier(login).map(Time),
         vcenter: state.args.ledger.instance(login).map(|i| i.to_string()),
         refused_at: Some(Time(state.args.ledger.at(&login.digest)?)),
         secret_resource_version: login.version.resource_version.clone(),

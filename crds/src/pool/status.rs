@@ -128,6 +128,10 @@ pub struct RefusedCredentials {
     /// vCenter count as one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vcenter: Option<String>,
+    /// When vCenter refused other credentials of the account, less than 10 minutes before these. Two refusals in that time
+    /// hold the account back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub earlier_at: Option<Time>,
     /// When vCenter refused them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused_at: Option<Time>,

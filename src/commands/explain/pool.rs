@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use agent_forge_actors::{domain::names::ObjectKey, runtime::holds};
-use agent_forge_crds::conditions::{READY, Reason};
+use agent_forge_crds::conditions::READY;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
@@ -76,15 +76,7 @@ pub(super) fn explain(
         .conditions
         .iter()
         .filter(|c| c.status == "False" && c.type_ != READY);
-    let failed = failed.map(|c| {
-        let since = Some(c.last_transition_time.0);
-        Wait::of(
-            format!("pool: {}", c.type_),
-            &Reason::from(c.reason.as_str()),
-            &c.message,
-            since,
-        )
-    });
+    let failed = failed.map(|c| Wait::told(format!("pool: {}", c.type_), c));
     let mut all: Vec<Wait> = failed.collect();
     all.extend(status.waiting_on.iter().map(Wait::recorded));
     let (mut standing, mut foreign_hosts) = (Vec::new(), None);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use agent_forge_actors::{
     demand::buffer::Size,
-    domain::{belonging, names::DatastorePath},
+    domain::{belonging, names::DatastorePath, selector},
     placement::request,
 };
 use agent_forge_crds::{VsphereAgentPool, duration};
@@ -52,17 +52,8 @@ pub fn problems(object: &Value) -> Vec<String> {
 /// Labels that no Agent can carry.
 fn labels(pool: &VsphereAgentPool) -> Vec<String> {
     let wrong = |(key, value): (&String, &String)| {
-        let name = key.rsplit('/').next().unwrap_or_default();
-        let good = |text: &str| {
-            let ends = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
-            let inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-            text.len() <= 63
-                && ends(text.chars().next())
-                && ends(text.chars().last())
-                && text.chars().all(inner)
-        };
-        (name.is_empty() || !good(name) || !good(value))
-            .then(|| format!("spec.agent.labels: {key:?}: {value:?} cannot be a label"))
+        let good = selector::is_label_key(key) && selector::is_label_value(value);
+        (!good).then(|| format!("spec.agent.labels: {key:?}: {value:?} cannot be a label"))
     };
     pool.spec.agent.labels.iter().filter_map(wrong).collect()
 }

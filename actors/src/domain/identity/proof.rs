@@ -9,7 +9,10 @@
 
 use std::fmt;
 
-use agent_forge_crds::external::{agent::Agent, infra_env::InfraEnv};
+use agent_forge_crds::external::{
+    agent::{Agent, SystemVendor},
+    infra_env::InfraEnv,
+};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
@@ -185,16 +188,28 @@ pub enum ShownMachine {
     Unknown,
 }
 
+/// Whether the inventory says VMware. Either sign is enough: a guest whose firmware hides its serial number still names the
+/// manufacturer.
+#[must_use]
+pub fn is_vmware(vendor: &SystemVendor) -> bool {
+    let starts = |text: &Option<String>, with| text.as_ref().is_some_and(|t| t.starts_with(with));
+    starts(&vendor.serial_number, "VMware-") || starts(&vendor.manufacturer, "VMware")
+}
+
 /// The machine that an Agent's inventory shows. The owner BareMetalHost says more than that.
 #[must_use]
 pub fn shown_machine(agent: &Agent) -> ShownMachine {
     let vendor = agent.inventory().and_then(|i| i.system_vendor.as_ref());
-    let maker = vendor.and_then(|v| v.manufacturer.as_deref());
-    let maker = maker.filter(|m| !m.trim().is_empty());
-    match (agent.is_bare_metal_host(), Words::of(agent).serial, maker) {
+    let named = |v: &&SystemVendor| {
+        v.manufacturer
+            .as_deref()
+            .is_some_and(|m| !m.trim().is_empty())
+    };
+    let vendor = vendor.filter(named);
+    match (agent.is_bare_metal_host(), Words::of(agent).serial, vendor) {
         (true, ..) => ShownMachine::Other,
         (_, Some(uuid), _) => ShownMachine::Vm(uuid),
-        (_, None, Some(maker)) if !maker.starts_with("VMware") => ShownMachine::Other,
+        (_, None, Some(vendor)) if !is_vmware(vendor) => ShownMachine::Other,
         _ => ShownMachine::Unknown,
     }
 }

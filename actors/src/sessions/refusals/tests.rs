@@ -325,6 +325,39 @@ fn what_earlier_processes_were_refused_counts_for_secrets_that_were_not() {
     assert_eq!(again(&refusals, &a, 800), None);
 }
 
+/// The status of a pool has one record, and two refusals hold the account back.
+#[test]
+fn the_record_of_one_pool_tells_both_refusals_that_hold_an_account_back() {
+    let mut first = Refusals::default();
+    let (a, b, fresh) = (login("a"), login("b"), login("fresh"));
+    first.refused(&a, Door::Session, m(100));
+    assert_eq!(first.earlier(&a), None);
+    first.refused(&b, Door::Session, m(300));
+    assert_eq!(first.earlier(&b), Some(m(100).wall));
+    assert_eq!(first.earlier(&a), None, "the other one came later");
+    let told = |earlier: Option<Timestamp>| {
+        let told = Arc::unwrap_or_clone(pool(Some("u@vc.example"), "b", 300));
+        Arc::new(testing::with(told, |p| {
+            let status = p.status.get_or_insert_default();
+            let record = status.refused_credentials.get_or_insert_default();
+            record.earlier_at = earlier.map(Time);
+        }))
+    };
+    let recalled = |pools: &[Arc<VsphereAgentPool>]| {
+        let mut refusals = Refusals::default();
+        refusals.recall("u", pools, m(400));
+        refusals.identify(&fresh, pools, m(400));
+        refusals
+    };
+    assert_eq!(again(&recalled(&[told(None)]), &fresh, 400), None);
+    let both = recalled(&[told(first.earlier(&b)), told(first.earlier(&b))]);
+    assert_eq!(again(&both, &fresh, 400), Some(m(700).wall));
+    assert_eq!(again(&both, &fresh, 700), None);
+    // Ten minutes apart they never counted together.
+    first.refused(&login("c"), Door::Session, m(900));
+    assert_eq!(first.earlier(&login("c")), None);
+}
+
 #[test]
 fn a_record_speaks_of_one_state_of_one_secret() {
     let pools = [
