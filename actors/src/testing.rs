@@ -420,6 +420,7 @@ pub fn shown(child: &VsphereAgent, power: PowerState) -> VmObservation {
         disk: None,
         change_version: None,
         marks: crate::domain::holds::VmMarks::default(),
+        adopt: None,
         annotation: String::new(),
         power,
         connection_state: "connected".to_owned(),

@@ -68,8 +68,9 @@ pub const MACHINE_UID_ANNOTATION: &str = "agent-forge.containeroo.ch/machine-uid
 /// state of its guest and the number of earlier replacements do not matter. Refused if its Agent serves a Machine, or
 /// did. It counts for the life of the VM in which it was set.
 pub const REPLACE_ANNOTATION: &str = "agent-forge.containeroo.ch/replace";
-/// Annotation on a `VsphereAgent` with `created-for: adopted`, set by a person. `"true"` lets the operator take over
-/// the VM that the predecessor recorded. Before that, its recorded BIOS UUID must be confirmed in the pool's folder.
+/// Annotation on a `VsphereAgent` for a VM that the operator did not make, set by a person. It has the label `created-for: adopted`, or
+/// the predecessor's `source: DiscoveredAgent`. `"true"` lets the operator adopt the VM once its Agent and a mark in vCenter prove
+/// it, and keep it when its Machine goes. With `"own"` the VM then ends as any other of its pool.
 pub const ADOPT_ANNOTATION: &str = "agent-forge.containeroo.ch/adopt";
 /// Annotation on a `VsphereAgent` of a restored hub, set by a person: the uid that it had before, and the attempt whose VM has that uid
 /// in its mark, as `<uid>/<attempt>`. That VM is its own.

@@ -1,9 +1,10 @@
 //! Commands that show things to people. They change nothing: each effect except a login is refused
-//! ([`read_only::ReadOnly`]).
+//! ([`read_only::ReadOnly`]). One exception: `adopt --apply` writes VsphereAgents, with the rights of the person.
 //!
 //! They see the cluster through the same caches as the operator, which one list of each kind fills ([`sight`]). So a
 //! command gives the operator's own answers.
 
+pub mod adopt;
 pub mod cli;
 pub mod collect;
 pub mod doctor;
@@ -38,6 +39,8 @@ pub enum Command {
     Plan(plan::PlanArgs),
     /// List VMs with this cluster's marker that no VsphereAgent records.
     Orphans(orphans::OrphansArgs),
+    /// Show which VMs that the operator did not make could be adopted, and what proof is missing. With --apply: ask the operator to.
+    Adopt(adopt::AdoptArgs),
     /// Print the role that the vCenter user needs, as a table or as a command of govc.
     Privileges(privileges::PrivilegesArgs),
     /// Check a file offline: would the API server accept it, and could the operator use it?
@@ -64,6 +67,7 @@ impl Command {
             Self::Explain(all) => Some(&mut all.asked.place),
             Self::Plan(all) => Some(&mut all.asked.place),
             Self::Orphans(all) => Some(&mut all.asked.place),
+            Self::Adopt(all) => Some(&mut all.asked.place),
             Self::Doctor(all) => Some(&mut all.asked.place),
             Self::Top(all) => Some(&mut all.place),
             Self::Collect(all) => Some(&mut all.place),
@@ -145,6 +149,7 @@ pub async fn run(args: &Args, command: &Command) -> anyhow::Result<Verdict> {
         Command::Explain(asked) => explain::run(args, asked).await,
         Command::Plan(asked) => plan::run(args, asked).await,
         Command::Orphans(asked) => orphans::run(args, asked).await,
+        Command::Adopt(asked) => adopt::run(args, asked).await,
         Command::Privileges(asked) => privileges::run(asked),
         Command::Validate(asked) => validate::run(asked),
         Command::Doctor(asked) => doctor::run(args, asked).await,

@@ -142,21 +142,7 @@ fn find(caches: &Caches, file: Option<&Document>, asked: &PlanArgs) -> anyhow::R
         return Ok(ObjectKey::new(namespace, &file.name));
     }
     let name = asked.pool.as_deref().unwrap_or_default();
-    let pools = caches
-        .pools()
-        .into_iter()
-        .map(|p| ObjectKey::of(p.as_ref()));
-    let named = pools.filter(|k| k.name == name && namespace.is_none_or(|n| k.namespace == *n));
-    let found: Vec<ObjectKey> = named.collect();
-    match &found[..] {
-        [one] => Ok(one.clone()),
-        [] => anyhow::bail!(
-            "there is no VsphereAgentPool {name}; -f FILE plans one that does not exist yet"
-        ),
-        _ => {
-            anyhow::bail!("VsphereAgentPool {name} exists in several namespaces; add -n NAMESPACE")
-        }
-    }
+    sight::pool(caches, namespace.map(String::as_str), name)
 }
 
 /// What would happen, with the pool of the cluster or of the file.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use agent_forge_actors::ports::cluster::View as _;
+use agent_forge_actors::{domain::names::ObjectKey, ports::cluster::View as _};
 use agent_forge_crds::VsphereAgentPool;
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Namespace;
@@ -107,6 +107,24 @@ impl Sight {
     /// Names on standard error what this user may not list.
     pub fn tell_unseen(&self) {
         self.unseen.iter().for_each(|line| eprintln!("{line}"));
+    }
+}
+
+/// The pool of that name.
+///
+/// # Errors
+/// There is none, or there are several.
+pub fn pool(caches: &Caches, namespace: Option<&str>, name: &str) -> anyhow::Result<ObjectKey> {
+    let pools = caches.pools().into_iter();
+    let keys = pools.map(|p| ObjectKey::of(p.as_ref()));
+    let named = keys.filter(|k| k.name == name && namespace.is_none_or(|n| k.namespace == n));
+    let found: Vec<ObjectKey> = named.collect();
+    match &found[..] {
+        [one] => Ok(one.clone()),
+        [] => anyhow::bail!("there is no VsphereAgentPool {name}"),
+        _ => {
+            anyhow::bail!("VsphereAgentPool {name} exists in several namespaces; add -n NAMESPACE")
+        }
     }
 }
 

@@ -8,6 +8,7 @@
     reason = "tests play people and upstream controllers: they write as those do"
 )]
 
+mod adopt;
 mod away;
 mod commands;
 mod crash;

@@ -22,6 +22,10 @@ pub const PAUSE_KEY: &str = "agent-forge.pause";
 /// `extraConfig` key of a VM with which an administrator of vCenter keeps it when its VsphereAgent goes.
 pub const SKIP_DELETE_KEY: &str = "agent-forge.skip-delete";
 
+/// `extraConfig` key of a VM with which an administrator of vCenter gives a VM that the operator did not make to a pool. The value
+/// is `<namespace>/<pool>`. The operator never writes it.
+pub const ADOPT_KEY: &str = "agent-forge.adopt";
+
 /// What an administrator of vCenter has marked a VM with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct VmMarks {

@@ -7,8 +7,8 @@ use agent_forge_crds::{
     conditions::{READY, Reason, find_condition},
     external::{agent::Agent, agent_machine::AgentMachine},
     names::{
-        ADOPT_ANNOTATION, AGENT_FINALIZER, CREATED_FOR_ADOPTED, CREATED_FOR_LABEL,
-        FORCE_DELETE_ANNOTATION, REPLACE_ANNOTATION, TAKEN_FROM_ANNOTATION, VM_NAME_ANNOTATION,
+        AGENT_FINALIZER, FORCE_DELETE_ANNOTATION, REPLACE_ANNOTATION, TAKEN_FROM_ANNOTATION,
+        VM_NAME_ANNOTATION,
     },
     pool::VsphereAgentPool,
 };
@@ -22,7 +22,7 @@ use super::{
     marker::MayServe,
     names::ObjectKey,
     reassign::{self, Source, Taking},
-    recorded_vm,
+    recorded_vm::{self, Custody},
     recycle::{self, Stage},
     trace::TraceId,
 };
@@ -55,9 +55,12 @@ pub struct ManagedVm {
     /// The recorded identity does not come from this object's uid. Either the record was taken over from the predecessor, or
     /// the object was restored from a backup with a new uid.
     pub reborn: bool,
-    /// The operator never touches its VM. Either it was made for a VM that existed before, and no user asked for a takeover.
-    /// Or the predecessor only saw its VM through an Agent, and then a takeover is not possible.
+    /// The operator never touches its VM: it did not make it, and has not adopted it.
     pub adopted: bool,
+    /// A person asks to adopt that VM, and it is not proven yet.
+    pub adopting: bool,
+    /// It has adopted the VM, and keeps it when its Machine goes.
+    pub retained: bool,
     /// It was made for the buffer of its pool, or came there, and no AgentMachine got it since.
     pub in_buffer: bool,
     /// The life that its VM is to begin, as its pool has asked. It has no meaning while an AgentMachine has the VM.
@@ -110,6 +113,7 @@ impl ManagedVm {
         // A VM keeps its name in another pool.
         let taken = vm.filter(|vm| vm.taken_from.is_some());
         let taken_name = taken.map(|vm| vm.name.clone()).filter(|n| !n.is_empty());
+        let custody = recorded_vm::custody(&object);
         let agent_uid = vm
             .and_then(|v| v.agent_ref.as_ref()?.uid.clone())
             .filter(|u| !u.is_empty() && !reborn);
@@ -130,12 +134,9 @@ impl ManagedVm {
             agent: vm.and_then(recorded_vm::agent),
             agent_uid,
             reborn,
-            adopted: recorded_vm::is_discovered(vm)
-                || object
-                    .labels()
-                    .get(CREATED_FOR_LABEL)
-                    .is_some_and(|v| v == CREATED_FOR_ADOPTED)
-                    && annotation(ADOPT_ANNOTATION).is_none_or(|v| v != "true"),
+            adopted: custody == Custody::LeftAlone || custody == Custody::Asked,
+            adopting: custody == Custody::Asked && !deleting,
+            retained: custody == Custody::Retained,
             in_buffer,
             next_life: asked.life.filter(|_| in_buffer),
             before: asked.before,
@@ -320,6 +321,12 @@ impl ManagedVm {
     #[must_use]
     pub fn skips_delete(&self) -> bool {
         self.marks().skip_delete || holds::skips_delete(self.object.annotations())
+    }
+
+    /// Neither the operator nor the predecessor made its VM.
+    #[must_use]
+    pub fn is_adoption(&self) -> bool {
+        recorded_vm::custody(&self.object) != Custody::Made
     }
 
     /// The attempt whose replacement a person asks for, in whatever life of the VM that was written.

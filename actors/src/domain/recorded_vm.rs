@@ -2,6 +2,7 @@
 
 use agent_forge_crds::{
     agent::{Failure, VmStatus, VsphereAgent},
+    names::{ADOPT_ANNOTATION, CREATED_FOR_ADOPTED, CREATED_FOR_LABEL},
     pool::SOURCE_DISCOVERED_AGENT,
 };
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -64,10 +65,38 @@ pub fn is_given_up(vm: &VmStatus, failure: Option<&Failure>) -> bool {
         && failure.is_some_and(|f| f.attempt == vm.attempt)
 }
 
-/// The predecessor did not create that VM. It only saw it.
-pub(super) fn is_discovered(vm: Option<&VmStatus>) -> bool {
+/// How a VM came to the operator, and what that lets it do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Custody {
+    /// The operator, or the predecessor, made it.
+    Made,
+    /// Neither made it, and nobody asked to adopt it.
+    LeftAlone,
+    /// A person asks to adopt it, and it has no mark of ours yet.
+    Asked,
+    /// It was adopted, and is kept when its Machine goes.
+    Retained,
+    /// It was adopted, and a person said that it ends as any other VM of its pool.
+    Owned,
+}
+
+/// How the VM of that VsphereAgent came to the operator.
+pub(super) fn custody(object: &VsphereAgent) -> Custody {
+    let vm = object.status.as_ref().and_then(|s| s.vm.as_ref());
     let source = vm.and_then(|vm| vm.source.as_deref());
-    source == Some(SOURCE_DISCOVERED_AGENT)
+    let label = object.labels().get(CREATED_FOR_LABEL).map(String::as_str);
+    if source != Some(SOURCE_DISCOVERED_AGENT) && label != Some(CREATED_FOR_ADOPTED) {
+        return Custody::Made;
+    }
+    // An attempt is recorded after the mark is written.
+    let marked = vm.is_some_and(|vm| vm.attempt.is_some());
+    let asked = object.annotations().get(ADOPT_ANNOTATION);
+    match asked.map(String::as_str) {
+        Some("true" | "own") if !marked => Custody::Asked,
+        Some("true") => Custody::Retained,
+        Some("own") => Custody::Owned,
+        _ => Custody::LeftAlone,
+    }
 }
 
 /// Where an Agent of that VM was last seen.

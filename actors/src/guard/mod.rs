@@ -18,6 +18,7 @@
 //! - What people hold back is asked with what was read, whatever the caches show.
 //! - A forced deletion waives the lists, and with them the proof that no Agent serves. It waives no look at the VM.
 
+pub mod adoption;
 mod agents;
 mod case;
 mod free;

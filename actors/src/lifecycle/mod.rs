@@ -46,6 +46,13 @@ impl Policy {
         }
     }
 
+    /// How the VM of `child` is to end. One that was adopted is retained, whatever its pool wants.
+    #[must_use]
+    pub fn of_vm(child: &ManagedVm, cleanup: Option<CleanupPolicy>) -> Self {
+        let retain = child.retained.then_some(CleanupPolicy::Retain);
+        Self::of(child.skips_delete(), retain.or(cleanup))
+    }
+
     /// Users get the VM in the end. It keeps its Agent, and does not wait for its Machine.
     #[must_use]
     pub const fn leaves_to_people(self) -> bool {

@@ -11,7 +11,9 @@ use std::collections::BTreeSet;
 use futures::{StreamExt as _, stream};
 use kube::ResourceExt;
 
-pub use self::child_object::{buffer_object, child_object, into_buffer, move_to, reassignment};
+pub use self::child_object::{
+    adopted_object, buffer_object, child_object, into_buffer, move_to, reassignment,
+};
 use self::perform::ActionOutcome;
 use super::{
     memory::Memory,

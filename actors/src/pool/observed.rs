@@ -218,7 +218,7 @@ impl Observed {
     /// How the VM of `child` is to end.
     #[must_use]
     pub fn policy_of(&self, child: &ManagedVm) -> Policy {
-        Policy::of(child.skips_delete(), Some(self.pool.spec.cleanup_policy()))
+        Policy::of_vm(child, Some(self.pool.spec.cleanup_policy()))
     }
 
     /// Its VMs serve one Machine after another.

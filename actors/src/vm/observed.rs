@@ -310,7 +310,7 @@ impl Observed {
     /// How the pool wants the VM to end.
     #[must_use]
     pub fn lifecycle(&self) -> Policy {
-        Policy::of(self.child.skips_delete(), self.policy())
+        Policy::of_vm(&self.child, self.policy())
     }
 
     /// See [`lost::candidate`].

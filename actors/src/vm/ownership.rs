@@ -227,6 +227,7 @@ pub(crate) mod tests {
             disk: None,
             change_version: None,
             marks: crate::domain::holds::VmMarks::default(),
+            adopt: None,
             annotation: String::new(),
             power: PowerState::Off,
             connection_state: "connected".into(),

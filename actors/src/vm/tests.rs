@@ -1,6 +1,7 @@
 //! Whole passes of a VM actor against a cluster and a vCenter in memory. They check the effects of the steps, not which
 //! step it is.
 
+mod adopt;
 mod away;
 mod boot;
 mod card;

@@ -550,8 +550,11 @@ reasons! {
             "vCenter shows no configuration of a VM that is or may be the operator's. Nothing is made, switched or removed.",
             "Bring its datastore or host back. If it is lost for good, remove it from the inventory.";
         VmAdopted = "VMAdopted" => Waits, PoolOwner,
-            "The predecessor recorded this VM and did not make it. It is left alone.",
-            "Set the annotation agent-forge.containeroo.ch/adopt: \"true\" if the operator should own it.";
+            "The operator did not make this VM, and nobody has asked to adopt it. It is left alone.",
+            "See adopt a VM (docs/how-to/adopt-a-vm.md) if the operator should care for it.";
+        AdoptionUnproven = "AdoptionUnproven" => Waits [Useless, Stuck], PoolOwner,
+            "A person asks to adopt a VM that the operator did not make, and a proof is missing. Nothing is touched.",
+            "The message names what is missing. See adopt a VM (docs/how-to/adopt-a-vm.md).";
         AmbiguousVm = "AmbiguousVM" => Waits [Useless, Stuck], Vcenter,
             "There are copies of the VM. Nothing is touched.",
             "Decide which one is real and remove the mark or the copy.";

@@ -58,6 +58,7 @@ fn shown(uid: &str) -> Live {
         disk: None,
         change_version: None,
         marks: Default::default(),
+        adopt: None,
         annotation: String::new(),
         power: PowerState::On,
         connection_state: "connected".to_owned(),

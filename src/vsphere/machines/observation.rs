@@ -3,7 +3,7 @@
 use agent_forge_actors::{
     domain::{
         hardware::{DiskController, Link, NetworkAdapter, ShownCard, ShownHardware, disk_uuid},
-        holds::{PAUSE_KEY, SKIP_DELETE_KEY, VmMarks},
+        holds::{ADOPT_KEY, PAUSE_KEY, SKIP_DELETE_KEY, VmMarks},
         identity::{BiosUuid, MacAddress},
         marker::{DISK_KEY, DiskMark, MARKER_KEY, MAY_SERVE_KEY, Marker, MayServe},
         text::plain,
@@ -150,6 +150,7 @@ pub(super) fn observation(vm: &Properties) -> VcResult<VmObservation> {
             .filter(|t| !t.is_empty())
             .map(str::to_owned),
         marks: marks(vm.list("config.extraConfig")),
+        adopt: extra(vm.list("config.extraConfig"), ADOPT_KEY).map(plain),
         annotation: vm.text("config.annotation").unwrap_or_default().to_owned(),
         power: power(vm),
         connection_state: vm

@@ -24,7 +24,7 @@ use crate::{
         Deed, VCenter,
         model::{Inventory, Ref, Vm},
     },
-    world::{PASSWORD, World},
+    world::{NAMESPACE, PASSWORD, World},
 };
 
 /// The VM folder of all pools.
@@ -290,12 +290,21 @@ fn let_go(store: &Store, inventory: &Inventory, broken: &mut Vec<Failure>) {
 fn may_stamp(store: &Store, inventory: &Inventory, vm: &Vm) -> bool {
     let label = "/metadata/labels/agent-forge.containeroo.ch~1created-for";
     let wish = "/metadata/annotations/agent-forge.containeroo.ch~1adopt";
-    // The operator leaves a VM that existed before alone, unless a person asks for it.
-    let asked = |child: &Value| text(child, label) != "adopted" || text(child, wish) == "true";
-    let names = |child: &Value| {
-        text(child, "/status/vm/biosUUID") == vm.uuid
-            && text(child, "/status/vm/name") == vm.name
-            && asked(child)
+    // The operator leaves a VM that existed before alone, unless a person asks for it and an administrator of vCenter gave it to the
+    // pool. A workload gives the VsphereAgent its name.
+    let given = |child: &Value| {
+        let pool = format!("{NAMESPACE}/{}", text(child, "/spec/poolRef/name"));
+        let mark = vm.extra.get("agent-forge.adopt");
+        text(child, wish) == "true"
+            && mark == Some(&pool)
+            && text(child, "/metadata/name") == vm.name
+    };
+    let recorded = |child: &Value| {
+        text(child, "/status/vm/biosUUID") == vm.uuid && text(child, "/status/vm/name") == vm.name
+    };
+    let names = |child: &Value| match text(child, label) {
+        "adopted" => given(child),
+        _ => recorded(child),
     };
     let children = store.list(&kind("vsphereagents"), "");
     let mut named = children.iter().filter(|c| names(c));

@@ -317,7 +317,7 @@ const LONGER: &[Longer] = &[
     },
     Longer {
         with: &[Fault::TaskHangs10m],
-        within: &["takeover_from_predecessor"],
+        within: &["takeover_from_predecessor", "vm_adopted"],
         ..longer(300, "a busy VM rests for five minutes")
     },
     Longer {

@@ -6,10 +6,10 @@ use agent_forge_crds::{
     agent::{Goal, NamedUid, NextLife, PoolKey, VsphereAgent, VsphereAgentSpec},
     external::agent_machine::AgentMachine,
     names::{
-        AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, API_VERSION,
-        CREATED_FOR_AGENT_MACHINE, CREATED_FOR_BUFFER, CREATED_FOR_LABEL, MACHINE_NAME_ANNOTATION,
-        MACHINE_UID_ANNOTATION, OFFERED_TO_ANNOTATION, POOL_LABEL, RECYCLE_ANNOTATION,
-        VM_NAME_ANNOTATION,
+        ADOPT_ANNOTATION, AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION,
+        API_VERSION, CREATED_FOR_ADOPTED, CREATED_FOR_AGENT_MACHINE, CREATED_FOR_BUFFER,
+        CREATED_FOR_LABEL, MACHINE_NAME_ANNOTATION, MACHINE_UID_ANNOTATION, OFFERED_TO_ANNOTATION,
+        POOL_LABEL, RECYCLE_ANNOTATION, VM_NAME_ANNOTATION,
     },
     pool::{ObjectNameRef, VsphereAgentPool},
 };
@@ -145,6 +145,22 @@ pub fn child_object(
     ]);
     let goal = Asked::default().for_machine(named(am), Some(named_machine(machine)));
     new_child(pool, name, goal, made_for, copies(am, Some(machine)))
+}
+
+/// The VsphereAgent that asks to adopt the VM that serves an AgentMachine. The VM keeps its name.
+#[must_use]
+pub fn adopted_object(
+    pool: &VsphereAgentPool,
+    am: &AgentMachine,
+    machine: &MachineFacts,
+) -> VsphereAgent {
+    let mut child = child_object(pool, am, machine, &am.name_any());
+    let made_for = (CREATED_FOR_LABEL.to_owned(), CREATED_FOR_ADOPTED.to_owned());
+    child.labels_mut().extend([made_for]);
+    let annotations = child.annotations_mut();
+    annotations.remove(VM_NAME_ANNOTATION);
+    annotations.insert(ADOPT_ANNOTATION.to_owned(), "true".to_owned());
+    child
 }
 
 /// The VsphereAgent for a host of the buffer, with its finalizer.

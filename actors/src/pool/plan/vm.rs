@@ -140,7 +140,7 @@ impl Subject<'_> {
 
     /// No AgentMachine of this pool needs it.
     fn is_surplus(&self) -> bool {
-        self.demand_is(&DemandState::Served) && !self.serves_its_own()
+        self.demand_is(&DemandState::Served) && !self.serves_its_own() && !self.child.adopting
             || self.host.machine == MachineState::Nobody && !self.child.adopted
             || self.host.machine == MachineState::Buffer && !self.buffered
             || self.is_moved()

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use agent_forge_crds::{
-    agent::VmStatus,
+    agent::{VmStatus, VsphereAgentStatus},
     conditions::Reason,
-    pool::{CredentialsSecretRef, SOURCE_VSPHERE_AGENT},
+    pool::{CredentialsSecretRef, SOURCE_DISCOVERED_AGENT, SOURCE_VSPHERE_AGENT},
 };
 
 use super::{
@@ -15,9 +15,11 @@ use super::{
 use crate::{
     domain::{
         failure::{ErrorSource, ReconcileError},
+        managed_vm::ManagedVm,
         marker::Mark,
-        names::MoRef,
+        names::{MoRef, ObjectKey},
     },
+    guard::adoption::{self, Candidate},
     migration::{
         notes::Notes,
         proof::{self, Claim, Proof},
@@ -170,13 +172,61 @@ impl Executor<'_> {
         Ok(shown.filter(|vm| ownership::still_holds(vm, &child.vm_name, &place.folder)))
     }
 
-    /// Proves the VM of a predecessor's record ([`proof::prove`]), then writes mark and notes.
+    /// What the cluster says of a VM that is to be adopted. `None`: nobody asks for that.
+    async fn candidate(&self) -> Result<Option<Result<Candidate, String>>, ReconcileError> {
+        let observed = self.observed;
+        if !observed.child.adopting {
+            return Ok(None);
+        }
+        let (am, machine) = (observed.agent_machine.as_deref(), &observed.host.machine);
+        Box::pin(self.case().candidate(self.pool()?, am, machine))
+            .await
+            .map(Some)
+    }
+
+    /// Proves the VM among those with its BIOS UUID: that of the `candidate`, or that of a record of the predecessor.
+    fn prove(
+        &self,
+        found: Vec<VmObservation>,
+        folder: &MoRef,
+        candidate: Option<&Candidate>,
+    ) -> Result<Proof, ReconcileError> {
+        let (marker, child) = (&self.marker(), &self.observed.child);
+        let Some(candidate) = candidate else {
+            let owner = child.vm().and_then(|vm| vm.owner_uid.as_deref());
+            let name = &child.vm_name;
+            let claim = Claim {
+                name,
+                folder,
+                marker,
+                owner,
+            };
+            return Ok(proof::prove(found, &claim));
+        };
+        let place = adoption::Place {
+            pool: &ObjectKey::of(self.pool()?.as_ref()),
+            folder,
+            marker,
+        };
+        let proven = candidate.prove(found, &place).map(Box::new);
+        Ok(proven.map_or_else(Proof::None, Proof::Proven))
+    }
+
+    /// Proves the VM of a predecessor's record ([`proof::prove`]), or one that a person asks to adopt ([`adoption`]). Then writes
+    /// the mark, and for the predecessor its notes.
     pub(super) async fn take_over(&self, memory: &mut Memory) -> Done {
         let now = self.context.clock.monotonic();
         if let Some(left) = rest_of_proof(memory, now) {
             return Ok(StepOutcome::Pause(left));
         }
         let pool = self.pool()?;
+        let candidate = match self.candidate().await?.transpose() {
+            Ok(candidate) => candidate,
+            Err(missing) => {
+                note_unproven(memory, Proof::None(missing), now);
+                return Ok(StepOutcome::Same);
+            }
+        };
         let session = self.session().await?;
         let secret = secret_ref::secret(pool, &self.context.settings.secret_namespaces)?;
         let request = without_space(request::place_request(pool)?);
@@ -187,22 +237,20 @@ impl Executor<'_> {
             .place(session.clone(), effect, request.clone())
             .await?;
         // The record does not name the datacenter, and the pool's spec may have changed since.
-        let found = session.find_by_uuid(self.uuid()?).await?;
-        let marker = self.marker();
-        if found.is_empty()
+        let uuid = match &candidate {
+            Some(candidate) => candidate.uuid,
+            None => self.uuid()?,
+        };
+        let found = session.find_by_uuid(uuid).await?;
+        if candidate.is_none()
+            && found.is_empty()
             && let Some(bare) = self.bare_among(session.survey().await?.as_ref(), now)
         {
             memory.seen = bare;
             return Ok(StepOutcome::Same);
         }
         let mut vm = self.vm();
-        let claim = Claim {
-            name: &self.observed.child.vm_name,
-            folder: &placed.folder,
-            marker: &marker,
-            owner: vm.owner_uid.as_deref(),
-        };
-        let proven = match proof::prove(found, &claim) {
+        let proven = match self.prove(found, &placed.folder, candidate.as_ref())? {
             Proof::Proven(vm) => *vm,
             unproven => {
                 note_unproven(memory, unproven, now);
@@ -213,23 +261,28 @@ impl Executor<'_> {
             Ok(marked) => marked,
             Err(otherwise) => return Ok(otherwise),
         };
-        let mut record = self.observed.record();
-        record.cluster_id = Some(self.context.view.cluster_id());
-        // An ejection that was only planned is dropped: `spec.iso.ejectAfterInstall` decides again.
-        record.iso_ejection = record.iso_ejection.filter(|e| e.disconnect_started);
         vm.placement = Some(place::record(&placed, &request));
         Reached::by(session.as_ref()).record(&mut vm);
         vm.credentials_ref = Some(CredentialsSecretRef {
             name: secret.name,
             namespace: Some(secret.namespace),
         });
-        let vm = as_ours(vm, &proven);
-        record.vm = Some(with_observation(self.observed, vm, &proven, None));
+        let record = self.taken(as_ours(vm, &proven, candidate.is_some()), &proven);
         let next = self
             .save_record(EffectKind::RecordObservation, record, memory)
             .await?;
         memory.seen = Ownership::Ours(Box::new(proven));
         Ok(StepOutcome::Object(next))
+    }
+
+    /// The record with a VM that was taken over.
+    fn taken(&self, vm: VmStatus, proven: &VmObservation) -> VsphereAgentStatus {
+        let mut record = self.observed.record();
+        record.cluster_id = Some(self.context.view.cluster_id());
+        // An ejection that was only planned is dropped: `spec.iso.ejectAfterInstall` decides again.
+        record.iso_ejection = record.iso_ejection.filter(|e| e.disconnect_started);
+        record.vm = Some(with_observation(self.observed, vm, proven, None));
+        record
     }
 
     /// Writes our mark onto a VM of the predecessor that is proven to be ours, and our notes if it has none. Returns the VM as it
@@ -244,17 +297,19 @@ impl Executor<'_> {
         if proven.marker.as_ref() == Some(&marker) {
             return Ok(Ok(proven));
         }
-        // Notes that people wrote stay. The predecessor then uses the uuid alone, as its earlier releases did.
-        let notes = proven
-            .annotation
-            .is_empty()
-            .then(|| Notes::text(&marker.uid));
+        // Notes that people wrote stay. The predecessor then uses the uuid alone, as its earlier releases did. A VM that is adopted
+        // gets none, so that the predecessor does not take it for its own.
+        let adopting = self.observed.child.adopting;
+        let notes = (proven.annotation.is_empty() && !adopting).then(|| Notes::text(&marker.uid));
         let change = VmChange {
             mark: Some(Mark::Owned(marker.clone())),
             annotation: notes.clone(),
             ..VmChange::default()
         };
         let proof = Box::pin(self.case().read_or_fail(EffectKind::Reconfigure)).await?;
+        if adopting && !ManagedVm::read(proof.child().clone()).adopting {
+            return Ok(Err(StepOutcome::Pause(SOON)));
+        }
         let sight = proof.look(session, &proven.moref).await?;
         // Somebody has changed it meanwhile: it is proven again.
         let Some(sight) = sight.filter(|sight| sight.shown == proven) else {
@@ -292,8 +347,18 @@ fn note_unproven(memory: &mut Memory, proof: Proof, now: Duration) {
     }
 }
 
-/// What the record says of a VM of the predecessor that is proven to be ours.
-fn as_ours(vm: VmStatus, proven: &VmObservation) -> VmStatus {
+/// What the record says of a VM that is proven to be ours. One that was `adopted` keeps the source that forbids the predecessor to
+/// delete it.
+fn as_ours(vm: VmStatus, proven: &VmObservation, adopted: bool) -> VmStatus {
+    if adopted {
+        return VmStatus {
+            name: proven.name.clone(),
+            bios_uuid: proven.bios_uuid.map(|uuid| uuid.to_string()),
+            source: Some(SOURCE_DISCOVERED_AGENT.to_owned()),
+            vm_path: Some(proven.vm_path.clone()).filter(|p| !p.is_empty()),
+            ..vm
+        };
+    }
     VmStatus {
         owner_uid: match Notes::read(&proven.annotation) {
             Notes::OfAgent(uid) => Some(uid),

@@ -146,6 +146,7 @@ impl Observed {
             has_finalizer: self.child.has_finalizer,
             deleting: self.child.deleting,
             adopted: self.child.adopted,
+            adopting: self.child.adopting,
             forced: self.child.forced,
             cluster_changed: recorded_cluster.is_some_and(|c| c != context.view.cluster_id()),
         }

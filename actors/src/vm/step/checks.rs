@@ -68,15 +68,27 @@ pub(super) fn cluster_is_the_recorded_one(f: &Facts<'_>) -> Met {
     ))
 }
 
-pub(super) fn vm_is_not_adopted(f: &Facts<'_>) -> Met {
+/// The operator made the VM, or has adopted it. A person may ask for that: then it is proven first, and gets our mark.
+pub(super) fn vm_is_ours(f: &Facts<'_>) -> Met {
     if !f.object.adopted {
         return Ok(());
     }
-    Err(hold(
-        Reason::OwnershipUnproven,
-        "an adopted VM was not made by us: it is never touched",
-        None,
-    ))
+    if !f.object.adopting {
+        return Err(hold(
+            Reason::OwnershipUnproven,
+            "the operator did not make this VM, and nobody asked to adopt it: it is never touched",
+            None,
+        ));
+    }
+    credentials_are_held(f)?;
+    match f.vm.seen {
+        Ownership::Foreign { what, at, .. } => {
+            let left = MISSING_PROBE.saturating_sub(f.now.saturating_sub(*at));
+            let again = || hold(Reason::AdoptionUnproven, what.clone(), Some(left));
+            Err(if left.is_zero() { Step::Prove } else { again() })
+        }
+        _ => Err(Step::Prove),
+    }
 }
 
 /// The record leads to the VM. A record of the predecessor has no attempt: its VM is proven first, and gets our mark.

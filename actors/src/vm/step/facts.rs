@@ -55,8 +55,10 @@ pub struct ObjectState {
     pub has_finalizer: bool,
     /// It has a deletionTimestamp.
     pub deleting: bool,
-    /// It names a VM that existed before.
+    /// It names a VM that the operator did not make and has not adopted.
     pub adopted: bool,
+    /// A person asks to adopt that VM.
+    pub adopting: bool,
     /// A person forces the deletion: it is being deleted, and the annotation says so.
     pub forced: bool,
     /// The recorded cluster id differs from ours.

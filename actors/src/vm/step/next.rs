@@ -50,7 +50,7 @@ fn unmet(f: &Facts<'_>) -> Met {
     if f.owner.stuck_on_guest && (f.recycle.stage == Stage::No || stops) {
         return remove::release_hook(f);
     }
-    checks::vm_is_not_adopted(f)?;
+    checks::vm_is_ours(f)?;
     reassign::is_taken(f)?;
     checks::record_is_proven(f)?;
     checks::left_bound_is_recorded(f)?;

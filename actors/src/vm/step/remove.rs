@@ -26,6 +26,10 @@ pub(super) fn remove(f: &Facts<'_>) -> Met {
     if !f.object.has_finalizer {
         return Ok(());
     }
+    if f.object.adopted {
+        // Nothing of the VM is the operator's.
+        return Err(Step::Finalizer(Finalizer::Off));
+    }
     if !f.object.forced {
         checks::left_bound_is_recorded(f)?;
     }
@@ -48,7 +52,7 @@ pub(super) fn remove(f: &Facts<'_>) -> Met {
 /// As [`checks::drive_is_closed`], of a VM that may not be proven yet.
 fn ejection_is_finished(f: &Facts<'_>) -> Met {
     let unproven = checks::record_is_proven(f) == Err(Step::Prove);
-    if f.record.ejecting && !f.object.adopted && unproven {
+    if f.record.ejecting && unproven {
         return Err(Step::Prove);
     }
     checks::drive_is_closed(f)
@@ -155,16 +159,16 @@ fn record_is_restored(f: &Facts<'_>) -> Met {
     }
 }
 
-/// A VM of ours may exist: it has an identity, and no user adopted it.
+/// A VM of ours may exist: it has an identity.
 fn vm_may_exist(f: &Facts<'_>) -> Met {
     let has_uuid = f.record.vm.is_some_and(|vm| vm.bios_uuid.is_some());
-    if !has_uuid && !f.object.adopted && !f.object.forced {
+    if has_uuid {
+        return Ok(());
+    }
+    if !f.object.forced {
         checks::record_is_proven(f)?;
     }
-    if f.object.adopted || !has_uuid {
-        return Err(Step::Finalizer(Finalizer::Off));
-    }
-    Ok(())
+    Err(Step::Finalizer(Finalizer::Off))
 }
 
 /// No create was ever sent, so that there is nothing to look for.

@@ -45,6 +45,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
             has_finalizer: true,
             deleting: false,
             adopted: false,
+            adopting: false,
             forced: false,
             cluster_changed: false,
         },

@@ -547,6 +547,7 @@ impl Machines for Site {
                 disk: None,
                 change_version: Some("1".to_owned()),
                 marks: crate::domain::holds::VmMarks::default(),
+                adopt: None,
                 annotation: vm.annotation.clone(),
                 power: PowerState::Off,
                 connection_state: "connected".to_owned(),

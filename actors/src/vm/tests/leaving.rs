@@ -43,6 +43,7 @@ fn a_vm_outlives_the_machine_it_served() {
             has_finalizer: true,
             deleting: true,
             adopted: false,
+            adopting: false,
             forced: false,
             cluster_changed: false,
         },

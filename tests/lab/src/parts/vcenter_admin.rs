@@ -278,6 +278,7 @@ impl VCenterAdmin {
             VmAction::SetOption(key, value) => {
                 ("set-option", json!({ "key": key, "value": value }))
             }
+            VmAction::SetNotes(notes) => ("set-notes", json!({ "value": notes })),
             VmAction::SetCpus(cpus) => ("set-cpus", json!({ "cpus": cpus })),
             VmAction::SetNetwork(name) => ("set-network", json!({ "network": name })),
             VmAction::UnplugNic => ("unplug-nic", json!({})),

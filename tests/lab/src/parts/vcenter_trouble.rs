@@ -137,6 +137,8 @@ pub enum VmAction<'a> {
     BootFromCd,
     /// Set this key of its extra configuration to this value; an empty value removes the key.
     SetOption(&'a str, &'a str),
+    /// Write these notes.
+    SetNotes(&'a str),
     /// Give it that many processors.
     SetCpus(u32),
     /// Connect its first network card to the network of that name.

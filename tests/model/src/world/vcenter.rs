@@ -278,6 +278,7 @@ fn bare_vm(id: &str, name: &str) -> VmObservation {
         disk: None,
         change_version: None,
         marks: VmMarks::default(),
+        adopt: None,
         annotation: String::new(),
         power: PowerState::Off,
         connection_state: "connected".to_owned(),

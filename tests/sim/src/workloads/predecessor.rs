@@ -13,11 +13,12 @@ use agent_forge_actors::{
     domain::marker::{MARKER_KEY, MAY_SERVE_KEY},
     migration::notes::Notes,
 };
+use agent_forge_crds::names::{ADOPT_ANNOTATION, CREATED_FOR_ADOPTED, CREATED_FOR_LABEL};
 use agent_forge_lab::played::guests::identity;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Run, disaster::waiting};
+use super::{Run, disaster::waiting, guests::says};
 use crate::{
     kube::{
         kind,
@@ -29,7 +30,7 @@ use crate::{
         files,
         model::{Inventory, Ref, Vm},
     },
-    world::{World, at_home},
+    world::{NAMESPACE, World, at_home},
 };
 
 /// A recording of two machines that run.
@@ -212,6 +213,71 @@ pub(super) async fn takeover_from_predecessor(run: &mut Run) -> Result<()> {
     run.rest("both are taken over", |world| taken_over(world) == 2)
         .await?;
     no_token(&run.world)?;
+    run.down().await
+}
+
+/// Key of the mark with which an administrator gives a VM to a pool.
+const ADOPT: &str = "agent-forge.adopt";
+
+/// A VM that a person made serves the Machine, and a VsphereAgent without a record asks to adopt it.
+fn made_by_hand(run: &mut Run, vm: &Vm) {
+    run.begins = run.world.director.now();
+    run.world.director.line(|| "MADE BY HAND".to_owned());
+    run.world.api.write(|s, _| {
+        s.rewrite(|kind, object| {
+            if kind.1 == "vsphereagents" {
+                let uid = of_another(&object["metadata"]["uid"]);
+                object["metadata"]["uid"] = json!(uid);
+                object["metadata"]["labels"][CREATED_FOR_LABEL] = json!(CREATED_FOR_ADOPTED);
+                object["metadata"]["annotations"][ADOPT_ANNOTATION] = json!("true");
+                remove(object, "status");
+            }
+        });
+    });
+    run.world.vcenter.write(|i| {
+        unmark(i, &vm.object.id);
+        if let Some(vm) = i.vms.get_mut(&vm.object.id) {
+            vm.annotation = "ask Ann".to_owned();
+        }
+    });
+}
+
+/// The annotation `adopt` of the only VsphereAgent.
+fn say(world: &World, vm: &Vm, word: &str) -> Result<()> {
+    let patch = json!({"metadata": {"annotations": {ADOPT_ANNOTATION: word}}});
+    let agents = kind("vsphereagents");
+    world.api.merge(&agents, &at_home(&vm.name), &patch)?;
+    Ok(())
+}
+
+/// No VM is touched before all is proven, and nothing but the mark is written then. It outlives its Machine.
+pub(super) async fn vm_adopted(run: &mut Run) -> Result<()> {
+    run.serving(1).await?;
+    let vm = run.world.our_vms().first().cloned().context("one serves")?;
+    run.between_processes().await;
+    made_by_hand(run, &vm);
+    run.rest("a proof is missing", |world| {
+        waiting(&world.api, "AdoptionUnproven") == 1
+    })
+    .await?;
+    run.world.vcenter.write(|i| {
+        if let Some(vm) = i.vms.get_mut(&vm.object.id) {
+            let ours = format!("{NAMESPACE}/w");
+            vm.extra.insert(ADOPT.to_owned(), ours);
+        }
+    });
+    run.rest("it is adopted", |world| taken_over(world) == 1)
+        .await?;
+    let is_as_it_was = |vm: &Vm| vm.on && vm.annotation == "ask Ann";
+    let there = |i: &Inventory| i.vms.get(&vm.object.id).is_some_and(is_as_it_was);
+    ensure!(run.world.vcenter.read(there), "only the mark is written");
+    run.world.play("w")?.scale(0);
+    run.rest("its Machine is gone, and it is kept", |world| {
+        world.machines("w") == 0 && says(world, "Retained")
+    })
+    .await?;
+    ensure!(run.world.vcenter.read(there), "it stays as it is");
+    say(&run.world, &vm, "own")?;
     run.down().await
 }
 

@@ -181,6 +181,9 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 		bootFromCD(vm)
 	case "set-option":
 		setOption(vm, n.Key, n.Value)
+	case "set-notes":
+		vm.Config.Annotation = n.Value
+		changed(vm)
 	case "set-cpus":
 		vm.Config.Hardware.NumCPU = n.CPUs
 		changed(vm)
@@ -197,7 +200,7 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 			moref = made.(ref).Value
 		}
 	default:
-		adminError(w, http.StatusNotFound, "unknown action: use power-on, power-off, suspend, destroy, clone, eject, lock-tray, boot-from-disk, boot-from-cd, set-option, set-cpus, set-network, unplug-nic, plug-nic, hide or show")
+		adminError(w, http.StatusNotFound, "unknown action: use power-on, power-off, suspend, destroy, clone, eject, lock-tray, boot-from-disk, boot-from-cd, set-option, set-notes, set-cpus, set-network, unplug-nic, plug-nic, hide or show")
 		return
 	}
 	f.world.sweep()
