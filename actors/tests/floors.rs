@@ -27,7 +27,7 @@ const FLOORS: &[&[&str]] = &[
     &["demand", "nodes"],
     &["lifecycle"],
     &["guard", "report"],
-    &["pool", "vm", "orphans", "news"],
+    &["pool", "vm", "orphans", "news", "byoh"],
     &["supervisor"],
 ];
 

@@ -9,6 +9,7 @@
 )]
 
 mod away;
+mod byoh;
 mod commands;
 mod crash;
 mod credentials;

@@ -9,6 +9,7 @@ use super::{
     routing::ActorKey,
 };
 use crate::{
+    byoh::ByohInstaller,
     domain::names::ObjectKey,
     iso::{IsoCache, IsoCacheArgs},
     news::NewsDesk,
@@ -32,6 +33,7 @@ impl SupervisorState {
             | ActorKey::Orphans
             | ActorKey::News
             | ActorKey::IsoCache(_) => true,
+            ActorKey::Byoh => self.ports.byoh.is_some(),
             ActorKey::Pool(k) => self.ports.view.pool(k).is_some(),
             ActorKey::Vm(k) => self.ports.view.child(k).is_some(),
         }
@@ -134,6 +136,17 @@ impl SupervisorState {
                     waker,
                 };
                 self.shell(key, desk, cell).await
+            }
+            ActorKey::Byoh => {
+                let installers = ports.byoh.clone().ok_or("the installer is off")?;
+                let worker = ByohInstaller {
+                    view: context.view,
+                    cluster: context.cluster,
+                    installers,
+                    clock: context.clock,
+                    instruments: context.instruments,
+                };
+                self.shell(key, worker, cell).await
             }
             ActorKey::Pool(pool) => {
                 let (isos, pool) = (self.isos.clone(), pool.clone());
