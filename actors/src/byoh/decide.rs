@@ -195,7 +195,10 @@ fn written(facts: &Facts, live: &Live, machine: &ByoMachine) -> Result<Scripts, 
             os_image: host.os_image,
             architecture: host.architecture,
             kubernetes_version: version.cloned().unwrap_or_default(),
-            bundle: bundle.clone(),
+            bundle: scripts::Bundle {
+                repository: bundle.repository.clone(),
+                digest: bundle.digest.clone(),
+            },
         };
         let unsupported = |e: scripts::Unsupported| (Reason::HostUnsupported, e.to_string());
         return scripts::render(&request).map_err(unsupported);
