@@ -22,7 +22,7 @@ const FLOORS: &[&[&str]] = &[
     &["runtime"],
     &["sessions", "placement"],
     &["iso"],
-    &["context"],
+    &["context", "byoh"],
     &["world"],
     &["demand", "nodes"],
     &["lifecycle"],

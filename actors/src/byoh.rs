@@ -1,0 +1,3 @@
+//! The installer for hosts that others bring (BYOH): what such a host runs.
+
+pub mod scripts;
