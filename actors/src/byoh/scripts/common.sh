@@ -33,6 +33,7 @@ remove_listed() {
 }
 
 stop_units() {
+  local unit file
   for unit in kubelet containerd; do
     file=/etc/systemd/system/$unit.service
     if [ -e "$file" ] && [ -f "$record/placed" ] && grep -qxF "$file" "$record/placed"; then
@@ -62,6 +63,7 @@ swap_as_before() {
 
 # Brings the host back to what the record says. A second call finds nothing to do.
 undo() {
+  local of_record
   rm -rf "$record.new" "$record.old"
   if [ ! -d "$record" ]; then
     return
@@ -77,8 +79,8 @@ undo() {
   done
   remove_listed placed
   systemctl daemon-reload
-  bundle=$(listed bundle)
-  rm -rf "$bundle" "$bundle.part"
+  of_record=$(listed bundle)
+  rm -rf "$of_record" "$of_record.part"
   remove_listed folders
   mv "$record" "$record.old"
   rm -rf "$record.old"
