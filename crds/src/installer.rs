@@ -94,10 +94,11 @@ pub struct AgentForgeInstallerConfigStatus {
     pub observed_generation: Option<i64>,
     /// Whether the Secret exists. BYOH waits for it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(default)]
     pub ready: bool,
     /// The Secret with the scripts. BYOH copies this reference into the ByoHost.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::object_reference")]
+    #[schemars(default, schema_with = "schema::object_reference")]
     pub installation_secret: Option<ObjectReference>,
     /// Set where a person has to act: the reason in one word.
     #[serde(skip_serializing_if = "Option::is_none")]
