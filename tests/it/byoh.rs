@@ -423,8 +423,21 @@ async fn a_crash_before_the_status_makes_no_second_secret(world: &mut World) -> 
             "UPDATE",
         )
         .await?;
+    let config = world.configs().get("b").await?;
+    let name = secret::name(&config);
+    let theirs = world.access.client().await?;
+    let theirs: Api<AgentForgeInstallerConfig> = Api::namespaced(theirs, HOME);
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    world
+        .until("a prohibition that counts", async || {
+            let tried = theirs.replace_status("b", &dry, &config).await;
+            Ok(tried.is_err_and(|e| e.to_string().contains("is not wanted now")))
+        })
+        .await?;
     world.byoh_says("b", ASKS, Some(host_info(UBUNTU))).await?;
-    let name = secret::name(&world.configs().get("b").await?);
     let mut made = None;
     world
         .until("the Secret of b", async || {
@@ -433,10 +446,6 @@ async fn a_crash_before_the_status_makes_no_second_secret(world: &mut World) -> 
         })
         .await?;
     let made = made.context("a Secret")?;
-    // Only the message of the refusal shows that the prohibition was known in time.
-    world
-        .installer_waits("b", "Invalid", "the-status is not wanted now")
-        .await?;
     world.crash().await?;
     ensure!(
         !world
