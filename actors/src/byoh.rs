@@ -95,34 +95,43 @@ impl Worker for ByohInstaller {
 }
 
 impl ByohInstaller {
-    async fn run(self, mut memory: Memory) -> (Memory, Verdict) {
-        let mut verdict = Verdict::default();
+    async fn run(self, memory: Memory) -> (Memory, Verdict) {
         if !self.view.ready() || !self.installers.ready() {
-            verdict.again = Some(SOON);
+            let again = Some(SOON);
+            let verdict = Verdict {
+                again,
+                ..Verdict::default()
+            };
             return (memory, verdict);
         }
-        let mut waits = Memory::new();
+        let (mut waits, mut failure) = (Memory::new(), None);
         for config in self.installers.configs() {
             let key = ObjectKey::of(config.as_ref());
-            let (wait, class) = match self.treat(config).await {
-                Ok(wait) => (wait, None),
-                // Who holds it back has said so.
-                Err(e) if matches!(e.kind, ClusterErrorKind::Held(_)) => {
-                    (Some((e.reason(), e.to_string())), None)
+            let wait = match self.treat(config).await {
+                Ok(wait) => wait,
+                Err(e) => {
+                    // Who holds it back has said so.
+                    let is_held = matches!(e.kind, ClusterErrorKind::Held(_));
+                    failure = failure.or((!is_held).then(|| e.class()));
+                    Some((e.reason(), e.to_string()))
                 }
-                Err(e) => (Some((e.reason(), e.to_string())), Some(e.class())),
             };
-            verdict.failure = verdict.failure.or(class);
-            let Some((reason, why)) = wait else { continue };
-            if memory.get(&key) != Some(&(reason.clone(), why.clone())) {
+            let Some(wait) = wait else { continue };
+            if memory.get(&key) != Some(&wait) {
+                let (reason, why) = &wait;
                 tracing::info!(object = %key, %reason, "installer config waits: {why}");
             }
-            let told = (reason.clone(), format!("{key}: {why}"));
-            verdict.waiting_on.push(told);
-            waits.insert(key, (reason, why));
+            waits.insert(key, wait);
         }
-        memory = waits;
-        (memory, verdict)
+        let row = |(key, (reason, why)): (&ObjectKey, &(Reason, String))| {
+            (reason.clone(), format!("{key}: {why}"))
+        };
+        let verdict = Verdict {
+            again: None,
+            failure,
+            waiting_on: waits.iter().map(row).collect(),
+        };
+        (waits, verdict)
     }
 
     /// Does for one config what can be done now. Returns why it waits, if it does.

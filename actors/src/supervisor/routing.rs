@@ -223,15 +223,7 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
         }
         Change::Agent(news) => out.extend(concerned_by(news, view)),
         Change::InfraEnv(key) => out.extend(of_infra_env(key, view)),
-        Change::Pausable(kind, key) => {
-            let covered = |p: &&Arc<VsphereAgentPool>| holds::covers(*kind, key, p);
-            for pool in view.pools().iter().filter(covered) {
-                out.extend(with_vms(view, pool, "pause"));
-            }
-            if *kind == PausableKind::Cluster {
-                out.push((ActorKey::Byoh, "pause"));
-            }
-        }
+        Change::Pausable(kind, key) => out.extend(of_pausable(*kind, key, view)),
         Change::Byoh => out.push((ActorKey::Byoh, "byoh")),
         Change::Namespace(name) => {
             for pool in view.pools().iter().filter(|p| is_near(view, p, name)) {
@@ -241,6 +233,19 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
         }
     }
     out
+}
+
+/// The pools that such an object pauses, with their VMs. A Cluster may pause configs of the installer too.
+fn of_pausable(
+    kind: PausableKind,
+    key: &ObjectKey,
+    view: &dyn View,
+) -> Vec<(ActorKey, &'static str)> {
+    let pools = view.pools();
+    let covered = pools.iter().filter(|p| holds::covers(kind, key, p));
+    let pools = covered.flat_map(|pool| with_vms(view, pool, "pause"));
+    let installer = (kind == PausableKind::Cluster).then_some((ActorKey::Byoh, "pause"));
+    pools.chain(installer).collect()
 }
 
 /// The pools that use that InfraEnv, and their VMs that are not made: it may block their creation, or stop blocking it.

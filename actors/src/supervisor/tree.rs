@@ -138,14 +138,7 @@ impl SupervisorState {
                 self.shell(key, desk, cell).await
             }
             ActorKey::Byoh => {
-                let installers = ports.byoh.clone().ok_or("the installer is off")?;
-                let worker = ByohInstaller {
-                    view: context.view,
-                    cluster: context.cluster,
-                    installers,
-                    clock: context.clock,
-                    instruments: context.instruments,
-                };
+                let worker = self.of_byoh().ok_or("the installer is off")?;
                 self.shell(key, worker, cell).await
             }
             ActorKey::Pool(pool) => {
@@ -183,6 +176,18 @@ impl SupervisorState {
             view: self.ports.view.clone(),
             floor: self.context.settings.datastore_floor,
         }
+    }
+
+    /// The installer for BYOH; `None` if it is off.
+    fn of_byoh(&self) -> Option<ByohInstaller> {
+        let ports = &self.ports;
+        Some(ByohInstaller {
+            view: ports.view.clone(),
+            cluster: ports.cluster.clone(),
+            installers: ports.byoh.clone()?,
+            clock: ports.clock.clone(),
+            instruments: ports.instruments.clone(),
+        })
     }
 
     /// Spawns an actor that works in passes.
