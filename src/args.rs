@@ -200,6 +200,11 @@ pub struct Args {
     #[arg(long, env = "AGENT_FORGE_DRY_RUN", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub dry_run: bool,
 
+    /// Give hosts of BYOH (bring your own host) their scripts, by AgentForgeInstallerConfigs. Off by default. It needs the
+    /// kinds and the rules of config/overlays/byoh-installer, and not with --namespaces: a ByoHost may be in any namespace.
+    #[arg(long, env = "AGENT_FORGE_BYOH_INSTALLER", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    pub byoh_installer: bool,
+
     /// Log format. `auto`: `human` on a terminal, else `json`.
     #[arg(
         long,
@@ -243,6 +248,19 @@ impl Args {
             true => &[],
             false => &self.namespaces,
         }
+    }
+
+    /// Whether the installer for BYOH runs.
+    ///
+    /// # Errors
+    /// Only some namespaces are served. It would not see each ByoHost that needs its scripts.
+    pub fn installs_byoh(&self) -> anyhow::Result<bool> {
+        let sees_all = Scope::of(&self.namespaces).is_all();
+        anyhow::ensure!(
+            !self.byoh_installer || sees_all,
+            "--byoh-installer does not work with --namespaces: a ByoHost may be in any namespace"
+        );
+        Ok(self.byoh_installer)
     }
 
     /// The operator's own namespace, as far as this process knows.
@@ -444,6 +462,20 @@ mod tests {
     }
 
     #[test]
+    fn the_installer_for_byoh_is_off_by_default_and_needs_all_namespaces() {
+        for (given, installs) in [
+            (&[][..], Some(false)),
+            (&["--byoh-installer"], Some(true)),
+            (&["--byoh-installer", "--namespaces="], Some(true)),
+            (&["--namespaces=a"], Some(false)),
+            (&["--byoh-installer", "--namespaces=a"], None),
+        ] {
+            let args = Args::parse_from(["agent-forge"].iter().chain(given));
+            assert_eq!(args.installs_byoh().ok(), installs, "{given:?}");
+        }
+    }
+
+    #[test]
     fn every_flag_has_an_environment_variable_of_its_own_and_stands_in_help() {
         let command = Args::command();
         let flags = flags(&command);
@@ -594,6 +626,7 @@ mod tests {
             "--iso-allow-local-source",
             "--vsphere-allow-http",
             "--vsphere-allow-local-server",
+            "--byoh-installer",
             "--metrics-secure",
             "--enable-http2",
             "--zap-devel",

@@ -34,6 +34,7 @@ const fn is_news(kind: EffectKind) -> bool {
                 | E::RemovePoolFinalizer
                 | E::HoldSecret
                 | E::ReleaseSecret
+                | E::HoldInstaller
         ),
         Nature::Vcenter => !matches!(kind, E::AttachTags | E::MakeDirectory | E::CreateFolder),
     }

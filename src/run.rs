@@ -7,6 +7,7 @@ use agent_forge_actors::{
     domain::holds::Mode,
     migration,
     ports::{
+        byoh::Installers,
         clock::Clock,
         cluster::{Cluster, View},
         effect::Gate,
@@ -39,7 +40,7 @@ use crate::{
         scope::Scope,
         view::Caches,
         watches,
-        writer::Writer,
+        writer::{Writer, installers::InstallerCluster},
     },
     gate::{Election, HoldGate, OpenGate},
     health::Health,
@@ -102,10 +103,12 @@ pub async fn between(
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let started = borders.started.take();
-    let caches = Arc::new(Caches::bounded(
-        &Scope::of(&args.namespaces),
-        args.scaling.bound(),
-    ));
+    let scope = Scope::of(&args.namespaces);
+    let mut caches = Caches::bounded(&scope, args.scaling.bound());
+    if args.installs_byoh()? {
+        caches = caches.with_installers();
+    }
+    let caches = Arc::new(caches);
     if args.dry_run {
         tracing::warn!(
             "--dry-run: nothing is changed; the status of each pool lists what would be done"
@@ -309,13 +312,19 @@ fn ports(args: &Args, borders: Borders, caches: Arc<Caches>) -> Ports {
         write_within,
     );
     let request = borders.clients.request;
-    let cluster: Arc<dyn Cluster> = Arc::new(Writer::new(
+    let writer = Arc::new(Writer::new(
         request,
         caches.scope.clone(),
         gate.clone(),
         events,
         write_within,
     ));
+    let cluster: Arc<dyn Cluster> = writer.clone();
+    let byoh = caches.installers.is_some().then(|| {
+        let caches = caches.clone();
+        let installers: Arc<dyn Installers> = Arc::new(InstallerCluster { caches, writer });
+        installers
+    });
     let ledger = Arc::new(Ledger::new(borders.clock.clone()));
     let vsphere = vsphere::Options {
         ledger: ledger.clone(),
@@ -325,6 +334,7 @@ fn ports(args: &Args, borders: Borders, caches: Arc<Caches>) -> Ports {
     Ports {
         view: caches,
         cluster,
+        byoh,
         connector,
         iso_source: borders.iso_source,
         hosted_nodes: Arc::new(HttpHostedNodes::new(args.server_rule(), false)),

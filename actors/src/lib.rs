@@ -13,8 +13,10 @@
 //! - [`pool`] and [`vm`]: the pure decisions, and the actors that carry them out.
 //! - [`news`]: what vCenters report of running VMs.
 //! - [`nodes`]: the Nodes of a hosted cluster beside the VMs.
+//! - [`byoh`]: scripts for hosts of BYOH; off by default.
 //! - [`iso`], [`sessions`], [`supervisor`]: the ISO caches, the vCenter sessions, and the tree of actors.
 
+pub mod byoh;
 pub mod context;
 pub mod demand;
 pub mod domain;

@@ -27,7 +27,7 @@ const FLOORS: &[&[&str]] = &[
     &["demand", "nodes"],
     &["lifecycle"],
     &["guard", "report"],
-    &["pool", "vm", "orphans", "news"],
+    &["pool", "vm", "orphans", "news", "byoh"],
     &["supervisor"],
 ];
 
@@ -327,6 +327,8 @@ fn files_and_functions_stay_short() {
 /// Live reads and looks at VMs outside the room `guard`, by file. None of them decides whether a dangerous call is sent: they
 /// look for something, or come before a record. These numbers only fall.
 const LIVE_READS: &[(&str, usize)] = &[
+    // No VM and no host is ended by it. What it writes is decided from these reads.
+    ("byoh.rs", 3),
     ("iso/content.rs", 1),
     ("iso/of_pool/fresh.rs", 1),
     ("orphans/remove.rs", 1),

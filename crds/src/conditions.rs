@@ -54,6 +54,9 @@ pub const OVERFULL: &str = "Overfull";
 /// `Ready` does not depend on it.
 pub const NODES_CONSISTENT: &str = "NodesConsistent";
 
+/// On an AgentForgeInstallerConfig that is being deleted: no ByoHost names its Secret any more.
+pub const HOST_RELEASED: &str = "HostReleased";
+
 /// Condition types that every `VsphereAgentPool` has, in the order in which they are first written.
 pub const POOL_CONDITIONS: [&str; 6] = [
     READY,

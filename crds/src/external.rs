@@ -10,12 +10,14 @@ mod kind;
 
 pub mod agent;
 pub mod agent_machine;
+pub mod byoh;
 pub mod infra_env;
 pub mod machine;
 pub mod nmstate_config;
 
 pub use agent::Agent;
 pub use agent_machine::AgentMachine;
+pub use byoh::{ByoHost, ByoMachine};
 pub use condition::{ForeignCondition, find};
 pub use infra_env::InfraEnv;
 pub use machine::{MachineMeta, MachineVersion};

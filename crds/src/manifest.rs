@@ -15,6 +15,11 @@ use crate::names::NEXT_VERSION;
 pub const POOL_FILE: &str = "agent-forge.containeroo.ch_vsphereagentpools.yaml";
 /// File name of the agent's definition in `config/crd`.
 pub const AGENT_FILE: &str = "agent-forge.containeroo.ch_vsphereagents.yaml";
+/// File names of the definitions for BYOH, in the overlay that installs them.
+pub const INSTALLER_FILES: [&str; 2] = [
+    "agent-forge.containeroo.ch_agentforgeinstallerconfigtemplates.yaml",
+    "agent-forge.containeroo.ch_agentforgeinstallerconfigs.yaml",
+];
 /// Path of the field reference, from the workspace root.
 pub const REFERENCE_PATH: &str = "docs/reference/crds.md";
 
@@ -22,12 +27,20 @@ const HEADER: &str = "# Written by `cargo crdgen` from crds/src; edit the types,
 
 /// Definition of `VsphereAgentPool`.
 pub fn pool() -> CustomResourceDefinition {
-    refine(crate::VsphereAgentPool::crd())
+    in_both_versions(refine(crate::VsphereAgentPool::crd()))
 }
 
 /// Definition of `VsphereAgent`.
 pub fn agent() -> CustomResourceDefinition {
-    refine(crate::VsphereAgent::crd())
+    in_both_versions(refine(crate::VsphereAgent::crd()))
+}
+
+/// Definitions for BYOH: `AgentForgeInstallerConfigTemplate` and `AgentForgeInstallerConfig`.
+pub fn installer() -> [CustomResourceDefinition; 2] {
+    [
+        refine(crate::AgentForgeInstallerConfigTemplate::crd()),
+        refine(crate::AgentForgeInstallerConfig::crd()),
+    ]
 }
 
 /// Files of `config/crd`, and their copies for Helm (`config/chart-crds`) and OLM (`config/olm`), as (path from the workspace
@@ -55,14 +68,22 @@ pub fn crd_files() -> Result<Vec<(String, String)>, serde_saphyr::SerializeError
         // OLM reads the first document of a file, and the comment before `---` would be that.
         files.push((format!("config/olm/manifests/{file}"), yaml));
     }
+    // Only who switches the installer on has its kinds. OLM has no such switch.
+    for (file, crd) in INSTALLER_FILES.into_iter().zip(installer()) {
+        let yaml = serde_saphyr::to_string(&crd)?;
+        let whole = format!("{HEADER}---\n{yaml}");
+        for folder in ["overlays/byoh-installer", "chart-crds/files/byoh-installer"] {
+            files.push((format!("config/{folder}/{file}"), whole.clone()));
+        }
+    }
     Ok(files)
 }
 
-/// The page with every field of both kinds, as (path from the workspace root, content).
+/// The page with every field of all kinds, as (path from the workspace root, content).
 pub fn reference_file() -> (String, String) {
     (
         REFERENCE_PATH.to_owned(),
-        reference::page(&[pool(), agent()]),
+        reference::page(&[pool(), agent()], &installer()),
     )
 }
 
@@ -79,6 +100,11 @@ fn refine(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
             unwrap_lines(schema);
         }
     }
+    crd
+}
+
+/// The same definition, which serves [`NEXT_VERSION`] too.
+fn in_both_versions(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     // Without a converter, the API server changes `apiVersion` only. So the schemas have to be equal.
     let next = crd.spec.versions.clone();
     crd.spec.versions.extend(

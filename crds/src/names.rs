@@ -17,6 +17,8 @@ pub const NEXT_VERSION: &str = "v1beta1";
 pub const POOL_FINALIZER: &str = "agent-forge.containeroo.ch/vsphere-agent-pool";
 /// Finalizer on a `VsphereAgent`. It stays until its VM is proven absent.
 pub const AGENT_FINALIZER: &str = "agent-forge.containeroo.ch/vsphere-agent";
+/// Finalizer on an `AgentForgeInstallerConfig`. It stays while a ByoHost names its Secret.
+pub const INSTALLER_FINALIZER: &str = "agent-forge.containeroo.ch/installer-config";
 /// Start of the finalizer on a credentials Secret. The uid of the pool that needs the Secret follows.
 pub const CREDENTIALS_FINALIZER_PREFIX: &str = "agent-forge.containeroo.ch/pool-";
 
@@ -91,3 +93,6 @@ pub const SKIP_DELETE_ANNOTATION: &str = "agent-forge.containeroo.ch/skip-delete
 pub const DELETE_CHECK_PREFIX: &str = "delete.check.agent-forge.containeroo.ch/";
 /// As [`DELETE_CHECK_PREFIX`]: while one stands, the VM is not switched on.
 pub const POWER_ON_CHECK_PREFIX: &str = "poweron.check.agent-forge.containeroo.ch/";
+/// Annotation on an `AgentForgeInstallerConfig`, set by a person: the ByoHost that is lost, as `<namespace>/<name>`. The end of the
+/// config waits for that host no longer.
+pub const LOST_HOST_ANNOTATION: &str = "agent-forge.containeroo.ch/lost-host";

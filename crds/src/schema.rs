@@ -1,7 +1,7 @@
 //! Parts of the schema that the derive cannot express: no nulls, list maps, atomic references.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// DNS-1123 label, the format of namespaces.
 pub(crate) const DNS_LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
@@ -10,6 +10,11 @@ pub(crate) const DNS_LABEL_OR_EMPTY: &str = "^$|^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 /// DNS-1123 subdomain, the format of most object names.
 pub(crate) const DNS_SUBDOMAIN: &str =
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+/// Registry and repository of an image, without tag and digest.
+pub(crate) const REPOSITORY: &str =
+    r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$";
+/// Digest of an image.
+pub(crate) const SHA256: &str = "^sha256:[0-9a-f]{64}$";
 /// Identifier of a vSphere enumeration (guest, adapter, controller).
 pub(crate) const VSPHERE_WORD: &str = "^[A-Za-z0-9_.-]+$";
 
@@ -109,6 +114,33 @@ pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// A list of conditions in the form of Cluster API v1beta1, at most one of each type.
+pub(crate) fn conditions_of_capi(_: &mut SchemaGenerator) -> Schema {
+    let text = |meaning: &str| json_schema!({"type": "string", "description": meaning});
+    json_schema!({
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "type": "object",
+            "description": "One observation about the object, with the time since when it stands.",
+            "required": ["lastTransitionTime", "status", "type"],
+            "properties": {
+                "type": text("Name of the observation, unique in the list."),
+                "status": text("Whether it holds: True, False or Unknown."),
+                "severity": text("How bad it is that it does not hold: Error, Warning or Info. Only where the status is False."),
+                "reason": text("The cause as one word for programs."),
+                "message": text("The cause as a sentence for people; may be empty."),
+                "lastTransitionTime": {
+                    "type": "string",
+                    "format": "date-time",
+                    "description": "Since when the status has this value.",
+                },
+            },
+        },
+    })
+}
+
 /// A reference to one object, which is always replaced as a whole.
 pub(crate) fn object_reference(_: &mut SchemaGenerator) -> Schema {
     let text = |meaning: &str| json_schema!({"type": "string", "description": meaning});
@@ -143,4 +175,17 @@ pub(crate) fn root(meaning: &str, spec: &Schema, status: &Schema) -> Schema {
             "status": status,
         },
     })
+}
+
+/// The same root, whose spec is required.
+pub(crate) fn with_spec(mut root: Schema) -> Schema {
+    root.insert("required".to_owned(), json!(["spec"]));
+    root
+}
+
+/// The same root, of a kind without a status.
+pub(crate) fn without_status(mut root: Schema) -> Schema {
+    let properties = root.get_mut("properties").and_then(Value::as_object_mut);
+    properties.map(|all| all.remove("status"));
+    root
 }

@@ -9,6 +9,7 @@ pub mod doubt;
 pub mod events;
 pub mod grants;
 pub mod index;
+pub mod installers;
 pub mod lease;
 pub mod lists;
 pub mod live_agents;

@@ -12,16 +12,18 @@ use agent_forge_crds::{
             INVENTORY_ANNOTATION, SKIP_SPOKE_CLEANUP_ANNOTATION,
         },
         agent_machine::{NODE_POOL_ANNOTATION, PAUSED_ANNOTATION},
+        byoh::K8S_VERSION_ANNOTATION,
     },
     names::GROUP,
 };
 use kube::ResourceExt;
 
 /// Annotations of other services that decisions read.
-const READ: [&str; 6] = [
+const READ: [&str; 7] = [
     AGENT_MACHINE_REF_NAMESPACE_ANNOTATION,
     INHERITED_NODE_LABELS_ANNOTATION,
     INVENTORY_ANNOTATION,
+    K8S_VERSION_ANNOTATION,
     NODE_POOL_ANNOTATION,
     PAUSED_ANNOTATION,
     SKIP_SPOKE_CLEANUP_ANNOTATION,

@@ -29,6 +29,7 @@ use super::{
     cache::Cache,
     doubt::Doubt,
     index::Reads,
+    installers::InstallerCaches,
     scope::{Part, Scope},
 };
 
@@ -106,6 +107,8 @@ pub struct Caches {
     pub pausables: [(PausableKind, Arc<Cache<Pausable>>); 3],
     /// What Namespaces allow pools of other namespaces.
     pub namespaces: Arc<Cache<NamespaceGrant>>,
+    /// What the installer for BYOH reads; `None` if that is off.
+    pub installers: Option<InstallerCaches>,
     /// The namespaces that the caches cover.
     pub scope: Scope,
     /// Identity of this cluster; empty until known.
@@ -162,6 +165,7 @@ impl Caches {
                 ..make
             }
             .of("Namespace", Reads::default(), NamespaceGrant::bytes),
+            installers: None,
             scope: scope.clone(),
             doubt,
             meter,
@@ -170,6 +174,13 @@ impl Caches {
             warm: AtomicBool::new(false),
             mode: RwLock::default(),
         }
+    }
+
+    /// The same caches, with those of the installer for BYOH.
+    #[must_use]
+    pub fn with_installers(mut self) -> Self {
+        self.installers = Some(InstallerCaches::of(&self.meter));
+        self
     }
 
     /// Whether all watches have delivered their first list and the cluster's identity is known.

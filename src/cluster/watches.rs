@@ -34,7 +34,7 @@ use tokio::{sync::oneshot, time::Instant};
 use super::{
     cache::{Cache, Feed},
     client::Clients,
-    grants, machines, pausables,
+    grants, installers, machines, pausables,
     scope::{self, Part},
     trim,
     view::{Caches, NamespaceGrant},
@@ -126,7 +126,12 @@ async fn everything(clients: &Clients, caches: &Caches, tell: &impl Fn(Change)) 
     let (client, scope) = (&clients.watch, &caches.scope);
     let parts = scope.parts();
     let all = join_all(parts.iter().map(|p| watch(client, p, caches, tell)));
-    let all = async { tokio::join!(all, tell_bounds(caches, tell)) };
+    let installers = async {
+        if let Some(installers) = &caches.installers {
+            installers::watch(client, installers, tell).await;
+        }
+    };
+    let all = async { tokio::join!(all, installers, tell_bounds(caches, tell)) };
     let namespaces = caches.namespaces.clone();
     if scope.is_all() {
         tokio::join!(all, follow_namespaces(client, &namespaces, tell));
@@ -290,7 +295,7 @@ pub fn agent_change(
     })
 }
 
-async fn follow<K>(
+pub(super) async fn follow<K>(
     (client, part): (&Client, &Part),
     cache: &Arc<Cache<K>>,
     trim: impl Fn(&mut K),

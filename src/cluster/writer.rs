@@ -67,6 +67,8 @@ use super::{
 };
 use crate::{deadline, shared_reads::SharedReads};
 
+pub mod installers;
+
 /// The writer.
 pub struct Writer {
     client: Client,

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The folders of `config/` with a Deployment. `overlays/namespaced` has a test of its own (`rules`).
-const FOLDERS: [&str; 8] = [
+const FOLDERS: [&str; 9] = [
     "default",
     "overlays/single-replica",
     "overlays/monitoring",
@@ -29,6 +29,7 @@ const FOLDERS: [&str; 8] = [
     "overlays/proxy",
     "overlays/egress",
     "overlays/web",
+    "overlays/byoh-installer",
     "overlays/predecessor",
 ];
 /// Values of the chart that make the most of it.

@@ -2,7 +2,7 @@
 //!
 //! Most scenarios run the operator as a real process with a real API server, a simulated vCenter and the played upstream
 //! controllers. `vsphere_front`, `iso_source`, `log_lines` and `many_agents` test a part alone. `sources` compares sources
-//! and documents.
+//! and documents. `byoh_scripts` runs scripts in a host of plain files.
 #![expect(
     clippy::disallowed_methods,
     reason = "tests play people and upstream controllers: they write as those do"
@@ -10,6 +10,8 @@
 
 mod adopt;
 mod away;
+mod byoh;
+mod byoh_scripts;
 mod commands;
 mod crash;
 mod credentials;

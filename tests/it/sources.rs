@@ -286,10 +286,16 @@ fn the_documents_tell_the_role_that_the_command_prints() {
 /// Helm reads nothing outside a chart, so the charts have copies of other files of `config`.
 #[test]
 fn the_copies_in_the_charts_equal_their_originals() {
-    let folders = ["admission", "crd", "prometheus", "rbac"];
+    let folders = [
+        "admission",
+        "crd",
+        "overlays/byoh-installer",
+        "prometheus",
+        "rbac",
+    ];
     let charts = ["config/chart/files", "config/chart-crds/files"];
     let copies: Vec<PathBuf> = charts.iter().flat_map(|at| files(at, &["yaml"])).collect();
-    assert_eq!(copies.len(), 13, "{copies:?}");
+    assert_eq!(copies.len(), 19, "{copies:?}");
     for copy in copies {
         let original = |folder| {
             let path = Path::new("config").join(folder).join(copy.file_name()?);

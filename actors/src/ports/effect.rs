@@ -138,6 +138,10 @@ effects! {
     HoldSecret "K18" "hold_secret" Cluster;
     ReleaseSecret "K19" "release_secret" Cluster;
     SkipCleanup "K20" "skip_cleanup" Cluster;
+    HoldInstaller "K21" "hold_installer" Cluster;
+    CreateScripts "K22" "create_scripts" Cluster;
+    InstallerStatus "K23" "installer_status" Status;
+    ReleaseInstaller "K24" "release_installer" Cluster;
     Login "V01" "login" Session;
     CreateVm "V02" "create" Vcenter;
     AttachTags "V03" "attach_tags" Vcenter;

@@ -1,6 +1,7 @@
 //! What the actors need from outside, one small trait per consumer. `src/` implements the traits over the real systems. The
 //! simulation implements them in memory.
 
+pub mod byoh;
 pub mod clock;
 pub mod cluster;
 pub mod effect;

@@ -117,6 +117,7 @@ const fn ends(kind: EffectKind) -> bool {
             | E::RemoveChildFinalizer
             | E::RemovePoolFinalizer
             | E::ReleaseSecret
+            | E::ReleaseInstaller
     )
 }
 

@@ -4,7 +4,7 @@
 //! children.
 //!
 //! Guarantees: there is one actor per key. A dead actor restarts only after it has stopped, within its own budget
-//! ([`restart`]). VM and pool actors always restart. Assumption: the view was complete once before the first wake.
+//! ([`restart`]). VM and pool actors, and the installer for BYOH, always restart. Assumption: the view was complete once before the first wake.
 
 mod clients;
 pub mod exit;
@@ -35,6 +35,7 @@ use crate::{
     iso::{self, of_pool::IsoCaches},
     placement::{PlacementDesk, PlacementMsg},
     ports::{
+        byoh::Installers,
         clock::Clock,
         cluster::{Cluster, View},
         instruments::Instruments,
@@ -58,6 +59,8 @@ pub struct Ports {
     pub connector: Arc<dyn Connector>,
     /// Downloads ISOs.
     pub iso_source: Arc<dyn IsoSource>,
+    /// Objects of the installer for BYOH; `None` if that is off.
+    pub byoh: Option<Arc<dyn Installers>>,
     /// Reads Nodes of hosted clusters.
     pub hosted_nodes: Arc<dyn HostedNodes>,
     /// Time.
@@ -202,6 +205,9 @@ impl Actor for Supervisor {
         ] {
             state.ensure(&myself, &key).await?;
         }
+        if state.wanted(&ActorKey::Byoh) {
+            state.ensure(&myself, &ActorKey::Byoh).await?;
+        }
         let _ = myself.send_message(SupervisorMsg::Resync);
         myself.send_interval(backoff::RESYNC, || SupervisorMsg::Resync);
         Ok(())
@@ -286,7 +292,8 @@ impl Actor for Supervisor {
             state.forget(&key);
             return Ok(());
         }
-        let infrastructure = !matches!(key, ActorKey::Pool(_) | ActorKey::Vm(_));
+        let restarts_always = matches!(key, ActorKey::Pool(_) | ActorKey::Vm(_) | ActorKey::Byoh);
+        let infrastructure = !restarts_always;
         let now = state.ports.clock.monotonic();
         match state
             .budgets

@@ -34,6 +34,8 @@ pub enum ActorKey {
     Orphans,
     /// News of vCenters.
     News,
+    /// Installer for BYOH.
+    Byoh,
     /// ISO cache of a datastore.
     IsoCache(IsoKey),
     /// Pool actor.
@@ -44,11 +46,12 @@ pub enum ActorKey {
 
 impl ActorKey {
     /// Every kind that [`ActorKey::kind`] names.
-    pub const KINDS: [&str; 7] = [
+    pub const KINDS: [&str; 8] = [
         "sessions",
         "placement",
         "orphans",
         "news",
+        "byoh",
         "iso_cache",
         "pool",
         "vm",
@@ -62,6 +65,7 @@ impl ActorKey {
             Self::Placement => "placement",
             Self::Orphans => "orphans",
             Self::News => "news",
+            Self::Byoh => "byoh",
             Self::IsoCache(_) => "iso_cache",
             Self::Pool(_) => "pool",
             Self::Vm(_) => "vm",
@@ -73,9 +77,12 @@ impl ActorKey {
     pub const fn object(&self) -> Option<&ObjectKey> {
         match self {
             Self::Pool(key) | Self::Vm(key) => Some(key),
-            Self::Sessions | Self::Placement | Self::Orphans | Self::News | Self::IsoCache(_) => {
-                None
-            }
+            Self::Sessions
+            | Self::Placement
+            | Self::Orphans
+            | Self::News
+            | Self::Byoh
+            | Self::IsoCache(_) => None,
         }
     }
 }
@@ -83,7 +90,7 @@ impl ActorKey {
 impl fmt::Display for ActorKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sessions | Self::Placement | Self::Orphans | Self::News => {
+            Self::Sessions | Self::Placement | Self::Orphans | Self::News | Self::Byoh => {
                 f.write_str(self.kind())
             }
             Self::IsoCache(key) => write!(f, "iso_cache/{key}"),
@@ -163,6 +170,8 @@ pub enum Change {
     InfraEnv(ObjectKey),
     /// A Cluster, a NodePool or a HostedCluster is paused, or no more.
     Pausable(PausableKind, ObjectKey),
+    /// A config of the installer for BYOH, a ByoMachine or a ByoHost.
+    Byoh,
     /// What the Namespace of that name allows pools of other namespaces.
     Namespace(String),
 }
@@ -214,12 +223,8 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
         }
         Change::Agent(news) => out.extend(concerned_by(news, view)),
         Change::InfraEnv(key) => out.extend(of_infra_env(key, view)),
-        Change::Pausable(kind, key) => {
-            let covered = |p: &&Arc<VsphereAgentPool>| holds::covers(*kind, key, p);
-            for pool in view.pools().iter().filter(covered) {
-                out.extend(with_vms(view, pool, "pause"));
-            }
-        }
+        Change::Pausable(kind, key) => out.extend(of_pausable(*kind, key, view)),
+        Change::Byoh => out.push((ActorKey::Byoh, "byoh")),
         Change::Namespace(name) => {
             for pool in view.pools().iter().filter(|p| is_near(view, p, name)) {
                 out.extend(with_vms(view, pool, "namespace"));
@@ -228,6 +233,19 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
         }
     }
     out
+}
+
+/// The pools that such an object pauses, with their VMs. A Cluster may pause configs of the installer too.
+fn of_pausable(
+    kind: PausableKind,
+    key: &ObjectKey,
+    view: &dyn View,
+) -> Vec<(ActorKey, &'static str)> {
+    let pools = view.pools();
+    let covered = pools.iter().filter(|p| holds::covers(kind, key, p));
+    let pools = covered.flat_map(|pool| with_vms(view, pool, "pause"));
+    let installer = (kind == PausableKind::Cluster).then_some((ActorKey::Byoh, "pause"));
+    pools.chain(installer).collect()
 }
 
 /// The pools that use that InfraEnv, and their VMs that are not made: it may block their creation, or stop blocking it.

@@ -157,6 +157,7 @@ impl Tree {
             cluster: hub.clone(),
             connector,
             iso_source: Arc::new(Void),
+            byoh: None,
             hosted_nodes: Arc::new(testing::nodes::Hosted::default()),
             clock: clock.clone(),
             ledger: Arc::new(Ledger::new(clock)),

@@ -9,6 +9,7 @@ use super::{
     routing::ActorKey,
 };
 use crate::{
+    byoh::ByohInstaller,
     domain::names::ObjectKey,
     iso::{IsoCache, IsoCacheArgs},
     news::NewsDesk,
@@ -32,6 +33,7 @@ impl SupervisorState {
             | ActorKey::Orphans
             | ActorKey::News
             | ActorKey::IsoCache(_) => true,
+            ActorKey::Byoh => self.ports.byoh.is_some(),
             ActorKey::Pool(k) => self.ports.view.pool(k).is_some(),
             ActorKey::Vm(k) => self.ports.view.child(k).is_some(),
         }
@@ -135,6 +137,10 @@ impl SupervisorState {
                 };
                 self.shell(key, desk, cell).await
             }
+            ActorKey::Byoh => {
+                let worker = self.of_byoh().ok_or("the installer is off")?;
+                self.shell(key, worker, cell).await
+            }
             ActorKey::Pool(pool) => {
                 let (isos, pool) = (self.isos.clone(), pool.clone());
                 let worker = PoolWorker {
@@ -170,6 +176,18 @@ impl SupervisorState {
             view: self.ports.view.clone(),
             floor: self.context.settings.datastore_floor,
         }
+    }
+
+    /// The installer for BYOH; `None` if it is off.
+    fn of_byoh(&self) -> Option<ByohInstaller> {
+        let ports = &self.ports;
+        Some(ByohInstaller {
+            view: ports.view.clone(),
+            cluster: ports.cluster.clone(),
+            installers: ports.byoh.clone()?,
+            clock: ports.clock.clone(),
+            instruments: ports.instruments.clone(),
+        })
     }
 
     /// Spawns an actor that works in passes.

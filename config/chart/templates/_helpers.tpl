@@ -108,6 +108,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if include "agent-forge.servingSecret" . }}
 {{- $args = append $args "--metrics-cert-path=/etc/agent-forge/serving" }}
 {{- end }}
+{{- if .Values.byohInstaller.enabled }}
+{{- $args = append $args "--byoh-installer" }}
+{{- end }}
 {{- concat $args .Values.extraArgs | toYaml }}
 {{- end }}
 

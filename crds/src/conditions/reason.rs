@@ -110,6 +110,8 @@ pub enum Who {
     Operator,
     /// The person who set the pause or the veto.
     Holder,
+    /// The owner of the hosts that BYOH manages, and of their installer templates.
+    HostOwner,
 }
 
 impl Who {
@@ -124,6 +126,7 @@ impl Who {
             Self::Network => "the administrator of the network",
             Self::Operator => "the administrator of agent-forge",
             Self::Holder => "the person who set it",
+            Self::HostOwner => "the owner of the hosts of BYOH",
         }
     }
 }
@@ -151,6 +154,8 @@ pub enum Section {
     Deletion,
     /// "Holds by people".
     Holds,
+    /// "Hosts of BYOH".
+    Byoh,
     /// "The operator itself".
     Operator,
     /// A name that vCenter gave to a fault. The page has no row for it.
@@ -172,6 +177,7 @@ impl Section {
             Self::Agent => "docs/reference/reasons.md#agent",
             Self::Deletion => "docs/reference/reasons.md#deletion",
             Self::Holds => "docs/reference/reasons.md#holds-by-people",
+            Self::Byoh => "docs/reference/reasons.md#hosts-of-byoh",
             Self::Operator => "docs/reference/reasons.md#the-operator-itself",
             Self::Foreign => "docs/reference/reasons.md#where-reasons-appear",
         }
@@ -714,6 +720,26 @@ reasons! {
         DryRun = "DryRun" => Held [NoMatterWhere], PoolOwner,
             "spec.dryRun of the pool, or --dry-run: it is planned and not done.",
             "None while you want it so. See what the operator would do (docs/how-to/dry-run.md) explains how to go on.";
+    }
+    Byoh {
+        ScriptsNotAwaited = "ScriptsNotAwaited" => Waits, HostOwner,
+            "BYOH does not ask for the scripts yet, so the config is left as it is. The message says what is missing: the ByoMachine, its host, or what that host says of itself.",
+            "Look at the condition BYOHostReady of the ByoMachine, and at the log of BYOH.";
+        HostUnsupported = "HostUnsupported" => Refused, HostOwner,
+            "There are no built-in scripts for the system, architecture or version of Kubernetes of this host. There is no Secret.",
+            "Use scripts of your own (scriptsFrom), or another host. A config does not change: make another template and another ByoMachine.";
+        ScriptsMissing = "ScriptsMissing" => Waits, HostOwner,
+            "The ConfigMap with the scripts, or one of its keys install and uninstall, is missing.",
+            "Create it. It is looked for again each minute.";
+        ScriptRefused = "ScriptRefused" => Refused, HostOwner,
+            "A script of the ConfigMap has a template action that the host could not carry out. The message has its line. There is no Secret.",
+            "Correct the script. Only {{.BundleDownloadPath}} may appear between double braces.";
+        SecretTaken = "SecretTaken" => Refused, HostOwner,
+            "There is a Secret with the name that the scripts would get, and it is not this config's. It is left alone.",
+            "Find out whose it is. Remove it if nobody needs it.";
+        HostNamesSecret = "HostNamesSecret" => Waits, HostOwner,
+            "The config is being deleted, and a ByoHost still names its Secret in spec.installationSecret. It may need the scripts.",
+            "None while the host leaves. If it is lost, delete the ByoHost, or annotate the config with agent-forge.containeroo.ch/lost-host.";
     }
     Operator {
         SessionActorRestarting = "SessionActorRestarting" | PlacementActorRestarting = "PlacementActorRestarting" => Progress [Inside], Nobody,

@@ -5,17 +5,21 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use std::fmt::Write;
 
-/// One page with a chapter per definition.
-pub(super) fn page(definitions: &[CustomResourceDefinition]) -> String {
+/// One page with a chapter per definition. `optional`: those that only an overlay installs.
+pub(super) fn page(
+    definitions: &[CustomResourceDefinition],
+    optional: &[CustomResourceDefinition],
+) -> String {
     let mut page = String::from(
         "<!-- Written by `cargo crdgen --docs` from crds/src; edit the types, not this file. -->\n\
          # Field reference\n\n\
-         Every field of the two kinds. A field marked * is required in the object that holds it; \
+         Every field of each kind. A field marked * is required in the object that holds it; \
          `[]` stands for each element of a list. Fields of `status` are written by the operator.\n\n\
-         The API server offers both kinds as `v1alpha1` and as `v1beta1`. Schema and objects are the same in both. \
-         `v1alpha1` is stored, and the operator uses it.\n",
+         The API server offers VsphereAgentPools and VsphereAgents as `v1alpha1` and as `v1beta1`. Schema and objects are the same in both. \
+         `v1alpha1` is stored, and the operator uses it.\n\n\
+         The kinds for BYOH are only there if `config/overlays/byoh-installer` or the charts' value `byohInstaller.enabled` installed them.\n",
     );
-    for definition in definitions {
+    for definition in definitions.iter().chain(optional) {
         chapter(&mut page, definition);
     }
     page
@@ -38,6 +42,10 @@ fn chapter(page: &mut String, definition: &CustomResourceDefinition) {
         let fields = version.selectable_fields.iter().flatten();
         let fields = fields.map(|field| format!("`{}`", field.json_path.trim_start_matches('.')));
         let selectable = fields.collect::<Vec<_>>().join(", ");
+        let selectable = match selectable.as_str() {
+            "" => "none",
+            some => some,
+        };
         // Writing to a String cannot fail.
         let _ = write!(
             page,

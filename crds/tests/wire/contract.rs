@@ -9,6 +9,8 @@ const LEGACY_AGENT_MACHINES: &str =
     "variants/hypershift-bundled_capi-provider.agent-install.openshift.io_agentmachines.yaml";
 const AGENTS: &str = "agent-install.openshift.io_agents.yaml";
 const INFRA_ENVS: &str = "agent-install.openshift.io_infraenvs.yaml";
+const BYO_MACHINES: &str = "byoh/infrastructure.cluster.x-k8s.io_byomachines.yaml";
+const BYO_HOSTS: &str = "byoh/infrastructure.cluster.x-k8s.io_byohosts.yaml";
 const MACHINES: [&str; 2] = [
     "cluster.x-k8s.io_machines.yaml",
     "variants/hypershift-bundled_cluster.x-k8s.io_machines.yaml",
@@ -24,6 +26,8 @@ fn cases() -> Vec<(&'static str, Value)> {
         ),
         (AGENTS, files::json(&full::agent())),
         (INFRA_ENVS, files::json(&full::infra_env())),
+        (BYO_MACHINES, files::json(&full::byo_machine())),
+        (BYO_HOSTS, files::json(&full::byo_host())),
     ]
 }
 

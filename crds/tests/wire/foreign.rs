@@ -1,7 +1,7 @@
 //! Foreign objects parse whatever they contain, and the methods return what the provider and the service mean.
 
 use crate::full;
-use agent_forge_crds::external::{Agent, AgentMachine, InfraEnv, MachineMeta};
+use agent_forge_crds::external::{Agent, AgentMachine, ByoHost, ByoMachine, InfraEnv, MachineMeta};
 use kube::core::{ObjectList, PartialObjectMeta};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -80,6 +80,8 @@ fn odd_values_anywhere_never_hide_a_list() {
     ));
     survives::<Agent>(&json(serde_json::to_value(full::agent()).unwrap()));
     survives::<InfraEnv>(&json(serde_json::to_value(full::infra_env()).unwrap()));
+    survives::<ByoMachine>(&json(serde_json::to_value(full::byo_machine()).unwrap()));
+    survives::<ByoHost>(&json(serde_json::to_value(full::byo_host()).unwrap()));
 }
 
 #[test]

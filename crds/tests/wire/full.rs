@@ -9,10 +9,15 @@ use agent_forge_crds::external::agent::{
 use agent_forge_crds::external::agent_machine::{
     AgentMachine, AgentMachineSpec, AgentMachineStatus,
 };
+use agent_forge_crds::external::byoh::{
+    BYO_HOST_READY, ByoHost, ByoHostSpec, ByoHostStatus, ByoMachine, ByoMachineSpec,
+    ByoMachineStatus, HostInfo, INSTALLATION_SECRET_NOT_AVAILABLE,
+};
 use agent_forge_crds::external::infra_env::{
     AgentApproval, InfraEnv, InfraEnvSpec, InfraEnvStatus, IsoDownloadUrl,
 };
 use agent_forge_crds::external::{ForeignCondition, NamespacedName};
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     LabelSelector, LabelSelectorRequirement, ObjectMeta,
 };
@@ -140,5 +145,48 @@ pub fn infra_env() -> InfraEnv {
             created_time: Some(time()),
             conditions: vec![condition(None)],
         }),
+    }
+}
+
+/// A ByoMachine whose host waits for its scripts.
+pub fn byo_machine() -> ByoMachine {
+    ByoMachine {
+        metadata: metadata(),
+        spec: ByoMachineSpec {},
+        status: Some(ByoMachineStatus {
+            host_info: Some(HostInfo {
+                os_name: "linux".into(),
+                os_image: "Ubuntu 22.04.4 LTS".into(),
+                architecture: "amd64".into(),
+            }),
+            conditions: vec![ForeignCondition {
+                type_: BYO_HOST_READY.into(),
+                status: "False".into(),
+                reason: Some(INSTALLATION_SECRET_NOT_AVAILABLE.into()),
+                message: Some(String::new()),
+                severity: Some("Info".into()),
+                last_transition_time: Some(time()),
+            }],
+        }),
+    }
+}
+
+/// A ByoHost that has got its scripts.
+pub fn byo_host() -> ByoHost {
+    let text = |text: &str| Some(text.to_owned());
+    ByoHost {
+        metadata: metadata(),
+        spec: ByoHostSpec {
+            installation_secret: Some(ObjectReference {
+                api_version: text("v1"),
+                field_path: text("data"),
+                kind: text("Secret"),
+                name: text("one"),
+                namespace: text("demo"),
+                resource_version: text("1"),
+                uid: text("u"),
+            }),
+        },
+        status: Some(ByoHostStatus {}),
     }
 }

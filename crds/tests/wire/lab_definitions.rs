@@ -17,14 +17,14 @@ fn definitions_of_the_lab_accept_what_the_real_ones_accept() {
     };
     let lab = files::workspace().join("tests/lab/crds");
     let mut count = 0;
-    for folder in ["", "variants"] {
+    for folder in ["", "variants", "byoh"] {
         for file in files::yaml_files(&lab.join(folder)) {
             let name = Path::new(folder).join(file.file_name().unwrap());
             compare(&files::yaml(&file), &files::yaml(&real.join(&name)), &name);
             count += 1;
         }
     }
-    assert_eq!(count, 11, "stand-ins of the lab");
+    assert_eq!(count, 13, "stand-ins of the lab");
 }
 
 fn compare(stand_in: &Value, real: &Value, file: &Path) {

@@ -17,6 +17,7 @@ const MANAGER: &str = include_str!("../../../config/rbac/manager_role.yaml");
 const CREDENTIALS: &str = include_str!("../../../config/rbac/credentials_role.yaml");
 const LEADER: &str = include_str!("../../../config/rbac/leader_election_role.yaml");
 const METRICS: &str = include_str!("../../../config/rbac/metrics_auth_role.yaml");
+const BYOH: &str = include_str!("../../../config/overlays/byoh-installer/byoh_installer_role.yaml");
 
 /// Reviews at the same time.
 const AT_ONCE: usize = 8;
@@ -63,6 +64,9 @@ pub fn wanted(args: &Args, own: &str, secrets: &BTreeSet<String>) -> Vec<Asked> 
     add(LEADER, &[Some(lease.unwrap_or(own).to_owned())]);
     if servers::reviews_tokens(args) {
         add(METRICS, &[None]);
+    }
+    if args.byoh_installer {
+        add(BYOH, &[None]);
     }
     all
 }

@@ -224,10 +224,11 @@ fn each_rule_of_the_roles_is_asked_for_where_it_is_needed() {
     let everywhere = BTreeSet::from([None]);
     let agents = ("agent-install.openshift.io", "agents");
     let leases = ("coordination.k8s.io", "leases");
+    let hosts = ("infrastructure.cluster.x-k8s.io", "byohosts");
     for (flags, (group, resource), wanted) in [
         (&[][..], agents, everywhere.clone()),
         (&["--namespaces=a,b"], agents, named(&["a", "b"])),
-        (&[], ("", "namespaces"), everywhere),
+        (&[], ("", "namespaces"), everywhere.clone()),
         (&["--namespaces=a,b"], ("", "namespaces"), named(&[])),
         (&[], ("", "secrets"), named(&["demo", "shared"])),
         (
@@ -237,6 +238,8 @@ fn each_rule_of_the_roles_is_asked_for_where_it_is_needed() {
         ),
         (&[], leases, named(&["own"])),
         (&["--leader-election-namespace=x"], leases, named(&["x"])),
+        (&[], hosts, named(&[])),
+        (&["--byoh-installer"], hosts, everywhere.clone()),
     ] {
         assert_eq!(
             places(flags, group, resource),

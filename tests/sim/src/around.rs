@@ -25,6 +25,7 @@ pub async fn happen(around: &Surroundings, process: &mut Process, fault: Fault, 
                     format!("vm/{key}"),
                     format!("pool/{key}"),
                     "iso_cache/".to_owned(),
+                    "byoh".to_owned(),
                 ]
             } else {
                 vec!["sessions".to_owned()]

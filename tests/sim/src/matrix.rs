@@ -62,6 +62,10 @@ fn at_effect(effect: EffectKind, fault: Fault) -> Option<&'static str> {
             | E::SkipCleanup
             | E::Renew
             | E::Reset
+            | E::HoldInstaller
+            | E::CreateScripts
+            | E::InstallerStatus
+            | E::ReleaseInstaller
     );
     match fault {
         Fault::TaskFails | Fault::TaskHangs10m if !task => Some("the effect is no task"),

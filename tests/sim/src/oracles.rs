@@ -689,6 +689,14 @@ pub fn picture(world: &World) -> Vec<String> {
             }
         }
     });
+    let configs = world.api.list(&kind("agentforgeinstallerconfigs"), "");
+    lines.extend(configs.iter().map(|config| {
+        let conditions = list(config, "/status/conditions").iter();
+        let told = conditions.map(|c| ["type", "status", "reason"].map(|key| &c[key]));
+        let told: Vec<_> = told.collect();
+        let (ready, deleting) = (&config["status"]["ready"], is_deleting(config));
+        format!("installer config ready={ready} deleting={deleting} {told:?}")
+    }));
     world.vcenter.read(|i| {
         for vm in i.vms.values() {
             let tags = i.tags.get(&vm.object.id).map_or(0, BTreeSet::len);

@@ -43,6 +43,9 @@ use crate::{
 /// Time from the end of a process to the start of the next one.
 const RESTART: Duration = Duration::from_secs(1);
 
+/// The workload that switches the installer for BYOH on.
+const BYOH_WORKLOAD: &str = "host_of_byoh";
+
 /// Namespace of the Lease.
 pub const LEASE_NAMESPACE: &str = "agent-forge-system";
 
@@ -154,6 +157,9 @@ impl Process {
             "--health-probe-bind-address=0".to_owned(),
             "--debug-bind-address=0".to_owned(),
         ];
+        if around.director.plan().workload == BYOH_WORKLOAD {
+            args.push("--byoh-installer".to_owned());
+        }
         if around.instances > 1 {
             args.push("--leader-elect".to_owned());
             args.push(format!("--leader-election-namespace={LEASE_NAMESPACE}"));

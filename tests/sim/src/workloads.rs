@@ -16,6 +16,7 @@ use crate::{
 };
 
 mod away;
+mod byoh;
 mod controls;
 mod disaster;
 mod foreign;
@@ -331,6 +332,7 @@ workloads! {
     exact host_lent = lending::host_lent: "a host waits in the buffer of one pool, and a machine of another pool of the group gets it; then that machine goes down";
     exact kept_disk_stays_with_its_cluster = lending::kept_disk_stays_with_its_cluster: "a host with the data of one hosted cluster waits, and a machine of another one in the group gets a VM of its own";
     exact host_wanted_by_two = lending::host_wanted_by_two: "two pools of a group want the one host that waits in the buffer of a third; then both machines go down";
+    exact host_of_byoh = byoh::host_of_byoh: "a host of BYOH asks for its scripts while its cluster is paused, gets them after that, and leaves its machine later than that goes";
     exact foreign_host_counts = foreign::foreign_host_counts: "a bare-metal host is free when two machines are wanted, and counts for its pool: one VM comes up, and the host serves; then both machines go down";
 }
 

