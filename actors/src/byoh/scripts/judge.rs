@@ -26,8 +26,7 @@ pub struct RefusedTemplate {
 /// The first place that the agent cannot run.
 pub fn judge_template(text: &str) -> Result<(), RefusedTemplate> {
     let refused = |at: usize, what: String| {
-        let before = text.as_bytes()[..at].iter();
-        let line = 1 + before.filter(|b| **b == b'\n').count();
+        let line = text.as_bytes()[..at].split(|b| *b == b'\n').count();
         Err(RefusedTemplate { line, what })
     };
     if text.len() > LONGEST {
