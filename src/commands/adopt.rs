@@ -24,7 +24,7 @@ use agent_forge_actors::{
 use agent_forge_crds::{
     VsphereAgent, VsphereAgentPool,
     external::agent_machine::AgentMachine,
-    names::{ADOPT_ANNOTATION, API_VERSION},
+    names::{ADOPT_ANNOTATION, API_VERSION, CREATED_FOR_ADOPTED, CREATED_FOR_LABEL},
 };
 use anyhow::Context as _;
 use clap::{Args as ClapArgs, builder::BoolishValueParser};
@@ -96,8 +96,10 @@ struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum State {
-    /// All proofs that could be looked at are there.
+    /// All proofs are there.
     Proven,
+    /// All that the cluster knows is proven. vCenter was not asked.
+    Unasked,
     /// A proof is missing.
     Missing,
     /// The operator was asked to adopt it, and has not done it yet.
@@ -110,6 +112,7 @@ impl State {
     const fn word(self) -> &'static str {
         match self {
             Self::Proven => "proven",
+            Self::Unasked => "vCenter not asked",
             Self::Missing => "proof missing",
             Self::Asked => "asked for",
             Self::Adopted => "adopted",
@@ -154,10 +157,18 @@ pub async fn run(args: &Args, asked: &AdoptArgs) -> anyhow::Result<Verdict> {
     }
     drop(site);
     vcenters.close().await;
-    if asked.apply {
-        for row in &mut found.hosts {
-            apply(client, row).await?;
-        }
+    // Who says --offline leaves what vCenter knows to the operator, which proves it in any case.
+    let wanted = match asked.vcenter.offline {
+        true => State::Unasked,
+        false => State::Proven,
+    };
+    let chosen = found
+        .hosts
+        .iter_mut()
+        .filter(|row| asked.apply && row.state == wanted);
+    for row in chosen {
+        let done = apply(client, row).await;
+        row.missing = done.err().map(|e| format!("{e:#}"));
     }
     report::print(&found, asked.asked.output)
 }
@@ -256,7 +267,8 @@ async fn row(
     });
     let proven = match (candidate, site) {
         (Ok(candidate), Some(site)) => {
-            let found = site.session.find_by_uuid(candidate.uuid).await?;
+            let found = site.session.find_by_uuid(candidate.uuid).await;
+            let found = found.with_context(|| format!("looking for VM {}", candidate.uuid))?;
             row.vm = found.first().map(|vm| vm.name.clone());
             let place = VmPlace {
                 pool: &ObjectKey::of(pool),
@@ -270,6 +282,7 @@ async fn row(
     row.state = match &proven {
         Err(_) => State::Missing,
         Ok(()) if asks => State::Asked,
+        Ok(()) if site.is_none() => State::Unasked,
         Ok(()) => State::Proven,
     };
     row.missing = proven.err();
@@ -283,15 +296,17 @@ async fn row(
     reason = "a person writes, with that person's rights: the gate is for effects of the operator"
 )]
 async fn apply(client: &Client, row: &mut Row) -> anyhow::Result<()> {
-    let Some(object) = row.object.take().filter(|_| row.state == State::Proven) else {
+    let Some(object) = row.object.take() else {
         return Ok(());
     };
     let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
     let api: Api<VsphereAgent> = Api::namespaced(client.clone(), &namespace);
     if object.uid().is_some() {
-        let annotations = json!({ADOPT_ANNOTATION: "true"});
-        let patch = json!({"apiVersion": API_VERSION, "kind": "VsphereAgent",
-            "metadata": {"annotations": annotations}});
+        // The label stays when a status is lost.
+        let patch = json!({"apiVersion": API_VERSION, "kind": "VsphereAgent", "metadata": {
+            "annotations": {ADOPT_ANNOTATION: "true"},
+            "labels": {CREATED_FOR_LABEL: CREATED_FOR_ADOPTED},
+        }});
         let patched = api
             .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
             .await;

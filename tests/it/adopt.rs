@@ -77,7 +77,13 @@ async fn a_vm_made_by_hand_is_adopted_on_proof_and_kept_until_a_person_says_othe
     ensure!(world.all_children().await?.is_empty(), "nothing is written");
 
     // A tenant who writes the VsphereAgent itself gets no further.
-    let ours = format!("{}/{POOL}", world.namespace());
+    // What the command says to an administrator.
+    let (_, told) = said.split_once("agent-forge.adopt=").context("a command")?;
+    let ours = told.split_whitespace().next().context("a mark")?.to_owned();
+    ensure!(
+        ours.ends_with(&format!("/{}/{POOL}", world.namespace())),
+        "{ours}"
+    );
     let mark = |pool| VmAction::SetOption(ADOPT, pool);
     world.vcenter.act(&moref, mark("rival/w")).await?;
     let (code, _) = adopt(&world, &["--apply", "--offline"]).await?;

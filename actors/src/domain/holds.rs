@@ -23,7 +23,8 @@ pub const PAUSE_KEY: &str = "agent-forge.pause";
 pub const SKIP_DELETE_KEY: &str = "agent-forge.skip-delete";
 
 /// `extraConfig` key of a VM with which an administrator of vCenter gives a VM that the operator did not make to a pool. The value
-/// is `<namespace>/<pool>`. The operator never writes it.
+/// is `<identity of the cluster>/<namespace>/<pool>`, so that another hub with a pool of that name gets nothing. The operator never
+/// writes it.
 pub const ADOPT_KEY: &str = "agent-forge.adopt";
 
 /// What an administrator of vCenter has marked a VM with.

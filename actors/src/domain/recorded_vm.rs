@@ -85,13 +85,18 @@ pub(super) fn custody(object: &VsphereAgent) -> Custody {
     let vm = object.status.as_ref().and_then(|s| s.vm.as_ref());
     let source = vm.and_then(|vm| vm.source.as_deref());
     let label = object.labels().get(CREATED_FOR_LABEL).map(String::as_str);
-    if source != Some(SOURCE_DISCOVERED_AGENT) && label != Some(CREATED_FOR_ADOPTED) {
+    let asked = object
+        .annotations()
+        .get(ADOPT_ANNOTATION)
+        .map(String::as_str);
+    // Any sign is enough: a record that loses its status must not become that of a VM that the operator made.
+    let by_others = label == Some(CREATED_FOR_ADOPTED) || asked.is_some();
+    if source != Some(SOURCE_DISCOVERED_AGENT) && !by_others {
         return Custody::Made;
     }
     // An attempt is recorded after the mark is written.
     let marked = vm.is_some_and(|vm| vm.attempt.is_some());
-    let asked = object.annotations().get(ADOPT_ANNOTATION);
-    match asked.map(String::as_str) {
+    match asked {
         Some("true" | "own") if !marked => Custody::Asked,
         Some("true") => Custody::Retained,
         Some("own") => Custody::Owned,

@@ -19,7 +19,7 @@ use crate::{
         identity::{AgentMatch, BiosUuid, ShownMachine, VmIdentity, agent_runs_on, shown_machine},
         machine_state::MachineState,
         managed_vm::ManagedVm,
-        marker::Marker,
+        marker::{MARKER_KEY, Marker},
         names::{MoRef, ObjectKey},
         upstream,
     },
@@ -53,7 +53,7 @@ pub struct Candidate {
 /// What vCenter must show of the VM.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// The pool, as the administrator's mark names it.
+    /// The pool. The administrator's mark names it after the identity of the cluster.
     pub pool: &'a ObjectKey,
     /// The folder of the pool.
     pub folder: &'a MoRef,
@@ -160,12 +160,12 @@ impl Candidate {
         if !vm.shows_config() {
             return Err(format!("vCenter shows no configuration of VM {name}"));
         }
-        if vm
-            .marker
-            .as_ref()
-            .is_some_and(|m| !m.same_owner(place.marker))
-        {
-            return Err(format!("VM {name} has the mark of another VsphereAgent"));
+        let other = vm.marker.as_ref().filter(|m| !m.same_owner(place.marker));
+        if let Some(other) = other {
+            return Err(format!(
+                "VM {name} has the mark {MARKER_KEY} of VsphereAgent {}/{} (uid {}): clear it if that is gone",
+                other.namespace, other.name, other.uid
+            ));
         }
         if matches!(Notes::read(&vm.annotation), Notes::OfAgent(uid) if uid != place.marker.uid) {
             return Err(format!(
@@ -178,7 +178,7 @@ impl Candidate {
             ));
         }
         self.runs_on(&vm, &name)?;
-        let wanted = place.pool.to_string();
+        let wanted = format!("{}/{}", place.marker.cluster_id, place.pool);
         match vm.adopt.as_deref() {
             Some(pool) if pool == wanted => Ok(vm),
             Some(other) => Err(format!(

@@ -293,10 +293,10 @@ fn may_stamp(store: &Store, inventory: &Inventory, vm: &Vm) -> bool {
     // The operator leaves a VM that existed before alone, unless a person asks for it and an administrator of vCenter gave it to the
     // pool. A workload gives the VsphereAgent its name.
     let given = |child: &Value| {
-        let pool = format!("{NAMESPACE}/{}", text(child, "/spec/poolRef/name"));
-        let mark = vm.extra.get("agent-forge.adopt");
+        let pool = format!("/{NAMESPACE}/{}", text(child, "/spec/poolRef/name"));
+        let mut mark = vm.extra.get("agent-forge.adopt").into_iter();
         text(child, wish) == "true"
-            && mark == Some(&pool)
+            && mark.any(|mark| mark.ends_with(&pool))
             && text(child, "/metadata/name") == vm.name
     };
     let recorded = |child: &Value| {

@@ -284,7 +284,7 @@ workloads! {
     exact password_changed = site::password_changed: "the password changes, in vCenter first";
     races machine_deleted_during_create = machine_deleted_during_create: "a Machine is deleted while its VM is made";
     exact takeover_from_predecessor = predecessor::takeover_from_predecessor: "two machines of the predecessor are taken over, one of which cannot be proven at first; then both go down";
-    exact vm_adopted = predecessor::vm_adopted: "a person asks to adopt a VM that was made by hand and serves; an administrator of vCenter allows it later; its Machine goes, it is kept, and a person gives it up to the pool";
+    exact vm_adopted = predecessor::vm_adopted: "a person asks to adopt a VM that was made by hand and serves; an administrator of vCenter allows it later; its status is emptied, its Machine goes, it is kept, and a person gives it up to the pool";
     exact two_instances_one_lease = up_and_down, 2: "one machine comes up and goes down, with two instances of the operator and one lease";
     exact namespace_deletion = site::namespace_deletion: "the namespace is deleted while a machine goes down; each seed but the first has its own order";
     exact hub_restored_without_status = disaster::hub_restored_without_status: "the hub comes back from a backup without status";

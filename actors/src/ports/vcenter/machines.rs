@@ -178,7 +178,7 @@ pub struct VmObservation {
     pub change_version: Option<String>,
     /// What an administrator has marked it with.
     pub marks: VmMarks,
-    /// The pool to which an administrator gives it ([`ADOPT_KEY`](crate::domain::holds::ADOPT_KEY)), as `<namespace>/<name>`.
+    /// The pool to which an administrator gives it ([`ADOPT_KEY`](crate::domain::holds::ADOPT_KEY)), as written.
     pub adopt: Option<String>,
     /// Its notes: a text of users, of other programs, or of this operator. Empty if it has none.
     pub annotation: String,

@@ -3,8 +3,8 @@
 use agent_forge_crds::{
     conditions::Reason,
     names::{
-        ADOPT_ANNOTATION, AGENT_FINALIZER, CREATED_FOR_ADOPTED, CREATED_FOR_LABEL,
-        VM_NAME_ANNOTATION,
+        ADOPT_ANNOTATION, AGENT_FINALIZER, CREATED_FOR_ADOPTED, CREATED_FOR_AGENT_MACHINE,
+        CREATED_FOR_LABEL, VM_NAME_ANNOTATION,
     },
     pool::SOURCE_DISCOVERED_AGENT,
 };
@@ -19,6 +19,11 @@ use crate::{
 };
 
 const NOTES: &str = "ask Ann before you touch this";
+
+/// The mark with which an administrator gives a VM to the pool.
+fn ours() -> String {
+    format!("{}/demo/workers", testing::CLUSTER_ID)
+}
 
 /// The uuid that the hand-made VM has.
 fn uuid() -> BiosUuid {
@@ -42,7 +47,7 @@ fn by_hand() -> Bench {
             v.marker = None;
             v.may_serve = None;
             v.annotation = NOTES.to_owned();
-            v.adopt = Some("demo/workers".to_owned());
+            v.adopt = Some(ours());
         })];
     });
     bench.hub.with(|o| {
@@ -200,7 +205,7 @@ const MISSING: [Case; 14] = [
             b.site
                 .with(|i| i.vms[0].marker = Some(testing::marker(&testing::child("b"), 1)));
         },
-        "VM ann-1 (vm-a) has the mark of another VsphereAgent",
+        "VM ann-1 (vm-a) has the mark agent-forge.owner of VsphereAgent demo/b",
     ),
     (
         "notes of the predecessor for another",
@@ -222,8 +227,11 @@ const MISSING: [Case; 14] = [
     ),
     (
         "a mark for another pool",
-        |b| b.site.with(|i| i.vms[0].adopt = Some("rival/w".to_owned())),
-        "names pool \"rival/w\", and not demo/workers",
+        |b| {
+            b.site
+                .with(|i| i.vms[0].adopt = Some("another-hub/demo/workers".to_owned()));
+        },
+        "names pool \"another-hub/demo/workers\", and not",
     ),
     (
         "an AgentMachine of another NodePool",
@@ -275,9 +283,7 @@ async fn a_proof_that_comes_later_counts_within_a_minute() {
     bench.turn(MINUTE);
     bench.pass().await;
     assert_eq!(bench.hub.with(|o| o.effects.len()), writes, "in silence");
-    bench
-        .site
-        .with(|i| i.vms[0].adopt = Some("demo/workers".to_owned()));
+    bench.site.with(|i| i.vms[0].adopt = Some(ours()));
     bench.turn(MINUTE);
     bench.pass().await;
     assert!(bench.is_on());
@@ -303,6 +309,38 @@ async fn a_record_of_the_predecessor_is_adopted_only_with_its_own_vm() {
         }
         assert_eq!(bench.site.with(|i| i.vms[0].marker.is_some()), adopted);
         assert_eq!(bench.is_on(), adopted, "{:?}", bench.waits_on());
+    }
+}
+
+/// A backup without status, or a person, takes the record away. Whatever sign of the adoption is left, it is proven again.
+#[tokio::test]
+async fn a_lost_record_of_an_adopted_vm_is_adopted_again_and_never_removed() {
+    for serves in [true, false] {
+        let mut bench = by_hand();
+        bench.until(Bench::is_on).await;
+        bench.pass().await;
+        bench.hub.with(|o| {
+            let child = o.child.as_mut().expect("a child");
+            child.status = None;
+            // As with records of the predecessor, the label says something else.
+            let label = CREATED_FOR_AGENT_MACHINE.to_owned();
+            child
+                .labels_mut()
+                .insert(CREATED_FOR_LABEL.to_owned(), label);
+            if !serves {
+                o.agents.clear();
+            }
+        });
+        bench.restart();
+        for _ in 0..5 {
+            bench.pass().await;
+            bench.turn(MINUTE);
+        }
+        let again = bench.vm().bios_uuid == Some(uuid().to_string());
+        assert_eq!(again, serves, "{:?}", bench.waits_on());
+        let told = bench.site.with(|i| i.effects.clone());
+        assert_eq!(told, [E::Reconfigure], "nothing but the first mark");
+        assert!(bench.site.with(|i| i.vms[0].power == PowerState::On));
     }
 }
 

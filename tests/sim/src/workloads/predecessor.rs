@@ -254,6 +254,7 @@ fn say(world: &World, vm: &Vm, word: &str) -> Result<()> {
 pub(super) async fn vm_adopted(run: &mut Run) -> Result<()> {
     run.serving(1).await?;
     let vm = run.world.our_vms().first().cloned().context("one serves")?;
+    let hub = oracles::marker(&vm).context("a mark")?.cluster_id;
     run.between_processes().await;
     made_by_hand(run, &vm);
     run.rest("a proof is missing", |world| {
@@ -262,7 +263,7 @@ pub(super) async fn vm_adopted(run: &mut Run) -> Result<()> {
     .await?;
     run.world.vcenter.write(|i| {
         if let Some(vm) = i.vms.get_mut(&vm.object.id) {
-            let ours = format!("{NAMESPACE}/w");
+            let ours = format!("{hub}/{NAMESPACE}/w");
             vm.extra.insert(ADOPT.to_owned(), ours);
         }
     });
@@ -271,6 +272,16 @@ pub(super) async fn vm_adopted(run: &mut Run) -> Result<()> {
     let is_as_it_was = |vm: &Vm| vm.on && vm.annotation == "ask Ann";
     let there = |i: &Inventory| i.vms.get(&vm.object.id).is_some_and(is_as_it_was);
     ensure!(run.world.vcenter.read(there), "only the mark is written");
+    // Somebody empties the status: all is proven again.
+    run.world.api.write(|s, _| {
+        s.rewrite(|kind, object| {
+            if kind.1 == "vsphereagents" {
+                remove(object, "status");
+            }
+        });
+    });
+    run.rest("it is adopted again", |world| taken_over(world) == 1)
+        .await?;
     run.world.play("w")?.scale(0);
     run.rest("its Machine is gone, and it is kept", |world| {
         world.machines("w") == 0 && says(world, "Retained")
