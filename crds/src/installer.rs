@@ -92,7 +92,7 @@ pub struct AgentForgeInstallerConfigStatus {
     /// Generation of the spec that the rest of the status speaks of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Whether the Secret exists. BYOH waits for it.
+    /// Whether the Secret was created. BYOH waits for it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schemars(default)]
     pub ready: bool,

@@ -93,6 +93,6 @@ pub const SKIP_DELETE_ANNOTATION: &str = "agent-forge.containeroo.ch/skip-delete
 pub const DELETE_CHECK_PREFIX: &str = "delete.check.agent-forge.containeroo.ch/";
 /// As [`DELETE_CHECK_PREFIX`]: while one stands, the VM is not switched on.
 pub const POWER_ON_CHECK_PREFIX: &str = "poweron.check.agent-forge.containeroo.ch/";
-/// Annotation on an `AgentForgeInstallerConfig`, set by a person: the ByoHost that is lost, as `<namespace>/<name>`. The end of the
-/// config waits for that host no longer.
+/// Annotation on an `AgentForgeInstallerConfig`, set by a person: the ByoHosts that are lost, as `<namespace>/<name>`, with commas
+/// between. The end of the config waits for these hosts no longer.
 pub const LOST_HOST_ANNOTATION: &str = "agent-forge.containeroo.ch/lost-host";

@@ -41,6 +41,9 @@ const HOME: &str = "hosts";
 /// Namespace of ByoHosts.
 const RACKS: &str = "racks";
 const OVERLAY: &str = "overlays/byoh-installer";
+/// The policy for the operator's Secrets, and whom it means.
+const POLICY: &str = "agent-forge-byoh-secrets";
+const SHIPPED_USER: &str = "system:serviceaccount:agent-forge-system:agent-forge";
 /// A condition's reason that says that a host waits for its scripts.
 const ASKS: &str = "InstallationSecretNotAvailable";
 
@@ -98,6 +101,16 @@ impl World {
         }
         for namespace in [HOME, RACKS] {
             apply(&world.client, &manifest::namespace(namespace)).await?;
+        }
+        for object in objects.iter().filter(|o| {
+            let kind = o["kind"].as_str().unwrap_or_default();
+            kind.starts_with("ValidatingAdmissionPolicy") && o["metadata"]["name"] == POLICY
+        }) {
+            // The lab has a user of its own for each operator.
+            let text = object.to_string().replace(SHIPPED_USER, &world.access.user);
+            let own = format!("{POLICY}.{}", world.namespace());
+            let object = serde_json::from_str(&text.replace(POLICY, &own))?;
+            apply(&world.client, &object).await?;
         }
         Ok(world)
     }
@@ -299,7 +312,60 @@ async fn hosts_get_their_scripts_by_the_contract_and_keep_them_until_they_leave(
     let lost = json!({"metadata": {"annotations": {LOST_HOST_ANNOTATION: "racks/host-b"}}});
     merge(&world.configs(), "b", lost).await?;
     world.until_config_is_gone("b", &second).await?;
-    each_side_has_the_rights_that_it_needs(&world).await
+    each_side_has_the_rights_that_it_needs(&world).await?;
+    the_operator_creates_no_other_secret(&world, &second).await
+}
+
+/// By the policy: its role cannot say it. `made` is a Secret that it created.
+async fn the_operator_creates_no_other_secret(world: &World, made: &Secret) -> Result<()> {
+    type Change = fn(&mut Secret);
+    let theirs: Api<Secret> = Api::namespaced(world.access.client().await?, HOME);
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let tried = async |change: Change| {
+        let mut secret = made.clone();
+        secret.metadata.name = Some("tried".to_owned());
+        (secret.metadata.resource_version, secret.metadata.uid) = (None, None);
+        change(&mut secret);
+        let made = theirs.create(&dry, &secret).await;
+        made.err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    let refused: [Change; 4] = [
+        |s| {
+            let whose = ("kubernetes.io/service-account.name", "default");
+            s.annotations_mut()
+                .insert(whose.0.to_owned(), whose.1.to_owned());
+            s.type_ = Some("kubernetes.io/service-account-token".to_owned());
+        },
+        |s| s.type_ = None,
+        |s| s.metadata.owner_references = None,
+        |s| s.owner_references_mut()[0].kind = "ConfigMap".to_owned(),
+    ];
+    for (number, change) in refused.into_iter().enumerate() {
+        let said = tried(change).await;
+        ensure!(said.contains("and no other"), "{number}: {said:?}");
+    }
+    let said = tried(|_| ()).await;
+    ensure!(said.is_empty(), "{said}");
+    // Its finalizer on a Secret with credentials, and nothing else.
+    let data = json!({"install": "theirs"});
+    let secret = manifest::secret(HOME, "credentials", &data);
+    apply(&world.client, &secret).await?;
+    let own = json!({"metadata": {"finalizers": ["agent-forge.containeroo.ch/tried"]}});
+    merge(&theirs, "credentials", own).await?;
+    for other in [
+        json!({"data": {"install": "eA=="}}),
+        json!({"metadata": {"annotations": {"kubernetes.io/service-account.name": "default"}}}),
+    ] {
+        let refused = merge(&theirs, "credentials", other).await.err();
+        let why = format!("{:#}", refused.context("it was changed")?);
+        ensure!(why.contains("neither data nor annotations"), "{why}");
+    }
+    let none = json!({"metadata": {"finalizers": null}});
+    merge(&theirs, "credentials", none).await?;
+    Ok(())
 }
 
 /// The API server refuses other specs, and a change.

@@ -421,12 +421,49 @@ async fn a_script_that_ends_anywhere_is_continued_and_undone() -> Result<()> {
         host.succeed(&script.install)?;
         // What the kernel refuses does not stop it.
         host.run(&script.uninstall, &format!("before {call}"))?;
+        // The agent runs kubeadm reset before the next try.
+        assert_eq!(
+            host.path("var/lib/agent-forge-installer").exists(),
+            host.path("usr/bin/kubeadm").exists(),
+            "call {call}"
+        );
         host.succeed(&script.uninstall)?;
         let left = differ(&before, &host.files()?, false);
         let of_kernel = |path: &String| ["proc/", "sys/"].iter().any(|at| path.starts_with(at));
         assert!(left.iter().all(of_kernel), "call {call}: {left:?}");
         host.as_booted()?;
         assert_eq!(differ(&before, &host.files()?, false), NONE, "call {call}");
+    }
+    Ok(())
+}
+
+/// A disk of the host, of which a folder is mounted where the installer would remove everything.
+#[tokio::test]
+async fn nothing_is_removed_while_a_folder_of_others_is_mounted_below() -> Result<()> {
+    let Some(host) = host().await? else {
+        return Ok(());
+    };
+    host.write("srv/volumes/data", "of others\n")?;
+    let (before, script) = (host.files()?, scripts("one", "v1.30.14"));
+    let bundle = format!("{DOWNLOADS}/agent-forge/{}", &digest("one")[7..]);
+    for (folder, below) in [
+        ("/var/lib/kubelet", ""),
+        ("/var/lib/kubelet", "/pods/a volume"),
+        (bundle.as_str(), "/root"),
+    ] {
+        let at = format!("{folder}{below}");
+        host.succeed(&script.install)?;
+        fs::create_dir_all(host.path(&at))?;
+        let installed = host.files()?;
+        let Some(refused) = host.run_bound(&script.uninstall, "srv/volumes", &at)? else {
+            return Ok(());
+        };
+        let said = String::from_utf8_lossy(&refused.stderr);
+        let named = format!("{at} is mounted, and {folder}");
+        assert!(!refused.status.success() && said.contains(&named), "{said}");
+        assert_eq!(differ(&installed, &host.files()?, false), NONE, "{at}");
+        host.succeed(&script.uninstall)?;
+        assert_eq!(differ(&before, &host.files()?, false), NONE, "{at}");
     }
     Ok(())
 }

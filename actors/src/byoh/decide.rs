@@ -159,28 +159,25 @@ fn supply(facts: &Facts, machine: &ByoMachine) -> Next {
         return Next::Look;
     };
     let config = &facts.config;
-    let is_its = |found: &ScriptsSecret| secret::is_its(found, config);
-    // Somebody may have got what is there already, so it is not made again.
-    let scripts = match &live.secret {
-        Some(found) if is_its(found) => None,
-        Some(_) => {
-            let name = secret::name(config);
-            let why = format!("Secret {name} exists, and is not complete or not of this config");
-            return wait(facts, Problem::of(READY, Reason::SecretTaken, why));
-        }
-        None => match written(facts, live, machine) {
-            Ok(scripts) => Some(scripts),
-            Err((reason, why)) => return wait(facts, Problem::of(READY, reason, why)),
-        },
+    let wanted = match written(facts, live, machine) {
+        Ok(scripts) => secret::of(config, scripts),
+        Err((reason, why)) => return wait(facts, Problem::of(READY, reason, why)),
     };
+    // Somebody may have got what is there already, so it is not made again.
+    let found = live.secret.as_ref();
+    if found.is_some_and(|found| !secret::is_it(found, &wanted)) {
+        let name = secret::name(config);
+        let why = format!("Secret {name} exists, and is not of this config or has other scripts");
+        return wait(facts, Problem::of(READY, Reason::SecretTaken, why));
+    }
     let mut finalizers = config.finalizers().to_vec();
     if !finalizers.iter().any(|f| f == INSTALLER_FINALIZER) {
         finalizers.push(INSTALLER_FINALIZER.to_owned());
         return Next::Hold(finalizers);
     }
-    match scripts {
-        Some(scripts) => Next::Create(Box::new(secret::of(config, scripts))),
-        None => Next::Status(Box::new(status::ready(config, &facts.now)), None),
+    match found {
+        Some(_) => Next::Status(Box::new(status::ready(config, &facts.now)), None),
+        None => Next::Create(Box::new(wanted)),
     }
 }
 
@@ -233,11 +230,12 @@ fn end(facts: &Facts) -> Next {
         return Next::Rest;
     }
     let lost = config.annotations().get(LOST_HOST_ANNOTATION);
-    let is_lost = |host: &ObjectKey| lost.is_some_and(|lost| *lost == host.to_string());
+    let lost = lost.iter().flat_map(|lost| lost.split(',')).map(str::trim);
+    let is_lost = |host: &ObjectKey| lost.clone().any(|lost| lost == host.to_string());
     if let Some(host) = facts.hosts.iter().find(|host| !is_lost(host)) {
         let name = secret::name(config);
         let why = format!(
-            "ByoHost {host} names Secret {name}; if that host is lost, annotate this config with {LOST_HOST_ANNOTATION}={host}"
+            "ByoHost {host} names Secret {name}; if that host is lost, name it in the annotation {LOST_HOST_ANNOTATION} of this config"
         );
         return wait(
             facts,

@@ -94,12 +94,9 @@ pub fn of(config: &AgentForgeInstallerConfig, scripts: Scripts) -> Secret {
     }
 }
 
-/// Whether that Secret is the config's, with both scripts.
+/// Whether that Secret is the one that would be created: of the same owner, with the same scripts, and nobody can change it. Who may
+/// create Secrets may plant one of this name.
 #[must_use]
-pub fn is_its(found: &ScriptsSecret, config: &AgentForgeInstallerConfig) -> bool {
-    let has = |key: &str| found.keys.iter().any(|k| k == key);
-    found.controller == config.uid()
-        && found.type_ == SECRET_TYPE
-        && has(INSTALL_KEY)
-        && has(UNINSTALL_KEY)
+pub fn is_it(found: &ScriptsSecret, wanted: &Secret) -> bool {
+    *found == ScriptsSecret::of(wanted)
 }

@@ -160,11 +160,7 @@ impl Installers for Api {
     async fn scripts_secret(&self, key: &ObjectKey) -> ClusterResult<Option<ScriptsSecret>> {
         self.call("secret", |s| {
             let found = s.secrets.iter().find(|o| ObjectKey::of(*o) == *key);
-            Ok(found.map(|o| ScriptsSecret {
-                controller: o.owner_references().first().map(|owner| owner.uid.clone()),
-                type_: o.type_.clone().unwrap_or_default(),
-                keys: o.data.clone().unwrap_or_default().into_keys().collect(),
-            }))
+            Ok(found.map(ScriptsSecret::of))
         })
         .await
     }

@@ -1,13 +1,14 @@
 //! The objects of the installer for BYOH, as its actor needs them. Cached reads may be stale. The others are live.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use agent_forge_crds::{
     AgentForgeInstallerConfig, AgentForgeInstallerConfigStatus,
     external::{ByoHost, ByoMachine},
 };
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::ResourceExt as _;
 
 use crate::{
     domain::names::ObjectKey,
@@ -17,15 +18,32 @@ use crate::{
     },
 };
 
-/// What shows whose an installation Secret is, and whether it is complete. Its scripts are not kept.
+/// What shows whose an installation Secret is, and whether it is whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptsSecret {
     /// uid of the owner that controls it.
     pub controller: Option<String>,
     /// Type.
     pub type_: String,
-    /// Keys of its data.
-    pub keys: Vec<String>,
+    /// Nobody can change its data.
+    pub immutable: bool,
+    /// Its data.
+    pub data: BTreeMap<String, ByteString>,
+}
+
+impl ScriptsSecret {
+    /// Reads a Secret.
+    #[must_use]
+    pub fn of(secret: &Secret) -> Self {
+        let mut owners = secret.owner_references().iter();
+        let controller = owners.find(|o| o.controller == Some(true));
+        Self {
+            controller: controller.map(|o| o.uid.clone()),
+            type_: secret.type_.clone().unwrap_or_default(),
+            immutable: secret.immutable == Some(true),
+            data: secret.data.clone().unwrap_or_default(),
+        }
+    }
 }
 
 /// Reads and writes.

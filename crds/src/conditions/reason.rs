@@ -728,18 +728,18 @@ reasons! {
         HostUnsupported = "HostUnsupported" => Refused, HostOwner,
             "There are no built-in scripts for the system, architecture or version of Kubernetes of this host. There is no Secret.",
             "Use scripts of your own (scriptsFrom), or another host. A config does not change: make another template and another ByoMachine.";
-        ScriptsMissing = "ScriptsMissing" => Waits, HostOwner,
+        ScriptsMissing = "ScriptsMissing" => Refused, HostOwner,
             "The ConfigMap with the scripts, or one of its keys install and uninstall, is missing.",
             "Create it. It is looked for again each minute.";
         ScriptRefused = "ScriptRefused" => Refused, HostOwner,
             "A script of the ConfigMap has a template action that the host could not carry out. The message has its line. There is no Secret.",
             "Correct the script. Only {{.BundleDownloadPath}} may appear between double braces.";
         SecretTaken = "SecretTaken" => Refused, HostOwner,
-            "There is a Secret with the name that the scripts would get, and it is not this config's. It is left alone.",
+            "There is a Secret with the name that the scripts would get, and it is not this config's, or its scripts are others. It is left alone.",
             "Find out whose it is. Remove it if nobody needs it.";
         HostNamesSecret = "HostNamesSecret" => Waits, HostOwner,
             "The config is being deleted, and a ByoHost still names its Secret in spec.installationSecret. It may need the scripts.",
-            "None while the host leaves. If it is lost, delete the ByoHost, or annotate the config with agent-forge.containeroo.ch/lost-host.";
+            "None while the host leaves. If it is lost, delete the ByoHost, or name it in the annotation agent-forge.containeroo.ch/lost-host of the config.";
     }
     Operator {
         SessionActorRestarting = "SessionActorRestarting" | PlacementActorRestarting = "PlacementActorRestarting" => Progress [Inside], Nobody,

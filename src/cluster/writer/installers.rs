@@ -17,7 +17,7 @@ use agent_forge_crds::{
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, ResourceExt as _,
+    Api,
     api::{ListParams, PostParams},
 };
 use serde_json::json;
@@ -86,15 +86,7 @@ impl Installers for InstallerCluster {
             .writer
             .read("get", subject::<Secret>(key), call)
             .await?;
-        Ok(found.map(|secret| {
-            let mut owners = secret.owner_references().iter();
-            let controller = owners.find(|o| o.controller == Some(true));
-            ScriptsSecret {
-                controller: controller.map(|o| o.uid.clone()),
-                type_: secret.type_.clone().unwrap_or_default(),
-                keys: secret.data.unwrap_or_default().into_keys().collect(),
-            }
-        }))
+        Ok(found.as_ref().map(ScriptsSecret::of))
     }
 
     #[expect(

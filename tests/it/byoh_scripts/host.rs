@@ -21,6 +21,12 @@ const PLAYED: &str =
 const SWAPS: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
      /swap.img                               file\t\t2097148\t\t0\t\t-2\n";
 
+/// Mounts a folder on another one, and enters the host. What the kernel tells of mounts is that of the script's own process.
+const BIND: &str = r#"mount --bind "$2" "$3" && mount --bind "/proc/$$/mountinfo" "$1/proc/self/mountinfo" || exit 125
+exec chroot "$1" /bin/bash -c "$4""#;
+/// How that ends where nothing can be mounted.
+const CANNOT_BIND: i32 = 125;
+
 /// A folder that is a host.
 pub struct Host {
     root: tempfile::TempDir,
@@ -92,6 +98,7 @@ impl Host {
             "dev",
             "etc/cni/net.d",
             "etc/systemd/system/multi-user.target.wants",
+            "proc/self",
             "proc/sys/net/ipv4",
             "run",
             "stub/images",
@@ -111,6 +118,10 @@ impl Host {
                 "/dev/sda1 / ext4 defaults 0 1\n#/old none swap sw 0 0\n/swap.img\tnone\tswap\tsw\t0\t0\n",
             ),
             ("etc/systemd/system/theirs.service", "of others\n"),
+            (
+                "proc/self/mountinfo",
+                "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n",
+            ),
             ("proc/swaps", SWAPS),
             ("proc/sys/net/ipv4/ip_forward", "0\n"),
             ("stub/fails", ""),
@@ -150,12 +161,33 @@ impl Host {
 
     /// Runs a script as the agent of BYOH does. `fails`: see `stub.sh`.
     pub fn run(&self, script: &str, fails: &str) -> Result<Output> {
+        let mut command = Command::new(self.enter[0]);
+        command.args(&self.enter[1..]).arg(self.root.path());
+        self.ended(command.args(["/bin/bash", "-c", script]), fails)
+    }
+
+    /// Runs a script while the folder `from` of the host is mounted on its folder `to`, too. The kernel tells of it. `None` with a line
+    /// that says why this machine cannot.
+    pub fn run_bound(&self, script: &str, from: &str, to: &str) -> Result<Option<Output>> {
+        let mut command = Command::new("unshare");
+        command.arg("--mount");
+        if self.enter[0] == "unshare" {
+            command.arg("--map-root-user");
+        }
+        command.args(["bash", "-c", BIND, "bash"]);
+        command.args([self.root.path(), &self.path(from), &self.path(to)]);
+        let done = self.ended(command.arg(script), "")?;
+        if done.status.code() == Some(CANNOT_BIND) {
+            eprintln!("SKIPPED: mount --bind cannot be used here");
+            return Ok(None);
+        }
+        Ok(Some(done))
+    }
+
+    fn ended(&self, command: &mut Command, fails: &str) -> Result<Output> {
         self.write("stub/calls", "")?;
         self.write("stub/fails", fails)?;
-        Command::new(self.enter[0])
-            .args(&self.enter[1..])
-            .arg(self.root.path())
-            .args(["/bin/bash", "-c", script])
+        command
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .stdin(Stdio::null())

@@ -97,11 +97,11 @@ fn held(facts: &mut Facts) {
     Arc::make_mut(&mut facts.config).metadata.finalizers = Some(finalizers);
 }
 
+/// The Secret that the config of [`facts`] gets.
 fn its_secret() -> ScriptsSecret {
-    ScriptsSecret {
-        controller: Some(UID.to_owned()),
-        type_: SECRET_TYPE.to_owned(),
-        keys: vec!["install".to_owned(), "uninstall".to_owned()],
+    match decide(&facts(held)) {
+        Next::Create(secret) => ScriptsSecret::of(&secret),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -298,39 +298,38 @@ fn a_secret_that_is_there_gets_its_finalizer_before_a_status_names_it() {
 #[test]
 fn the_secret_of_somebody_else_and_one_that_is_not_whole_are_left_alone() {
     type Change = fn(&mut ScriptsSecret);
-    let changes: [Change; 5] = [
+    fn other(s: &mut ScriptsSecret, key: &str) {
+        let script = s.data.get_mut(key).expect("a script");
+        script.0.extend(b"true\n");
+    }
+    let changes: [Change; 8] = [
         |s| s.controller = None,
         |s| s.controller = Some("another config".to_owned()),
         |s| s.type_ = "Opaque".to_owned(),
-        |s| s.keys = vec!["install".to_owned()],
-        |s| s.keys.clear(),
+        |s| s.immutable = false,
+        |s| drop(s.data.remove("uninstall")),
+        |s| s.data.clear(),
+        |s| other(s, "install"),
+        |s| other(s, "uninstall"),
     ];
     for change in changes {
         let taken = facts(|f| {
             held(f);
             f.live.as_mut().expect("live").secret = Some(with(its_secret(), change));
         });
-        says_once(
-            taken,
-            (Reason::SecretTaken, Some("Error")),
-            &secret::name(&config()),
-        );
+        says_once(taken, Reason::SecretTaken, &secret::name(&config()));
     }
 }
 
-/// The status says it with that severity, and a person has to act on an error. The next decision writes nothing.
-fn says_once(mut facts: Facts, (reason, severity): (Reason, Option<&str>), word: &str) {
+/// The status says it as an error, on which a person has to act. The next decision writes nothing.
+fn says_once(mut facts: Facts, reason: Reason, word: &str) {
     let status = status_of(decide(&facts));
     let ready = find(&status.conditions, READY).expect("a condition");
     assert!(ready.is_false_because(reason.as_str()), "{ready:?}");
-    assert_eq!(
-        ready.severity.as_deref(),
-        severity.or(Some("Info")),
-        "{reason}"
-    );
+    assert_eq!(ready.severity.as_deref(), Some("Error"), "{reason}");
     let message = ready.message.clone().unwrap_or_default();
     assert!(message.contains(word), "{message}");
-    let fails = severity.map(|_| (reason.to_string(), message));
+    let fails = Some((reason.to_string(), message));
     assert_eq!(status.failure_reason.zip(status.failure_message), fails);
     assert!(!status.ready && status.installation_secret.is_none());
     let status = status_of(decide(&facts));
@@ -341,8 +340,9 @@ fn says_once(mut facts: Facts, (reason, severity): (Reason, Option<&str>), word:
     };
     assert_eq!(again, reason);
     // What ended the problem takes the failure off.
-    let mut mended = facts.clone();
-    held(&mut mended);
+    let mut mended = self::facts(held);
+    Arc::make_mut(&mut mended.config).status = Some(status);
+    mended.now = facts.now;
     mended.live.as_mut().expect("live").secret = Some(its_secret());
     let status = status_of(decide(&mended));
     assert!(status.ready && status.failure_reason.is_none() && status.failure_message.is_none());
@@ -358,11 +358,7 @@ fn a_host_that_nobody_has_scripts_for_gets_none() {
         let info = machine.status.as_mut().and_then(|s| s.host_info.as_mut());
         info.expect("info").os_image = "Windows Server 2022".to_owned();
     });
-    says_once(
-        odd,
-        (Reason::HostUnsupported, Some("Error")),
-        "Windows Server 2022",
-    );
+    says_once(odd, Reason::HostUnsupported, "Windows Server 2022");
 }
 
 #[test]
@@ -404,8 +400,7 @@ fn scripts_of_others_are_judged_and_taken_as_they_are() {
             "uninstall, line 2",
         ),
     ] {
-        let severity = (reason == Reason::ScriptRefused).then_some("Error");
-        says_once(with_texts(texts), (reason, severity), word);
+        says_once(with_texts(texts), reason, word);
     }
     let taken = with_texts(Some(&[
         ("install", good),
@@ -445,11 +440,14 @@ fn the_finalizer_stays_while_a_host_names_the_secret_that_nobody_gave_up() {
     assert_eq!(decide(&ending(&[], None, false)), Next::Look);
     assert_eq!(decide(&ending(&[], None, true)), release);
     assert_eq!(decide(&ending(&["a"], Some("hosts/a"), true)), release);
+    let all = Some("hosts/b, hosts/a,hosts/c");
+    assert_eq!(decide(&ending(&["a", "b"], all, true)), release);
     for (hosts, lost, named) in [
         (&["a"][..], None, "hosts/a"),
         (&["a"], Some("hosts/b"), "hosts/a"),
         (&["a"], Some("true"), "hosts/a"),
         (&["a", "b"], Some("hosts/a"), "hosts/b"),
+        (&["a", "b", "c"], Some("hosts/a,hosts/c"), "hosts/b"),
     ] {
         assert_eq!(decide(&ending(hosts, lost, false)), Next::Look);
         let mut held = ending(hosts, lost, true);

@@ -22,9 +22,33 @@ listed() {
   fi
 }
 
-# Removes what the list names, last line first. A folder has a slash at its end, and stays if others use it.
-remove_listed() {
-  listed "$1" | tac | while IFS= read -r path; do
+# Refuses if something is mounted on one of the folders, or below it: what is there is not of this installer. A bind mount of the
+# same filesystem is one that rm does not see.
+refuse_mounted() {
+  local folder real at
+  for folder in "$@"; do
+    if [ ! -d "$folder" ] || [ -L "$folder" ]; then
+      continue
+    fi
+    real=$(cd -P "$folder" && pwd)
+    while read -r _ _ _ _ at _; do
+      printf -v at %b "$at"
+      case $at/ in
+        "$real"/*) refuse "$at is mounted, and $folder is to be removed; unmount it first" ;;
+      esac
+    done </proc/self/mountinfo
+  done
+}
+
+# Removes folders with everything in them.
+remove() {
+  refuse_mounted "$@"
+  rm -rf --one-file-system "$@"
+}
+
+# Removes what the lines name, last line first. A folder has a slash at its end, and stays if others use it.
+remove_lines() {
+  tac | while IFS= read -r path; do
     case $path in
       */) [ ! -d "$path" ] || rmdir --ignore-fail-on-non-empty "$path" ;;
       *) rm -f "$path" ;;
@@ -63,25 +87,28 @@ swap_as_before() {
 
 # Brings the host back to what the record says. A second call finds nothing to do.
 undo() {
-  local of_record
-  rm -rf "$record.new" "$record.old"
+  local of_record absent
+  remove "$record.new" "$record.old"
   if [ ! -d "$record" ]; then
     return
   fi
   # kubeadm reset removes this file.
   [ ! -e /etc/kubernetes/kubelet.conf ] || refuse "the host is a node still; run kubeadm reset first"
+  of_record=$(listed bundle)
+  mapfile -t absent <<<"$(listed absent)"
+  # Before anything changes.
+  refuse_mounted "$record" "$of_record" "$of_record.part" "${absent[@]}"
   stop_units
   kernel_as_before
   swap_as_before
-  # What containerd, kubelet and kubeadm kept in folders that were not there before. Nothing that is mounted below is touched.
-  listed absent | while IFS= read -r folder; do
-    rm -rf --one-file-system "$folder"
-  done
-  remove_listed placed
+  # What containerd, kubelet and kubeadm kept in folders that were not there before.
+  remove "${absent[@]}"
+  listed placed | sed '/\/bin\/kubeadm$/d' | remove_lines
   systemctl daemon-reload
-  of_record=$(listed bundle)
-  rm -rf "$of_record" "$of_record.part"
-  remove_listed folders
+  remove "$of_record" "$of_record.part"
+  listed folders | remove_lines
+  # The agent runs kubeadm reset before each try. So kubeadm stays until everything else is gone.
+  listed placed | remove_lines
   mv "$record" "$record.old"
-  rm -rf "$record.old"
+  remove "$record.old"
 }

@@ -36,7 +36,7 @@ begin_record() {
   if [ -d "$record" ]; then
     return
   fi
-  rm -rf "$record.new"
+  remove "$record.new"
   mkdir -p "$record.new"
   echo "$bundle" >"$record.new/bundle"
   missing_above "$bundle" >"$record.new/folders"
@@ -59,11 +59,11 @@ fetch() {
   if [ -d "$bundle" ] && is_whole "$bundle"; then
     return
   fi
-  rm -rf "$bundle.part"
+  remove "$bundle.part"
   mkdir -p "${bundle%/*}"
   imgpkg pull --image "$image" --output "$bundle.part"
   is_whole "$bundle.part" || refuse "$image does not hold what its SHA256SUMS says"
-  rm -rf "$bundle"
+  remove "$bundle"
   mv "$bundle.part" "$bundle"
 }
 

@@ -87,9 +87,12 @@ fn comparable(objects: Vec<Value>, is_chart: bool) -> Result<BTreeMap<String, Va
         }
         if is_chart {
             let mut text = object.to_string();
+            // Name of a user.
+            text = text.replace(&format!(":{RELEASE}'"), ":agent-forge'");
             for part in [
                 "byoh-installer",
                 "byoh-manager",
+                "byoh-secrets",
                 "credentials",
                 "leader-election",
                 "metrics",
