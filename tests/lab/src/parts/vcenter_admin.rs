@@ -279,6 +279,9 @@ impl VCenterAdmin {
                 ("set-option", json!({ "key": key, "value": value }))
             }
             VmAction::SetCpus(cpus) => ("set-cpus", json!({ "cpus": cpus })),
+            VmAction::SetHardwareVersion(version) => {
+                ("set-hardware-version", json!({ "version": version }))
+            }
             VmAction::SetNetwork(name) => ("set-network", json!({ "network": name })),
             VmAction::UnplugNic => ("unplug-nic", json!({})),
             VmAction::PlugNic => ("plug-nic", json!({})),
