@@ -12,6 +12,7 @@ use agent_forge_actors::{
         cluster::{Cluster, View},
         effect::Gate,
         iso_source::IsoSource,
+        nodes::HostedNodes,
         vcenter::Connector,
     },
     runtime::lease::Leadership,
@@ -67,6 +68,8 @@ pub struct Borders {
     pub vsphere: vsphere::Options,
     /// Where ISOs come from.
     pub iso_source: Arc<dyn IsoSource>,
+    /// How the Nodes of hosted clusters are read.
+    pub hosted_nodes: Arc<dyn HostedNodes>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// The metrics.
@@ -296,6 +299,7 @@ fn borders(args: &Args, clients: Clients, metrics: Arc<Metrics>) -> anyhow::Resu
             ..vsphere::Options::default()
         },
         iso_source: Arc::new(source),
+        hosted_nodes: Arc::new(HttpHostedNodes::new(args.server_rule(), false)),
         clock: Arc::new(SystemClock::default()),
         metrics,
         started: None,
@@ -337,7 +341,7 @@ fn ports(args: &Args, borders: Borders, caches: Arc<Caches>) -> Ports {
         byoh,
         connector,
         iso_source: borders.iso_source,
-        hosted_nodes: Arc::new(HttpHostedNodes::new(args.server_rule(), false)),
+        hosted_nodes: borders.hosted_nodes,
         clock: borders.clock,
         tracer: traces::tracer(borders.metrics.phases_dropped()),
         instruments: borders.metrics,

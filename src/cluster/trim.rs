@@ -2,14 +2,16 @@
 //!
 //! Of Machines, of what can pause, and of Namespaces a few facts are kept ([`machines`](super::machines),
 //! [`pausables`](super::pausables), [`NamespaceGrant`](super::view::NamespaceGrant)). The types of the other kinds have only
-//! the fields that are read, so here it is about metadata. No write sends these objects back: all patches name single keys.
+//! the fields that are read, so here it is about metadata, and about the conditions of Agents. No write sends these objects
+//! back: all patches name single keys.
 
 use agent_forge_actors::domain::names::ObjectKey;
 use agent_forge_crds::{
     external::{
         agent::{
-            AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent, INHERITED_NODE_LABELS_ANNOTATION,
-            INVENTORY_ANNOTATION, SKIP_SPOKE_CLEANUP_ANNOTATION,
+            AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent, BOUND, CONNECTED,
+            INHERITED_NODE_LABELS_ANNOTATION, INSTALLED, INVENTORY_ANNOTATION,
+            SKIP_SPOKE_CLEANUP_ANNOTATION, SPEC_SYNCED, VALIDATED,
         },
         agent_machine::{NODE_POOL_ANNOTATION, PAUSED_ANNOTATION},
         byoh::K8S_VERSION_ANNOTATION,
@@ -29,6 +31,9 @@ const READ: [&str; 7] = [
     SKIP_SPOKE_CLEANUP_ANNOTATION,
 ];
 
+/// Conditions of Agents that decisions read. The sentence of one counts only while it is False.
+const CONDITIONS: [&str; 5] = [BOUND, CONNECTED, INSTALLED, SPEC_SYNCED, VALIDATED];
+
 /// Whether decisions read the annotation: it is one of [`READ`], or of our own domain or one below it, as vetoes are. Any
 /// other one may hold whatever its author needed.
 #[must_use]
@@ -45,10 +50,19 @@ pub fn metadata<K: ResourceExt>(object: &mut K) {
     object.annotations_mut().retain(|key, _| is_read(key));
 }
 
-/// As [`metadata`]. Of an Agent's inventory its time is left.
+/// As [`metadata`]. Of the inventory in an Agent's annotation its time is left, and of its conditions what is read.
 pub fn agent(agent: &mut Agent) {
     agent.trim_inventory();
+    if let Some(status) = &mut agent.status {
+        let conditions = &mut status.conditions;
+        conditions.retain(|c| CONDITIONS.contains(&c.type_.as_str()));
+        for condition in conditions.iter_mut().filter(|c| !c.is_false()) {
+            condition.message = None;
+        }
+    }
     metadata(agent);
+    // A copy has no spare capacity where something was dropped.
+    *agent = agent.clone();
 }
 
 /// Key of an object.
@@ -60,7 +74,7 @@ pub fn key<K: ResourceExt>(object: &K) -> ObjectKey {
 mod tests {
     use agent_forge_crds::{
         VsphereAgent, VsphereAgentPool,
-        external::{agent_machine::AgentMachine, infra_env::InfraEnv},
+        external::{ForeignCondition, agent_machine::AgentMachine, infra_env::InfraEnv},
         names,
     };
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
@@ -132,6 +146,33 @@ mod tests {
         keeps_what_is_read(AgentMachine::default(), metadata);
         keeps_what_is_read(InfraEnv::default(), metadata);
         keeps_what_is_read(Agent::default(), agent);
+    }
+
+    #[test]
+    fn of_the_conditions_those_that_are_read_are_kept() {
+        let condition = |type_: &str, status: &str| ForeignCondition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: Some("Why".to_owned()),
+            message: Some("a sentence".to_owned()),
+            ..ForeignCondition::default()
+        };
+        let mut object = Agent::default();
+        let conditions = &mut object.status.get_or_insert_default().conditions;
+        for type_ in [
+            BOUND, "BMHReady", VALIDATED, "Cleanup", INSTALLED, CONNECTED,
+        ] {
+            conditions.push(condition(type_, "True"));
+        }
+        conditions.push(condition(SPEC_SYNCED, "False"));
+        agent(&mut object);
+        let kept = object.status.expect("a status").conditions;
+        let types: Vec<&str> = kept.iter().map(|c| c.type_.as_str()).collect();
+        assert_eq!(types, [BOUND, VALIDATED, INSTALLED, CONNECTED, SPEC_SYNCED]);
+        for c in kept {
+            assert_eq!(c.message.is_some(), c.is_false(), "{}", c.type_);
+            assert!(c.reason.is_some());
+        }
     }
 
     #[test]

@@ -90,6 +90,7 @@ async fn nodes_are_compared_with_vms_and_whoever_does_not_answer_is_unknown() ->
         )
         .await?;
     ensure!(said.starts_with("ours=1"), "{said}");
+    has_old_hardware(&world, &vm.moref).await?;
     // Somebody destroys the VM. Only the Node of that VM is named.
     world.vcenter.act(&vm.moref, VmAction::PowerOff).await?;
     world.vcenter.act(&vm.moref, VmAction::Destroy).await?;
@@ -120,5 +121,25 @@ async fn nodes_are_compared_with_vms_and_whoever_does_not_answer_is_unknown() ->
         .await?;
     let nodes = world.pool_status().await?.nodes;
     ensure!(nodes.is_none(), "{nodes:?}");
+    Ok(())
+}
+
+/// A hardware version below 15 is a finding until it is raised. All other Nodes stay as they are.
+async fn has_old_hardware(world: &World, vm: &str) -> Result<()> {
+    for (version, fits) in [("vmx-13", false), ("vmx-15", true)] {
+        let changed = VmAction::SetHardwareVersion(version);
+        world.vcenter.act(vm, changed).await?;
+        let about = format!("hardware version {version}");
+        world
+            .until_pool_says(POOL, "NodesConsistent", &about, |[status, _, text]| {
+                let named = text.contains("Node ours") && text.contains("hardware version 13");
+                (status == "True") == fits && named != fits
+            })
+            .await?;
+        let status = world.pool_status().await?.nodes.context("the Nodes")?;
+        let kinds: Vec<&str> = status.findings.iter().map(|f| f.kind.as_str()).collect();
+        let wanted: &[&str] = if fits { &[] } else { &["OldHardwareVersion"] };
+        ensure!(kinds == wanted, "{kinds:?}");
+    }
     Ok(())
 }

@@ -201,6 +201,15 @@ pub struct ShownHardware {
     pub network_adapter: Option<String>,
     /// All network cards, in the order of their keys.
     pub cards: Option<Vec<ShownCard>>,
+    /// Hardware version, as [`hardware_version`] reads it.
+    pub version: Option<i32>,
+}
+
+/// Reads a hardware version: 19 from `vmx-19`. `None` for anything else.
+#[must_use]
+pub fn hardware_version(text: &str) -> Option<i32> {
+    let number = text.strip_prefix("vmx-")?.parse().ok()?;
+    (1..=999).contains(&number).then_some(number)
 }
 
 /// Reads the UUID of a disk: 32 hexadecimal digits in small letters, without hyphens. `None` for anything else.

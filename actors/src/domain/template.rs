@@ -159,6 +159,7 @@ mod tests {
             disk_controller: Some("pvscsi".to_owned()),
             network_adapter: Some("vmxnet3".to_owned()),
             cards: None,
+            version: None,
         }
     }
 

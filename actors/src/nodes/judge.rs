@@ -19,19 +19,24 @@ use crate::domain::{
 /// How long after its installation a host may have no Node.
 pub const JOIN: SignedDuration = SignedDuration::from_mins(20);
 
+/// The lowest hardware version that the vSphere CSI operator takes (`minRequiredHWVersion` in its `check_nodes.go`).
+pub const LOWEST_HARDWARE_VERSION: i32 = 15;
+
 /// Every kind of finding.
-pub const KINDS: [&str; 5] = [
+pub const KINDS: [&str; 6] = [
     NODE_WITHOUT_VM,
     NODE_WITHOUT_AGENT,
     VM_WITHOUT_NODE,
     TWO_NODES,
     UUID_MISMATCH,
+    OLD_HARDWARE_VERSION,
 ];
 const NODE_WITHOUT_VM: &str = "NodeWithoutVM";
 const NODE_WITHOUT_AGENT: &str = "NodeWithoutAgent";
 const VM_WITHOUT_NODE: &str = "VMWithoutNode";
 const TWO_NODES: &str = "TwoNodesOnOneVM";
 const UUID_MISMATCH: &str = "UUIDMismatch";
+const OLD_HARDWARE_VERSION: &str = "OldHardwareVersion";
 
 /// A VM of agent-forge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +53,8 @@ pub struct HostVm {
     pub agent: Option<String>,
     /// Since when its Agent is installed for this hosted cluster.
     pub installed: Option<Timestamp>,
+    /// Its hardware version. `None`: unknown.
+    pub hardware_version: Option<i32>,
 }
 
 /// What the Nodes are compared with.
@@ -224,6 +231,19 @@ fn of_node(node: &NodeFacts, resolved: &Resolved, known: &Known) -> Vec<NodeFind
         );
         found.push(finding(
             NODE_WITHOUT_VM,
+            Some(name),
+            Some(&vm.name),
+            message,
+        ));
+    }
+    let old = vm.hardware_version.filter(|v| *v < LOWEST_HARDWARE_VERSION);
+    if let Some(old) = old.filter(|_| !vm.gone) {
+        let message = format!(
+            "Node {name} runs on VM {} with hardware version {old}: the storage of vSphere needs {LOWEST_HARDWARE_VERSION}",
+            vm.name
+        );
+        found.push(finding(
+            OLD_HARDWARE_VERSION,
             Some(name),
             Some(&vm.name),
             message,

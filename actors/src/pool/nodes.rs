@@ -50,11 +50,22 @@ pub(super) fn check(context: &Context, s: &Observed, follower: &mut Follower) ->
         (Ok(None), _) => return None,
         (Err(refused), _) | (Ok(Some(_)), Some(Err(refused))) => Err(refused),
         (Ok(Some(_)), None) => Err(pending("the Nodes have not been read yet")),
-        (Ok(Some(_)), Some(Ok(nodes))) => known(context.view.as_ref(), s, &nodes)
-            .map(|known| judge(&nodes, &known, s.wall))
-            .map_err(pending),
+        (Ok(Some(_)), Some(Ok(nodes))) => compare(context.view.as_ref(), s, &nodes),
     };
     Some(judged)
+}
+
+/// Compares these Nodes with the VMs.
+///
+/// # Errors
+/// Some VMs or Agents are unknown.
+pub fn compare(
+    view: &dyn View,
+    s: &Observed,
+    nodes: &[NodeFacts],
+) -> Result<Judgement, ReconcileError> {
+    let known = known(view, s, nodes).map_err(pending)?;
+    Ok(judge(nodes, &known, s.wall))
 }
 
 fn pending(why: &str) -> ReconcileError {
@@ -122,10 +133,14 @@ fn host_vm(child: &ManagedVm, judged: bool) -> Option<HostVm> {
         name: child.key.name.clone(),
         uuid: child.identity.as_ref()?.bios_uuid,
         judged,
-        // Its own actor says that vCenter does not have the VM any more.
-        gone: child.obstacle() == Some(Reason::VmMissing),
+        // Its own actor says that vCenter does not have the VM any more, or that its folder went with it.
+        gone: matches!(
+            child.obstacle(),
+            Some(Reason::VmMissing | Reason::VmFolderDeleted)
+        ),
         agent: child.agent.as_ref().map(|key| key.name.clone()),
         installed: None,
+        hardware_version: child.vm().and_then(|vm| vm.hardware_version),
     })
 }
 
@@ -183,7 +198,9 @@ pub(super) fn set(status: &mut VsphereAgentPoolStatus, s: &Observed, checked: &C
     set_condition(&mut status.conditions, &update, &Time(s.wall));
 }
 
-fn told(judged: &Judgement) -> (ConditionStatus, Reason, String) {
+/// Whether all fits, with reason and sentence.
+#[must_use]
+pub fn told(judged: &Judgement) -> (ConditionStatus, Reason, String) {
     let nodes = &judged.status;
     let Some(first) = nodes.findings.first() else {
         let message = format!(

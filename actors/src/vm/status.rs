@@ -23,8 +23,8 @@ use super::{
 };
 use crate::{
     domain::{
-        machine_state::MachineState, managed_vm::ManagedVm, network, recycle::Stage, seconds,
-        template, vanished::Vanished,
+        hardware::ShownHardware, machine_state::MachineState, managed_vm::ManagedVm, network,
+        recycle::Stage, seconds, template, vanished::Vanished,
     },
     runtime::holds,
 };
@@ -187,10 +187,8 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     {
         way.hours_tried = way.hours_tried.max(Some(hours));
     }
-    if let (Some(made), Some(shown)) = (template::recorded(&vm), known.shown) {
-        vm.hardware_drift = template::drift(&made, shown);
-        let cards = vm.template.as_ref().map_or(&[][..], |t| &t.network_cards);
-        vm.hardware_drift.extend(network::drift(cards, shown));
+    if let Some(shown) = known.shown {
+        set_hardware(&mut vm, shown);
     }
     refer(&mut vm, known);
     status.observed_generation = known.child.object.metadata.generation;
@@ -216,6 +214,17 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     status.trace_id = Some(known.trace.to_string());
     status.timeline = known.timeline.to_vec();
     status
+}
+
+/// Puts what vCenter shows of its hardware into the record. What is not shown stays as it was.
+fn set_hardware(vm: &mut VmStatus, shown: &ShownHardware) {
+    vm.hardware_version = shown.version.or(vm.hardware_version);
+    let Some(made) = template::recorded(vm) else {
+        return;
+    };
+    vm.hardware_drift = template::drift(&made, shown);
+    let cards = vm.template.as_ref().map_or(&[][..], |t| &t.network_cards);
+    vm.hardware_drift.extend(network::drift(cards, shown));
 }
 
 /// Lists each step that failed and stops nothing else.

@@ -294,6 +294,10 @@ pub struct VmStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, extend("maxItems" = MAX_DIFFERENCES))]
     pub hardware_drift: Vec<HardwareDifference>,
+    /// Hardware version of the VM when it was last looked at: 19 for `vmx-19`. Absent where vCenter did not show it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub hardware_version: Option<i32>,
     /// Number of the VM's present life: how many Machines it served, or is to serve. Absent in its first life.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2))]

@@ -100,7 +100,7 @@ pub struct StorageRulesStatus {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct NodeFinding {
-    /// `NodeWithoutVM`, `NodeWithoutAgent`, `VMWithoutNode`, `TwoNodesOnOneVM` or `UUIDMismatch`.
+    /// `NodeWithoutVM`, `NodeWithoutAgent`, `VMWithoutNode`, `TwoNodesOnOneVM`, `UUIDMismatch` or `OldHardwareVersion`.
     pub kind: String,
     /// The Node, if the finding is about one.
     #[serde(skip_serializing_if = "Option::is_none")]

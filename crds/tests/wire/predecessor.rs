@@ -90,6 +90,7 @@ const ADDED_TO_AGENT: &[&str] = &[
     "status.vm.generationSince",
     "status.vm.guestMayBeNode",
     "status.vm.hardwareDrift",
+    "status.vm.hardwareVersion",
     "status.vm.infraEnvRef",
     "status.vm.instanceUUID",
     "status.vm.isoCreated",

@@ -229,7 +229,16 @@ async fn of_pools(args: &Args, asked: &DoctorArgs, sight: &Sight) -> anyhow::Res
         checks.push(pool::time_limits(args, &sight.client, &about, &observed.pool).await);
         checks.extend(iso::checks(args, &sight.client, &about, &observed).await);
         let offline = asked.vcenter.offline;
-        checks.extend(nodes::check(args, &sight.client, &about, &observed, offline).await);
+        checks.extend(
+            nodes::check(
+                args,
+                &sight.client,
+                &about,
+                (&sight.caches, &observed),
+                offline,
+            )
+            .await,
+        );
         if !offline {
             checks.extend(vcenters.checks(args, &about, &observed.pool).await);
         }

@@ -1,11 +1,15 @@
-//! Whether the kubeconfig that a pool names for its Nodes can be used, seen from here.
+//! Whether the kubeconfig that a pool names for its Nodes can be used, seen from here, and whether the Nodes fit to the VMs.
 
 use agent_forge_actors::{
     domain::failure::ReconcileError,
-    nodes::follow::{self, Source},
-    pool::observed::Observed,
-    ports::nodes::HostedNodes,
+    nodes::{
+        follow::{self, Source},
+        judge::Judgement,
+    },
+    pool::{nodes, observed::Observed},
+    ports::{cluster::View, nodes::HostedNodes},
 };
+use agent_forge_crds::conditions::Reason;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 
@@ -19,7 +23,7 @@ pub async fn check(
     args: &Args,
     client: &Client,
     about: &str,
-    s: &Observed,
+    (view, s): (&dyn View, &Observed),
     offline: bool,
 ) -> Option<Check> {
     let source = match Source::of(&s.pool, &s.secret_namespaces) {
@@ -44,12 +48,26 @@ pub async fn check(
             )),
             Err(refused) => Err(refused),
         },
-        Ok(text) => hosted.nodes(&text).await.map(|nodes| {
-            let count = nodes.len();
-            format!("the Nodes of the hosted cluster can be listed: {count}")
-        }),
+        Ok(text) => match hosted.nodes(&text).await {
+            Err(failed) => Err(failed),
+            Ok(listed) => match nodes::compare(view, s, &listed) {
+                Err(unknown) => Err(unknown),
+                Ok(judged) => return Some(compared(about, &judged)),
+            },
+        },
     };
     Some(told(about, result))
+}
+
+/// What the comparison found. Nothing waits for a finding.
+fn compared(about: &str, judged: &Judgement) -> Check {
+    let (_, reason, message) = nodes::told(judged);
+    if reason == Reason::NodesMatch {
+        let says = format!("the Nodes of the hosted cluster can be listed, and fit: {message}");
+        return Check::green("nodes", about, says);
+    }
+    let says = format!("{reason}: {message}");
+    Check::yellow("nodes", about, says).todo(reason.about().remedy, PAGE)
 }
 
 /// Nothing waits for the Nodes, so no failure is red.
@@ -65,7 +83,13 @@ fn told(about: &str, result: Result<String, ReconcileError>) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use agent_forge_crds::conditions::Reason;
+    use agent_forge_actors::{
+        domain::{
+            identity::{BiosUuid, ShownMachine},
+            node::NodeFacts,
+        },
+        nodes::judge::{HostVm, Known, judge},
+    };
 
     use super::*;
     use crate::commands::doctor::Color;
@@ -83,5 +107,37 @@ mod tests {
         assert_eq!(check.page, PAGE);
         let good = told("pool demo/workers", Ok("3 Nodes".to_owned()));
         assert_eq!(good.color, Color::Green);
+    }
+
+    #[test]
+    fn a_finding_is_yellow_and_named() {
+        let found = |version| {
+            let uuid = BiosUuid::derive("cluster", "w-0", 1);
+            let vm = HostVm {
+                name: "w-0".to_owned(),
+                uuid,
+                judged: true,
+                gone: false,
+                agent: None,
+                installed: None,
+                hardware_version: Some(version),
+            };
+            let node = NodeFacts {
+                name: "node-0".to_owned(),
+                provider_id: Some("agent://a".to_owned()),
+                ..NodeFacts::default()
+            };
+            let known = Known {
+                vms: vec![vm],
+                agents: [("a".to_owned(), ShownMachine::Vm(uuid))].into(),
+            };
+            let judged = judge(&[node], &known, jiff::Timestamp::UNIX_EPOCH);
+            compared("pool demo/workers", &judged)
+        };
+        let old = found(13);
+        assert_eq!(old.color, Color::Yellow);
+        let named = old.says.contains("node-0") && old.says.contains("hardware version 13");
+        assert!(named, "{}", old.says);
+        assert_eq!(found(15).color, Color::Green);
     }
 }

@@ -2,7 +2,10 @@
 
 use agent_forge_actors::{
     domain::{
-        hardware::{DiskController, Link, NetworkAdapter, ShownCard, ShownHardware, disk_uuid},
+        hardware::{
+            DiskController, Link, NetworkAdapter, ShownCard, ShownHardware, disk_uuid,
+            hardware_version,
+        },
         holds::{ADOPT_KEY, PAUSE_KEY, SKIP_DELETE_KEY, VmMarks},
         identity::{BiosUuid, MacAddress},
         marker::{DISK_KEY, DiskMark, MARKER_KEY, MAY_SERVE_KEY, Marker, MayServe},
@@ -29,6 +32,7 @@ pub(crate) const PATHS: &[&str] = &[
     "config.hardware.numCPU",
     "config.hardware.memoryMB",
     "config.firmware",
+    "config.version",
     "config.bootOptions",
     "config.files.vmPathName",
     "runtime.powerState",
@@ -237,6 +241,7 @@ fn hardware(vm: &Properties) -> ShownHardware {
             let kind = NetworkAdapter::of_device(type_name(card));
             word(card, kind.map(NetworkAdapter::as_str))
         }),
+        version: vm.text("config.version").and_then(hardware_version),
         cards: known.then(|| cards(devices, power(vm) == PowerState::On)),
     }
 }
@@ -479,6 +484,22 @@ mod tests {
             None,
             "no configuration yet"
         );
+    }
+
+    #[test]
+    fn only_a_hardware_version_of_vsphere_is_one() {
+        for (text, version) in [
+            ("vmx-13", Some(13)),
+            ("vmx-21", Some(21)),
+            ("vmx-0", None),
+            ("vmx-99999", None),
+            ("13", None),
+            ("", None),
+        ] {
+            let shown = json!({"config.version": {"_typeName": "string", "_value": text}});
+            let seen = observation(&vm(shown)).expect("observation");
+            assert_eq!(seen.hardware.version, version, "{text:?}");
+        }
     }
 
     #[test]

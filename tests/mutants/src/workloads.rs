@@ -1,12 +1,12 @@
 //! Workloads that the simulation does not have. Each creates the situation in which one known fault shows.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use agent_forge_actors::{
     domain::marker::{MARKER_KEY, Marker},
     ports::{effect::EffectKind, vcenter::GENERATION_KEY},
 };
-use agent_forge_lab::played::assisted::INFRA_ENV_LABEL;
+use agent_forge_lab::played::{assisted::INFRA_ENV_LABEL, foreign, object::Facts as _};
 use agent_forge_sim::{
     director::Order,
     kube::{kind, store::name_of},
@@ -66,6 +66,7 @@ workloads! {
     credentials_secret_deleted "somebody deletes the credentials Secret; then the machine goes down";
     hosts_match_their_machines "three machines come up in two pools; each AgentMachine gets the host that was made for it";
     two_pools_one_node_pool "two pools claim one NodePool";
+    foreign_host_for_two_pools "two pools count one free foreign host while the provider does not run: one VM is made; then the provider runs again, and both machines go down";
     pool_deleted_while_scaling_up "a pool is deleted while it serves, and its NodePool wants more machines";
     second_machine_while_first_serves "a second machine is wanted while the first one serves; only one more VM is made";
     stale_watch_and_killed_actor "one machine comes up while all watches lag by 20 s, and its pool's actor is killed after the create";
@@ -459,6 +460,49 @@ async fn two_pools_one_node_pool(run: &mut Run) -> Result<()> {
         run.world.director.violated(double);
     }
     run.down().await
+}
+
+async fn foreign_host_for_two_pools(run: &mut Run) -> Result<()> {
+    let labels = json!({"kind": "any"});
+    let cluster = run.world.cluster.clone();
+    for pool in ["w", "x"] {
+        run.world.node_pool(&cluster, pool, &labels).await?;
+        run.world.play(pool)?.scale(1);
+    }
+    run.waits("both machines wait for an Agent", |world| {
+        let all = world.api.list(&kind("agentmachines"), "");
+        let waits = |am: &&Arc<Value>| {
+            let accepted = am["metadata"]["finalizers"].is_array();
+            accepted && am.to_string().contains("NoSuitableAgents")
+        };
+        all.iter().filter(waits).count() == 2
+    })
+    .await?;
+    run.world.upstream.end_providers();
+    let service = run.world.upstream.service(NAMESPACE)?;
+    let host = foreign::bare_metal(service, "demo", 1, labels.clone(), true).await?;
+    let host = (kind("agents"), at_home(host.name()));
+    run.world.api.write(|s, _| s.foreign.insert(host));
+    let counts = json!({"hosts": {"countForeign": true}, "agent": {"labels": labels}});
+    for pool in ["w", "x"] {
+        run.world.pool_alone(pool, &counts)?;
+    }
+    tokio::time::sleep(SOON).await;
+    let made = run.world.director.created();
+    if made != 1 {
+        let what = format!("{made} VMs were made for two machines beside one foreign host");
+        let wrong = Oracle::SameNumberOfVms.broken(what);
+        run.world.director.violated(wrong);
+    }
+    run.world.upstream.join(cluster).await?;
+    let have = |world: &World, machines: usize, vms: usize| {
+        ["w", "x"].iter().all(|pool| world.runs(pool, machines)) && workloads::marked(world) == vms
+    };
+    run.rest("both serve", |world| have(world, 1, 1)).await?;
+    for pool in ["w", "x"] {
+        run.world.play(pool)?.scale(0);
+    }
+    run.rest("down", |world| have(world, 0, 0)).await
 }
 
 async fn pool_deleted_while_scaling_up(run: &mut Run) -> Result<()> {

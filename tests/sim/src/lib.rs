@@ -16,6 +16,7 @@ pub mod call;
 pub mod cost;
 pub mod director;
 pub mod edits;
+pub mod hosted;
 pub mod iso;
 pub mod known;
 pub mod kube;

@@ -32,6 +32,7 @@ use tokio::{
 use crate::{
     around,
     director::{Director, Life, Order, SimGate, hub, life},
+    hosted::{Hosted, Reader},
     iso::{Hold, Images},
     kube::ApiServer,
     plan::Fault,
@@ -65,6 +66,8 @@ pub struct Surroundings {
     pub images: ImageServer,
     /// Whether downloads send anything.
     pub hold: Hold,
+    /// The hosted cluster.
+    pub hosted: Hosted,
     /// The supervisors of the current processes, once they have started.
     pub heads: Heads,
     /// Number of instances. With two, a Lease decides which one acts.
@@ -191,6 +194,10 @@ impl Process {
             iso_source: Arc::new(Images {
                 server: around.images.clone(),
                 hold: around.hold.clone(),
+                life: life.clone(),
+            }),
+            hosted_nodes: Arc::new(Reader {
+                hosted: around.hosted.clone(),
                 life: life.clone(),
             }),
             clock: Arc::new(SimClock::new(&around.director)),

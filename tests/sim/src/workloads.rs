@@ -22,6 +22,7 @@ mod disaster;
 mod foreign;
 mod guests;
 mod lending;
+mod mixed;
 mod moves;
 mod predecessor;
 mod rogues;
@@ -334,6 +335,8 @@ workloads! {
     exact host_wanted_by_two = lending::host_wanted_by_two: "two pools of a group want the one host that waits in the buffer of a third; then both machines go down";
     exact host_of_byoh = byoh::host_of_byoh: "a host of BYOH asks for its scripts while its cluster is paused, gets them after that, and leaves its machine later than that goes";
     exact foreign_host_counts = foreign::foreign_host_counts: "a bare-metal host is free when two machines are wanted, and counts for its pool: one VM comes up, and the host serves; then both machines go down";
+    exact mixed_estate = mixed::mixed_estate: "beside hosts and Nodes of each kind a host waits in the buffer and serves; the service passes labels for Nodes on, and a person adds one; the hosted cluster is away for a while; then all goes down";
+    exact host_reserved_by_osac = mixed::host_reserved_by_osac: "OSAC reserves the host that waits in the buffer; a machine gets another one, and the cluster order gets the reserved one; then all goes down";
 }
 
 impl fmt::Display for Workload {

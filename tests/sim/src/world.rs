@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::{
     director::{ANOTHER_HUB, Director},
+    hosted::Hosted,
     iso::Hold,
     kube::{
         ApiServer, kind,
@@ -79,6 +80,8 @@ pub struct World {
     pub node_pools: Vec<(String, HostedClusterPlay)>,
     /// Whether downloads of images send anything.
     pub hold: Hold,
+    /// The Nodes of the hosted cluster.
+    pub hosted: Hosted,
     /// The seed of all names.
     pub seed: u64,
     /// The API server of a second hub.
@@ -134,13 +137,14 @@ impl World {
             .service(&cluster.agent_namespace)?
             .create_infra_env("demo", json!({}))
             .await?;
-        let hold = Hold::default();
+        let (hold, hosted) = (Hold::default(), Hosted::of(&api));
         let around = Surroundings {
             director: director.clone(),
             api: api.clone(),
             vcenter: vcenter.clone(),
             images,
             hold: hold.clone(),
+            hosted: hosted.clone(),
             heads: Heads::default(),
             instances,
             lives: Arc::default(),
@@ -159,6 +163,7 @@ impl World {
             client,
             node_pools: Vec::new(),
             hold,
+            hosted,
             seed: plan.seed,
             second: None,
             strangers: None,
@@ -178,15 +183,48 @@ impl World {
         Ok(())
     }
 
+    /// Creates a pool for a NodePool that is there. `patch` as for [`Self::pool`].
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub fn pool_alone(&self, name: &str, patch: &Value) -> Result<()> {
+        create_pool(&self.api, &self.cluster, name, patch)
+    }
+
+    /// Adds another hosted cluster of the same namespace, without NodePools.
+    ///
+    /// # Errors
+    /// As [`Self::pool`].
+    pub async fn joined(&mut self, name: &str) -> Result<HostedCluster> {
+        let cluster = HostedCluster::new(NAMESPACE, name);
+        self.api.namespace(&cluster.control_plane_namespace);
+        capi_cluster(&self.api, &cluster)?;
+        self.upstream.join(cluster.clone()).await?;
+        Ok(cluster)
+    }
+
+    /// Creates a NodePool that no pool serves. It takes hosts with these labels.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn node_pool(
+        &mut self,
+        cluster: &HostedCluster,
+        name: &str,
+        labels: &Value,
+    ) -> Result<()> {
+        let selector = Some(json!({"matchLabels": labels}));
+        let play = self.upstream.node_pool(cluster, name, selector).await?;
+        self.node_pools.push((name.to_owned(), play));
+        Ok(())
+    }
+
     /// Adds another hosted cluster of the same namespace, with one pool, which boots the same ISO. `patch` as for [`Self::pool`].
     ///
     /// # Errors
     /// As [`Self::pool`].
     pub async fn another_cluster(&mut self, name: &str, pool: &str, patch: &Value) -> Result<()> {
-        let cluster = HostedCluster::new(NAMESPACE, name);
-        self.api.namespace(&cluster.control_plane_namespace);
-        capi_cluster(&self.api, &cluster)?;
-        self.upstream.join(cluster.clone()).await?;
+        let cluster = self.joined(name).await?;
         let mut spec = json!({"infraEnvRef": {"name": self.cluster.name}});
         merge(&mut spec, patch);
         let play = pool_of(&self.api, (&cluster, &self.upstream), pool, &spec).await?;
@@ -446,13 +484,20 @@ fn capi_cluster(api: &ApiServer, cluster: &HostedCluster) -> Result<()> {
     Ok(())
 }
 
-/// Creates a pool and its NodePool for that hosted cluster. Its InfraEnv and VM folder have the cluster's name.
+/// Creates a pool and its NodePool for that hosted cluster.
 async fn pool_of(
     api: &ApiServer,
     (cluster, upstream): (&HostedCluster, &Upstream),
     name: &str,
     patch: &Value,
 ) -> Result<HostedClusterPlay> {
+    create_pool(api, cluster, name, patch)?;
+    let selector = json!({"matchLabels": {"hypershift.openshift.io/nodepool-role": name}});
+    upstream.node_pool(cluster, name, Some(selector)).await
+}
+
+/// Creates a pool for that hosted cluster. Its InfraEnv and VM folder have the cluster's name.
+fn create_pool(api: &ApiServer, cluster: &HostedCluster, name: &str, patch: &Value) -> Result<()> {
     let mut spec = json!({
         "hostedClusterRef": {"name": cluster.name},
         "nodePoolRef": {"name": name},
@@ -478,8 +523,7 @@ async fn pool_of(
     });
     let pools = kind("vsphereagentpools");
     api.create(&pools, &cluster.namespace, object)?;
-    let selector = json!({"matchLabels": {"hypershift.openshift.io/nodepool-role": name}});
-    upstream.node_pool(cluster, name, Some(selector)).await
+    Ok(())
 }
 
 /// Copies an object of another API server into this one, under a uid of its own.

@@ -26,6 +26,7 @@ fn vm(n: u8) -> HostVm {
         gone: false,
         agent: Some(agent(n)),
         installed: Some(at(3600)),
+        hardware_version: Some(LOWEST_HARDWARE_VERSION),
     }
 }
 
@@ -164,6 +165,24 @@ fn what_does_not_fit_is_named() {
             vec![with(node(1), |n| n.system_uuid = Some(uuid(2).to_string()))],
             known(&[vm(1)]),
             vec![(UUID_MISMATCH, one, two)],
+        ),
+        (
+            "the VM has an old hardware version",
+            vec![node(1)],
+            known(&[with(vm(1), |v| v.hardware_version = Some(14))]),
+            vec![(OLD_HARDWARE_VERSION, one, two)],
+        ),
+        (
+            "its hardware version is unknown",
+            vec![node(1)],
+            known(&[with(vm(1), |v| v.hardware_version = None)]),
+            vec![],
+        ),
+        (
+            "it was old, and is gone",
+            vec![node(1)],
+            known(&[with(gone(1), |v| v.hardware_version = Some(14))]),
+            vec![(NODE_WITHOUT_VM, one, two)],
         ),
         (
             "the Agent shows another VM",

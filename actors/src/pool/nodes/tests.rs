@@ -55,6 +55,24 @@ fn missing(child: &mut VsphereAgent) {
     obstruct(child, Some(Reason::VmMissing));
 }
 
+#[test]
+fn a_vm_that_is_gone_is_named_also_where_its_folder_went_with_it() {
+    let named = |obstacle: Option<Reason>| {
+        let (mut child, agent, node) = serving("a", 30);
+        obstruct(&mut child, obstacle);
+        let world = World {
+            children: vec![child],
+            agents: vec![agent],
+            ..World::default()
+        };
+        judged(&world, &[node]).kinds["NodeWithoutVM"]
+    };
+    assert_eq!(named(Some(Reason::VmMissing)), 1);
+    assert_eq!(named(Some(Reason::VmFolderDeleted)), 1);
+    assert_eq!(named(Some(Reason::VmPoweredOff)), 0);
+    assert_eq!(named(None), 0);
+}
+
 /// A view with the Agents of that world.
 fn view(world: &World) -> Hub {
     let hub = Hub::default();
@@ -109,6 +127,13 @@ fn the_chain_from_a_node_to_its_vm_goes_over_agent_and_serial_number() {
         crate::testing::delete(&mut w.children[0]);
     });
     assert_eq!(judged(&leaving, &[]).status.findings, []);
+    let old = with(world.clone(), |w| {
+        let status = w.children[0].status.as_mut();
+        let vm = status.and_then(|s| s.vm.as_mut());
+        vm.expect("a VM").hardware_version = Some(13);
+    });
+    let kinds = judged(&old, std::slice::from_ref(&node)).kinds;
+    assert_eq!(kinds["OldHardwareVersion"], 1);
     let agentless = with(world, |w| w.agents.clear());
     let kinds = judged(&agentless, &[node]).kinds;
     assert_eq!(kinds["NodeWithoutAgent"], 1);

@@ -165,6 +165,7 @@ pub fn as_made(hardware: &Hardware, nics: &[NicPlan]) -> ShownHardware {
         disk_controller: Some(hardware.disk_controller.as_str().to_owned()),
         network_adapter: Some(hardware.network_adapter.as_str().to_owned()),
         cards: Some(nics.iter().map(card).collect()),
+        version: Some(19),
     }
 }
 

@@ -319,3 +319,25 @@ async fn a_vm_that_was_given_up_waits_quietly_while_its_pool_is_paused() {
     edit(&bench, |p| p.annotations_mut().clear());
     is_replaced(&mut bench).await;
 }
+
+#[tokio::test]
+async fn its_hardware_version_is_recorded_and_stays_where_vcenter_does_not_show_it() {
+    let mut bench = on().await;
+    assert_eq!(bench.vm().hardware_version, Some(19));
+    let look = async |bench: &mut Bench, seen: fn(&Bench) -> bool| {
+        is_doubted(bench, true);
+        // What the actor has seen a moment ago counts for a while.
+        bench.pass().await;
+        bench.turn(2 * MINUTE);
+        bench.until(seen).await;
+    };
+    bench.site.with(|i| i.vms[0].hardware.version = Some(13));
+    look(&mut bench, |b| b.vm().hardware_version == Some(13)).await;
+    assert!(says(&bench, "True", "Synced"), "it is no drift");
+    bench.site.with(|i| {
+        let shown = &mut i.vms[0].hardware;
+        (shown.version, shown.num_cpus) = (None, Some(8));
+    });
+    look(&mut bench, |b| says(b, "False", "HardwareDrift")).await;
+    assert_eq!(bench.vm().hardware_version, Some(13));
+}

@@ -280,6 +280,9 @@ impl VCenterAdmin {
             }
             VmAction::SetNotes(notes) => ("set-notes", json!({ "value": notes })),
             VmAction::SetCpus(cpus) => ("set-cpus", json!({ "cpus": cpus })),
+            VmAction::SetHardwareVersion(version) => {
+                ("set-hardware-version", json!({ "version": version }))
+            }
             VmAction::SetNetwork(name) => ("set-network", json!({ "network": name })),
             VmAction::UnplugNic => ("unplug-nic", json!({})),
             VmAction::PlugNic => ("plug-nic", json!({})),

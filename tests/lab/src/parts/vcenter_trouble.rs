@@ -141,6 +141,8 @@ pub enum VmAction<'a> {
     SetNotes(&'a str),
     /// Give it that many processors.
     SetCpus(u32),
+    /// Give it that hardware version, such as `vmx-13`.
+    SetHardwareVersion(&'a str),
     /// Connect its first network card to the network of that name.
     SetNetwork(&'a str),
     /// Disconnect its network cards, now and at power-on.

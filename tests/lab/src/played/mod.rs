@@ -119,6 +119,11 @@ impl Upstream {
         Ok(())
     }
 
+    /// Ends all providers. A hosted cluster gets another one with [`Upstream::join`].
+    pub fn end_providers(&mut self) {
+        self.providers.clear();
+    }
+
     /// The assisted service of an Agent namespace.
     ///
     /// # Errors

@@ -526,6 +526,7 @@ impl Inventory {
                 "config.hardware.numCPU" => Some(boxed("int", vm.cpus)),
                 "config.hardware.memoryMB" => Some(boxed("int", vm.memory)),
                 "config.firmware" => text(&vm.firmware),
+                "config.version" => text("vmx-19"),
                 "config.hardware.device" => Some(boxed("ArrayOfVirtualDevice", vm.devices.clone())),
                 "config.changeVersion" => text(&vm.version()),
                 "config.bootOptions" => {

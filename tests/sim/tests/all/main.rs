@@ -5,6 +5,7 @@ mod cost;
 mod edits;
 mod garbage;
 mod names;
+mod nodes;
 mod plans;
 mod provider;
 mod scale;

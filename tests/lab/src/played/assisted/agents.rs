@@ -31,6 +31,8 @@ use super::{
 const FINALIZER: &str = "agent.agent-install.openshift.io/ai-deprovision";
 const CLUSTER_NAMESPACE_LABEL: &str = "agent-install.openshift.io/clusterdeployment-namespace";
 const ANNOTATIONS: &str = "agent.agent-install.openshift.io";
+const PROPAGATED: &str = "infraenv.agent-install.openshift.io/propagate-node-labels";
+const INHERITED: &str = "agent.agent-install.openshift.io/inherited-node-labels";
 const SKIP_CLEANUP: &str = "agent.agent-install.openshift.io/skip-spoke-cleanup";
 
 /// How late the service writes to an Agent, and in which parts. By default it writes at once.
@@ -98,6 +100,10 @@ impl Player for Controller {
             self.agents
                 .patch(&agent, json!({"spec": {"approved": true}}))
                 .await?;
+            return Ok(None);
+        }
+        if let Some(inherited) = self.inherits(&agent) {
+            self.agents.patch(&agent, inherited).await?;
             return Ok(None);
         }
         let host = self.hosts.lock().get(key).cloned();
@@ -228,6 +234,38 @@ impl Controller {
         let automatic =
             infra_env.is_some_and(|infra_env| infra_env.flag("/spec/agentApproval/autoApprove"));
         automatic && !agent.flag("/spec/approved")
+    }
+
+    /// The change after which the Agent has the labels for Nodes that the InfraEnv passes on; `None` if it has them. The
+    /// service takes a key off that is not passed on any more, and no other one.
+    fn inherits(&self, agent: &Object) -> Option<Value> {
+        let infra_env = self.infra_envs.get(agent.label(INFRA_ENV_LABEL)?)?;
+        let keys = |object: &Object, annotation: &str| -> Vec<String> {
+            let keys = object.annotation(annotation).unwrap_or_default();
+            let keys = keys.split(',').map(|key| key.trim().to_owned());
+            keys.filter(|key| !key.is_empty()).collect()
+        };
+        let (passed, before) = (keys(&infra_env, PROPAGATED), keys(agent, INHERITED));
+        let mut labels = serde_json::Map::new();
+        let gone = before.iter().filter(|key| !passed.contains(key));
+        labels.extend(gone.map(|key| (key.clone(), Value::Null)));
+        let passed: Vec<(String, &str)> = passed
+            .into_iter()
+            .filter_map(|key| infra_env.label(&key).map(|value| (key, value)))
+            .collect();
+        let names: Vec<&str> = passed.iter().map(|(key, _)| key.as_str()).collect();
+        let list = (!names.is_empty()).then(|| names.join(","));
+        labels.extend(
+            passed
+                .iter()
+                .map(|(key, value)| (key.clone(), json!(value))),
+        );
+        let now = agent.at("/spec/nodeLabels").unwrap_or(&Value::Null);
+        let labels = Value::Object(labels);
+        let is_so = merge_is_idle(now, &labels) && agent.annotation(INHERITED) == list.as_deref();
+        let change =
+            json!({"metadata": {"annotations": {INHERITED: list}}, "spec": {"nodeLabels": labels}});
+        (!is_so).then_some(change)
     }
 
     fn take_spec(&self, host: &mut Host, agent: &Object, now: Instant) {

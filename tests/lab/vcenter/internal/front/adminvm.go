@@ -148,6 +148,7 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 		CPUs  int32  `json:"cpus"`
 
 		Network string `json:"network"`
+		Version string `json:"version"`
 	}
 	if !readAdmin(w, r, &n) {
 		return
@@ -187,6 +188,9 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 	case "set-cpus":
 		vm.Config.Hardware.NumCPU = n.CPUs
 		changed(vm)
+	case "set-hardware-version":
+		vm.Config.Version = n.Version
+		changed(vm)
 	case "set-network":
 		if !f.setNetwork(vm, n.Network) {
 			adminError(w, http.StatusBadRequest, "no such network, or no network card")
@@ -200,7 +204,7 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 			moref = made.(ref).Value
 		}
 	default:
-		adminError(w, http.StatusNotFound, "unknown action: use power-on, power-off, suspend, destroy, clone, eject, lock-tray, boot-from-disk, boot-from-cd, set-option, set-notes, set-cpus, set-network, unplug-nic, plug-nic, hide or show")
+		adminError(w, http.StatusNotFound, "unknown action: use power-on, power-off, suspend, destroy, clone, eject, lock-tray, boot-from-disk, boot-from-cd, set-option, set-notes, set-cpus, set-hardware-version, set-network, unplug-nic, plug-nic, hide or show")
 		return
 	}
 	f.world.sweep()

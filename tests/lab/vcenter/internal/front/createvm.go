@@ -143,6 +143,10 @@ func (f *Front) create(folder ref, spec *types.VirtualMachineConfigSpec, pool re
 	if fault != nil {
 		return nil, fault
 	}
+	if spec.Version == "" {
+		// The default of vSphere 7.0 U2. The simulator's own is of vSphere 6.5.
+		spec.Version = "vmx-19"
+	}
 	dc, _ := w.datacenterOf(folder)
 	home, _ := w.resolve(&dc, spec.Files.VmPathName)
 	dir := home.file
