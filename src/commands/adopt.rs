@@ -10,7 +10,7 @@ use agent_forge_actors::{
         managed_vm::ManagedVm,
         names::{MoRef, ObjectKey},
     },
-    guard::adoption::{Candidate, Facts, Place as VmPlace},
+    guard::adoption::{Candidate, Place as VmPlace},
     placement::request,
     pool::act::adopted_object,
     ports::{
@@ -129,7 +129,7 @@ struct Site {
 /// Shows what could be adopted, and asks for it with `--apply`.
 ///
 /// # Errors
-/// The cluster cannot be read, there is no such pool or AgentMachine, or a write is refused.
+/// The cluster or a VM cannot be read, or there is no such pool or AgentMachine.
 pub async fn run(args: &Args, asked: &AdoptArgs) -> anyhow::Result<Verdict> {
     let (client, args) = &sight::connect(args).await?;
     let sight = Sight::permitted(args, client, &asked.asked.place).await?;
@@ -258,13 +258,7 @@ async fn row(
     let observed = Observed::gather(caches, Arc::new(object.clone()));
     let agents = caches.agents(&agent.namespace);
     let agent = agents.iter().find(|a| ObjectKey::of(a.as_ref()) == agent);
-    let candidate = Candidate::of(&Facts {
-        pool,
-        child: &observed.child,
-        agent_machine: observed.agent_machine.as_deref(),
-        machine: &observed.host.machine,
-        agent: agent.map(AsRef::as_ref),
-    });
+    let candidate = Candidate::of(&observed.adoption(pool, agent.map(AsRef::as_ref)));
     let proven = match (candidate, site) {
         (Ok(candidate), Some(site)) => {
             let found = site.session.find_by_uuid(candidate.uuid).await;

@@ -40,6 +40,8 @@ pub struct Facts<'a> {
     pub machine: &'a MachineState,
     /// The Agent that the AgentMachine names.
     pub agent: Option<&'a Agent>,
+    /// Why the pool may not serve that AgentMachine: a namespace does not admit it.
+    pub refused: Option<&'a str>,
 }
 
 /// A host that serves a Machine of the pool, by what the cluster says.
@@ -62,28 +64,22 @@ pub struct Place<'a> {
 }
 
 impl Case<'_> {
-    /// Reads the Agent of a VM that is to be adopted, and proves what the cluster knows. The inner error: what is missing.
+    /// Reads the Agent of a VM that is to be adopted, and proves what the cluster knows. `facts`: all but the Agent. The inner
+    /// error: what is missing.
     ///
     /// # Errors
     /// The read failed.
     pub async fn candidate(
         &self,
-        pool: &VsphereAgentPool,
-        agent_machine: Option<&AgentMachine>,
-        machine: &MachineState,
+        facts: Facts<'_>,
     ) -> Result<Result<Candidate, String>, ReconcileError> {
-        let named = agent_machine.and_then(AgentMachine::agent_ref);
+        let named = facts.agent_machine.and_then(AgentMachine::agent_ref);
         let agent = match named.map(|n| ObjectKey::new(&n.namespace, &n.name)) {
             Some(key) => self.context.cluster.live_agent(&key).await?,
             None => None,
         };
-        Ok(Candidate::of(&Facts {
-            pool,
-            child: self.child,
-            agent_machine,
-            machine,
-            agent: agent.as_ref(),
-        }))
+        let agent = agent.as_ref();
+        Ok(Candidate::of(&Facts { agent, ..facts }))
     }
 }
 
@@ -104,6 +100,9 @@ impl Candidate {
             return Err(format!(
                 "AgentMachine {named} is not of the NodePool of this pool"
             ));
+        }
+        if let Some(refused) = facts.refused {
+            return Err(refused.to_owned());
         }
         if *facts.machine != MachineState::Alive {
             return Err(format!(
@@ -187,7 +186,7 @@ impl Candidate {
             None => Err(format!(
                 "VM {name} lacks the mark of an administrator of vCenter that gives it to this pool: govc vm.change -vm.uuid {} -e \
                  {ADOPT_KEY}={wanted}",
-                identity(&vm, self.uuid)
+                self.uuid_of(&vm)
             )),
         }
     }
@@ -195,7 +194,7 @@ impl Candidate {
     /// The rule of identity holds between Agent and VM, as for any host later.
     fn runs_on(&self, vm: &VmObservation, name: &str) -> Result<(), String> {
         let identity = VmIdentity {
-            bios_uuid: identity(vm, self.uuid),
+            bios_uuid: self.uuid_of(vm),
             macs: vm.macs.clone(),
             infra_env: None,
             first_powered_on: None,
@@ -209,9 +208,9 @@ impl Candidate {
         let agent = self.agent.name_any();
         Err(format!("Agent {agent} does not fit VM {name}: {why}"))
     }
-}
 
-/// The BIOS UUID in the order in which vCenter shows it. An Agent may show the other one.
-fn identity(vm: &VmObservation, by_agent: BiosUuid) -> BiosUuid {
-    vm.bios_uuid.unwrap_or(by_agent)
+    /// The BIOS UUID in the order in which vCenter shows it. The Agent may show the other one.
+    fn uuid_of(&self, vm: &VmObservation) -> BiosUuid {
+        vm.bios_uuid.unwrap_or(self.uuid)
+    }
 }

@@ -34,6 +34,7 @@ use crate::{
         upstream::{self, MachineFacts},
         vanished::{Vanished, vanished},
     },
+    guard::adoption,
     iso::infra_env_guards::{self, Guard},
     lifecycle::Policy,
     placement::request,
@@ -311,6 +312,23 @@ impl Observed {
     #[must_use]
     pub fn lifecycle(&self) -> Policy {
         Policy::of_vm(&self.child, self.policy())
+    }
+
+    /// What the cluster says of the VM, if it is to be adopted.
+    #[must_use]
+    pub fn adoption<'a>(
+        &'a self,
+        pool: &'a VsphereAgentPool,
+        agent: Option<&'a Agent>,
+    ) -> adoption::Facts<'a> {
+        adoption::Facts {
+            pool,
+            child: &self.child,
+            agent_machine: self.agent_machine.as_deref(),
+            machine: &self.host.machine,
+            agent,
+            refused: self.refused.as_deref(),
+        }
     }
 
     /// See [`lost::candidate`].

@@ -178,10 +178,8 @@ impl Executor<'_> {
         if !observed.child.adopting {
             return Ok(None);
         }
-        let (am, machine) = (observed.agent_machine.as_deref(), &observed.host.machine);
-        Box::pin(self.case().candidate(self.pool()?, am, machine))
-            .await
-            .map(Some)
+        let facts = observed.adoption(self.pool()?, None);
+        Box::pin(self.case().candidate(facts)).await.map(Some)
     }
 
     /// Proves the VM among those with its BIOS UUID: that of the `candidate`, or that of a record of the predecessor.

@@ -137,7 +137,7 @@ async fn a_person_may_say_that_it_ends_as_any_other() {
 /// What is missing, how it comes about, and what people are told.
 type Case = (&'static str, fn(&Bench), &'static str);
 
-const MISSING: [Case; 14] = [
+const MISSING: [Case; 15] = [
     (
         "no AgentMachine",
         |b| b.hub.with(|o| o.agent_machines.clear()),
@@ -232,6 +232,17 @@ const MISSING: [Case; 14] = [
                 .with(|i| i.vms[0].adopt = Some("another-hub/demo/workers".to_owned()));
         },
         "names pool \"another-hub/demo/workers\", and not",
+    ),
+    (
+        "a namespace that does not admit the pool",
+        |b| {
+            b.hub.with(|o| {
+                let key = agent_forge_crds::external::agent_machine::NODE_POOL_ANNOTATION;
+                let annotations = o.agent_machines[0].annotations_mut();
+                annotations.insert(key.to_owned(), "rival/workers".to_owned());
+            });
+        },
+        "namespace rival",
     ),
     (
         "an AgentMachine of another NodePool",
