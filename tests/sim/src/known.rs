@@ -27,8 +27,6 @@ pub const ALL: &[Known] = &[
         breaks: &[(Oracle::SameFinalState, "at \"known again\"")],
         reason: "the first write to a VsphereAgent that has lost its status hides the loss, so its VM counts as made with the hardware that its pool wants; where that write fails, the hardware is unknown",
         plans: &[
-            "hub_restored_without_status@1 record_observation:demo/w-9e377-66296#3=api_server_down_5m",
-            "hub_restored_without_status@1 pool_status:demo/w#7=api_server_down_5m",
             "hub_restored_without_status@1 pool_status:demo/w#7=api_server_down_5s",
             "hub_restored_without_status@1 record_observation:demo/w-9e377-66296#3=actor_killed",
             "hub_restored_without_status@1 record_observation:demo/w-9e377-66296#3=actor_panics",
