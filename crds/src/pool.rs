@@ -55,7 +55,20 @@ pub const DEFAULT_CHECK_INTERVAL: &str = "10m";
 /// Which NodePool gets hosts, where its objects live, and what a host looks like.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, remote = "Self")]
-#[schemars(!default, !remote, transform = schema::no_nulls)]
+#[schemars(!default, !remote, transform = schema::no_nulls, extend("x-kubernetes-validations" = [
+    {
+        "rule": "has(self.nodePoolRef) == has(self.hostedClusterRef) && has(self.nodePoolRef) == has(self.controlPlaneNamespace)",
+        "message": "nodePoolRef, hostedClusterRef and controlPlaneNamespace go together: set all three, or none for a pool that keeps hosts for its group",
+    },
+    {
+        "rule": "has(self.nodePoolRef) || (has(self.reassign) && has(self.vsphere.folder) && !has(self.nodeCheck))",
+        "message": "a pool without nodePoolRef needs reassign.group and vsphere.folder, and has no nodeCheck",
+    },
+    {
+        "rule": "has(self.nodePoolRef) == has(oldSelf.nodePoolRef)",
+        "message": "a pool cannot get or lose its nodePoolRef: make another pool",
+    },
+]))]
 #[kube(
     group = "agent-forge.containeroo.ch",
     version = "v1alpha1",
@@ -83,14 +96,20 @@ pub const DEFAULT_CHECK_INTERVAL: &str = "10m";
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 pub struct VsphereAgentPoolSpec {
-    /// HostedCluster that the hosts join.
+    /// HostedCluster that the hosts join. Absent in a pool that only keeps hosts for the other pools of its group: then
+    /// `nodePoolRef` and `controlPlaneNamespace` are absent too.
+    #[serde(skip_serializing_if = "ObjectNameRef::is_unnamed")]
+    #[schemars(with = "Option<ObjectNameRef>")]
     pub hosted_cluster_ref: ObjectNameRef,
-    /// NodePool whose AgentMachines are the demand.
+    /// NodePool whose AgentMachines are the demand. Absent: see `hostedClusterRef`.
+    #[serde(skip_serializing_if = "ObjectNameRef::is_unnamed")]
+    #[schemars(with = "Option<ObjectNameRef>")]
     pub node_pool_ref: ObjectNameRef,
     /// InfraEnv that offers the discovery ISO and in whose namespace the Agents appear.
     pub infra_env_ref: InfraEnvRef,
-    /// Namespace of the hosted control plane: AgentMachines and Machines live there.
-    #[schemars(length(min = 1, max = 63), regex(pattern = schema::DNS_LABEL))]
+    /// Namespace of the hosted control plane: AgentMachines and Machines live there. Absent: see `hostedClusterRef`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(with = "Option<String>", length(min = 1, max = 63), regex(pattern = schema::DNS_LABEL))]
     pub control_plane_namespace: String,
     /// Where the VMs stand and what kind of vSphere hardware they get.
     pub vsphere: VsphereSpec,
@@ -212,6 +231,20 @@ impl VsphereAgentPoolSpec {
 }
 
 impl VsphereAgentPool {
+    /// Whether AgentMachines can ask this pool for hosts. Without a NodePool it keeps hosts for the other pools of its group.
+    pub fn has_node_pool(&self) -> bool {
+        !self.spec.node_pool_ref.is_unnamed()
+    }
+
+    /// Namespace of the hosted control plane. The one of the pool itself, where no hosted cluster lives, in a pool without a
+    /// NodePool.
+    pub fn control_plane(&self) -> &str {
+        match self.spec.control_plane_namespace.as_str() {
+            "" => self.metadata.namespace.as_deref().unwrap_or_default(),
+            namespace => namespace,
+        }
+    }
+
     /// Directory of ISOs on their datastore: `spec.iso.pathPrefix`, else
     /// `agent-forge/<namespace>/<name>`. As written: whether the path is safe is for the reader
     /// to check.

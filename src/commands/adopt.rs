@@ -179,7 +179,7 @@ fn agent_machines(
     pool: &VsphereAgentPool,
     named: &[String],
 ) -> anyhow::Result<Vec<Arc<AgentMachine>>> {
-    let mut all = caches.agent_machines(&pool.spec.control_plane_namespace);
+    let mut all = caches.agent_machines(pool.control_plane());
     all.retain(|am| belonging::belongs(pool, am));
     for name in named {
         let known = all.iter().any(|am| am.name_any() == *name);
@@ -244,7 +244,7 @@ async fn row(
         Some(own) => VsphereAgent::clone(&own.object),
         None => {
             let owner = am.owner_machine().map(|o| o.uid.clone());
-            let machines = caches.machines(&pool.spec.control_plane_namespace);
+            let machines = caches.machines(pool.control_plane());
             let machine = machines.iter().find(|m| Some(&m.uid) == owner.as_ref());
             let Some(machine) = machine else {
                 row.state = State::Missing;

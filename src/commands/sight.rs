@@ -145,9 +145,8 @@ async fn narrowed(client: &Client, namespace: &str) -> anyhow::Result<Vec<String
     let pools = pools.with_context(|| format!("listing the pools of namespace {namespace}"))?;
     let mut places = BTreeSet::from([namespace.to_owned()]);
     for pool in pools {
-        let spec = pool.spec;
-        places.insert(spec.control_plane_namespace);
-        places.extend(spec.infra_env_ref.namespace);
+        places.insert(pool.control_plane().to_owned());
+        places.extend(pool.spec.infra_env_ref.namespace);
     }
     Ok(places.into_iter().filter(|name| !name.is_empty()).collect())
 }

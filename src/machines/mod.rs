@@ -66,7 +66,7 @@ pub fn machines(caches: &Caches, now: Timestamp) -> Machines {
     }
     for pool in caches.pools() {
         let rows = by_pool.entry(ObjectKey::of(pool.as_ref())).or_default();
-        for am in caches.agent_machines(&pool.spec.control_plane_namespace) {
+        for am in caches.agent_machines(pool.control_plane()) {
             let is_served = am.metadata.uid.as_ref().is_some_and(|u| served.contains(u));
             if !is_served && let Some(found) = join.of_demand(&pool, &am) {
                 rows.push(Machine::of_demand(found, &am));

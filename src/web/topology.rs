@@ -141,6 +141,7 @@ pub fn topology(caches: &Caches, reach: &Reach, notes: Vec<String>, now: Timesta
     let mut tree: BTreeMap<ClusterKey, BTreeMap<String, Vec<PoolNode>>> = BTreeMap::new();
     for of_pool in all.pools.iter().filter(|p| reach.covers(&p.key.namespace)) {
         let (cluster, node_pool) = match &of_pool.pool {
+            Some(pool) if !pool.has_node_pool() => (ClusterKey::none(), "none".to_owned()),
             Some(pool) => (ClusterKey::of(pool), pool.spec.node_pool_ref.name.clone()),
             None => (ClusterKey::unknown(), "?".to_owned()),
         };
@@ -192,6 +193,14 @@ impl ClusterKey {
         Self {
             namespace: holds::home_of_hosted_cluster(pool),
             name: pool.spec.hosted_cluster_ref.name.clone(),
+        }
+    }
+
+    /// That of a pool without a NodePool.
+    fn none() -> Self {
+        Self {
+            namespace: None,
+            name: "no hosted cluster".to_owned(),
         }
     }
 

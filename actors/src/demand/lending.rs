@@ -62,6 +62,8 @@ pub enum Refusal {
     NotReady,
     /// Its disk may have data of another hosted cluster, or the taker wants a new one.
     Disk(String),
+    /// The pools of the taker's namespace have as many hosts of that maker as it gives one namespace.
+    NamespaceLimit(String),
     /// It has less, or other, hardware than the taker wants.
     Hardware(Vec<HardwareDifference>),
 }
@@ -86,7 +88,7 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotGranted(sentence) => f.write_str(sentence),
+            Self::NotGranted(sentence) | Self::NamespaceLimit(sentence) => f.write_str(sentence),
             Self::OtherGroup => f.write_str("it is of another group, or of none"),
             Self::OtherInfraEnv => {
                 f.write_str("it has another InfraEnv, or its InfraEnv does not exist")
@@ -146,6 +148,7 @@ pub fn still(
     (!same)
         .then_some(Refusal::OtherGroup)
         .or_else(|| admits(&side(taker), &side(lender), grant))
+        .or_else(|| limit(view, &taker.namespace().unwrap_or_default(), child))
         .or_else(|| disk_refusal(taker, lender, child))
 }
 
@@ -252,6 +255,24 @@ pub fn lenders(
     all
 }
 
+/// The pool that made `child` gives one namespace a number of hosts, and the pools of `namespace` have them already.
+fn limit(view: &dyn View, namespace: &str, child: &ManagedVm) -> Option<Refusal> {
+    let maker = child.maker();
+    if maker.namespace == namespace || child.pool.namespace == namespace {
+        return None;
+    }
+    let reassign = view.pool(&maker)?.spec.reassign.clone()?;
+    let most = usize::try_from(reassign.max_per_namespace?).unwrap_or_default();
+    let children = view.all_children().into_iter();
+    let have = children.filter(|c| goal::maker(c) == maker && goal::user(c).namespace == namespace);
+    let have = have.count();
+    (have >= most).then(|| {
+        Refusal::NamespaceLimit(format!(
+            "pool {maker} gives one namespace {most} hosts (spec.reassign.maxPerNamespace), and namespace {namespace} has {have}"
+        ))
+    })
+}
+
 fn side(
     view: &dyn View,
     grants: &Grants,
@@ -277,7 +298,7 @@ fn is_held(holds: &Holds, now: Timestamp) -> bool {
 fn asks_itself(view: &dyn View, grants: &Grants, pool: &VsphereAgentPool) -> bool {
     let children = view.children(&ObjectKey::of(pool));
     let made: BTreeSet<&str> = children.iter().filter_map(|c| goal::wanted_by(c)).collect();
-    let all = view.agent_machines(&pool.spec.control_plane_namespace);
+    let all = view.agent_machines(pool.control_plane());
     all.iter().any(|am| {
         let waits = upstream::waiting_sign(am) == WaitingSign::NoSuitableAgents;
         let served = am.agent_ref().is_some()
@@ -298,10 +319,10 @@ fn disk_refusal(
 ) -> Option<Refusal> {
     let reassign = taker.spec.reassign.as_ref();
     let taker = disk::Taker {
-        control_plane: &taker.spec.control_plane_namespace,
+        control_plane: taker.control_plane(),
         new_only: reassign.and_then(|r| r.new_disk) == Some(true),
     };
-    let lender = lender.spec.control_plane_namespace.as_str();
+    let lender = lender.control_plane();
     disk::refuses(child.vm()?, Some(lender), taker).map(Refusal::Disk)
 }
 
@@ -311,7 +332,7 @@ fn hosts(
     (taking, pool): (&VsphereAgentPool, &VsphereAgentPool),
     now: Timestamp,
 ) -> Vec<Offer> {
-    let home = &pool.spec.control_plane_namespace;
+    let home = pool.control_plane();
     let (machines, agent_machines) = (view.machines(home), view.agent_machines(home));
     let is_reserved = |agent: &Agent| upstream::is_reserved(agent, &agent_machines, &machines);
     let children = view.children(&ObjectKey::of(pool)).into_iter();
@@ -331,6 +352,7 @@ fn hosts(
             let grant = |name: &str| view.namespace_grant(name);
             let refusal = grants::refusing(&child.key.namespace, there, grant)
                 .map(Refusal::not_granted)
+                .or_else(|| limit(view, there, &child))
                 .or_else(|| held.then_some(Refusal::Held))
                 .or_else(|| (!free()).then_some(Refusal::NotReady))
                 .or_else(|| disk_refusal(taking, pool, &child));

@@ -26,9 +26,12 @@ pub fn infra_envs(pool: &VsphereAgentPool) -> Vec<ObjectKey> {
         .filter(|n| !n.is_empty())
     {
         Some(namespace) => vec![ObjectKey::new(namespace, name)],
+        None if !pool.has_node_pool() => {
+            vec![ObjectKey::new(pool.namespace().unwrap_or_default(), name)]
+        }
         None => vec![
             ObjectKey::new(pool.namespace().unwrap_or_default(), name),
-            ObjectKey::new(&pool.spec.control_plane_namespace, name),
+            ObjectKey::new(pool.control_plane(), name),
         ],
     }
 }
@@ -118,13 +121,15 @@ fn refused_agent_label(pool: &VsphereAgentPool) -> Option<&str> {
     keys.find(is_refused).map(String::as_str)
 }
 
-/// Whether this pool is meant to serve this AgentMachine. Whether it may is another question (`world::boundary`).
+/// Whether this pool is meant to serve this AgentMachine. Whether it may is another question (`world::boundary`). A pool
+/// without a NodePool serves none.
 ///
 /// HyperShift's NodePool annotation (`namespace/name`) decides. The control plane namespace belongs to one HostedCluster, so
 /// the name is enough. Without the annotation the selector decides: the pool must offer each of its labels on its Agents.
 #[must_use]
 pub fn belongs(pool: &VsphereAgentPool, agent_machine: &AgentMachine) -> bool {
-    if agent_machine.namespace().as_deref() != Some(pool.spec.control_plane_namespace.as_str()) {
+    let there = agent_machine.namespace();
+    if !pool.has_node_pool() || there.as_deref() != Some(pool.control_plane()) {
         return false;
     }
     if let Some((_, name)) = agent_machine.node_pool() {

@@ -292,7 +292,7 @@ impl ManagedVm {
     #[must_use]
     pub fn home<'a>(&'a self, pool: &'a VsphereAgentPool) -> &'a str {
         let recorded = self.control_plane.as_deref();
-        recorded.unwrap_or(&pool.spec.control_plane_namespace)
+        recorded.unwrap_or(pool.control_plane())
     }
 
     /// The recorded VM.

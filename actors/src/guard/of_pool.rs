@@ -266,7 +266,7 @@ impl PoolCase<'_> {
         let home = self.child.home(self.pool);
         let agent_machine = self.agent_machine().await?;
         let all: Vec<_> = agent_machine.iter().cloned().map(Arc::new).collect();
-        if home != self.pool.spec.control_plane_namespace {
+        if home != self.pool.control_plane() {
             let machines = cluster.live_machines(home).await?;
             let state = machine_state(self.child, home, &machines, &all);
             return Ok((state, agent_machine));

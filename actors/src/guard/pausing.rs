@@ -39,13 +39,11 @@ impl Pausing {
     ) -> ClusterResult<Self> {
         let mut read = Self::read_pool(cluster, key).await?;
         let mut wanted: Vec<(PausableKind, String, Option<&str>)> = Vec::new();
-        if let Some((_, Some(pool))) = read.pools.first() {
+        let pool = read.pools.first().and_then(|(_, pool)| pool.as_ref());
+        if let Some(pool) = pool.filter(|pool| pool.has_node_pool()) {
             let spec = &pool.spec;
-            wanted.push((
-                PausableKind::Cluster,
-                spec.control_plane_namespace.clone(),
-                None,
-            ));
+            let home = pool.control_plane().to_owned();
+            wanted.push((PausableKind::Cluster, home, None));
             if let Some(above) = home_of_hosted_cluster(pool) {
                 let name = spec.node_pool_ref.name.as_str();
                 wanted.push((PausableKind::NodePool, above.clone(), Some(name)));

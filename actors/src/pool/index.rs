@@ -247,7 +247,7 @@ impl Observed {
     /// The state of the Machine of one of the pool's VsphereAgents.
     fn machine_state(&self, child: &ManagedVm) -> MachineState {
         let home = child.home(&self.pool);
-        if home != self.pool.spec.control_plane_namespace {
+        if home != self.pool.control_plane() {
             return match self.recorded_homes.get(home) {
                 Some(there) => machine_state(child, home, &there.machines, &there.agent_machines),
                 None => unserved(home),

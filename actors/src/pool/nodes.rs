@@ -112,7 +112,7 @@ fn known(view: &dyn View, s: &Observed, nodes: &[NodeFacts]) -> Result<Known, &'
 fn vms(view: &dyn View, s: &Observed) -> Vec<HostVm> {
     let own = s.children.iter().filter_map(|child| {
         let host = s.host(child);
-        let home = &s.pool.spec.control_plane_namespace;
+        let home = s.pool.control_plane();
         let here = child.home(&s.pool) == home && host.serves_elsewhere(home).is_none();
         let agent = host.own.as_deref().filter(|_| here);
         let judged = here && !child.deleting && !child.given_up;
@@ -122,8 +122,8 @@ fn vms(view: &dyn View, s: &Observed) -> Vec<HostVm> {
         })
     });
     let others = view.all_children().into_iter().map(ManagedVm::read);
-    let home = Some(&s.pool.spec.control_plane_namespace);
-    let others = others.filter(|c| c.pool != s.key && c.control_plane.as_ref() == home);
+    let home = Some(s.pool.control_plane());
+    let others = others.filter(|c| c.pool != s.key && c.control_plane.as_deref() == home);
     let others = others.filter_map(|c| host_vm(&c, false));
     own.chain(others).collect()
 }

@@ -50,7 +50,7 @@ pub fn observe(
 ) -> Option<Observed> {
     let pool = memory.status.begin(view, &view.pool(key)?);
     let now = clock.monotonic();
-    let namespace = &pool.spec.control_plane_namespace;
+    let namespace = pool.control_plane();
     let pools = view.pools();
     let agent_machines = view.agent_machines(namespace);
     let elsewhere = elsewhere(view, &pools, namespace);
@@ -115,7 +115,7 @@ fn agents(
     agents
 }
 
-/// Those that serve the same control plane.
+/// Those that serve the same control plane. A pool without a NodePool serves none.
 fn other_pools(
     pools: &[Arc<VsphereAgentPool>],
     own: &VsphereAgentPool,
@@ -124,7 +124,9 @@ fn other_pools(
     let mut all = pools.to_vec();
     all.retain(|p| {
         ObjectKey::of(p.as_ref()) != *key
-            && p.spec.control_plane_namespace == own.spec.control_plane_namespace
+            && p.has_node_pool()
+            && own.has_node_pool()
+            && p.control_plane() == own.control_plane()
             && p.metadata.deletion_timestamp.is_none()
     });
     all
@@ -141,8 +143,8 @@ fn elsewhere(
     pools: &[Arc<VsphereAgentPool>],
     own: &str,
 ) -> Vec<Arc<AgentMachine>> {
-    let namespaces = pools.iter().map(|p| &p.spec.control_plane_namespace);
-    let namespaces: BTreeSet<&String> = namespaces.filter(|n| *n != own).collect();
+    let namespaces = pools.iter().map(|p| p.control_plane());
+    let namespaces: BTreeSet<&str> = namespaces.filter(|n| *n != own).collect();
     let all = namespaces.into_iter();
     all.flat_map(|n| view.agent_machines(n)).collect()
 }
@@ -242,7 +244,7 @@ fn ambiguous(
     let is_anybodys = |am: &AgentMachine| {
         let mut there = pools
             .iter()
-            .filter(|p| Some(&p.spec.control_plane_namespace) == am.metadata.namespace.as_ref());
+            .filter(|p| Some(p.control_plane()) == am.metadata.namespace.as_deref());
         there.any(|pool| grants.lacking(pool, am).is_none())
     };
     elsewhere
@@ -297,7 +299,7 @@ fn recorded_homes(
     let homes: BTreeSet<&str> = children.iter().map(|c| c.home(pool)).collect();
     let others = homes
         .into_iter()
-        .filter(|home| *home != pool.spec.control_plane_namespace && view.serves(home));
+        .filter(|home| *home != pool.control_plane() && view.serves(home));
     let read = |home: &str| Home {
         agent_machines: view.agent_machines(home),
         machines: view.machines(home),

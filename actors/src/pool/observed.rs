@@ -169,9 +169,9 @@ impl Observed {
     /// Hosts that served its control plane, or were to serve it, before a namespace took its grant back. They count by the record,
     /// which only the operator writes.
     pub fn withheld(&self) -> impl Iterator<Item = &ManagedVm> {
-        let home = Some(&self.pool.spec.control_plane_namespace);
+        let home = Some(self.pool.control_plane());
         let all = self.group.refused.iter();
-        all.filter(move |c| c.identity.is_some() && c.control_plane.as_ref() == home)
+        all.filter(move |c| c.identity.is_some() && c.control_plane.as_deref() == home)
     }
 
     /// How many VsphereAgents there are that it has made or uses.

@@ -106,7 +106,7 @@ impl Machine {
     }
 
     fn made(s: &Observed, child: &ManagedVm) -> Self {
-        let namespace = &s.pool.spec.control_plane_namespace;
+        let namespace = s.pool.control_plane();
         let recorded = child.agent_machine.as_ref();
         let recorded = recorded.and_then(|r| Some((&r.name, r.uid.clone()?)));
         let (object, uid) = match recorded {

@@ -210,8 +210,7 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
             out.push((ActorKey::News, "vsphereagent"));
         }
         Change::Machine(key) => {
-            let served =
-                |p: &&Arc<VsphereAgentPool>| p.spec.control_plane_namespace == key.namespace;
+            let served = |p: &&Arc<VsphereAgentPool>| p.control_plane() == key.namespace;
             for pool in view.pools().iter().filter(served) {
                 let pool = ObjectKey::of(pool.as_ref());
                 let mut children = view.children(&pool);
@@ -350,7 +349,7 @@ fn has_agents_in(
 
 /// Whether the pool is in that namespace, or depends on objects there.
 fn is_near(view: &dyn View, pool: &VsphereAgentPool, name: &str) -> bool {
-    let control_plane = &pool.spec.control_plane_namespace;
+    let control_plane = pool.control_plane();
     let homes = belonging::infra_envs(pool);
     let of_node_pool = |am: &Arc<AgentMachine>| am.node_pool().is_some_and(|(ns, _)| ns == name);
     pool.metadata.namespace.as_deref() == Some(name)

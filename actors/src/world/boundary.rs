@@ -54,7 +54,7 @@ impl Grants {
     ) -> Self {
         let mut all = Self::default();
         for pool in pools {
-            all.look_at(view, &pool.spec.control_plane_namespace);
+            all.look_at(view, pool.control_plane());
             for home in belonging::infra_envs(pool) {
                 all.look_at(view, &home.namespace);
             }
@@ -136,7 +136,7 @@ impl Grants {
     /// The pool's control plane namespace, if the operator does not serve it.
     #[must_use]
     pub fn unserved_control_plane(&self, pool: &VsphereAgentPool) -> Option<String> {
-        let namespace = &pool.spec.control_plane_namespace;
+        let namespace = pool.control_plane();
         self.unserved.get(namespace).cloned()
     }
 

@@ -170,7 +170,7 @@ impl Source<'_> {
         });
         let mut all = BTreeMap::new();
         for pool in counting {
-            let there = self.view.agent_machines(&pool.spec.control_plane_namespace);
+            let there = self.view.agent_machines(pool.control_plane());
             for am in there.into_iter().filter(|am| asks(am)) {
                 if self.grants.serves(pool, &am) {
                     let created = am.metadata.creation_timestamp.as_ref().map(|t| t.0);

@@ -16,6 +16,11 @@ pub struct ReassignSpec {
     /// own hosted cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_disk: Option<bool>,
+    /// Most hosts of this pool that the pools of one other namespace may have at once. No limit unless set. A host that moves
+    /// inside its namespace becomes the other pool's own, and does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 10000))]
+    pub max_per_namespace: Option<i32>,
 }
 
 /// Hosts that the pool shares with pools of other namespaces. A host that moved inside its namespace is its own.

@@ -14,6 +14,14 @@ pub struct ObjectNameRef {
     pub name: String,
 }
 
+impl ObjectNameRef {
+    /// It names no object: the field is absent.
+    #[must_use]
+    pub fn is_unnamed(&self) -> bool {
+        self.name.is_empty()
+    }
+}
+
 /// Names the InfraEnv.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

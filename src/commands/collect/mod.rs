@@ -134,8 +134,7 @@ fn objects(sight: &Sight, namespace: Option<&str>) -> anyhow::Result<Vec<Entry>>
     let named = |n: &str| {
         own(n)
             || pools.iter().any(|p| {
-                p.spec.control_plane_namespace == n
-                    || p.spec.infra_env_ref.namespace.as_deref() == Some(n)
+                p.control_plane() == n || p.spec.infra_env_ref.namespace.as_deref() == Some(n)
             })
     };
     for o in &pools {

@@ -136,6 +136,13 @@ fn sharing(about: &str, s: &Observed) -> Option<Check> {
 
 fn neighbours(about: &str, s: &Observed) -> Check {
     let check = "neighbours";
+    if !s.pool.has_node_pool() {
+        let group = s.pool.spec.group().unwrap_or("?");
+        let says = format!(
+            "it has no NodePool and keeps hosts for group {group}. Releases before 1.1 cannot read it: delete it before a roll-back"
+        );
+        return Check::green(check, about, says);
+    }
     let name = &s.pool.spec.node_pool_ref.name;
     let twin = s
         .other_pools
@@ -191,6 +198,10 @@ pub async fn time_limits(
     about: &str,
     pool: &VsphereAgentPool,
 ) -> Check {
+    if !pool.has_node_pool() {
+        let says = "it has no NodePool, so nobody gives a machine of it up";
+        return Check::green("timelimits", about, says);
+    }
     let name = &pool.spec.node_pool_ref.name;
     let unknown = |why: String| {
         let todo = format!("Compare the time limits of NodePool {name} by hand.");

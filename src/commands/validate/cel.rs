@@ -17,6 +17,18 @@ pub fn holds(rule: &str, value: &Value) -> Option<bool> {
             let longer = duration::parse(text).is_ok_and(|d| d > Duration::ZERO);
             Some(text.is_empty() || longer)
         }
+        "has(self.nodePoolRef) == has(self.hostedClusterRef) && has(self.nodePoolRef) == has(self.controlPlaneNamespace)" =>
+        {
+            let has = |field: &str| value.get(field).is_some();
+            let all = has("nodePoolRef");
+            Some(has("hostedClusterRef") == all && has("controlPlaneNamespace") == all)
+        }
+        "has(self.nodePoolRef) || (has(self.reassign) && has(self.vsphere.folder) && !has(self.nodeCheck))" =>
+        {
+            let has = |field: &str| value.get(field).is_some();
+            let folder = value.pointer("/vsphere/folder").is_some();
+            Some(has("nodePoolRef") || (has("reassign") && folder && !has("nodeCheck")))
+        }
         // Rules about a change: a new object has no old value.
         rule if rule.contains("oldSelf") => Some(true),
         rule => keys(rule, value),

@@ -40,6 +40,15 @@ pub fn problems(object: &Value) -> Vec<String> {
     let scaling = pool.spec.scaling.clone().unwrap_or_default();
     let release = pool.spec.release.clone().unwrap_or_default();
     found.extend(Size::read(&scaling, release.recycles(), Timestamp::now()).1);
+    let keeps =
+        scaling.buffer_agents.unwrap_or_default() > 0 || !scaling.buffer_schedule.is_empty();
+    if !pool.has_node_pool() && !keeps {
+        found.push(
+            "spec.scaling: a pool without nodePoolRef keeps hosts for its group, and this one keeps none; set bufferAgents or a \
+             bufferSchedule"
+                .to_owned(),
+        );
+    }
     let own = pool.metadata.name.as_deref().unwrap_or_default();
     if own.len() > 63 {
         found.push(format!(
@@ -63,7 +72,9 @@ fn labels(pool: &VsphereAgentPool) -> Vec<String> {
 pub fn conflicts(documents: &[Document]) -> Vec<(String, String)> {
     let mut owners: BTreeMap<(String, String), &Document> = BTreeMap::new();
     let mut found = Vec::new();
-    for document in documents.iter().filter(|d| d.kind == "VsphereAgentPool") {
+    let claims =
+        |d: &&Document| d.kind == "VsphereAgentPool" && d.object["spec"]["nodePoolRef"].is_object();
+    for document in documents.iter().filter(claims) {
         let spec = &document.object["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let served = (

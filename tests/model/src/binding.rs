@@ -110,6 +110,7 @@ impl Machines {
                 pool.spec.reassign = Some(ReassignSpec {
                     group: "shared".to_owned(),
                     new_disk: None,
+                    max_per_namespace: None,
                 });
                 pool
             };

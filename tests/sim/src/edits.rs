@@ -21,6 +21,9 @@ const WORDS: &[&str] = &[
 /// A word of this length is tried where the schema does not limit the length.
 const LONG: usize = 300;
 
+/// Fields that a rule of the spec keeps together: none of them goes alone.
+const TOGETHER: [&str; 3] = ["hostedClusterRef", "nodePoolRef", "controlPlaneNamespace"];
+
 /// One field of the spec gets another value, or is removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
@@ -94,7 +97,9 @@ fn fields(schema: &Value, path: &[String], edits: &mut Vec<Edit>) -> Result<()> 
             });
         };
         let has_default = field.get("default").is_some();
-        edit(Value::Null, has_default || !required.contains(&json!(name)));
+        let alone = path.len() == 1 && TOGETHER.contains(&name.as_str());
+        let may_lack = !required.contains(&json!(name)) && !alone;
+        edit(Value::Null, has_default || may_lack);
         for (value, is_valid) in values(field).with_context(|| path.join("."))? {
             edit(value, is_valid);
         }

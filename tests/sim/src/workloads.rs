@@ -331,6 +331,7 @@ workloads! {
     races status_emptied_in_a_later_life = disaster::status_emptied_in_a_later_life: "the same, and the status is emptied";
     races hosted_cluster_gone = controls::hosted_cluster_gone: "a hosted cluster goes with its Machine, and its kubeconfig before the host is free; the VM waits all the same, and goes";
     exact host_lent = lending::host_lent: "a host waits in the buffer of one pool, and a machine of another pool of the group gets it; then that machine goes down";
+    exact host_before_clusters = lending::host_before_clusters: "a pool without a NodePool keeps a host, and a machine of another pool of the group gets it; then that machine goes down";
     exact kept_disk_stays_with_its_cluster = lending::kept_disk_stays_with_its_cluster: "a host with the data of one hosted cluster waits, and a machine of another one in the group gets a VM of its own";
     exact host_wanted_by_two = lending::host_wanted_by_two: "two pools of a group want the one host that waits in the buffer of a third; then both machines go down";
     exact host_of_byoh = byoh::host_of_byoh: "a host of BYOH asks for its scripts while its cluster is paused, gets them after that, and leaves its machine later than that goes";

@@ -246,7 +246,7 @@ fn remove_surplus(all: &mut Vec<&ManagedVm>, most: usize, policy: DeletePolicy) 
 
 /// Its disk has, or may have, data of another hosted cluster than that of the pool.
 pub(super) fn has_data_of_others(s: &Observed, child: &ManagedVm) -> bool {
-    let home = &s.pool.spec.control_plane_namespace;
+    let home = s.pool.control_plane();
     child.vm().is_some_and(|vm| disk::is_of_another(vm, home))
 }
 

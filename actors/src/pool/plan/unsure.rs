@@ -45,7 +45,7 @@ pub(super) fn is_elsewhere(
     machine_state: &MachineState,
     plan: &mut Plan,
 ) -> bool {
-    let (home, own) = (child.home(&s.pool), &s.pool.spec.control_plane_namespace);
+    let (home, own) = (child.home(&s.pool), s.pool.control_plane());
     let lives = *machine_state == MachineState::Alive && home != own;
     if lives {
         let message = format!(

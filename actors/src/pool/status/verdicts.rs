@@ -65,6 +65,10 @@ fn demand(s: &Observed, plan: &Plan, g: &PoolGauges) -> Row {
     if let Some((reason, message)) = refused(s) {
         return row(false, reason, message);
     }
+    if let Some(group) = s.pool.spec.group().filter(|_| !s.pool.has_node_pool()) {
+        let message = format!("no NodePool: it keeps hosts for the pools of group {group}");
+        return row(true, Reason::Observed, message);
+    }
     let lasts = plan.demands.iter().find_map(|d| match &d.state {
         DemandState::NotNow {
             why: why @ (DemandReason::PoolConflict(_) | DemandReason::SelectorUnsatisfiable(_)),

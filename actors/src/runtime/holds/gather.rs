@@ -86,7 +86,7 @@ pub fn of_vm(view: &dyn View, child: &ManagedVm) -> Holds {
         if let Some(machine) = &child.machine {
             add_machine(&mut holds, view, home, machine);
         }
-        let is_pools = |pool: &VsphereAgentPool| pool.spec.control_plane_namespace == home;
+        let is_pools = |pool: &VsphereAgentPool| pool.control_plane() == home;
         if !pool.as_deref().is_some_and(is_pools) {
             add_cluster(&mut holds, view, home);
         }
@@ -126,7 +126,7 @@ fn of_future_vm(view: &dyn View, key: &ObjectKey, pool: &ObjectKey) -> Holds {
     let Some(pool) = pool else {
         return holds;
     };
-    let home = &pool.spec.control_plane_namespace;
+    let home = pool.control_plane();
     let named = |name: &str, uid| Recorded {
         name: name.to_owned(),
         uid,
@@ -170,7 +170,7 @@ fn over_bound(
     }
     let mut near = BTreeSet::from([own.to_owned()]);
     if let Some(pool) = pool {
-        near.insert(pool.spec.control_plane_namespace.clone());
+        near.insert(pool.control_plane().to_owned());
         near.extend(pool.spec.infra_env_ref.namespace.clone());
         near.extend(home_of_hosted_cluster(pool));
     }
@@ -241,9 +241,7 @@ fn add_cluster(holds: &mut Holds, view: &dyn View, namespace: &str) {
 fn is_admitted(view: &dyn View, pool: &VsphereAgentPool) -> bool {
     let own = pool.metadata.namespace.as_deref().unwrap_or_default();
     let home = home_of_hosted_cluster(pool);
-    let home = home
-        .as_deref()
-        .unwrap_or(&pool.spec.control_plane_namespace);
+    let home = home.as_deref().unwrap_or(pool.control_plane());
     home == own || grants::allows(view.namespace_grant(home).as_deref(), own)
 }
 
@@ -257,10 +255,10 @@ fn add_pool(holds: &mut Holds, view: &dyn View, pool: &VsphereAgentPool, above: 
         });
     }
     add_own(holds, pool.annotations(), &object);
-    if !above {
+    if !above || !pool.has_node_pool() {
         return;
     }
-    add_cluster(holds, view, &pool.spec.control_plane_namespace);
+    add_cluster(holds, view, pool.control_plane());
     let Some(home) = home_of_hosted_cluster(pool) else {
         return;
     };
@@ -283,9 +281,12 @@ fn add_pool(holds: &mut Holds, view: &dyn View, pool: &VsphereAgentPool, above: 
 /// Whether a pause of the object with that key concerns the pool.
 #[must_use]
 pub fn covers(kind: PausableKind, key: &ObjectKey, pool: &VsphereAgentPool) -> bool {
+    if !pool.has_node_pool() {
+        return false;
+    }
     let spec = &pool.spec;
     let name = match kind {
-        PausableKind::Cluster => return key.namespace == spec.control_plane_namespace,
+        PausableKind::Cluster => return key.namespace == pool.control_plane(),
         PausableKind::NodePool => &spec.node_pool_ref.name,
         PausableKind::HostedCluster => &spec.hosted_cluster_ref.name,
     };
@@ -293,13 +294,15 @@ pub fn covers(kind: PausableKind, key: &ObjectKey, pool: &VsphereAgentPool) -> b
 }
 
 /// The namespace of the HostedCluster and its NodePools. HyperShift names the control plane's namespace after it and the
-/// HostedCluster: `<namespace>-<name>`, with `-` for each dot of the name.
+/// HostedCluster: `<namespace>-<name>`, with `-` for each dot of the name. A pool without a NodePool has none.
 #[must_use]
 pub fn home_of_hosted_cluster(pool: &VsphereAgentPool) -> Option<String> {
+    if !pool.has_node_pool() {
+        return None;
+    }
     let name = pool.spec.hosted_cluster_ref.name.replace('.', "-");
     let home = pool
-        .spec
-        .control_plane_namespace
+        .control_plane()
         .strip_suffix(&name)?
         .strip_suffix('-')?;
     (!home.is_empty()).then(|| home.to_owned())

@@ -46,7 +46,7 @@ impl Executor<'_> {
             }
             None => false,
         };
-        let control_plane = &pool.spec.control_plane_namespace;
+        let control_plane = pool.control_plane();
         let (vm, now) = (self.vm(), self.context.clock.wall());
         let hangs = |a: &Agent| recycle::cleanup_hangs(&vm, a, control_plane, now);
         let live = self.agent_before().await?.filter(hangs);

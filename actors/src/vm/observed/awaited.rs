@@ -150,7 +150,7 @@ impl Observed {
         agent
             .zip(self.pool.as_ref())
             .is_some_and(|((vm, agent), pool)| {
-                recycle::cleanup_hangs(vm, agent, &pool.spec.control_plane_namespace, now)
+                recycle::cleanup_hangs(vm, agent, pool.control_plane(), now)
             })
     }
 

@@ -72,6 +72,7 @@ fn other_pool(namespace: &str) -> VsphereAgentPool {
 fn of_group(mut pool: VsphereAgentPool) -> VsphereAgentPool {
     pool.spec.reassign = Some(ReassignSpec {
         group: "lab".to_owned(),
+        max_per_namespace: None,
         new_disk: None,
     });
     pool.spec.infra_env_ref.namespace = Some(NAMESPACE.to_owned());

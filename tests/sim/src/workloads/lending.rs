@@ -29,9 +29,12 @@ fn has(world: &World, takers: &[&str], running: usize) -> bool {
         && world.vcenter.read(|i| i.vms.values().all(|vm| vm.on))
 }
 
+/// A pool that keeps one host.
+fn lender() -> Value {
+    json!({"reassign": {"group": "lab"}, "scaling": {"bufferAgents": 1}})
+}
+
 async fn lend(run: &mut Run, takers: &[&str]) -> Result<()> {
-    let lender = json!({"reassign": {"group": "lab"}, "scaling": {"bufferAgents": 1}});
-    run.world.pool(LENDER, &lender).await?;
     for pool in takers {
         run.world.pool(pool, &of_group()).await?;
     }
@@ -52,6 +55,16 @@ async fn lend(run: &mut Run, takers: &[&str]) -> Result<()> {
 }
 
 pub(super) async fn host_lent(run: &mut Run) -> Result<()> {
+    run.world.pool(LENDER, &lender()).await?;
+    lend(run, &["w"]).await
+}
+
+pub(super) async fn host_before_clusters(run: &mut Run) -> Result<()> {
+    let mut alone = lender();
+    for field in ["nodePoolRef", "hostedClusterRef", "controlPlaneNamespace"] {
+        alone[field] = Value::Null;
+    }
+    run.world.pool_alone(LENDER, &alone)?;
     lend(run, &["w"]).await
 }
 
@@ -115,5 +128,6 @@ pub(super) async fn kept_disk_stays_with_its_cluster(run: &mut Run) -> Result<()
 }
 
 pub(super) async fn host_wanted_by_two(run: &mut Run) -> Result<()> {
+    run.world.pool(LENDER, &lender()).await?;
     lend(run, &["w", "y"]).await
 }
