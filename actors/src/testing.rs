@@ -41,6 +41,7 @@ use crate::{
         managed_vm::ManagedVm,
         marker::{Marker, MayServe},
         names::{MoRef, ObjectKey},
+        sizes::Sizes,
         tally::Tally,
         template,
         upstream::MachineFacts,
@@ -351,6 +352,9 @@ pub fn patch(child: &mut VsphereAgent, patch: &OwnPatch) {
     if let Some(goal) = &patch.goal {
         child.spec.goal = Some(goal.clone());
     }
+    if let Some(class) = &patch.class {
+        child.spec.class.clone_from(class);
+    }
     if let Some((pool, owners)) = &patch.pool {
         child.spec.pool_ref.name.clone_from(pool);
         child.metadata.owner_references = Some(owners.clone());
@@ -632,6 +636,7 @@ impl World {
         Observed {
             key: ObjectKey::of(&self.pool),
             pool: Arc::new(self.pool.clone()),
+            sizes: Sizes::of(&Arc::new(self.pool.clone())),
             other_pools: arcs(&self.other_pools),
             agent_machines: self.agent_machines.iter().cloned().map(Arc::new).collect(),
             machines: self.machines.clone(),

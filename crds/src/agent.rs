@@ -60,6 +60,11 @@ pub struct VsphereAgentSpec {
     /// What the pool asks of the VM. The operator writes it. Absent on a record of the predecessor, or of a release without goals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<Goal>,
+    /// Class of the pool that uses the host (`spec.classes`), whose size it was made with. Absent: that of `spec.template`. The
+    /// operator writes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub class: Option<String>,
 }
 
 absent_is_default!(VsphereAgentSpec);

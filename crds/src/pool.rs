@@ -4,6 +4,7 @@
 //! `tests/wire/predecessor.rs` lists the few optional fields that were added later. Fields with a default in the schema
 //! are `Option` here, and have a method of the same name that returns the default.
 
+mod classes;
 mod hosts;
 mod iso;
 mod nodes;
@@ -15,6 +16,7 @@ mod status;
 mod template;
 mod vsphere;
 
+pub use classes::{MAX_CLASSES, SizeClass};
 pub use hosts::{ForeignAgentsStatus, HostsSpec};
 pub use iso::{DEFAULT_RETAIN_VERSIONS, IsoSpec};
 pub use nodes::{
@@ -28,7 +30,7 @@ pub use references::{
 pub use release::{ReleasePolicy, ReleaseSpec, ReleasedDisk};
 pub use scaling::{BufferWindow, DeletePolicy, ScalingSpec};
 pub use status::{
-    BufferStatus, HeldSecret, HostNetwork, ImageStatus, IsoHistoryEntry, IsoStatus,
+    BufferStatus, ClassBuffer, HeldSecret, HostNetwork, ImageStatus, IsoHistoryEntry, IsoStatus,
     MAX_HOST_NETWORKS, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm, PlannedAction,
     RefusedCredentials, SOURCE_DISCOVERED_AGENT, SOURCE_VSPHERE_AGENT, VM_SOURCES,
     VsphereAgentPoolStatus,
@@ -63,6 +65,10 @@ pub const DEFAULT_CHECK_INTERVAL: &str = "10m";
     {
         "rule": "has(self.nodePoolRef) || (has(self.reassign) && has(self.vsphere.folder) && !has(self.nodeCheck))",
         "message": "a pool without nodePoolRef needs reassign.group and vsphere.folder, and has no nodeCheck",
+    },
+    {
+        "rule": "!has(self.classes) || self.classes.all(c, !c.labels.exists(k, k in self.agent.labels))",
+        "message": "the labels of a class do not repeat keys of agent.labels: take the key out of agent.labels",
     },
     {
         "rule": "has(self.nodePoolRef) == has(oldSelf.nodePoolRef)",
@@ -115,6 +121,10 @@ pub struct VsphereAgentPoolSpec {
     pub vsphere: VsphereSpec,
     /// Size of a VM.
     pub template: TemplateSpec,
+    /// Other sizes of VMs, each with labels by which a NodePool chooses it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default, length(max = MAX_CLASSES), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub classes: Vec<SizeClass>,
     /// What an Agent is given before the provider may bind it.
     pub agent: AgentSpec,
     /// How the discovery ISO is kept on its datastore.

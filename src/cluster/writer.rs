@@ -798,6 +798,9 @@ impl Cluster for Writer {
         if let Some(goal) = &patch.goal {
             body["spec"]["goal"] = whole(goal);
         }
+        if let Some(class) = &patch.class {
+            body["spec"]["class"] = json!(class);
+        }
         if let Some((name, owners)) = &patch.pool {
             body["spec"]["poolRef"] = json!({ "name": name });
             body["metadata"]["ownerReferences"] = json!(owners);

@@ -11,7 +11,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use agent_forge_crds::{
     agent::HardwareDifference,
@@ -31,6 +31,7 @@ use crate::{
         managed_vm::ManagedVm,
         names::ObjectKey,
         recycle::{self, Says, Stage},
+        sizes::Sizes,
         template,
         upstream::{self, WaitingSign},
     },
@@ -201,15 +202,23 @@ pub fn refuses(host: &Offer, wanted: &Hardware) -> Option<Refusal> {
     made.map_or(Some(Refusal::NotReady), |made| suits(&made, wanted))
 }
 
-/// The free hosts for a pool that wants `wanted`. The oldest is the last.
+/// The free hosts of the group. The smallest is the last, and of equal ones the oldest: a large host is for those that need it.
 #[must_use]
-pub fn for_pool<'a>(lenders: &'a [Lender], wanted: &Hardware) -> Vec<&'a Offer> {
+pub fn for_pool(lenders: &[Lender]) -> Vec<&Offer> {
     let willing = lenders.iter().filter(|l| l.refusal.is_none());
     let hosts = willing.flat_map(|l| &l.hosts);
-    let mut all: Vec<&Offer> = hosts
-        .filter(|host| refuses(host, wanted).is_none())
-        .collect();
-    all.sort_by_cached_key(|host| (buffer::since(&host.child), host.child.uid.clone()));
+    let mut all: Vec<&Offer> = hosts.filter(|host| host.refusal.is_none()).collect();
+    let size = |host: &Offer| {
+        let made = host.child.vm().and_then(template::recorded);
+        made.map(|made| (made.memory_mib, made.num_cpus, made.disk_gib))
+    };
+    all.sort_by_cached_key(|host| {
+        (
+            size(host),
+            buffer::since(&host.child),
+            host.child.uid.clone(),
+        )
+    });
     all.reverse();
     all
 }
@@ -329,20 +338,21 @@ fn disk_refusal(
 fn hosts(
     view: &dyn View,
     grants: &Grants,
-    (taking, pool): (&VsphereAgentPool, &VsphereAgentPool),
+    (taking, pool): (&VsphereAgentPool, &Arc<VsphereAgentPool>),
     now: Timestamp,
 ) -> Vec<Offer> {
-    let home = pool.control_plane();
+    let (home, sizes) = (pool.control_plane(), Sizes::of(pool));
     let (machines, agent_machines) = (view.machines(home), view.agent_machines(home));
     let is_reserved = |agent: &Agent| upstream::is_reserved(agent, &agent_machines, &machines);
-    let children = view.children(&ObjectKey::of(pool)).into_iter();
+    let children = view.children(&ObjectKey::of(pool.as_ref())).into_iter();
     let buffered = children.map(ManagedVm::read).filter(|c| c.in_buffer);
     buffered
         .map(|child| {
             let naming = agents_home::naming(view, Some(pool), &child);
             let host = Host::read(&child, &naming, MachineState::Buffer, &is_reserved);
             let free = host.approvable.as_deref().filter(|_| !host.serves());
-            let ready = free.is_some_and(|agent| is_free(view, grants, (pool, &child), agent));
+            let seen = sizes.pool(child.class());
+            let ready = free.is_some_and(|agent| is_free(view, grants, (seen, &child), agent));
             let held = is_held(&holds::of_vm(view, &child), now)
                 || child.marks() != VmMarks::default()
                 || child.skips_delete();

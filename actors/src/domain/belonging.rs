@@ -46,6 +46,16 @@ pub fn base_labels(pool: &VsphereAgentPool) -> Labels {
     labels
 }
 
+/// As [`base_labels`], with those of all classes.
+#[must_use]
+pub fn all_labels(pool: &VsphereAgentPool) -> Labels {
+    let mut labels = base_labels(pool);
+    for class in &pool.spec.classes {
+        labels.extend(class.labels.clone());
+    }
+    labels
+}
+
 /// Start of the keys that OSAC uses.
 const OSAC: &str = "osac.openshift.io/";
 /// Start of our own keys.
@@ -117,7 +127,12 @@ fn refused_agent_label(pool: &VsphereAgentPool) -> Option<&str> {
         let own = key.starts_with(OWN) && *key != NODE_POOL_LABEL;
         own || key.starts_with(OSAC) || selector::is_service_label(key)
     };
-    let mut keys = pool.spec.agent.labels.keys();
+    let of_classes = pool
+        .spec
+        .classes
+        .iter()
+        .flat_map(|class| class.labels.keys());
+    let mut keys = pool.spec.agent.labels.keys().chain(of_classes);
     keys.find(is_refused).map(String::as_str)
 }
 
@@ -145,8 +160,13 @@ pub fn belongs(pool: &VsphereAgentPool, agent_machine: &AgentMachine) -> bool {
         .flatten()
         .filter(|(k, _)| *k != AGENT_MACHINE_LABEL && !selector::is_service_label(k))
         .peekable();
-    let offered = base_labels(pool);
-    asked.peek().is_some() && asked.all(|(k, v)| offered.get(k) == Some(v))
+    let common = base_labels(pool);
+    let classes = || pool.spec.classes.iter().map(|class| &class.labels);
+    let offers = |k: &String, v: &String| {
+        let mut all = std::iter::once(&common).chain(classes());
+        all.any(|offered| offered.get(k) == Some(v))
+    };
+    asked.peek().is_some() && asked.all(|(k, v)| offers(k, v))
 }
 
 /// The AgentMachine's pin, if it has one.

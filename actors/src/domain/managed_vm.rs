@@ -190,6 +190,12 @@ impl ManagedVm {
         goal::maker(&self.object)
     }
 
+    /// The class of the pool that uses it. `None`: that of `spec.template`.
+    #[must_use]
+    pub fn class(&self) -> Option<&str> {
+        self.object.spec.class.as_deref()
+    }
+
     /// It was made for this AgentMachine.
     #[must_use]
     pub fn is_for(&self, am: &AgentMachine) -> bool {

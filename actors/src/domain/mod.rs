@@ -28,6 +28,8 @@ pub mod recycle;
 pub mod seconds;
 pub mod selector;
 pub mod server;
+pub mod sizes;
+pub mod start_after;
 pub mod tally;
 pub mod template;
 pub mod text;

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use agent_forge_crds::external::agent::{AGENT_MACHINE_REF_LABEL, CLUSTER_ORDER_LABEL};
+use agent_forge_crds::{
+    external::agent::{AGENT_MACHINE_REF_LABEL, CLUSTER_ORDER_LABEL},
+    names::AGENT_MACHINE_LABEL,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 /// Labels of an object.
@@ -206,6 +209,22 @@ pub fn satisfiable(selector: Option<&LabelSelector>, base: &Labels) -> Result<()
         s
     });
     labels_for(ours.as_ref(), base, &Labels::new()).map(|_| ())
+}
+
+/// What the selector asks for and these labels do not give, as people write it. The labels of the service and the pin are no
+/// labels of a pool, and do not count.
+#[must_use]
+pub fn unmet(selector: Option<&LabelSelector>, labels: &Labels) -> Vec<String> {
+    let asked = per_key(selector).into_iter();
+    let ours = asked.filter(|(key, _)| key != AGENT_MACHINE_LABEL && !is_service_label(key));
+    let lacks = ours.filter(|(key, r)| r.unknown.is_some() || !r.hold_for(labels.get(key)));
+    lacks
+        .map(|(key, asked)| match (&asked.exact, &asked.allowed) {
+            (Some(value), _) => format!("{key}={value}"),
+            (None, Some(values)) => format!("{key} in ({})", values.join(", ")),
+            (None, None) => key,
+        })
+        .collect()
 }
 
 /// Whether the text is a valid label value: at most 63 of `[A-Za-z0-9_.-]`, alphanumeric at both ends, or empty.

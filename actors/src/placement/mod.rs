@@ -33,7 +33,7 @@ use self::{choice::EarlierChoices, reservations::Reservations};
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
-        goal,
+        goal, sizes,
     },
     ports::{
         clock::Clock,
@@ -259,6 +259,7 @@ fn begin(state: &mut PlacementState, myself: &ActorRef<PlacementMsg>, server: &s
 /// Bytes that the VM of a VsphereAgent needs, by the current spec of its pool.
 fn space(view: &dyn View, child: &VsphereAgent) -> Option<u64> {
     let pool = view.pool(&goal::user(child))?;
+    let pool = sizes::seen_by(pool, child.spec.class.as_deref());
     request::hardware(&pool).ok().map(|h| h.bytes())
 }
 

@@ -24,6 +24,7 @@ use crate::{
         identity::{AgentMatch, agent_runs_on},
         managed_vm::ManagedVm,
         names::ObjectKey,
+        sizes::Sizes,
         tally::Tally,
         upstream::MachineFacts,
     },
@@ -68,6 +69,7 @@ pub fn observe(
     memory.note_waiting(&agent_machines, now);
     let mut observed = Observed {
         recorded_homes: recorded_homes(view, &pool, &children),
+        sizes: Sizes::of(&pool),
         other_pools: other_pools(&pools, &pool, key),
         machines: machines(view, namespace),
         choosers: view.all_agent_machines(),

@@ -18,7 +18,7 @@ use crate::{
     demand::{lending::Lender, prepare},
     domain::{
         belonging, holds::Holds, identity::MacAddress, managed_vm::ManagedVm, names::ObjectKey,
-        tally::Tally, upstream::MachineFacts,
+        sizes::Sizes, tally::Tally, upstream::MachineFacts,
     },
     iso::{
         infra_env_guards::{self, Guard},
@@ -51,10 +51,10 @@ pub struct Pending {
     pub begun: BTreeSet<String>,
     /// uids of AgentMachines that got a VsphereAgent which was there, and the uid of that.
     pub given: BTreeMap<String, String>,
-    /// Names of VsphereAgents for the buffer.
-    pub made_for_buffer: BTreeSet<String>,
+    /// Names of VsphereAgents for the buffer, with their classes.
+    pub made_for_buffer: BTreeMap<String, Option<String>>,
     /// The same, where nobody knows whether they were made.
-    pub begun_for_buffer: BTreeSet<String>,
+    pub begun_for_buffer: BTreeMap<String, Option<String>>,
     /// uids of AgentMachines that may have got the host of another pool, and the uid of its VsphereAgent: they get that one, or none.
     pub unsure: BTreeMap<String, String>,
     /// uids of VsphereAgents of other pools that the pool did not get a moment ago.
@@ -87,6 +87,8 @@ pub struct Observed {
     pub pool: Arc<VsphereAgentPool>,
     /// Its key.
     pub key: ObjectKey,
+    /// The pool as each of its classes sees it.
+    pub sizes: Sizes,
     /// Other pools of the same control plane namespace, not being deleted.
     pub other_pools: Vec<Arc<VsphereAgentPool>>,
     /// AgentMachines of the control plane namespace.
@@ -215,6 +217,12 @@ impl Observed {
         refused.into_iter().collect()
     }
 
+    /// The pool as the class of `child` sees it.
+    #[must_use]
+    pub fn pool_of(&self, child: &ManagedVm) -> &VsphereAgentPool {
+        self.sizes.pool(child.class())
+    }
+
     /// How the VM of `child` is to end.
     #[must_use]
     pub fn policy_of(&self, child: &ManagedVm) -> Policy {
@@ -245,7 +253,7 @@ impl Observed {
     /// What keeps AgentMachines from that Agent. `None`: nothing has to be changed.
     #[must_use]
     pub fn fence(&self, agent: &Agent) -> Option<AgentPatch> {
-        let own = belonging::base_labels(&self.pool);
+        let own = belonging::all_labels(&self.pool);
         let approved = infra_env_guards::approves(self.infra_env.as_deref(), agent);
         prepare::fence(&own, &self.choosers, approved, agent)
     }

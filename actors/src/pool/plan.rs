@@ -47,6 +47,7 @@ pub fn plan(s: &Observed) -> Plan {
     let has_finalizer = s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER);
     plan.demands = classify::classify(&classify::Facts {
         pool: &s.pool,
+        sizes: &s.sizes,
         grants: &s.grants,
         other_pools: &s.other_pools,
         agent_machines: &s.agent_machines,

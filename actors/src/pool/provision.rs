@@ -22,7 +22,6 @@ use crate::{
         failure::{Class, ErrorSource, ReconcileError},
         managed_vm::ManagedVm,
         names::ObjectKey,
-        upstream::MachineFacts,
     },
     ports::{cluster::ClusterErrorKind, effect::Effect},
 };
@@ -47,10 +46,10 @@ pub struct PendingWrites {
     given: BTreeMap<String, Given>,
     /// The same, where nobody knows whether the write arrived.
     unsure: BTreeMap<String, Given>,
-    /// By name of the VsphereAgent.
-    made_for_buffer: BTreeMap<String, Duration>,
+    /// By name of the VsphereAgent, with its class.
+    made_for_buffer: BTreeMap<String, (Option<String>, Duration)>,
     /// The same, where nobody knows whether the write arrived.
-    tried_for_buffer: BTreeMap<String, Duration>,
+    tried_for_buffer: BTreeMap<String, (Option<String>, Duration)>,
     /// Hosts of other pools that could not be had, by uid of the VsphereAgent.
     passed_over: BTreeMap<String, Duration>,
 }
@@ -99,9 +98,10 @@ fn given(action: &Action, now: Duration) -> Option<(String, Given)> {
 impl PendingWrites {
     /// Notes an action that succeeded.
     pub fn note(&mut self, action: &Action, now: Duration) {
-        if let Action::CreateForBuffer { name } = action {
+        if let Action::CreateForBuffer { name, class } = action {
             self.tried_for_buffer.remove(name);
-            self.made_for_buffer.insert(name.clone(), now);
+            let made = (class.clone(), now);
+            self.made_for_buffer.insert(name.clone(), made);
         }
         self.given.extend(given(action, now));
         let Some(am) = whose(action) else { return };
@@ -139,8 +139,12 @@ impl PendingWrites {
                 let uid = agent_machine.uid().unwrap_or_default();
                 self.tried.insert(uid, now);
             }
-            (Action::CreateForBuffer { name }, Some(Class::Transient | Class::Throttled(_))) => {
-                self.tried_for_buffer.insert(name.clone(), now);
+            (
+                Action::CreateForBuffer { name, class },
+                Some(Class::Transient | Class::Throttled(_)),
+            ) => {
+                let tried = (class.clone(), now);
+                self.tried_for_buffer.insert(name.clone(), tried);
             }
             _ => {}
         }
@@ -167,7 +171,7 @@ impl PendingWrites {
         }
         let shown: BTreeSet<&str> = s.children.iter().map(|c| c.key.name.as_str()).collect();
         for made in [&mut self.made_for_buffer, &mut self.tried_for_buffer] {
-            made.retain(|name, at| recent(at) && !shown.contains(name.as_str()));
+            made.retain(|name, (_, at)| recent(at) && !shown.contains(name.as_str()));
         }
         self.passed_over.retain(|_, at| recent(at));
         self.tried
@@ -178,14 +182,19 @@ impl PendingWrites {
             let all = all.iter();
             all.map(|(uid, g)| (uid.clone(), g.child.clone())).collect()
         };
+        let classes = |all: &BTreeMap<String, (Option<String>, Duration)>| {
+            let all = all.iter();
+            all.map(|(name, (class, _))| (name.clone(), class.clone()))
+                .collect()
+        };
         Pending {
             pinned: self.pinned.keys().cloned().collect(),
             made: made.into_iter().map(|(uid, _)| uid.clone()).collect(),
             begun: begun.map(|(uid, _)| uid.clone()).collect(),
             given: uids(&self.given),
             unsure: uids(&self.unsure),
-            made_for_buffer: self.made_for_buffer.keys().cloned().collect(),
-            begun_for_buffer: self.tried_for_buffer.keys().cloned().collect(),
+            made_for_buffer: classes(&self.made_for_buffer),
+            begun_for_buffer: classes(&self.tried_for_buffer),
             passed_over: self.passed_over.keys().cloned().collect(),
         }
     }
@@ -215,9 +224,18 @@ pub async fn make(
         Action::CreateChild {
             agent_machine: am,
             machine,
+            class,
             ..
-        } => create(context, s, effect, am, machine).await,
-        Action::CreateForBuffer { .. } => create_for_buffer(context, s, effect).await,
+        } => {
+            let mut child = child_object(&s.pool, am, machine, effect.subject.name());
+            child.spec.class.clone_from(class);
+            create_once(context, s, effect, &child, |there| there.is_for(am)).await
+        }
+        Action::CreateForBuffer { class, .. } => {
+            let mut child = buffer_object(&s.pool, effect.subject.name());
+            child.spec.class.clone_from(class);
+            create_once(context, s, effect, &child, ManagedVm::is_of_buffer).await
+        }
         // Reported as carried out, it would be taken for made.
         _ => Err(ReconcileError::blocked(
             ErrorSource::Kubernetes,
@@ -225,34 +243,6 @@ pub async fn make(
             "this action makes no VsphereAgent",
         )),
     }
-}
-
-/// Creates the VsphereAgent of an AgentMachine, as `effect`, whose subject is that VsphereAgent.
-///
-/// # Errors
-/// The [`ReconcileError`] of the write.
-async fn create(
-    context: &Context,
-    s: &Observed,
-    effect: &Effect,
-    am: &Arc<AgentMachine>,
-    machine: &MachineFacts,
-) -> Result<(), ReconcileError> {
-    let child = child_object(&s.pool, am, machine, effect.subject.name());
-    create_once(context, s, effect, &child, |there| there.is_for(am)).await
-}
-
-/// Creates a VsphereAgent for the buffer, as `effect`, whose subject is that VsphereAgent.
-///
-/// # Errors
-/// The [`ReconcileError`] of the write.
-async fn create_for_buffer(
-    context: &Context,
-    s: &Observed,
-    effect: &Effect,
-) -> Result<(), ReconcileError> {
-    let child = buffer_object(&s.pool, effect.subject.name());
-    create_once(context, s, effect, &child, ManagedVm::is_of_buffer).await
 }
 
 /// Creates `child`. It may have been created before while the cache is late: that is right if `is_its`.

@@ -13,8 +13,8 @@ use agent_forge_crds::{
     agent::VmStatus,
     conditions::{self, ConditionStatus, ConditionUpdate, Phase, Reason, action, set_condition},
     pool::{
-        BufferStatus, ForeignAgentsStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm,
-        PlannedAction, ReassignStatus, VsphereAgentPoolStatus,
+        BufferStatus, ClassBuffer, ForeignAgentsStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS,
+        OwnedVm, PlannedAction, ReassignStatus, VsphereAgentPoolStatus,
     },
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -61,11 +61,11 @@ fn of_agent<'a>(patch: &'a AgentPatch, why: &str) -> (&'static str, &'a String, 
 /// What is said of that action. `None`: it is of no interest to people.
 fn planned_row(action: &Action) -> Option<PlannedAction> {
     let (kind, about, why) = match action {
-        Action::CreateChild { name, .. } => (
-            action::DEMAND_DEFICIT,
-            name,
-            "AgentMachine waits for an Agent".to_owned(),
-        ),
+        Action::CreateChild { name, class, .. } => {
+            let of = of_class(class.as_deref());
+            let why = format!("AgentMachine waits for an Agent{of}");
+            (action::DEMAND_DEFICIT, name, why)
+        }
         Action::Take { host, to, .. } => (
             action::DEMAND_DEFICIT,
             &host.child.key.name,
@@ -75,8 +75,9 @@ fn planned_row(action: &Action) -> Option<PlannedAction> {
                 host.child.pool
             ),
         ),
-        Action::CreateForBuffer { name } => {
-            (action::BUFFER, name, "the buffer lacks a host".to_owned())
+        Action::CreateForBuffer { name, class } => {
+            let of = of_class(class.as_deref());
+            (action::BUFFER, name, format!("the buffer lacks a host{of}"))
         }
         Action::MoveToBuffer { child, .. } => (
             action::BUFFER,
@@ -111,6 +112,12 @@ fn planned_row(action: &Action) -> Option<PlannedAction> {
     Some(row(kind, Some(about.clone()), why))
 }
 
+/// The class in a sentence; nothing for that of `spec.template`.
+#[must_use]
+pub fn of_class(class: Option<&str>) -> String {
+    class.map_or(String::new(), |class| format!(" of class {class:?}"))
+}
+
 fn release_words(why: ReleaseReason) -> &'static str {
     match why {
         ReleaseReason::MachineGone => "its Machine is gone",
@@ -141,10 +148,18 @@ pub fn render(
     status.available_agents = int(g.available_agents);
     let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
     let b = plan.buffer;
+    let classes = plan.buffer_classes.iter();
+    let classes = classes.map(|(name, b)| ClassBuffer {
+        name: name.clone(),
+        wanted: count(b.wanted),
+        ready: count(b.ready),
+        making: count(b.making),
+    });
     status.buffer = (b != BufferCount::default()).then(|| BufferStatus {
         wanted: count(b.wanted),
         ready: count(b.ready),
         making: count(b.making),
+        classes: classes.collect(),
     });
     status.reassign = reassign(s);
     status.foreign_agents = foreign(s);
@@ -200,11 +215,15 @@ fn conditions(
 /// What the pool says of that VM in its own status.
 fn owned_vm(child: &ManagedVm) -> OwnedVm {
     let made = child.vm().map(VmStatus::to_owned_vm);
-    made.unwrap_or_else(|| OwnedVm {
+    let made = made.unwrap_or_else(|| OwnedVm {
         name: child.vm_name.clone(),
         phase: Some(Phase::Provisioning),
         ..OwnedVm::default()
-    })
+    });
+    OwnedVm {
+        class: child.object.spec.class.clone(),
+        ..made
+    }
 }
 
 /// What waits, and since when: first what the pool says, then the first row of each VsphereAgent.

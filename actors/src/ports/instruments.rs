@@ -58,6 +58,8 @@ pub struct PoolView {
     pub phases: BTreeMap<String, i64>,
     /// Hosts of the buffer: `wanted`, `ready`, `making`. Empty if the pool has none.
     pub buffer: BTreeMap<String, i64>,
+    /// The part of the buffer that each class of the pool has: class, state, and how many.
+    pub buffer_classes: Vec<([String; 2], i64)>,
     /// Hosts of the InfraEnv that are not VMs of agent-forge: class, whether they are free, and how many.
     pub foreign: Vec<([&'static str; 2], i64)>,
     /// Nodes of the hosted cluster by what they run on: `ours`, `foreign`, `ignored`, `unknown`. Empty if that is not known.

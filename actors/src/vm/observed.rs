@@ -31,6 +31,7 @@ use crate::{
         managed_vm::ManagedVm,
         names::ObjectKey,
         reassign::Taking,
+        sizes, start_after,
         upstream::{self, MachineFacts},
         vanished::{Vanished, vanished},
     },
@@ -74,6 +75,8 @@ pub struct Observed {
     pub template_changes: Vec<HardwareDifference>,
     /// What another VsphereAgent does with the VM.
     pub lent: Lent,
+    /// Why the VM is not switched on for the first time yet: another pool starts before.
+    pub start_after: Option<String>,
 }
 
 /// See [`Observed::early`].
@@ -119,12 +122,17 @@ impl Observed {
         let child = ManagedVm::read(object);
         let unshared = unshared(view, &child);
         let pool = view.pool(&child.pool).filter(|_| unshared.is_none());
+        let pool = pool.map(|pool| sizes::seen_by(pool, child.class()));
         let agents = agents_home::naming(view, pool.as_deref(), &child);
         let owner = Owner::read(view, &child, pool.as_deref());
         let is_reserved = |agent: &Agent| owner.has_chosen(agent);
         let host = Host::read(&child, &agents, owner.state.clone(), &is_reserved);
         let provision = Provision::read(view, &child, pool.as_deref(), &owner);
+        let near = |name: &str| view.pool(&ObjectKey::new(&child.pool.namespace, name));
         Self {
+            start_after: pool
+                .as_deref()
+                .and_then(|pool| start_after::waits(pool, near)),
             unproven: host.unproven(),
             early: early(&child, &host.possible),
             machine_has_another: !host.serves() && owner.has_another_host(&child, pool.as_deref()),

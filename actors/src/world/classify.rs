@@ -22,7 +22,7 @@ use crate::{
     domain::{
         belonging,
         names::ObjectKey,
-        selector,
+        sizes::Sizes,
         upstream::{self, MachineFacts, WaitingSign},
     },
     iso::infra_env_guards::Guard,
@@ -109,6 +109,8 @@ pub struct Demand {
     pub state: DemandState,
     /// What its conditions show, without regard to other facts.
     pub sign: WaitingSign,
+    /// The class of hosts that its selector chooses. `None`: that of `spec.template`.
+    pub class: Option<String>,
 }
 
 impl Demand {
@@ -129,6 +131,8 @@ impl Demand {
 pub struct Facts<'a> {
     /// The pool.
     pub pool: &'a VsphereAgentPool,
+    /// The pool as each of its classes sees it.
+    pub sizes: &'a Sizes,
     /// What namespaces allow.
     pub grants: &'a Grants,
     /// Other pools of the same control plane namespace that are not being deleted.
@@ -181,6 +185,7 @@ pub fn classify(facts: &Facts<'_>) -> Vec<Demand> {
                 machine: machine.cloned(),
                 state,
                 sign,
+                class: facts.sizes.of_machine(am).ok().flatten().map(str::to_owned),
             }
         })
         .collect()
@@ -343,9 +348,8 @@ fn not_yet(facts: &Facts<'_>, am: &AgentMachine, sign: WaitingSign) -> Option<De
             again,
         });
     }
-    let labels = belonging::base_labels(facts.pool);
-    if let Err(why) = selector::satisfiable(am.spec.agent_label_selector.as_ref(), &labels) {
-        return never(DemandReason::SelectorUnsatisfiable(why.to_string()));
+    if let Err(why) = facts.sizes.of_machine(am) {
+        return never(DemandReason::SelectorUnsatisfiable(why));
     }
     let guard = facts.guard?;
     never(DemandReason::Guarded(guard.clone()))

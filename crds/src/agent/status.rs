@@ -419,6 +419,7 @@ impl VmStatus {
             last_transition_time: self.last_transition_time.clone(),
             owner_uid: self.owner_uid.clone(),
             source: self.source.clone(),
+            class: None,
         }
     }
 }

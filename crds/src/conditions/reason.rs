@@ -549,6 +549,9 @@ reasons! {
         PowerOnScheduled = "PowerOnScheduled" => Progress, Nobody,
             "The VM is made, and is switched on at spec.powerOnAfter of the pool.",
             "None. To switch it on now, remove spec.powerOnAfter.";
+        StartsAfterPool = "StartsAfterPool" => Progress, Nobody,
+            "The VM is made, and is switched on when the pools that spec.scaling.startAfter names run. The message says which one does not, and what it lacks.",
+            "None if that pool is on its way. Else see to that pool, or take it out of spec.scaling.startAfter.";
         VmSuspended = "VMSuspended" => Waits [Seen], Vcenter,
             "Somebody suspended the VM. One that has not served is resumed. One that served is left alone.",
             "Resume it, or power it off. The operator looks every minute.";

@@ -42,6 +42,11 @@ pub struct ScalingSpec {
     /// Which host leaves the buffer first when it has too many: `Oldest` (default) or `Newest`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delete_policy: Option<DeletePolicy>,
+    /// Pools of this namespace that start first: VMs that do not serve are made and stay off while a machine of one of those is
+    /// not ready, or its buffer lacks a host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default, length(max = 8))]
+    pub start_after: Vec<String>,
 }
 
 /// A time of the week with its own number of buffer hosts.

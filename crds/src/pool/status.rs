@@ -1,6 +1,6 @@
 //! Status of a pool.
 
-use super::{ForeignAgentsStatus, NodesStatus, ReassignStatus};
+use super::{ForeignAgentsStatus, MAX_CLASSES, NodesStatus, ReassignStatus};
 use crate::WaitingOn;
 use crate::conditions::{Phase, Reason};
 use crate::schema;
@@ -342,13 +342,35 @@ pub struct OwnedVm {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = VM_SOURCES))]
     pub source: Option<String>,
+    /// Class of the pool that it has (`spec.classes`). Absent: that of `spec.template`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
 }
 
 /// Hosts in the buffer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct BufferStatus {
+    /// How many there are to be now.
+    pub wanted: i32,
+    /// How many an AgentMachine could get at once.
+    pub ready: i32,
+    /// How many are on their way.
+    pub making: i32,
+    /// How many of them are of each class of `spec.classes`. The others are of `spec.template`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default, extend("maxItems" = MAX_CLASSES))]
+    pub classes: Vec<ClassBuffer>,
+}
+
+/// Hosts of one class in the buffer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct ClassBuffer {
+    /// Name of the class.
+    pub name: String,
     /// How many there are to be now.
     pub wanted: i32,
     /// How many an AgentMachine could get at once.

@@ -34,6 +34,7 @@ const ADDED_TO_POOL: &[&str] = &[
     "spec.agent.nodeLabels",
     "spec.agent.platformLabels",
     "spec.agent.resourceClass",
+    "spec.classes",
     "spec.dryRun",
     "spec.hosts",
     "spec.nodeCheck",
@@ -46,6 +47,7 @@ const ADDED_TO_POOL: &[&str] = &[
     "spec.iso.caBundleRef",
     "spec.iso.ejectAfterInstall",
     "status.buffer",
+    "status.ownedVMs[].class",
     "status.foreignAgents",
     "status.nodes",
     "status.reassign",
@@ -70,6 +72,7 @@ const ADDED_TO_POOL: &[&str] = &[
     "status.waitingOn",
 ];
 const ADDED_TO_AGENT: &[&str] = &[
+    "spec.class",
     "spec.goal",
     "status.cleanupPolicy",
     "status.clusterID",

@@ -3,7 +3,10 @@
 use agent_forge_actors::{
     domain::names::ObjectKey,
     lifecycle::ReleaseReason,
-    pool::plan::{Action, Plan},
+    pool::{
+        plan::{Action, Plan},
+        status::of_class,
+    },
     ports::cluster::View,
     runtime::holds,
 };
@@ -58,9 +61,13 @@ fn words(action: &Action) -> (String, String) {
         Action::CreateChild {
             agent_machine,
             name,
+            class,
             ..
         } => (
-            format!("create VsphereAgent and VM {name}"),
+            format!(
+                "create VsphereAgent and VM {name}{}",
+                of_class(class.as_deref())
+            ),
             format!(
                 "AgentMachine {} waits for an Agent",
                 agent_machine.name_any()
@@ -75,8 +82,11 @@ fn words(action: &Action) -> (String, String) {
             ),
             "it waits for an Agent, and that pool of the group has a free host".to_owned(),
         ),
-        Action::CreateForBuffer { name } => (
-            format!("create VsphereAgent and VM {name}"),
+        Action::CreateForBuffer { name, class } => (
+            format!(
+                "create VsphereAgent and VM {name}{}",
+                of_class(class.as_deref())
+            ),
             "the buffer lacks a host".to_owned(),
         ),
         Action::MoveToBuffer { child, .. } => (

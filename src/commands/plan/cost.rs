@@ -1,7 +1,9 @@
 //! What the VMs of a pool need: before the plan, by the plan, and after it.
 
+use std::sync::Arc;
+
 use agent_forge_actors::{
-    domain::network,
+    domain::{managed_vm::ManagedVm, network, sizes::Sizes},
     placement::request,
     pool::{
         observed::Observed,
@@ -74,22 +76,33 @@ pub struct Costs {
 /// The costs of that plan. `present`: the pool as the cluster has it.
 #[must_use]
 pub fn costs(s: &Observed, plan: &Plan, present: Option<&VsphereAgentPool>) -> Costs {
-    let count = |wanted: fn(&Action) -> bool| plan.actions.iter().filter(|a| wanted(a)).count();
-    let made = count(|a| {
-        matches!(
-            a,
-            Action::CreateChild { .. } | Action::CreateForBuffer { .. }
-        )
+    let present = present.map(|pool| Sizes::of(&Arc::new(pool.clone())));
+    let present = present.as_ref().unwrap_or(&s.sizes);
+    let sum = |sizes: &Sizes, classes: Vec<Option<&str>>| {
+        // The addresses of each VM are told also where the hardware cannot be read.
+        let each = classes.into_iter();
+        let each = each.map(|class| Need::of(sizes.pool(class), 1));
+        each.fold(Need::default(), Need::plus)
+    };
+    let made = plan.actions.iter().filter_map(|action| match action {
+        Action::CreateChild { class, .. } | Action::CreateForBuffer { class, .. } => {
+            Some(class.as_deref())
+        }
+        _ => None,
     });
-    let removed = count(|a| matches!(a, Action::Release { .. }));
-    let present = present.unwrap_or(&s.pool);
-    let kept = s.children.len().saturating_sub(removed);
-    let new = Need::of(&s.pool, made);
+    let removed = plan.actions.iter().filter_map(|action| match action {
+        Action::Release { child, .. } => Some(child),
+        _ => None,
+    });
+    let removed: Vec<&ManagedVm> = removed.collect();
+    let is_kept = |child: &&ManagedVm| removed.iter().all(|gone| gone.uid != child.uid);
+    let kept = s.children.iter().filter(is_kept).map(ManagedVm::class);
+    let made = sum(&s.sizes, made.collect());
     Costs {
-        now: Need::of(present, s.children.len()),
-        made: new,
-        removed: Need::of(present, removed),
-        after: Need::of(present, kept).plus(new),
+        now: sum(present, s.children.iter().map(ManagedVm::class).collect()),
+        made,
+        removed: sum(present, removed.iter().map(|child| child.class()).collect()),
+        after: sum(present, kept.collect()).plus(made),
     }
 }
 

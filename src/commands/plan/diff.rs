@@ -130,7 +130,7 @@ fn effect(field: &str, exists: bool) -> &'static str {
         | "spec.vsphere.scsiType"
         | "spec.vsphere.networkAdapterType"
         | "spec.vsphere.diskEagerlyScrub" => HARDWARE,
-        f if f.starts_with("spec.template.") => HARDWARE,
+        f if f.starts_with("spec.template.") || f.starts_with("spec.classes") => HARDWARE,
         f if f.starts_with("spec.vsphere.") => NEW_ONLY,
         f if f.starts_with("spec.iso.") => "the ISO",
         f if f.starts_with("spec.agent.") => "Agents that are not prepared yet",

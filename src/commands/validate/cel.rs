@@ -29,6 +29,14 @@ pub fn holds(rule: &str, value: &Value) -> Option<bool> {
             let folder = value.pointer("/vsphere/folder").is_some();
             Some(has("nodePoolRef") || (has("reassign") && folder && !has("nodeCheck")))
         }
+        "!has(self.classes) || self.classes.all(c, !c.labels.exists(k, k in self.agent.labels))" => {
+            let common = value.pointer("/agent/labels").and_then(Value::as_object);
+            let is_common = |key: &String| common.is_some_and(|all| all.contains_key(key));
+            let classes = value.get("classes").and_then(Value::as_array);
+            let labels = classes.into_iter().flatten();
+            let mut keys = labels.filter_map(|c| c["labels"].as_object()).flatten();
+            Some(!keys.any(|(key, _)| is_common(key)))
+        }
         // Rules about a change: a new object has no old value.
         rule if rule.contains("oldSelf") => Some(true),
         rule => keys(rule, value),

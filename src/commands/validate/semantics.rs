@@ -1,10 +1,10 @@
 //! What the API server accepts and the operator cannot use.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use agent_forge_actors::{
     demand::buffer::Size,
-    domain::{belonging, names::DatastorePath, selector},
+    domain::{belonging, names::DatastorePath, selector, sizes::Sizes, start_after},
     placement::request,
 };
 use agent_forge_crds::{VsphereAgentPool, duration};
@@ -24,6 +24,15 @@ pub fn problems(object: &Value) -> Vec<String> {
     if let Err(e) = request::place_request(&pool) {
         found.push(e.message);
     }
+    let sizes = Sizes::of(&Arc::new(pool.clone()));
+    for class in sizes.names().flatten() {
+        if let Err(e) = request::hardware(sizes.pool(Some(class))) {
+            found.push(format!("spec.classes: class {class:?}: {}", e.message));
+        }
+    }
+    if let Some(after) = start_after::own_name(&pool) {
+        found.push(after);
+    }
     found.extend(belonging::refused_label(&pool));
     found.extend(labels(&pool));
     let prefix = pool.iso_path_prefix();
@@ -40,12 +49,13 @@ pub fn problems(object: &Value) -> Vec<String> {
     let scaling = pool.spec.scaling.clone().unwrap_or_default();
     let release = pool.spec.release.clone().unwrap_or_default();
     found.extend(Size::read(&scaling, release.recycles(), Timestamp::now()).1);
-    let keeps =
-        scaling.buffer_agents.unwrap_or_default() > 0 || !scaling.buffer_schedule.is_empty();
+    let sizes = pool.spec.classes.iter().map(|class| class.buffer_agents);
+    let mut sizes = sizes.chain([scaling.buffer_agents]).flatten();
+    let keeps = sizes.any(|n| n > 0) || !scaling.buffer_schedule.is_empty();
     if !pool.has_node_pool() && !keeps {
         found.push(
-            "spec.scaling: a pool without nodePoolRef keeps hosts for its group, and this one keeps none; set bufferAgents or a \
-             bufferSchedule"
+            "spec.scaling: a pool without nodePoolRef keeps hosts for its group, and this one keeps none; set bufferAgents, also of a \
+             class, or a bufferSchedule"
                 .to_owned(),
         );
     }
@@ -62,9 +72,13 @@ pub fn problems(object: &Value) -> Vec<String> {
 fn labels(pool: &VsphereAgentPool) -> Vec<String> {
     let wrong = |(key, value): (&String, &String)| {
         let good = selector::is_label_key(key) && selector::is_label_value(value);
-        (!good).then(|| format!("spec.agent.labels: {key:?}: {value:?} cannot be a label"))
+        (!good).then(|| {
+            format!("spec.agent.labels and spec.classes: {key:?}: {value:?} cannot be a label")
+        })
     };
-    pool.spec.agent.labels.iter().filter_map(wrong).collect()
+    let of_classes = pool.spec.classes.iter().flat_map(|class| &class.labels);
+    let all = pool.spec.agent.labels.iter().chain(of_classes);
+    all.filter_map(wrong).collect()
 }
 
 /// Pools of one file that claim the same NodePool. Neither would act.

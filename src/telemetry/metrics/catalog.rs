@@ -107,6 +107,8 @@ catalog! {
     VMS = "agent_forge_pool_vms", Kind::Gauge, &["namespace", "pool", "phase"], "VsphereAgents of a pool by phase.";
     BUFFER = "agent_forge_pool_buffer_hosts", Kind::Gauge, &["namespace", "pool", "state"],
         "Hosts in the buffer of a pool: wanted, ready and making; absent when it has none.";
+    BUFFER_CLASSES = "agent_forge_pool_buffer_class_hosts", Kind::Gauge, &["namespace", "pool", "class", "state"],
+        "Hosts in the buffer of a pool by the class of spec.classes: wanted, ready and making; absent without classes.";
     FOREIGN = "agent_forge_pool_foreign_hosts", Kind::Gauge, &["namespace", "pool", "class", "free"],
         "Hosts of a pool's InfraEnv that are not VMs of agent-forge, by class and by whether the agent provider could bind them now.";
     NODES = "agent_forge_pool_nodes", Kind::Gauge, &["namespace", "pool", "class"],

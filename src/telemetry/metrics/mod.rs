@@ -51,6 +51,7 @@ pub struct Metrics {
     vm_disk_bytes: IntGaugeVec,
     vms: Changing,
     buffer: Changing,
+    buffer_classes: Changing,
     foreign: Changing,
     nodes: Changing,
     node_findings: Changing,
@@ -260,6 +261,7 @@ impl Metrics {
             vm_disk_bytes: r.gauge(&catalog::VM_DISK)?,
             vms: r.changing(&catalog::VMS)?,
             buffer: r.changing(&catalog::BUFFER)?,
+            buffer_classes: r.changing(&catalog::BUFFER_CLASSES)?,
             foreign: r.changing(&catalog::FOREIGN)?,
             nodes: r.changing(&catalog::NODES)?,
             node_findings: r.changing(&catalog::NODE_FINDINGS)?,
@@ -377,10 +379,11 @@ impl Metrics {
         ]
     }
 
-    fn changing(&self) -> [&Changing; 7] {
+    fn changing(&self) -> [&Changing; 8] {
         [
             &self.vms,
             &self.buffer,
+            &self.buffer_classes,
             &self.foreign,
             &self.nodes,
             &self.node_findings,
@@ -457,6 +460,9 @@ impl Instruments for Metrics {
         };
         self.vms.set(pool, single(&view.phases));
         self.buffer.set(pool, single(&view.buffer));
+        let classes = view.buffer_classes.iter();
+        let classes = classes.map(|(labels, n)| (labels.to_vec(), *n));
+        self.buffer_classes.set(pool, classes.collect());
         let foreign = view.foreign.iter();
         let foreign = foreign.map(|(labels, n)| (labels.map(str::to_owned).to_vec(), *n));
         self.foreign.set(pool, foreign.collect());

@@ -12,6 +12,7 @@ fn a_deleted_pools_series_disappear() {
         waiting_on: BTreeMap::from([("ISONotReady".to_owned(), 2)]),
         phases: BTreeMap::from([("Bound".to_owned(), 1)]),
         buffer: BTreeMap::from([("ready".to_owned(), 1)]),
+        buffer_classes: vec![(["large".to_owned(), "ready".to_owned()], 1)],
         foreign: vec![(["bare_metal", "true"], 1)],
         nodes: BTreeMap::from([("ours".to_owned(), 1)]),
         node_findings: BTreeMap::from([("VMWithoutNode".to_owned(), 1)]),

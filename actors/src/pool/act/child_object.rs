@@ -83,9 +83,11 @@ pub fn move_to(
     pool: &VsphereAgentPool,
     child: &ManagedVm,
     am: &AgentMachine,
-    machine: &MachineFacts,
+    (machine, class): (&MachineFacts, Option<String>),
 ) -> OwnPatch {
     let mut patch = reassignment(child, am, Some(machine));
+    let changes = child.class() != class.as_deref();
+    patch.class = changes.then_some(class);
     let to = ObjectKey::of(pool);
     let here = to.namespace == child.key.namespace;
     if let Some(goal) = &mut patch.goal {
@@ -186,6 +188,7 @@ fn new_child(
                 name: pool.name_any(),
             },
             goal: Some(goal),
+            class: None,
         },
     );
     child.metadata = ObjectMeta {

@@ -89,7 +89,12 @@ pub async fn perform(
         Action::CreateChild { .. } | Action::CreateForBuffer { .. } => {
             provision::make(context, s, &effect, action).await?;
         }
-        Action::Take { host, to, machine } => return performer.take(host, to, machine).await,
+        Action::Take {
+            host,
+            to,
+            machine,
+            class,
+        } => return performer.take(host, to, (machine, class)).await,
         Action::MoveToBuffer { child, why } => {
             let patch = into_buffer(child, goal::of(&child.object).life);
             return performer.moves(child, Leaves::ToBuffer(*why), &patch).await;
@@ -215,7 +220,12 @@ impl Performer<'_> {
 
     /// Takes the host of another pool, after live proof that both pools may act, and that the host is free. The patch names the
     /// version of the VsphereAgent that was seen: of several pools that take it, one gets it.
-    async fn take(&self, host: &Offer, to: &AgentMachine, machine: &MachineFacts) -> Performed {
+    async fn take(
+        &self,
+        host: &Offer,
+        to: &AgentMachine,
+        (machine, class): (&MachineFacts, &Option<String>),
+    ) -> Performed {
         let stays = |why: &dyn fmt::Display| {
             let (key, name) = (&host.child.key, to.name_any());
             tracing::info!(object = %key, "AgentMachine {name} does not get this host: {why}");
@@ -227,7 +237,7 @@ impl Performer<'_> {
             Ok(Err(refusal)) => return stays(&refusal),
             Err(trouble) => return stays(&trouble),
         };
-        let patch = move_to(&self.s.pool, &host.child, to, machine);
+        let patch = move_to(&self.s.pool, &host.child, to, (machine, class.clone()));
         self.context.cluster.patch_child(&permit, &patch).await?;
         self.tell_taken(&from, &host.child, to);
         Ok(ActionOutcome::It)

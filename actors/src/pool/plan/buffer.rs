@@ -72,7 +72,7 @@ fn has_next_life(s: &Observed, child: &ManagedVm, why: Unneeded) -> bool {
 
 /// The pool wants other hardware, its InfraEnv is another one, or it puts something else into the ISO.
 pub(super) fn is_outdated(s: &Observed, child: &ManagedVm) -> bool {
-    let changes = |vm| !request::template_changes(&s.pool, vm).is_empty();
+    let changes = |vm| !request::template_changes(s.pool_of(child), vm).is_empty();
     let booted = child.identity.as_ref().and_then(|i| i.infra_env.as_ref());
     let source = s.infra_env.as_deref().map(BootSource::of);
     let same = booted
@@ -96,31 +96,66 @@ fn has_other_content(s: &Observed, child: &ManagedVm) -> bool {
 fn is_ready(s: &Observed, child: &ManagedVm) -> bool {
     let settled = !child.given_up && child.recycling() == Stage::No;
     let agent = s.host(child).approvable.as_ref().filter(|_| settled);
-    agent.is_some_and(|agent| buffer::is_ready(&s.pool, child, agent))
+    agent.is_some_and(|agent| buffer::is_ready(s.pool_of(child), child, agent))
 }
 
-/// Plans which hosts stay in the buffer, and which come. The others are surplus.
+/// What the places of the buffer ask for.
+struct Asks<'a, 'b> {
+    supply: Supply<'a>,
+    taken: &'b mut BTreeSet<ObjectKey>,
+    new: Result<(), Option<(Reason, String)>>,
+    /// Names for new VsphereAgents.
+    names: Box<dyn Iterator<Item = String> + 'a>,
+    /// No host is being replaced.
+    replaces: bool,
+}
+
+/// Plans which hosts stay in the buffer, and which come. The others are surplus, and so are all of a class that the pool does
+/// not have any more.
 pub(super) fn fill<'a>(
     s: &'a Observed,
     taken: &mut BTreeSet<ObjectKey>,
-    mut supply: Supply<'a>,
+    supply: Supply<'a>,
     plan: &mut Plan,
 ) {
-    let scaling = s.pool.spec.scaling.clone().unwrap_or_default();
-    let policy = Policy::Cleanup(Some(s.pool.spec.cleanup_policy()));
-    let recycles = s.recycles() && !policy.leaves_to_people();
-    let (size, wrong) = Size::read(&scaling, recycles, s.wall);
-    for wrong in wrong {
-        let message = format!("{wrong}. Until that is corrected, the field has no effect");
-        plan.wait(BUFFER, Reason::InvalidSpec, message);
-    }
-    if let Some(left) = size.left {
-        plan.look_again(left.max(Duration::from_secs(1)));
-    }
     let (ready, making) = hosts(s, taken);
+    let (spare, coming) = spare(s, taken, plan);
+    let mut asks = Asks {
+        supply: Supply {
+            spare,
+            coming,
+            ..supply
+        },
+        taken,
+        new: admits_new(s),
+        names: Box::new(free_names(s)),
+        replaces: !s.children.iter().any(|c| c.in_buffer && c.deleting),
+    };
+    for class in s.sizes.names() {
+        let of_class = |all: &[&'a ManagedVm]| -> Vec<&'a ManagedVm> {
+            let own = all.iter().filter(|c| c.class() == class);
+            own.copied().collect()
+        };
+        let hosts = (of_class(&ready), of_class(&making));
+        fill_class(s, class, hosts, &mut asks, plan);
+    }
+}
+
+/// The same for one class.
+fn fill_class(
+    s: &Observed,
+    class: Option<&str>,
+    (ready, making): (Vec<&ManagedVm>, Vec<&ManagedVm>),
+    asks: &mut Asks<'_, '_>,
+    plan: &mut Plan,
+) {
+    let size = size(s, class, plan);
     let mut all: Vec<&ManagedVm> = ready.iter().chain(&making).copied().collect();
     all.sort_by_key(|c| since(c));
-    let here = all.len() + s.pending.made_for_buffer.len();
+    let unseen = s.pending.made_for_buffer.values();
+    let unseen = unseen.filter(|of| of.as_deref() == class).count();
+    let here = all.len() + unseen;
+    let scaling = s.pool.spec.scaling.clone().unwrap_or_default();
     remove_surplus(&mut all, size.most, scaling.delete_policy());
     for child in all.iter().filter(|c| has_data_of_others(s, c)) {
         plan.wait(child.key.name.clone(), Reason::Retained, OTHERS_DATA);
@@ -130,49 +165,67 @@ pub(super) fn fill<'a>(
             plan.wait(child.key.name.clone(), Reason::Retained, OLD_DATA);
         }
     }
-    if making.is_empty() && s.pending.made_for_buffer.is_empty() && here >= size.wanted {
-        replace_one(s, &mut all, &size, plan);
+    if asks.replaces && making.is_empty() && unseen == 0 && here >= size.wanted {
+        asks.replaces = !replace_one(s, &mut all, &size, plan);
     }
-    plan.buffered = all.iter().map(|c| c.uid.clone()).collect();
-    (supply.spare, supply.coming) = spare(s, taken, plan);
-    let (moved, made) = take_places(s, (here, &size), &mut supply, taken, plan);
-    let used = all.len() + s.pending.made_for_buffer.len() + moved + made;
-    plan.buffer_room = size.most.saturating_sub(used);
-    let stays = |c: &&&ManagedVm| plan.buffered.contains(&c.uid);
-    plan.buffer = BufferCount {
+    let stays: BTreeSet<String> = all.iter().map(|c| c.uid.clone()).collect();
+    let (moved, made) = take_places(s, class, (here, &size), asks, plan);
+    let used = all.len() + unseen + moved + made;
+    let room = size.most.saturating_sub(used);
+    let count = |of: &[&ManagedVm]| of.iter().filter(|c| stays.contains(&c.uid)).count();
+    let buffer = BufferCount {
         wanted: size.wanted,
-        ready: ready.iter().filter(stays).count(),
-        making: making.iter().filter(stays).count()
-            + s.pending.made_for_buffer.len()
-            + moved
-            + made,
+        ready: count(&ready),
+        making: count(&making) + unseen + moved + made,
     };
+    plan.buffered.extend(stays);
+    plan.buffer.add(buffer);
+    plan.buffer_room.insert(class.map(str::to_owned), room);
+    plan.buffer_classes
+        .extend(class.map(|class| (class.to_owned(), buffer)));
+}
+
+/// How many hosts of that class the buffer is to have.
+fn size(s: &Observed, class: Option<&str>, plan: &mut Plan) -> Size {
+    let pool = s.sizes.pool(class);
+    let scaling = pool.spec.scaling.clone().unwrap_or_default();
+    let policy = Policy::Cleanup(Some(pool.spec.cleanup_policy()));
+    let recycles = s.recycles() && !policy.leaves_to_people();
+    let (size, wrong) = Size::read(&scaling, recycles, s.wall);
+    // The fields that may be wrong are the same for all classes.
+    for wrong in wrong.into_iter().filter(|_| class.is_none()) {
+        let message = format!("{wrong}. Until that is corrected, the field has no effect");
+        plan.wait(BUFFER, Reason::InvalidSpec, message);
+    }
+    if let Some(left) = size.left {
+        plan.look_again(left.max(Duration::from_secs(1)));
+    }
+    size
 }
 
 /// Asks for a host for each place that is free. Returns how many come from elsewhere in the pool, and how many are made.
 fn take_places(
     s: &Observed,
+    class: Option<&str>,
     (here, size): (usize, &Size),
-    supply: &mut Supply,
-    taken: &mut BTreeSet<ObjectKey>,
+    asks: &mut Asks<'_, '_>,
     plan: &mut Plan,
 ) -> (usize, usize) {
-    let new = admits_new(s);
-    let mut names = free_names(s);
     let (mut moved, mut made, mut lacking, mut limit) = (0, 0, 0, None);
     for place in here..size.most {
         let missing = place < size.wanted;
-        match supply.for_place(missing && new.is_ok()) {
+        match asks.supply.for_place(class, missing && asks.new.is_ok()) {
             Some(ForPlace::Own(child)) => {
                 moved += 1;
-                taken.insert(child.key.clone());
+                asks.taken.insert(child.key.clone());
                 plan.spare.remove(&child.uid);
                 plan.actions.push(move_to_buffer(s, child));
             }
             Some(ForPlace::New(name)) => {
                 made += 1;
-                let name = name.or_else(|| names.next());
-                let create = name.map(|name| Action::CreateForBuffer { name });
+                let name = name.or_else(|| asks.names.next());
+                let class = class.map(str::to_owned);
+                let create = name.map(|name| Action::CreateForBuffer { name, class });
                 plan.actions.extend(create);
             }
             Some(ForPlace::Comes) => {}
@@ -181,18 +234,19 @@ fn take_places(
             None => break,
         }
     }
-    let refusal = new.err().unwrap_or_else(|| {
+    let refusal = asks.new.clone().err().unwrap_or_else(|| {
         let message = format!("{}; hosts that the buffer lacks: {lacking}", limit?);
         Some((Reason::CreateCapReached, message))
     });
     if let Some((reason, message)) = refusal.filter(|_| lacking > 0) {
-        plan.wait(BUFFER, reason, message);
+        let of = class.map_or(String::new(), |class| format!("class {class:?}: "));
+        plan.wait(BUFFER, reason, format!("{of}{message}"));
     }
     (moved, made)
 }
 
-/// VMs in the making that no AgentMachine needs, and that the buffer may have: those that can come now, the best one last, and how
-/// many are about to come.
+/// VMs in the making that no AgentMachine needs, and that the buffer may have: those that can come now, the best one last, and
+/// those that are about to come.
 ///
 /// One whose Machine is not gone yet stays on record for it: the watch may be late, and an Agent that is bound is freed only
 /// for the Machine on record. One whose Agent has to be fenced comes after that.
@@ -200,11 +254,11 @@ fn spare<'a>(
     s: &'a Observed,
     taken: &BTreeSet<ObjectKey>,
     plan: &Plan,
-) -> (Vec<&'a ManagedVm>, usize) {
+) -> (Vec<&'a ManagedVm>, Vec<&'a ManagedVm>) {
     // What else speaks against new VMs passes by itself.
     let unavailable = |guard: Guard| guard.reason == Reason::LateBindingUnavailable;
     if s.guard().is_some_and(unavailable) || s.refused_source().is_some() {
-        return (Vec::new(), 0);
+        return (Vec::new(), Vec::new());
     }
     let unfenced = |agent: &Arc<Agent>| !agent.is_deleting() && s.fence(agent).is_some();
     let waits = |c: &&ManagedVm| {
@@ -216,7 +270,7 @@ fn spare<'a>(
     let spare = spare.filter(|c| c.recycling() == Stage::No && is_as_wanted(s, c));
     let spare = spare.filter(|c| has_next_life(s, c, Unneeded::Spare));
     let (coming, now): (Vec<&ManagedVm>, Vec<&ManagedVm>) = spare.partition(waits);
-    (now, coming.len())
+    (now, coming)
 }
 
 fn move_to_buffer(s: &Observed, child: &ManagedVm) -> Action {
@@ -271,11 +325,8 @@ fn age_left(s: &Observed, child: &ManagedVm, size: &Size) -> Option<Duration> {
     size.max_age.map(|limit| limit.saturating_sub(age))
 }
 
-/// One host of `all`, sorted by age, goes that is outdated, or too old. The next pass makes another one.
-fn replace_one(s: &Observed, all: &mut Vec<&ManagedVm>, size: &Size, plan: &mut Plan) {
-    if s.children.iter().any(|c| c.in_buffer && c.deleting) {
-        return;
-    }
+/// One host of `all`, sorted by age, goes that is outdated, or too old. The next pass makes another one. Returns whether one goes.
+fn replace_one(s: &Observed, all: &mut Vec<&ManagedVm>, size: &Size, plan: &mut Plan) -> bool {
     let may_go = |c: &ManagedVm| {
         let policy = s.policy_of(c);
         match replaced(s, c) {
@@ -285,16 +336,20 @@ fn replace_one(s: &Observed, all: &mut Vec<&ManagedVm>, size: &Size, plan: &mut 
     };
     if let Some(place) = all.iter().position(|c| may_go(c) && is_outdated(s, c)) {
         all.remove(place);
-        return;
+        return true;
     }
     let Some(oldest) = all.iter().position(|c| may_go(c)) else {
-        return;
+        return false;
     };
     match age_left(s, all[oldest], size) {
-        Some(Duration::ZERO) => drop(all.remove(oldest)),
+        Some(Duration::ZERO) => {
+            all.remove(oldest);
+            return true;
+        }
         Some(left) => plan.look_again(left),
         None => {}
     }
+    false
 }
 
 /// Whether VMs are made for the buffer at all. `Err(None)`: why not is told elsewhere.
@@ -314,8 +369,8 @@ fn free_names(s: &Observed) -> impl Iterator<Item = String> {
         .children
         .iter()
         .map(|c| c.key.name.as_str())
-        .chain(s.pending.made_for_buffer.iter().map(String::as_str))
-        .chain(s.pending.begun_for_buffer.iter().map(String::as_str))
+        .chain(s.pending.made_for_buffer.keys().map(String::as_str))
+        .chain(s.pending.begun_for_buffer.keys().map(String::as_str))
         .chain(s.group.taken_names.iter().map(String::as_str))
         .collect();
     let names = (0..).map(|place| buffer::name(&s.pool, place));
@@ -329,7 +384,14 @@ pub(super) fn prepare(s: &Observed, child: &ManagedVm, agent: &Agent, plan: &mut
     }
     let approved = infra_env_guards::approves(s.infra_env.as_deref(), agent);
     let proven = s.host(child).approvable.is_some();
-    let patch = buffer::wait(&s.pool, child, &s.choosers, approved, proven, agent);
+    let patch = buffer::wait(
+        s.pool_of(child),
+        child,
+        &s.choosers,
+        approved,
+        proven,
+        agent,
+    );
     let Some(patch) = patch else {
         return;
     };

@@ -99,7 +99,11 @@ pub(super) fn assign_hosts<'a>(
             continue;
         };
         pin_if_needed(s, &demand.agent_machine, plan);
-        let assigned = supply.for_machine(&demand.uid());
+        let want = lend::want(s, demand);
+        let assigned = supply.for_machine(&demand.uid(), &want);
+        if matches!(assigned, ForMachine::New) {
+            lend::tell_refused(s, &want);
+        }
         if let ForMachine::Own(child) = assigned {
             reassigned.insert(child.key.clone());
         }
@@ -128,11 +132,13 @@ fn carry_out(
             host: host.clone(),
             to: agent_machine,
             machine,
+            class: demand.class.clone(),
         }),
         ForMachine::New => Some(Action::CreateChild {
             name: child_name(s, &agent_machine),
             agent_machine,
             machine,
+            class: demand.class.clone(),
         }),
         ForMachine::AtLimit(limit) => {
             let ahead = plan.capped.len();
@@ -348,7 +354,7 @@ pub(super) fn pin_if_needed(s: &Observed, am: &Arc<AgentMachine>, plan: &mut Pla
 /// A VM in the making that no AgentMachine waits for any more. Its Agent is not approved and may still come, so the VM
 /// can serve another one, if the pool still wants VMs like it.
 fn is_spare(s: &Observed, records: &Records, demands: &[Demand], child: &ManagedVm) -> bool {
-    let outdated = |vm| !request::template_changes(&s.pool, vm).is_empty();
+    let outdated = |vm| !request::template_changes(s.pool_of(child), vm).is_empty();
     if child.deleting || child.adopted || !is_sound(child) || child.vm().is_some_and(outdated) {
         return false;
     }

@@ -2,34 +2,47 @@
 
 use agent_forge_crds::conditions::Reason;
 
-use super::planned::Plan;
+use super::{matching::Want, planned::Plan};
 use crate::{
     demand::lending::{self, Offer},
     domain::managed_vm::ManagedVm,
     placement::request,
     pool::observed::Observed,
+    world::classify::Demand,
 };
 
-/// The hosts of other pools that an AgentMachine of this one can get. The best one is the last.
+/// The hosts of other pools that AgentMachines of this one can get. The best one is the last.
 pub(super) fn hosts(s: &Observed) -> Vec<&Offer> {
-    let Ok(wanted) = request::hardware(&s.pool) else {
-        return Vec::new();
-    };
-    let mut all = lending::for_pool(&s.group.lenders, &wanted);
+    let mut all = lending::for_pool(&s.group.lenders);
     all.retain(|host| !s.pending.passed_over.contains(&host.child.uid));
-    if all.is_empty() {
-        for lender in &s.group.lenders {
-            if let Some(refusal) = &lender.refusal {
-                tracing::debug!(object = %s.key, "pool {} gives nothing: {refusal}", lender.key);
-            }
-            for host in &lender.hosts {
-                if let Some(refusal) = lending::refuses(host, &wanted) {
-                    tracing::debug!(object = %s.key, "host {} is not given: {refusal}", host.child.key);
-                }
+    all
+}
+
+/// What an AgentMachine wants of a host.
+pub(super) fn want(s: &Observed, demand: &Demand) -> Want {
+    let class = demand.class.clone();
+    Want {
+        hardware: request::hardware(s.sizes.pool(class.as_deref())).ok(),
+        class,
+    }
+}
+
+/// Says in the log why no host of another pool is for that one.
+pub(super) fn tell_refused(s: &Observed, want: &Want) {
+    for lender in &s.group.lenders {
+        if let Some(refusal) = &lender.refusal {
+            tracing::debug!(object = %s.key, "pool {} gives nothing: {refusal}", lender.key);
+        }
+        for host in &lender.hosts {
+            let refusal = want
+                .hardware
+                .as_ref()
+                .and_then(|w| lending::refuses(host, w));
+            if let Some(refusal) = refusal {
+                tracing::debug!(object = %s.key, "host {} is not given: {refusal}", host.child.key);
             }
         }
     }
-    all
 }
 
 /// A release before 1.0 was moving the host to another VsphereAgent: it is left alone.

@@ -12,7 +12,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::caps::Room;
-use crate::{demand::lending::Offer, domain::managed_vm::ManagedVm};
+use crate::{
+    demand::lending::{self, Offer},
+    domain::{hardware::Hardware, managed_vm::ManagedVm},
+};
 
 /// What an AgentMachine gets.
 #[derive(Clone, Debug)]
@@ -42,6 +45,15 @@ pub(super) enum ForPlace<'a> {
     AtLimit(String),
 }
 
+/// What an AgentMachine wants of a host.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Want {
+    /// Class of the pool. Hosts of the pool are of one class.
+    pub class: Option<String>,
+    /// What a host of another pool has to have at least. `None`: it is not known, so none is taken.
+    pub hardware: Option<Hardware>,
+}
+
 /// What there is for those that ask.
 #[derive(Debug, Default)]
 pub(super) struct Supply<'a> {
@@ -55,17 +67,17 @@ pub(super) struct Supply<'a> {
     pub unsure: BTreeMap<String, String>,
     /// VMs of the pool for its buffer. The best one is the last.
     pub spare: Vec<&'a ManagedVm>,
-    /// How many VMs are about to come into the buffer.
-    pub coming: usize,
-    /// Names of the VsphereAgents that may have been made for the buffer.
-    pub begun_places: BTreeSet<String>,
+    /// VMs that are about to come into the buffer.
+    pub coming: Vec<&'a ManagedVm>,
+    /// Names of the VsphereAgents that may have been made for the buffer, with their classes.
+    pub begun_places: BTreeMap<String, Option<String>>,
     /// What the limits of the pool leave.
     pub room: Room,
 }
 
 impl<'a> Supply<'a> {
     /// Assigns a host to the AgentMachine of that uid.
-    pub(super) fn for_machine(&mut self, uid: &str) -> ForMachine<'a> {
+    pub(super) fn for_machine(&mut self, uid: &str, want: &Want) -> ForMachine<'a> {
         if self.begun.contains(uid) {
             return ForMachine::New;
         }
@@ -75,10 +87,15 @@ impl<'a> Supply<'a> {
                 ForMachine::OfGroup(self.of_group.remove(at))
             });
         }
-        if let Some(host) = self.own.pop() {
+        if let Some(host) = take(&mut self.own, want.class.as_deref()) {
             return ForMachine::Own(host);
         }
-        let is_free = |host: &&Offer| self.unsure.values().all(|uid| *uid != host.child.uid);
+        let suits = |host: &Offer| {
+            let wanted = want.hardware.as_ref();
+            wanted.is_some_and(|wanted| lending::refuses(host, wanted).is_none())
+        };
+        let is_free =
+            |host: &&Offer| self.unsure.values().all(|uid| *uid != host.child.uid) && suits(host);
         let at = self.of_group.iter().rposition(is_free);
         match (self.room.take(at.is_some()), at) {
             (Err(limit), _) => ForMachine::AtLimit(limit),
@@ -87,21 +104,37 @@ impl<'a> Supply<'a> {
         }
     }
 
-    /// Assigns a host to a place in the buffer. `may_be_new`: whether a VM may be made for it. `None`: it stays empty.
-    pub(super) fn for_place(&mut self, may_be_new: bool) -> Option<ForPlace<'a>> {
-        if let Some(host) = self.spare.pop() {
+    /// Assigns a host to a place of that class in the buffer. `may_be_new`: whether a VM may be made for it. `None`: it stays
+    /// empty.
+    pub(super) fn for_place(
+        &mut self,
+        class: Option<&str>,
+        may_be_new: bool,
+    ) -> Option<ForPlace<'a>> {
+        if let Some(host) = take(&mut self.spare, class) {
             return Some(ForPlace::Own(host));
         }
-        if let Some(left) = self.coming.checked_sub(1) {
-            self.coming = left;
+        if take(&mut self.coming, class).is_some() {
             return Some(ForPlace::Comes);
         }
-        may_be_new.then(|| match self.begun_places.pop_first() {
-            Some(name) => ForPlace::New(Some(name)),
+        let mut begun = self.begun_places.iter();
+        let begun = begun.find(|(_, of)| of.as_deref() == class);
+        let begun = begun.map(|(name, _)| name.clone());
+        may_be_new.then(|| match begun {
+            Some(name) => {
+                self.begun_places.remove(&name);
+                ForPlace::New(Some(name))
+            }
             None => match self.room.take(false) {
                 Ok(()) => ForPlace::New(None),
                 Err(limit) => ForPlace::AtLimit(limit),
             },
         })
     }
+}
+
+/// Takes the best one of that class.
+fn take<'a>(all: &mut Vec<&'a ManagedVm>, class: Option<&str>) -> Option<&'a ManagedVm> {
+    let at = all.iter().rposition(|c| c.class() == class)?;
+    Some(all.remove(at))
 }

@@ -54,7 +54,7 @@ pub(super) fn prepare_agent(
         return;
     };
     let hostname = hostname(s, child, am, agent);
-    let prepared = prepare::prepare_as(&s.pool, am, pin, &hostname, agent);
+    let prepared = prepare::prepare_as(s.pool_of(child), am, pin, &hostname, agent);
     match prepared {
         Ok(Some(patch)) => plan.actions.push(Action::Prepare {
             patch,

@@ -1,6 +1,10 @@
 //! What is planned in a pass: the actions, what waits, and when to look again.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use agent_forge_crds::{
     agent::NextLife, conditions::Reason, external::agent_machine::AgentMachine,
@@ -41,6 +45,8 @@ pub enum Action {
         machine: MachineFacts,
         /// Name of the VsphereAgent.
         name: String,
+        /// Class of the host.
+        class: Option<String>,
     },
     /// Take a free host of another pool for a waiting AgentMachine, after live proof.
     Take {
@@ -50,11 +56,15 @@ pub enum Action {
         to: Arc<AgentMachine>,
         /// Its Machine.
         machine: MachineFacts,
+        /// Class that the host has from then on.
+        class: Option<String>,
     },
     /// Create a VsphereAgent for the buffer.
     CreateForBuffer {
         /// Name of the VsphereAgent.
         name: String,
+        /// Class of the host.
+        class: Option<String>,
     },
     /// Record that a VsphereAgent whose VM no AgentMachine needs is in the buffer now, after live proof.
     MoveToBuffer {
@@ -121,7 +131,7 @@ impl Action {
                     pool: Some(pool.clone()),
                 },
             ),
-            Self::CreateChild { name, .. } | Self::CreateForBuffer { name } => Effect::new(
+            Self::CreateChild { name, .. } | Self::CreateForBuffer { name, .. } => Effect::new(
                 EffectKind::CreateChild,
                 Subject::Vm {
                     key: ObjectKey::new(&pool.namespace, name),
@@ -162,6 +172,14 @@ pub struct BufferCount {
     pub making: usize,
 }
 
+impl BufferCount {
+    pub(super) fn add(&mut self, more: Self) {
+        self.wanted += more.wanted;
+        self.ready += more.ready;
+        self.making += more.making;
+    }
+}
+
 /// What to do, what to leave, and when to look again.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
@@ -177,10 +195,12 @@ pub struct Plan {
     pub spare: BTreeSet<String>,
     /// The buffer, if the pool has one.
     pub buffer: BufferCount,
+    /// The part of it that each class of `spec.classes` has.
+    pub buffer_classes: BTreeMap<String, BufferCount>,
     /// uids of the VsphereAgents that stay in the buffer.
     pub buffered: BTreeSet<String>,
-    /// How many more hosts may stay in the buffer.
-    pub buffer_room: usize,
+    /// How many more hosts of each class may stay in the buffer.
+    pub buffer_room: BTreeMap<Option<String>, usize>,
     /// uids of the AgentMachines that a limit of the pool keeps from getting a VM now.
     pub capped: BTreeSet<String>,
     /// uids of the AgentMachines that get their pin.
@@ -194,6 +214,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The room of the class of `child` in the buffer.
+    pub(super) fn room_for(&mut self, child: &ManagedVm) -> &mut usize {
+        let class = child.class().map(str::to_owned);
+        self.buffer_room.entry(class).or_default()
+    }
+
     pub(super) fn wait(
         &mut self,
         subject: impl Into<String>,

@@ -12,3 +12,4 @@ mod promises;
 mod properties;
 mod recycle;
 mod size;
+mod sizes;

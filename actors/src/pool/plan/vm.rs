@@ -244,7 +244,7 @@ impl Subject<'_> {
             why,
             pool_deleting: self.pool_deleting,
             pool_recycles: s.recycles(),
-            may_recycle: self.recycles(why, plan.buffer_room),
+            may_recycle: self.recycles(why, *plan.room_for(self.child)),
             renewal: Renewal::of(self.child, &s.pool),
             // In the buffer, such a host goes only if there are too many.
             outdated_with_data: !self.child.in_buffer
@@ -261,7 +261,7 @@ impl Subject<'_> {
         match vm.fate(s.policy_of(self.child)) {
             Fate::Stay(stay) => stay::tell(s, self.child, self.host, stay, plan),
             Fate::End(End::NextLife) => {
-                plan.buffer_room -= 1;
+                *plan.room_for(self.child) -= 1;
                 plan.actions.push(Action::Recycle {
                     child: self.child.clone(),
                     life: self.next_life(),

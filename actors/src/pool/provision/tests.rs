@@ -22,6 +22,7 @@ pub fn both(name: &str) -> [Action; 2] {
             agent_machine,
             machine: machine(name),
             name: name.to_owned(),
+            class: None,
         },
     ]
 }

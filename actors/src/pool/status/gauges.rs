@@ -85,15 +85,15 @@ pub fn view(
         ..PoolView::default()
     };
     if plan.buffer != BufferCount::default() {
-        let b = plan.buffer;
-        let all = [
-            ("wanted", b.wanted),
-            ("ready", b.ready),
-            ("making", b.making),
-        ];
-        let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        view.buffer = all.map(|(state, n)| (state.to_owned(), number(n))).into();
+        let all = states(plan.buffer);
+        view.buffer = all.map(|(state, n)| (state.to_owned(), n)).into();
     }
+    let classes = plan.buffer_classes.iter();
+    let classes = classes.flat_map(|(class, count)| {
+        let named = |(state, n): (&str, i64)| ([class.clone(), state.to_owned()], n);
+        states(*count).map(named)
+    });
+    view.buffer_classes = classes.collect();
     view.foreign = foreign(s);
     nodes::measure(&outcome.nodes, &mut view);
     for child in &s.children {
@@ -113,6 +113,16 @@ pub fn view(
         .map(|c| [c.type_.clone(), c.status.clone(), c.reason.clone()])
         .collect();
     view
+}
+
+/// The hosts of a buffer by what they are.
+fn states(count: BufferCount) -> [(&'static str, i64); 3] {
+    let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+    [
+        ("wanted", number(count.wanted)),
+        ("ready", number(count.ready)),
+        ("making", number(count.making)),
+    ]
 }
 
 /// The foreign hosts of each class that occurs.

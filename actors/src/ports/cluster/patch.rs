@@ -90,4 +90,6 @@ pub struct OwnPatch {
     pub goal: Option<Goal>,
     /// The pool of its namespace that a VsphereAgent moves to, and all its owners then.
     pub pool: Option<(String, Vec<OwnerReference>)>,
+    /// The class that a VsphereAgent has in the pool that uses it from now on. `Some(None)`: that of `spec.template`.
+    pub class: Option<Option<String>>,
 }

@@ -185,6 +185,7 @@ impl Observed {
                 let left = Duration::try_from(left).ok()?;
                 (!left.is_zero()).then_some((at, left))
             }),
+            start_after: self.start_after.as_deref(),
         }
     }
 

@@ -6,7 +6,7 @@ use super::{
     facts::Facts,
     owned::{OwnedVm, Purpose, resolve_ownership},
     steps::{Change, Entry, Finalizer, Step},
-    wait::{CONFLICT_PROBE, MISSING_PROBE, Met, PROOFS, hold},
+    wait::{CONFLICT_PROBE, FIRST_ONES, MISSING_PROBE, Met, PROOFS, hold},
 };
 use crate::{
     domain::{
@@ -216,8 +216,12 @@ pub(super) fn iso_is_ready(f: &Facts<'_>) -> Met {
     ))
 }
 
-/// The pool does not want its VMs to run before a time.
+/// The pool does not want its VMs to run before a time, or before those of other pools.
 pub(super) fn is_time_to_run(f: &Facts<'_>) -> Met {
+    if let Some(why) = f.pool.start_after {
+        let message = why.to_owned();
+        return Err(hold(Reason::StartsAfterPool, message, Some(FIRST_ONES)));
+    }
     let Some((at, left)) = f.pool.power_on_after else {
         return Ok(());
     };

@@ -97,6 +97,8 @@ pub struct PoolState<'a> {
     pub refused: Option<&'a str>,
     /// When its VMs may be switched on, and how long until then. `None`: now.
     pub power_on_after: Option<(Timestamp, Duration)>,
+    /// Why they are not switched on yet: another pool starts before.
+    pub start_after: Option<&'a str>,
 }
 
 /// The VM, as far as this actor has looked.

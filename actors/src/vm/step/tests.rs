@@ -64,6 +64,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
             credentials_held: true,
             refused: None,
             power_on_after: None,
+            start_after: None,
         },
         vm: VmState {
             seen,

@@ -8,6 +8,8 @@ use super::steps::Step;
 
 /// How often a foreign VM under our name is looked at again.
 pub const CONFLICT_PROBE: Duration = Duration::from_secs(30);
+/// How soon it is asked again whether the pools that start before run.
+pub const FIRST_ONES: Duration = Duration::from_secs(15);
 /// How often a VM that serves is looked at again while it is missing, switched off or not proven.
 pub const MISSING_PROBE: Duration = Duration::from_secs(60);
 /// Pause between two proofs of absence: a create whose reply was lost may still be running.

@@ -62,6 +62,7 @@ fn a_vm_outlives_the_machine_it_served() {
             credentials_held: true,
             refused: None,
             power_on_after: None,
+            start_after: None,
         },
         vm: VmState {
             seen: &on,

@@ -105,6 +105,7 @@ async fn takes(bench: &Bench, pool: VsphereAgentPool) -> bool {
         host,
         to: Arc::new(testing::agent_machine("b")),
         machine: testing::machine("b"),
+        class: None,
     };
     let (s, reads) = (world.observed(), LiveReads::default());
     let done = perform(&bench.context, &s, &action, &reads).await;
@@ -156,7 +157,7 @@ async fn in_another_namespace_it_keeps_its_maker_and_names_its_user() {
     let back = other_pool(NAMESPACE);
     let child = ManagedVm::read(Arc::new(after));
     let am = testing::agent_machine("b");
-    let patch = crate::pool::act::move_to(&back, &child, &am, &testing::machine("b"));
+    let patch = crate::pool::act::move_to(&back, &child, &am, (&testing::machine("b"), None));
     assert_eq!(
         patch.goal.map(|goal| goal.pool),
         Some(None),

@@ -21,6 +21,7 @@ use std::time::Duration;
 fn classified(s: &Observed) -> Vec<classify::Demand> {
     classify(&classify::Facts {
         pool: &s.pool,
+        sizes: &s.sizes,
         grants: &s.grants,
         other_pools: &s.other_pools,
         agent_machines: &s.agent_machines,

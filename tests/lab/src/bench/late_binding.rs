@@ -230,7 +230,7 @@ async fn fill(world: &World, hosts: usize, most: usize) -> Result<()> {
         let status = pool.status.as_ref();
         let there = |vm: &&OwnedVm| vm.phase == Some(Phase::Available);
         status.is_some_and(|s| {
-            let buffer = s.buffer.map_or(0, |b| b.ready);
+            let buffer = s.buffer.as_ref().map_or(0, |b| b.ready);
             usize::try_from(buffer) == Ok(hosts)
                 && s.owned_vms.iter().filter(there).count() == hosts
         })

@@ -114,15 +114,17 @@ fn a_buffer_fills_and_then_rests() {
         .actions
         .iter()
         .filter_map(|a| match a {
-            Action::CreateForBuffer { name } => Some(name.clone()),
+            Action::CreateForBuffer { name, .. } => Some(name.clone()),
             _ => None,
         })
         .collect();
     // What the cache does not show yet counts, and its place is taken.
     let mut observed = world.observed();
-    observed.pending.made_for_buffer = [names[0].clone()].into();
+    observed.pending.made_for_buffer = [(names[0].clone(), None)].into();
     let again = plan(&observed);
-    assert!(matches!(&again.actions[..], [Action::CreateForBuffer { name }] if *name == names[1]));
+    assert!(
+        matches!(&again.actions[..], [Action::CreateForBuffer { name, .. }] if *name == names[1])
+    );
     making(&mut world, &names[0], 0);
     ready(&mut world, "b", 0);
     let planned = plan(&world.observed());

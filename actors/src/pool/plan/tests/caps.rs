@@ -277,6 +277,7 @@ impl Run {
                 agent_machine,
                 machine,
                 name,
+                ..
             } = action
             {
                 let mut made = act::child_object(&self.world.pool, agent_machine, machine, name);

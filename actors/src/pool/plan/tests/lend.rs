@@ -107,7 +107,7 @@ fn the_name_of_a_host_that_went_is_not_used_again() {
     let made = |world: &World| {
         let planned = plan(&world.observed());
         planned.actions.into_iter().find_map(|a| match a {
-            Action::CreateForBuffer { name } => Some(name),
+            Action::CreateForBuffer { name, .. } => Some(name),
             _ => None,
         })
     };

@@ -7,9 +7,10 @@ use agent_forge_crds::pool::ScalingSpec;
 use crate::{
     demand::lending::Offer,
     domain::managed_vm::ManagedVm,
+    placement::request,
     pool::plan::{
         caps::Room,
-        matching::{ForMachine, ForPlace, Supply},
+        matching::{ForMachine, ForPlace, Supply, Want},
     },
     testing::{World, buffered, lender},
 };
@@ -18,8 +19,12 @@ use crate::{
 /// be made for each.
 fn assign(mut supply: Supply, machines: &[&str], places: &[bool]) -> Vec<String> {
     let mut given: Vec<String> = Vec::new();
+    let want = Want {
+        hardware: request::hardware(&World::default().pool).ok(),
+        ..Want::default()
+    };
     for uid in machines {
-        given.push(match supply.for_machine(uid) {
+        given.push(match supply.for_machine(uid, &want) {
             ForMachine::Own(host) => host.key.name.clone(),
             ForMachine::OfGroup(host) => host.child.key.name.clone(),
             ForMachine::New => "new".to_owned(),
@@ -28,7 +33,7 @@ fn assign(mut supply: Supply, machines: &[&str], places: &[bool]) -> Vec<String>
         });
     }
     for may_be_new in places {
-        given.push(match supply.for_place(*may_be_new) {
+        given.push(match supply.for_place(None, *may_be_new) {
             Some(ForPlace::Own(host)) => host.key.name.clone(),
             Some(ForPlace::New(name)) => name.unwrap_or_else(|| "new".to_owned()),
             Some(ForPlace::AtLimit(_)) => "limit".to_owned(),
@@ -75,7 +80,7 @@ fn what_a_write_may_have_done_is_not_done_twice() {
     let hosts = hosts();
     let supply = Supply {
         begun: ["a".to_owned()].into(),
-        begun_places: ["w-buffer-0".to_owned()].into(),
+        begun_places: [("w-buffer-0".to_owned(), None)].into(),
         ..hosts.supply()
     };
     let given = assign(supply, &["a"], &[false, true, true]);
@@ -103,7 +108,7 @@ fn a_place_in_the_buffer_gets_no_ready_host_and_none_of_another_pool() {
     let hosts = hosts();
     let supply = Supply {
         spare: vec![&hosts.own[0]],
-        coming: 1,
+        coming: vec![&hosts.own[1]],
         ..hosts.supply()
     };
     let given = assign(supply, &[], &[true, true, true, false]);

@@ -131,6 +131,7 @@ fn apply(w: &mut World, actions: &[Action]) {
                 agent_machine,
                 machine,
                 name,
+                ..
             } => {
                 let mut made = act::child_object(&w.pool, agent_machine, machine, name);
                 made.metadata.uid = Some(format!("va-{name}"));
@@ -140,7 +141,7 @@ fn apply(w: &mut World, actions: &[Action]) {
                 patched(&mut w.agents, patch);
             }
             Action::Release { child, .. } => w.children.retain(|c| c.name_any() != child.key.name),
-            Action::CreateForBuffer { name } => {
+            Action::CreateForBuffer { name, .. } => {
                 let mut made = act::buffer_object(&w.pool, name);
                 made.metadata.uid = Some(format!("va-{name}"));
                 w.children.push(made);
@@ -198,7 +199,7 @@ proptest! {
                         prop_assert!(!serves, "released {} while its Agent serves", child.key.name);
                         prop_assert!(!child.deleting, "released twice");
                     }
-                    Action::CreateForBuffer { name } => {
+                    Action::CreateForBuffer { name, .. } => {
                         prop_assert!(!pool_deleting, "a new child for a deleted pool");
                         prop_assert!(!w.children.iter().any(|c| c.name_any() == *name), "{name} exists");
                     }
