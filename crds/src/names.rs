@@ -57,6 +57,12 @@ pub const FORCE_ISO_REFRESH_ANNOTATION: &str = "agent-forge.containeroo.ch/force
 pub const AGENT_MACHINE_UID_ANNOTATION: &str = "agent-forge.containeroo.ch/agent-machine-uid";
 /// Annotation of a VsphereAgent, written by releases without goals: its Machine is proven gone, and its VM is to begin that life, as `<attempt>/<life>`.
 pub const RECYCLE_ANNOTATION: &str = "agent-forge.containeroo.ch/recycle";
+/// Annotation of a VsphereAgent: the pool, as `<namespace>/<name>`, that a person gives the host to as soon as it is free.
+pub const MOVE_TO_ANNOTATION: &str = "agent-forge.containeroo.ch/move-to";
+/// Annotation of a VsphereAgent: until when [`MOVE_TO_ANNOTATION`] counts. RFC 3339.
+pub const MOVE_UNTIL_ANNOTATION: &str = "agent-forge.containeroo.ch/move-until";
+/// Annotation of a VsphereAgent: the replicas of its NodePool before `agent-forge move` lowered them.
+pub const MOVE_REPLICAS_ANNOTATION: &str = "agent-forge.containeroo.ch/move-replicas";
 /// Annotation of a VsphereAgent, written by releases without goals: the AgentMachines that its VM was for before in that life, as
 /// `<attempt>/<life>/<uid>[,<uid>...]`. So what the VM says in vCenter of them is explained.
 pub const OFFERED_TO_ANNOTATION: &str = "agent-forge.containeroo.ch/offered-to";

@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod explain;
 pub mod iso;
 pub mod manifest_file;
+pub mod moves;
 pub mod orphans;
 pub mod plan;
 pub mod privileges;
@@ -41,6 +42,8 @@ pub enum Command {
     Orphans(orphans::OrphansArgs),
     /// Show which VMs that the operator did not make could be adopted, and what proof is missing. With --apply: ask the operator to.
     Adopt(adopt::AdoptArgs),
+    /// Show the steps that give the host of a Machine to another pool of its group. With --apply: take them.
+    Move(moves::MoveArgs),
     /// Print the role that the vCenter user needs, as a table or as a command of govc.
     Privileges(privileges::PrivilegesArgs),
     /// Check a file offline: would the API server accept it, and could the operator use it?
@@ -68,6 +71,7 @@ impl Command {
             Self::Plan(all) => Some(&mut all.asked.place),
             Self::Orphans(all) => Some(&mut all.asked.place),
             Self::Adopt(all) => Some(&mut all.asked.place),
+            Self::Move(all) => Some(&mut all.asked.place),
             Self::Doctor(all) => Some(&mut all.asked.place),
             Self::Top(all) => Some(&mut all.place),
             Self::Collect(all) => Some(&mut all.place),
@@ -150,6 +154,7 @@ pub async fn run(args: &Args, command: &Command) -> anyhow::Result<Verdict> {
         Command::Plan(asked) => plan::run(args, asked).await,
         Command::Orphans(asked) => orphans::run(args, asked).await,
         Command::Adopt(asked) => adopt::run(args, asked).await,
+        Command::Move(asked) => moves::run(args, asked).await,
         Command::Privileges(asked) => privileges::run(asked),
         Command::Validate(asked) => validate::run(asked),
         Command::Doctor(asked) => doctor::run(args, asked).await,

@@ -10,6 +10,7 @@
 
 mod adopt;
 mod away;
+mod before_clusters;
 mod byoh;
 mod byoh_scripts;
 mod commands;

@@ -29,6 +29,7 @@ use crate::{
         holds::{Check, Holds, VmMarks},
         machine_state::MachineState,
         managed_vm::ManagedVm,
+        moving,
         names::ObjectKey,
         recycle::{self, Says, Stage},
         sizes::Sizes,
@@ -65,6 +66,8 @@ pub enum Refusal {
     Disk(String),
     /// The pools of the taker's namespace have as many hosts of that maker as it gives one namespace.
     NamespaceLimit(String),
+    /// A person gives it to that pool.
+    Reserved(ObjectKey),
     /// It has less, or other, hardware than the taker wants.
     Hardware(Vec<HardwareDifference>),
 }
@@ -100,6 +103,7 @@ impl fmt::Display for Refusal {
             Self::Held => f.write_str("people hold it back: a pause, a veto, a dry run or a mark"),
             Self::NotReady => f.write_str("it is not free and ready"),
             Self::Disk(why) => f.write_str(why),
+            Self::Reserved(to) => write!(f, "a person gives it to pool {to}"),
             Self::Hardware(rows) => write!(f, "its hardware: {}", template::explain(rows)),
         }
     }
@@ -249,8 +253,15 @@ pub fn lenders(
                 .or_else(|| deleting.then_some(Refusal::Deleting))
                 .or_else(held)
                 .or_else(|| asks_itself(view, grants, &other).then_some(Refusal::AsksItself));
+            let both = (pool, &other);
             let hosts = match refusal {
-                None if asks => hosts(view, grants, (pool, &other), now),
+                None if asks => hosts(view, grants, both, now),
+                // What a person gives away, its own AgentMachines do not get either.
+                None | Some(Refusal::AsksItself) if gives(view, both, now) => {
+                    let mut all = hosts(view, grants, both, now);
+                    all.retain(|host| is_for(&host.child, pool, now));
+                    all
+                }
                 _ => Vec::new(),
             };
             Lender {
@@ -294,6 +305,23 @@ fn side(
         infra_env: found.map(|_| key),
         secret: secret_ref::secret(pool, secret_namespaces).ok(),
     }
+}
+
+/// A person gives `child` to `pool`.
+#[must_use]
+pub fn is_for(child: &ManagedVm, pool: &VsphereAgentPool, now: Timestamp) -> bool {
+    moving::to(&child.object, now).is_some_and(|to| to == ObjectKey::of(pool))
+}
+
+/// A person gives a host of the pool `other` to `pool`.
+fn gives(
+    view: &dyn View,
+    (pool, other): (&VsphereAgentPool, &Arc<VsphereAgentPool>),
+    now: Timestamp,
+) -> bool {
+    let (to, key) = (ObjectKey::of(pool), ObjectKey::of(other.as_ref()));
+    let mut children = view.children(&key).into_iter();
+    children.any(|c| moving::to(&c, now).is_some_and(|wish| wish == to))
 }
 
 fn is_held(holds: &Holds, now: Timestamp) -> bool {
@@ -363,6 +391,10 @@ fn hosts(
             let refusal = grants::refusing(&child.key.namespace, there, grant)
                 .map(Refusal::not_granted)
                 .or_else(|| limit(view, there, &child))
+                .or_else(|| {
+                    let to = moving::to(&child.object, now)?;
+                    (to != ObjectKey::of(taking)).then_some(Refusal::Reserved(to))
+                })
                 .or_else(|| held.then_some(Refusal::Held))
                 .or_else(|| (!free()).then_some(Refusal::NotReady))
                 .or_else(|| disk_refusal(taking, pool, &child));

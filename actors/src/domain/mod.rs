@@ -18,6 +18,7 @@ pub mod kubeconfig;
 pub mod machine_state;
 pub mod managed_vm;
 pub mod marker;
+pub mod moving;
 pub mod names;
 pub mod network;
 pub mod node;

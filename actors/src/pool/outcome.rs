@@ -76,6 +76,7 @@ impl Acted {
                     action,
                     Action::Reassign { .. }
                         | Action::Take { .. }
+                        | Action::Bring { .. }
                         | Action::MoveToBuffer { .. }
                         | Action::Recycle { .. }
                 );

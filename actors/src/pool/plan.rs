@@ -77,6 +77,7 @@ pub fn plan(s: &Observed) -> Plan {
         plan.actions.push(Action::AddFinalizer);
     }
     lend::tell_withheld(s, &mut plan);
+    lend::tell_moves(s, &mut plan);
     let records = Records::of(&plan.demands);
     let reassigned = if deleting {
         BTreeSet::new()

@@ -77,13 +77,15 @@ impl Given {
 
 /// The AgentMachine to which that action gives a host, and the host.
 fn given(action: &Action, now: Duration) -> Option<(String, Given)> {
-    let (child, am) = match action {
+    let (child, whose) = match action {
         Action::Reassign {
             child,
             agent_machine,
             ..
-        } => (child, agent_machine),
-        Action::Take { host, to, .. } => (&host.child, to),
+        } => (child, agent_machine.uid().unwrap_or_default()),
+        Action::Take { host, to, .. } => (&host.child, to.uid().unwrap_or_default()),
+        // No AgentMachine has that uid.
+        Action::Bring { host, .. } => (&host.child, host.child.uid.clone()),
         _ => return None,
     };
     let given = Given {
@@ -92,7 +94,7 @@ fn given(action: &Action, now: Duration) -> Option<(String, Given)> {
         version: child.object.resource_version().unwrap_or_default(),
         at: now,
     };
-    Some((am.uid().unwrap_or_default(), given))
+    Some((whose, given))
 }
 
 impl PendingWrites {
@@ -124,10 +126,13 @@ impl PendingWrites {
     /// or takes it late, the AgentMachine gets no other host than the one of that write.
     pub fn note_failed(&mut self, action: &Action, failed: Option<Class>, now: Duration) {
         match (action, failed) {
-            (Action::Take { host, .. }, None) => {
+            (Action::Take { host, .. } | Action::Bring { host, .. }, None) => {
                 self.passed_over.insert(host.child.uid.clone(), now);
             }
-            (Action::Take { host, .. }, Some(Class::Blocked | Class::Defect)) => {
+            (
+                Action::Take { host, .. } | Action::Bring { host, .. },
+                Some(Class::Blocked | Class::Defect),
+            ) => {
                 self.passed_over.insert(host.child.uid.clone(), now);
             }
             // If another write was faster, it may be an earlier one of this pool.

@@ -75,6 +75,14 @@ fn planned_row(action: &Action) -> Option<PlannedAction> {
                 host.child.pool
             ),
         ),
+        Action::Bring { host, .. } => (
+            action::BUFFER,
+            &host.child.key.name,
+            format!(
+                "a person gives this host of pool {} to this one",
+                host.child.pool
+            ),
+        ),
         Action::CreateForBuffer { name, class } => {
             let of = of_class(class.as_deref());
             (action::BUFFER, name, format!("the buffer lacks a host{of}"))

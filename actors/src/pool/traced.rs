@@ -30,6 +30,7 @@ fn key(action: &Action) -> Option<Key> {
         Action::Pin { agent_machine, .. } => ("machine.pin", agent_machine.uid()),
         Action::CreateChild { agent_machine, .. } => ("machine.accept", agent_machine.uid()),
         Action::Take { to, .. } => ("machine.take", to.uid()),
+        Action::Bring { host, .. } => ("machine.bring", Some(host.child.uid.clone())),
         Action::Reassign { agent_machine, .. } => ("machine.reassign", agent_machine.uid()),
         Action::Prepare { patch, .. } => ("agent.label", Some(patch.uid.clone())),
         Action::Fence { patch, .. } => ("agent.fence", Some(patch.uid.clone())),
@@ -130,6 +131,7 @@ pub(super) fn whose(s: &Observed, action: &Action) -> Option<Machine> {
         | Action::Take {
             to: agent_machine, ..
         } => Some(Machine::asked_for(agent_machine)),
+        Action::Bring { host, .. } => Some(Machine::made(s, &host.child)),
         Action::Prepare { child, .. }
         | Action::Fence { child, .. }
         | Action::Release { child, .. }

@@ -549,6 +549,12 @@ reasons! {
         PowerOnScheduled = "PowerOnScheduled" => Progress, Nobody,
             "The VM is made, and is switched on at spec.powerOnAfter of the pool.",
             "None. To switch it on now, remove spec.powerOnAfter.";
+        MovingToPool = "MovingToPool" => Progress, Nobody,
+            "A person gives the host to another pool (annotation agent-forge.containeroo.ch/move-to). It goes there when no Machine has it and it is ready again.",
+            "None. To take it back, remove the annotation move-to from the VsphereAgent. See move a host (docs/how-to/move-a-host.md).";
+        MoveUnreadable = "MoveUnreadable" => Waits [Told], PoolOwner,
+            "An annotation of the VsphereAgent that gives its host to another pool cannot be read, and has no effect. The message says which one.",
+            "Correct it, or remove agent-forge.containeroo.ch/move-to. agent-forge move writes these annotations.";
         StartsAfterPool = "StartsAfterPool" => Progress, Nobody,
             "The VM is made, and is switched on when the pools that spec.scaling.startAfter names run. The message says which one does not, and what it lacks.",
             "None if that pool is on its way. Else see to that pool, or take it out of spec.scaling.startAfter.";

@@ -139,7 +139,7 @@ fn neighbours(about: &str, s: &Observed) -> Check {
     if !s.pool.has_node_pool() {
         let group = s.pool.spec.group().unwrap_or("?");
         let says = format!(
-            "it has no NodePool and keeps hosts for group {group}. Releases before 1.1 cannot read it: delete it before a roll-back"
+            "it has no NodePool and keeps hosts for group {group}. Earlier releases cannot read it: delete it before a roll-back"
         );
         return Check::green(check, about, says);
     }

@@ -82,6 +82,13 @@ fn words(action: &Action) -> (String, String) {
             ),
             "it waits for an Agent, and that pool of the group has a free host".to_owned(),
         ),
+        Action::Bring { host, .. } => (
+            format!(
+                "take the host of VsphereAgent {} of pool {} into the buffer",
+                host.child.key, host.child.pool
+            ),
+            "a person gives it to this pool, and it is free".to_owned(),
+        ),
         Action::CreateForBuffer { name, class } => (
             format!(
                 "create VsphereAgent and VM {name}{}",

@@ -20,6 +20,7 @@ use crate::{
     domain::{
         goal::{self, Asked},
         managed_vm::ManagedVm,
+        moving,
         names::ObjectKey,
         upstream::MachineFacts,
     },
@@ -85,7 +86,24 @@ pub fn move_to(
     am: &AgentMachine,
     (machine, class): (&MachineFacts, Option<String>),
 ) -> OwnPatch {
-    let mut patch = reassignment(child, am, Some(machine));
+    into_pool(pool, child, class, reassignment(child, am, Some(machine)))
+}
+
+/// The patch that takes a host of another pool into the buffer of `pool`.
+#[must_use]
+pub fn bring_to(pool: &VsphereAgentPool, child: &ManagedVm, class: Option<String>) -> OwnPatch {
+    let waits = into_buffer(child, goal::of(&child.object).life);
+    into_pool(pool, child, class, waits)
+}
+
+/// The same patch, and from then on `pool` uses the host.
+fn into_pool(
+    pool: &VsphereAgentPool,
+    child: &ManagedVm,
+    class: Option<String>,
+    mut patch: OwnPatch,
+) -> OwnPatch {
+    patch.annotations.extend(moving::over(&child.object));
     let changes = child.class() != class.as_deref();
     patch.class = changes.then_some(class);
     let to = ObjectKey::of(pool);

@@ -10,7 +10,7 @@ use agent_forge_crds::{
 };
 use kube::{Resource as _, ResourceExt};
 
-use super::child_object::{into_buffer, move_to, reassignment};
+use super::child_object::{bring_to, into_buffer, move_to, reassignment};
 use crate::{
     context::Context,
     demand::{
@@ -95,6 +95,7 @@ pub async fn perform(
             machine,
             class,
         } => return performer.take(host, to, (machine, class)).await,
+        Action::Bring { host, class } => return performer.bring(host, class.as_ref()).await,
         Action::MoveToBuffer { child, why } => {
             let patch = into_buffer(child, goal::of(&child.object).life);
             return performer.moves(child, Leaves::ToBuffer(*why), &patch).await;
@@ -226,9 +227,24 @@ impl Performer<'_> {
         to: &AgentMachine,
         (machine, class): (&MachineFacts, &Option<String>),
     ) -> Performed {
+        let name = to.name_any();
+        let patch = move_to(&self.s.pool, &host.child, to, (machine, class.clone()));
+        let serves = format!("serves AgentMachine {name}");
+        self.get(host, &patch, (&format!("AgentMachine {name}"), &serves))
+            .await
+    }
+
+    /// Takes the host of another pool into the buffer, with the same proof.
+    async fn bring(&self, host: &Offer, class: Option<&String>) -> Performed {
+        let patch = bring_to(&self.s.pool, &host.child, class.cloned());
+        self.get(host, &patch, ("the buffer", "waits in the buffer"))
+            .await
+    }
+
+    /// See [`Self::take`]. `words`: who gets the host, and what it does then.
+    async fn get(&self, host: &Offer, patch: &OwnPatch, (who, does): (&str, &str)) -> Performed {
         let stays = |why: &dyn fmt::Display| {
-            let (key, name) = (&host.child.key, to.name_any());
-            tracing::info!(object = %key, "AgentMachine {name} does not get this host: {why}");
+            tracing::info!(object = %host.child.key, "{who} does not get this host: {why}");
             Ok(ActionOutcome::Held(None))
         };
         // Nothing was sent, so another host is tried.
@@ -237,9 +253,8 @@ impl Performer<'_> {
             Ok(Err(refusal)) => return stays(&refusal),
             Err(trouble) => return stays(&trouble),
         };
-        let patch = move_to(&self.s.pool, &host.child, to, (machine, class.clone()));
-        self.context.cluster.patch_child(&permit, &patch).await?;
-        self.tell_taken(&from, &host.child, to);
+        self.context.cluster.patch_child(&permit, patch).await?;
+        self.tell_taken(&from, &host.child, does);
         Ok(ActionOutcome::It)
     }
 
@@ -270,13 +285,11 @@ impl Performer<'_> {
     }
 
     /// An Event on either pool says so. `from`: the one that had the host.
-    fn tell_taken(&self, from: &VsphereAgentPool, child: &ManagedVm, am: &AgentMachine) {
+    fn tell_taken(&self, from: &VsphereAgentPool, child: &ManagedVm, does: &str) {
         let (to, name) = (self.s.pool.as_ref(), &child.vm_name);
         let given = format!(
-            "host {name} of pool {} serves AgentMachine {} of pool {} now",
-            child.pool,
-            am.name_any(),
-            self.s.key
+            "host {name} of pool {} {does} of pool {} now",
+            child.pool, self.s.key
         );
         let told = |pool: &VsphereAgentPool, reason, action| Notice {
             regarding: Regarding {

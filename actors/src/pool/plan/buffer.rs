@@ -22,7 +22,7 @@ use crate::{
     demand::buffer::{self, Size, since},
     domain::{
         belonging, disk, identity::BootSource, machine_state::MachineState, managed_vm::ManagedVm,
-        names::ObjectKey, recycle::Stage,
+        moving, names::ObjectKey, recycle::Stage,
     },
     iso::{
         content,
@@ -54,6 +54,7 @@ pub(super) fn hosts<'a>(
         .children
         .iter()
         .filter(|c| c.in_buffer && !c.deleting && !taken.contains(&c.key))
+        .filter(|c| moving::to(&c.object, s.wall).is_none())
         .filter(|c| !s.group.half_moved.contains_key(&c.uid))
         .filter(|c| !c.has_served(&[]) || c.recycling() != Stage::No)
         .filter(|c| {
@@ -131,6 +132,10 @@ pub(super) fn fill<'a>(
         names: Box::new(free_names(s)),
         replaces: !s.children.iter().any(|c| c.in_buffer && c.deleting),
     };
+    // They go to other pools, and take no place here.
+    let leaving = s.children.iter();
+    let leaving = leaving.filter(|c| moving::to(&c.object, s.wall).is_some());
+    plan.buffered.extend(leaving.map(|c| c.uid.clone()));
     for class in s.sizes.names() {
         let of_class = |all: &[&'a ManagedVm]| -> Vec<&'a ManagedVm> {
             let own = all.iter().filter(|c| c.class() == class);

@@ -23,6 +23,7 @@ use crate::{
         belonging,
         machine_state::MachineState,
         managed_vm::ManagedVm,
+        moving,
         names::ObjectKey,
         upstream::{self, MachineFacts, WaitingSign},
     },
@@ -110,6 +111,7 @@ pub(super) fn assign_hosts<'a>(
         let action = carry_out(s, demand, machine, assigned, plan);
         plan.actions.extend(action);
     }
+    lend::bring(s, &mut supply, plan);
     (reassigned, supply)
 }
 
@@ -355,7 +357,13 @@ pub(super) fn pin_if_needed(s: &Observed, am: &Arc<AgentMachine>, plan: &mut Pla
 /// can serve another one, if the pool still wants VMs like it.
 fn is_spare(s: &Observed, records: &Records, demands: &[Demand], child: &ManagedVm) -> bool {
     let outdated = |vm| !request::template_changes(s.pool_of(child), vm).is_empty();
-    if child.deleting || child.adopted || !is_sound(child) || child.vm().is_some_and(outdated) {
+    let leaves = moving::to(&child.object, s.wall).is_some();
+    if leaves
+        || child.deleting
+        || child.adopted
+        || !is_sound(child)
+        || child.vm().is_some_and(outdated)
+    {
         return false;
     }
     let host = s.host(child);

@@ -1,11 +1,16 @@
 //! Free hosts of the other pools of the group, and own hosts that another VsphereAgent has. Pure.
 
+use std::time::Duration;
+
 use agent_forge_crds::conditions::Reason;
 
-use super::{matching::Want, planned::Plan};
+use super::{
+    matching::{Supply, Want},
+    planned::{Action, Plan},
+};
 use crate::{
     demand::lending::{self, Offer},
-    domain::managed_vm::ManagedVm,
+    domain::{managed_vm::ManagedVm, moving, template},
     placement::request,
     pool::observed::Observed,
     world::classify::Demand,
@@ -24,6 +29,70 @@ pub(super) fn want(s: &Observed, demand: &Demand) -> Want {
     Want {
         hardware: request::hardware(s.sizes.pool(class.as_deref())).ok(),
         class,
+    }
+}
+
+/// Takes the hosts that people give to this pool into its buffer. An AgentMachine that asks may have got one already.
+pub(super) fn bring(s: &Observed, supply: &mut Supply<'_>, plan: &mut Plan) {
+    let hosts = s.group.lenders.iter().flat_map(|lender| &lender.hosts);
+    let given = hosts.filter(|host| {
+        let child = &host.child;
+        let unsure = supply.unsure.values().any(|uid| *uid == child.uid);
+        host.refusal.is_none()
+            && lending::is_for(child, &s.pool, s.wall)
+            && !s.pending.passed_over.contains(&child.uid)
+            && !unsure
+    });
+    let given: Vec<Offer> = given.cloned().collect();
+    for host in given {
+        let taken = plan.actions.iter().any(|action| match action {
+            Action::Take { host: other, .. } => other.child.uid == host.child.uid,
+            _ => false,
+        });
+        if taken {
+            continue;
+        }
+        let name = host.child.key.to_string();
+        let Some(class) = class_of(s, &host.child) else {
+            plan.wait(
+                name,
+                Reason::TakingHost,
+                "no class of the pool has exactly its hardware: it stays where it is",
+            );
+            continue;
+        };
+        match supply.room.take(true) {
+            Ok(()) => plan.actions.push(Action::Bring { host, class }),
+            Err(limit) => plan.wait(name, Reason::CreateCapReached, limit),
+        }
+    }
+}
+
+/// The class with exactly the hardware of that host. Another one would be replaced in the buffer.
+fn class_of(s: &Observed, child: &ManagedVm) -> Option<Option<String>> {
+    let vm = child.vm().filter(|vm| template::recorded(vm).is_some())?;
+    let mut classes = s.sizes.names();
+    let class =
+        classes.find(|class| request::template_changes(s.sizes.pool(*class), vm).is_empty())?;
+    Some(class.map(str::to_owned))
+}
+
+/// What is said of hosts that people give to other pools.
+pub(super) fn tell_moves(s: &Observed, plan: &mut Plan) {
+    for child in &s.children {
+        match moving::read(&child.object) {
+            Err(why) => plan.wait(child.key.name.clone(), Reason::MoveUnreadable, why),
+            Ok(Some(wish)) if s.wall < wish.until => {
+                let message = format!(
+                    "a person gives the host to pool {}: it goes there when it is free and ready, until {}",
+                    wish.to, wish.until
+                );
+                plan.wait(child.key.name.clone(), Reason::MovingToPool, message);
+                let left = wish.until.duration_since(s.wall);
+                plan.look_again(Duration::try_from(left).unwrap_or_default());
+            }
+            Ok(_) => {}
+        }
     }
 }
 

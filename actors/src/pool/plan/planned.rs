@@ -59,6 +59,13 @@ pub enum Action {
         /// Class that the host has from then on.
         class: Option<String>,
     },
+    /// Take a free host of another pool into the buffer, as a person wishes, after live proof.
+    Bring {
+        /// The host.
+        host: Offer,
+        /// Class that the host has from then on.
+        class: Option<String>,
+    },
     /// Create a VsphereAgent for the buffer.
     CreateForBuffer {
         /// Name of the VsphereAgent.
@@ -138,7 +145,9 @@ impl Action {
                     pool: Some(pool.clone()),
                 },
             ),
-            Self::Take { host, .. } => of_vm(EffectKind::ReassignChild, &host.child),
+            Self::Take { host, .. } | Self::Bring { host, .. } => {
+                of_vm(EffectKind::ReassignChild, &host.child)
+            }
             Self::Reassign { child, .. }
             | Self::MoveToBuffer { child, .. }
             | Self::Recycle { child, .. } => of_vm(EffectKind::ReassignChild, child),

@@ -23,6 +23,7 @@ use crate::{
         belonging,
         machine_state::MachineState,
         managed_vm::ManagedVm,
+        moving,
         names::ObjectKey,
         recycle::{self, Stage},
         upstream::{self, WaitingSign},
@@ -261,7 +262,8 @@ impl Subject<'_> {
         match vm.fate(s.policy_of(self.child)) {
             Fate::Stay(stay) => stay::tell(s, self.child, self.host, stay, plan),
             Fate::End(End::NextLife) => {
-                *plan.room_for(self.child) -= 1;
+                let room = plan.room_for(self.child);
+                *room = room.saturating_sub(1);
                 plan.actions.push(Action::Recycle {
                     child: self.child.clone(),
                     life: self.next_life(),
@@ -291,7 +293,7 @@ impl Subject<'_> {
         let admitted = why == ReleaseReason::MachineGone
             && !child.is_taking()
             && !self.pool_deleting
-            && room > 0
+            && (room > 0 || moving::to(&child.object, s.wall).is_some())
             && s.guard().is_none()
             && s.refused_source().is_none();
         let usable = match &self.host.agent {

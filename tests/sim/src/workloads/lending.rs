@@ -1,11 +1,19 @@
 //! Workloads in which pools give each other hosts.
 
+use std::sync::Arc;
+
 use agent_forge_actors::domain::marker::Marker;
-use anyhow::Result;
+use agent_forge_crds::names::{MOVE_TO_ANNOTATION, MOVE_UNTIL_ANNOTATION};
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::{Run, children, marked};
-use crate::{oracles, promise::Oracle, world::World};
+use crate::{
+    kube::{kind, store::name_of},
+    oracles,
+    promise::Oracle,
+    world::{NAMESPACE, World},
+};
 
 /// The pool that has the hosts.
 const LENDER: &str = "x";
@@ -60,12 +68,82 @@ pub(super) async fn host_lent(run: &mut Run) -> Result<()> {
 }
 
 pub(super) async fn host_before_clusters(run: &mut Run) -> Result<()> {
+    run.world.pool_alone(LENDER, &alone())?;
+    lend(run, &["w"]).await
+}
+
+/// A pool without a NodePool that keeps one host, and up to two.
+fn alone() -> Value {
     let mut alone = lender();
     for field in ["nodePoolRef", "hostedClusterRef", "controlPlaneNamespace"] {
         alone[field] = Value::Null;
     }
-    run.world.pool_alone(LENDER, &alone)?;
-    lend(run, &["w"]).await
+    alone["scaling"]["bufferMax"] = json!(2);
+    alone
+}
+
+/// A pool has taken a host and serves with it. A person gives it back, and lowers the NodePool.
+pub(super) async fn host_moved(run: &mut Run) -> Result<()> {
+    let recycles = json!({"reassign": {"group": "lab"}, "release": {"policy": "Recycle"}, "scaling": {"bufferMax": 0}});
+    run.world.pool_alone(LENDER, &alone())?;
+    run.world.pool("w", &recycles).await?;
+    run.rest("a host waits", |world| has(world, &["w"], 0))
+        .await?;
+    run.begins = run.world.director.now();
+    run.world.play("w")?.scale(1);
+    run.rest("it serves, and another one waits", |world| {
+        has(world, &["w"], 1)
+    })
+    .await?;
+    let mut serving = run.world.vsphere_agents();
+    serving.retain(|c| c["spec"]["poolRef"]["name"] == "w");
+    let host = serving.first().context("no host serves")?;
+    let until = "2100-01-01T00:00:00Z";
+    let to = format!("{NAMESPACE}/{LENDER}");
+    let patch = json!({"metadata": {"annotations": {MOVE_TO_ANNOTATION: to, MOVE_UNTIL_ANNOTATION: until}}});
+    let name = name_of(host);
+    run.world.api.merge(&kind("vsphereagents"), &name, &patch)?;
+    run.world.play("w")?.scale(0);
+    run.rest("both wait", |world| {
+        world.runs("w", 0)
+            && world.of_pool(LENDER, "/status/buffer/ready") == 2
+            && marked(world) == 2
+            && children(world) == 2
+    })
+    .await?;
+    let one = json!({"spec": {"scaling": {"bufferMax": 1}}});
+    run.world.merge_pool(LENDER, &one)?;
+    run.rest("down", |world| has(world, &["w"], 0)).await
+}
+
+/// The class that the NodePool of that workload chooses.
+const LARGE: &str = "large";
+
+pub(super) async fn host_of_a_class(run: &mut Run) -> Result<()> {
+    let class = json!({
+        "name": LARGE, "template": {"numCPUs": 16}, "labels": {"size": LARGE}, "bufferAgents": 1,
+    });
+    run.world.pool_alone("w", &json!({"classes": [class]}))?;
+    let cluster = run.world.cluster.clone();
+    let labels = json!({"hypershift.openshift.io/nodepool-role": "w", "size": LARGE});
+    run.world.node_pool(&cluster, "w", &labels).await?;
+    let has = |world: &World, running: usize| {
+        let of_class = |c: &Arc<Value>| {
+            c["spec"]["class"] == LARGE && c["status"]["vm"]["template"]["numCPUs"] == 16
+        };
+        world.runs("w", running)
+            && world.of_pool("w", "/status/buffer/classes/0/ready") == 1
+            && marked(world) == running + 1
+            && children(world) == running + 1
+            && world.vsphere_agents().iter().all(of_class)
+    };
+    run.rest("a host waits", |world| has(world, 0)).await?;
+    run.begins = run.world.director.now();
+    run.world.play("w")?.scale(1);
+    run.rest("it serves, and another one waits", |world| has(world, 1))
+        .await?;
+    run.world.play("w")?.scale(0);
+    run.rest("down", |world| has(world, 0)).await
 }
 
 /// The pool of another hosted cluster.

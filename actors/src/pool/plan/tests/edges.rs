@@ -27,6 +27,7 @@ fn done(world: &World) -> Vec<&'static str> {
         Action::Pin { .. } => "pin",
         Action::CreateChild { .. } => "create",
         Action::Take { .. } => "take",
+        Action::Bring { .. } => "bring",
         Action::CreateForBuffer { .. } => "create for buffer",
         Action::MoveToBuffer { .. } => "move to buffer",
         Action::Recycle { .. } => "recycle",

@@ -1,19 +1,28 @@
 //! Free hosts that change their pool, as both pools plan them.
 
-use agent_forge_crds::{conditions::Reason, pool::ScalingSpec};
+use std::time::Duration;
+
+use agent_forge_crds::{
+    agent::VsphereAgent,
+    conditions::Reason,
+    names::{MOVE_TO_ANNOTATION, MOVE_UNTIL_ANNOTATION},
+    pool::ScalingSpec,
+};
+use kube::ResourceExt as _;
 
 use super::buffer::{asks, wants};
 use crate::{
     demand::lending::Refusal,
     domain::names::ObjectKey,
     pool::plan::{Action, Plan, plan},
-    testing::{World, agent_on, buffered, child_with_vm, lender, with},
+    testing::{AGE, World, agent_on, at, buffered, child_with_vm, lender, with},
 };
 
 /// What is done, with the host that is taken or the VsphereAgent that is made.
 fn done(planned: &Plan) -> Vec<(&'static str, String)> {
     let name = |action: &Action| match action {
         Action::Take { host, .. } => Some(("take", host.child.key.name.clone())),
+        Action::Bring { host, .. } => Some(("bring", host.child.key.name.clone())),
         Action::CreateChild { name, .. } => Some(("make", name.clone())),
         Action::CreateForBuffer { .. } => Some(("fill", String::new())),
         Action::Prepare { child, .. } => Some(("prepare", child.key.name.clone())),
@@ -70,6 +79,110 @@ fn a_pool_that_lends_nothing_is_passed_over() {
     });
     world.lenders = vec![refusing];
     assert_eq!(done(&plan(&world.observed())), of([("make", "w-0")]));
+}
+
+/// A person gives that host to the pool `to`, until that second.
+fn given(host: VsphereAgent, to: &ObjectKey, until: i64) -> VsphereAgent {
+    with(host, |c| {
+        let until = at(until).to_string();
+        let both = [
+            (MOVE_TO_ANNOTATION, to.to_string()),
+            (MOVE_UNTIL_ANNOTATION, until),
+        ];
+        let both = both.map(|(key, value)| (key.to_owned(), value));
+        c.annotations_mut().extend(both);
+    })
+}
+
+#[test]
+fn a_host_that_a_person_gives_away_is_for_nobody_else_and_takes_no_place() {
+    let to = ObjectKey::new("other", "x");
+    let mut world = wants(1);
+    let host = given(buffered("a"), &to, AGE + 60);
+    world.agents = vec![agent_on(&host)];
+    world.children = vec![host];
+    asks(&mut world, "w-0");
+    let planned = plan(&world.observed());
+    assert_eq!(done(&planned), of([("make", "w-0"), ("fill", "")]));
+    let row = planned
+        .waiting
+        .iter()
+        .find(|w| w.reason == Reason::MovingToPool);
+    assert!(row.is_some_and(|w| w.message.contains("other/x")));
+    assert_eq!(planned.again, Some(Duration::from_secs(60)));
+    // It is no surplus either, also where the buffer is to be empty.
+    let mut empty = world.clone();
+    empty.agent_machines.clear();
+    empty
+        .pool
+        .spec
+        .scaling
+        .get_or_insert_default()
+        .buffer_agents = Some(0);
+    assert_eq!(done(&plan(&empty.observed())), []);
+    // The wish is over: it is a host as any other.
+    world.children = vec![given(buffered("a"), &to, AGE)];
+    assert_eq!(
+        done(&plan(&world.observed())),
+        of([("give", "a"), ("fill", "")])
+    );
+    // What cannot be read is said, and changes nothing.
+    let wrong = with(given(buffered("a"), &to, AGE + 60), |c| {
+        c.annotations_mut()
+            .insert(MOVE_TO_ANNOTATION.to_owned(), "x".to_owned());
+    });
+    world.children = vec![wrong];
+    let planned = plan(&world.observed());
+    assert_eq!(done(&planned), of([("give", "a"), ("fill", "")]));
+    assert!(
+        planned
+            .waiting
+            .iter()
+            .any(|w| w.reason == Reason::MoveUnreadable)
+    );
+}
+
+#[test]
+fn a_pool_brings_what_a_person_gives_it_into_its_buffer() {
+    let mut world = wants(0);
+    let own = ObjectKey::of(&world.pool);
+    let host = given(buffered("q-0"), &own, AGE + 60);
+    world.lenders = vec![lender(&world, &[host, buffered("q-1")])];
+    assert_eq!(done(&plan(&world.observed())), of([("bring", "q-0")]));
+    // Its own AgentMachines do not matter to the pool that has it.
+    world.lenders[0].refusal = Some(Refusal::AsksItself);
+    assert_eq!(done(&plan(&world.observed())), of([("bring", "q-0")]));
+    // An AgentMachine that asks gets one of them, and the buffer the other.
+    world.lenders[0].refusal = None;
+    asks(&mut world, "w-0");
+    let both = done(&plan(&world.observed()));
+    assert_eq!(
+        both.iter().filter(|(what, _)| *what == "take").count(),
+        1,
+        "{both:?}"
+    );
+    assert!(both.iter().all(|(what, _)| *what != "make"), "{both:?}");
+    world.agent_machines.clear();
+    // The limits count it, and a host that would be replaced at once stays.
+    world.pool.spec.scaling.get_or_insert_default().max_vms = Some(0);
+    let planned = plan(&world.observed());
+    assert_eq!(done(&planned), []);
+    assert!(
+        planned
+            .waiting
+            .iter()
+            .any(|w| w.reason == Reason::CreateCapReached)
+    );
+    world.pool.spec.scaling.get_or_insert_default().max_vms = None;
+    world.pool.spec.template.num_cpus = Some(2);
+    let planned = plan(&world.observed());
+    assert_eq!(done(&planned), []);
+    assert!(
+        planned
+            .waiting
+            .iter()
+            .any(|w| w.message.contains("exactly its hardware"))
+    );
 }
 
 /// A host of the buffer that a release before 1.0 was moving.

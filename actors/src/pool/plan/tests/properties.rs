@@ -153,6 +153,7 @@ fn apply(w: &mut World, actions: &[Action]) {
             }
             Action::Reassign { .. }
             | Action::Take { .. }
+            | Action::Bring { .. }
             | Action::AddFinalizer
             | Action::Close
             | Action::RemoveFinalizer => {}

@@ -1,6 +1,9 @@
 //! Size classes: which host an AgentMachine gets, and what each class has in the buffer.
 
+use std::sync::Arc;
+
 use agent_forge_crds::{
+    agent::VsphereAgent,
     conditions::Reason,
     pool::{SizeClass, TemplateSpec},
 };
@@ -8,7 +11,7 @@ use agent_forge_crds::{
 use super::buffer::{asks, making, wants};
 use crate::{
     demand::lending,
-    domain::template,
+    domain::{managed_vm::ManagedVm, template},
     placement::request,
     pool::plan::{Action, BufferCount, Plan, plan},
     testing::{self, World, buffered, selector, with},
@@ -144,17 +147,16 @@ fn a_limit_names_the_class_whose_hosts_lack() {
 #[test]
 fn the_smallest_host_of_the_group_that_suits_is_taken_with_the_class() {
     let mut world = sized(0);
-    let of_pool = |name: &str, class: Option<&str>| {
-        let pool = sized(0).observed().sizes.pool(class).clone();
-        with(buffered(name), |c| {
-            let vm = c.status.as_mut().and_then(|s| s.vm.as_mut()).expect("a VM");
-            vm.template = Some(template::record(
-                &request::hardware(&pool).expect("hardware"),
-            ));
-        })
-    };
-    let hosts = [of_pool("small", None), of_pool("big", Some("large"))];
-    world.lenders = vec![testing::lender(&world, &hosts)];
+    let large_pool = world.observed().sizes.pool(Some("large")).clone();
+    let hardware = request::hardware(&large_pool).expect("hardware");
+    let mut group = testing::lender(&world, &[buffered("small"), buffered("big")]);
+    let big = &mut group.hosts[1].child;
+    let object = with(VsphereAgent::clone(&big.object), |c| {
+        let vm = c.status.as_mut().and_then(|s| s.vm.as_mut());
+        vm.expect("a VM").template = Some(template::record(&hardware));
+    });
+    *big = ManagedVm::read(Arc::new(object));
+    world.lenders = vec![group];
     let smallest: Vec<String> = lending::for_pool(&world.lenders)
         .iter()
         .rev()
