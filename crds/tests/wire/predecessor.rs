@@ -48,6 +48,7 @@ const ADDED_TO_POOL: &[&str] = &[
     "status.buffer",
     "status.foreignAgents",
     "status.nodes",
+    "status.pastHosts",
     "status.reassign",
     "status.closed",
     "status.heldSecrets",

@@ -22,6 +22,7 @@ fn asked(subject: &str) -> ExplainArgs {
             output: Output::Table,
         },
         vcenter: AskVcenter { offline: true },
+        console: None,
         trace_url: Some("https://traces.example/trace/{}".to_owned()),
     }
 }
