@@ -75,6 +75,9 @@ pub async fn run(args: &Args, asked: &ExplainArgs) -> anyhow::Result<Verdict> {
     let found = subject::find(&sight.caches, &asked.subject, namespace)?;
     let now = Timestamp::now();
     if let (Kind::VsphereAgentPool, Some(pool)) = (asked.subject.kind, &found.pool) {
+        if asked.console.is_some() {
+            eprintln!("no picture of the console: a pool has none; name one of its machines");
+        }
         let key = ObjectKey::of(pool.as_ref());
         let explained = pool::explain(&sight.caches, &key, args.secret_bound(), now);
         return report::print(&explained, asked.asked.output);
