@@ -17,7 +17,7 @@ async fn a_look_shows_host_storage_and_snapshot_without_one_more_call() {
     let seen = now(&*vc, &vm).await.hardware.now;
     assert_eq!(world.called("RetrievePropertiesEx").await, 1);
     let host = seen.host.clone().expect("a host");
-    assert!(!host.starts_with("host-"), "its name, and no id: {host}");
+    assert_eq!(find(&world.vms().await, "node-1")["host"], json!(host));
     assert!(seen.used_bytes.is_some(), "{seen:?}");
     assert_eq!(seen.has_snapshot, Some(false));
     let act = async |action: &str| {
