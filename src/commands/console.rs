@@ -146,16 +146,18 @@ mod tests {
     #[test]
     fn only_a_running_vm_whose_agent_did_not_register_has_a_picture() {
         let serving = World::serving();
-        let why = subject(&found(&serving)).err().expect("refused");
+        let why = subject(&found(&serving)).expect_err("refused");
         assert!(why.contains("has registered"), "{why}");
         let mut world = unregistered();
-        let (_, moref) = subject(&found(&world)).expect("a VM").clone();
+        let moref = subject(&found(&world))
+            .map(|(_, moref)| moref)
+            .expect("a VM");
         assert_eq!(moref.id, "vm-42");
         world.child["status"]["vm"]["powerState"] = json!("poweredOff");
-        let why = subject(&found(&world)).err().expect("refused");
+        let why = subject(&found(&world)).expect_err("refused");
         assert!(why.contains("does not run"), "{why}");
         world.child["status"]["vm"]["moref"] = json!(null);
-        let why = subject(&found(&world)).err().expect("refused");
+        let why = subject(&found(&world)).expect_err("refused");
         assert!(why.contains("not made yet"), "{why}");
     }
 
