@@ -43,9 +43,7 @@ async fn one_up_and_down(setup: Setup) -> Result<()> {
     ensure!(past.len() == 1, "{past:?}");
     let served = past[0].machine.is_some() && past[0].until.is_some();
     ensure!(served && past[0].infra_env.is_some(), "{past:?}");
-    ensure!(
-        past[0].control_plane.as_deref() == Some(CLUSTER),
-        "{past:?}"
-    );
+    let home = world.pool().await?.spec.control_plane_namespace;
+    ensure!(past[0].control_plane == Some(home), "{past:?}");
     witness.verdict()
 }
