@@ -8,6 +8,7 @@ mod classes;
 mod hosts;
 mod iso;
 mod nodes;
+mod past;
 mod reassign;
 mod references;
 mod release;
@@ -23,6 +24,7 @@ pub use nodes::{
     DEFAULT_KUBECONFIG_KEY, KubeconfigSecretRef, MAX_NODE_FINDINGS, NodeCheckSpec, NodeFinding,
     NodesStatus, StorageRulesStatus,
 };
+pub use past::{MAX_PAST_HOSTS, PAST_HOST_DAYS, PastHost};
 pub use reassign::{MAX_REFUSALS, ReassignSpec, ReassignStatus};
 pub use references::{
     CaBundleRef, CredentialsSecretRef, DEFAULT_CA_BUNDLE_KEY, InfraEnvRef, ObjectNameRef,

@@ -7,8 +7,10 @@
 pub mod adopt;
 pub mod cli;
 pub mod collect;
+mod console;
 pub mod doctor;
 pub mod explain;
+pub mod hosts;
 pub mod iso;
 pub mod manifest_file;
 pub mod moves;
@@ -50,6 +52,8 @@ pub enum Command {
     Validate(validate::ValidateArgs),
     /// Check everything that the operator needs, and say what to do.
     Doctor(doctor::DoctorArgs),
+    /// Show which host served which hosted cluster and Machine, and when: hosts that are there, and hosts that are gone.
+    Hosts(hosts::HostsArgs),
     /// Show a live table of machines, with sums per pool.
     Top(top::TopArgs),
     /// Explain a reason: what it means, who can end the wait, and how.
@@ -73,6 +77,7 @@ impl Command {
             Self::Adopt(all) => Some(&mut all.asked.place),
             Self::Move(all) => Some(&mut all.asked.place),
             Self::Doctor(all) => Some(&mut all.asked.place),
+            Self::Hosts(all) => Some(&mut all.asked.place),
             Self::Top(all) => Some(&mut all.place),
             Self::Collect(all) => Some(&mut all.place),
             Self::Privileges(_)
@@ -158,6 +163,7 @@ pub async fn run(args: &Args, command: &Command) -> anyhow::Result<Verdict> {
         Command::Privileges(asked) => privileges::run(asked),
         Command::Validate(asked) => validate::run(asked),
         Command::Doctor(asked) => doctor::run(args, asked).await,
+        Command::Hosts(asked) => hosts::run(args, asked).await,
         Command::Top(asked) => top::run(args, asked).await,
         Command::Reasons(asked) => reasons::run(asked),
         Command::Collect(asked) => collect::run(args, asked).await,

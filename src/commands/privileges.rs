@@ -53,6 +53,8 @@ pub enum Feature {
     Recycle,
     /// VMs of the predecessor's 1.0.2.
     TakeOver,
+    /// Pictures of consoles (`explain --console`, `collect --consoles`).
+    Console,
 }
 
 /// One privilege.
@@ -185,6 +187,11 @@ pub const ROLE: &[Privilege] = &[
         Feature::TakeOver,
         "VirtualMachine.Config.Annotation",
         "notes of VMs that the predecessor's 1.0.2 made",
+    ),
+    only(
+        Feature::Console,
+        "VirtualMachine.Interact.ConsoleInteract",
+        "picture of the console of a guest that did not register",
     ),
 ];
 

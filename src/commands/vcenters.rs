@@ -145,6 +145,15 @@ impl Vcenters {
         self.connector.lacking(credentials, on, ids).await
     }
 
+    /// What the console of a running VM shows now, as a PNG.
+    ///
+    /// # Errors
+    /// vCenter does not answer, or refuses.
+    pub async fn screen(&self, found: &Found, vm: &MoRef) -> VcResult<Vec<u8>> {
+        let picture = self.connector.screen(&found.credentials, vm).await?;
+        Ok(picture.to_vec())
+    }
+
     /// Logs out.
     pub async fn close(self) {
         for session in self.connector.open() {

@@ -10,7 +10,7 @@ use agent_forge_actors::{
     ports::vcenter::VmObservation,
 };
 use agent_forge_crds::{
-    agent::TakenFrom,
+    agent::{TakenFrom, VmStatus},
     external::{agent::Agent, agent_machine::AgentMachine},
     names::AGENT_MACHINE_LABEL,
 };
@@ -162,6 +162,7 @@ fn vm(child: &ManagedVm, live: &Live) -> Option<String> {
     if !known.is_empty() {
         parts.push(known.join(", "));
     }
+    parts.extend(runs_on_record(vm));
     if let Some(from) = &vm.taken_from {
         let stamped = from.stamped == Some(true);
         let how = if stamped { "taken" } else { "being taken" };
@@ -171,6 +172,15 @@ fn vm(child: &ManagedVm, live: &Live) -> Option<String> {
         ));
     }
     Some(parts.join("; "))
+}
+
+/// Where it runs and what it uses, as it was last looked at.
+fn runs_on_record(vm: &VmStatus) -> Option<String> {
+    let host = vm.esxi_host.as_ref().map(|host| format!("on host {host}"));
+    let used = vm.used_storage_gib.map(|gib| format!("uses {gib} GiB"));
+    let version = vm.hardware_version.map(|v| format!("hardware version {v}"));
+    let known: Vec<String> = [host, used, version].into_iter().flatten().collect();
+    (!known.is_empty()).then(|| known.join(", "))
 }
 
 fn host(agent: &Agent) -> String {

@@ -252,6 +252,14 @@ pub(super) fn not_ready(found: &Found) -> Option<Wait> {
     ))
 }
 
+/// The VM has a snapshot.
+fn snapshot(vm: &str) -> String {
+    format!(
+        "VM {vm} has a snapshot in vCenter. It grows, and while it is there, the disk cannot be replaced when the host is \
+         recycled. Delete the snapshots of the VM in vCenter"
+    )
+}
+
 /// What people should look at although nothing waits.
 #[must_use]
 pub fn notes(found: &Found, held: &Holds, now: Timestamp) -> Vec<String> {
@@ -292,6 +300,12 @@ pub fn notes(found: &Found, held: &Holds, now: Timestamp) -> Vec<String> {
     let synced = conditions.and_then(|status| find_condition(&status.conditions, CONFIG_SYNCED));
     if let Some(condition) = synced.filter(|c| c.status == "False") {
         all.push(format!("{}: {}", condition.reason, condition.message));
+    }
+    if let Some(vm) = child
+        .and_then(|c| c.vm())
+        .filter(|vm| vm.has_snapshot == Some(true))
+    {
+        all.push(snapshot(&vm.name));
     }
     if let Some(child) = child.filter(|c| c.skips_delete()) {
         all.push(format!(

@@ -80,6 +80,14 @@ impl VsphereConnector {
         self.client(credentials)?.lacking(on, ids).await
     }
 
+    /// What the console of a running VM shows now, as a PNG.
+    ///
+    /// # Errors
+    /// As for a call of a session; `NoPermission` where the user may not see it.
+    pub async fn screen(&self, credentials: &Credentials, vm: &MoRef) -> VcResult<bytes::Bytes> {
+        self.client(credentials)?.screen(vm).await
+    }
+
     /// Drops a client whose login failed, so that changing credentials do not pile up clients. A client that another
     /// caller has stays.
     fn forget(&self, failed: &Arc<Client>) {

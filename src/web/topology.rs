@@ -8,7 +8,10 @@ pub(super) mod tests;
 use std::collections::BTreeMap;
 
 use agent_forge_actors::runtime::holds;
-use agent_forge_crds::{VsphereAgentPool, pool::ForeignAgentsStatus};
+use agent_forge_crds::{
+    VsphereAgentPool,
+    pool::{ForeignAgentsStatus, PastHost},
+};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -99,6 +102,9 @@ pub struct PoolNode {
     pub usual_seconds: Option<i64>,
     /// How many machines took how long from the demand to the bound Agent. See [`BAR_SECONDS`].
     pub histogram: Vec<u32>,
+    /// Its hosts that are gone, by its status, the last one first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub past_hosts: Vec<PastHost>,
     /// Its machines: what needs a look comes first.
     pub machines: Vec<MachineNode>,
 }
@@ -126,7 +132,7 @@ pub struct MachineNode {
     pub step: Option<(String, Option<Timestamp>)>,
     /// Seconds from the demand to the bound Agent, once it is bound.
     pub took_seconds: Option<i64>,
-    /// Name of the host; `null`: vCenter chooses it.
+    /// Name of the ESXi host on which the VM is, else of the one that was chosen for it; `null`: neither is known.
     pub host: Option<String>,
     /// Name of the datastore.
     pub datastore: Option<String>,
@@ -238,6 +244,9 @@ fn pool_node(of_pool: &OfPool) -> PoolNode {
         message: of_pool.message.clone(),
         usual_seconds: of_pool.usual_seconds,
         histogram: histogram(&took),
+        past_hosts: status
+            .map(|s| s.past_hosts.iter().rev().cloned().collect())
+            .unwrap_or_default(),
         machines,
     }
 }
@@ -273,7 +282,9 @@ fn machine_node(machine: &Machine) -> MachineNode {
         since: machine.since,
         step: machine.step().map(|(event, at)| (event.to_owned(), at)),
         took_seconds: machine.took_seconds,
-        host: place.and_then(|p| p.host.clone()),
+        host: child
+            .and_then(|c| c.vm()?.esxi_host.clone())
+            .or_else(|| place.and_then(|p| p.host.clone())),
         datastore: place.and_then(|p| p.datastore.clone()),
         chain: existing(&machine.found),
     }

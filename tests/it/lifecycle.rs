@@ -1,6 +1,6 @@
 //! Agents in other namespaces.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::{
     witness::Witness,
@@ -38,5 +38,12 @@ async fn one_up_and_down(setup: Setup) -> Result<()> {
         .await?;
     nodes.scale(0);
     world.settled(0).await?;
+    // What it served stays known after its VsphereAgent went.
+    let past = world.pool_status().await?.past_hosts;
+    ensure!(past.len() == 1, "{past:?}");
+    let served = past[0].machine.is_some() && past[0].until.is_some();
+    ensure!(served && past[0].infra_env.is_some(), "{past:?}");
+    let home = world.pool().await?.spec.control_plane_namespace;
+    ensure!(past[0].control_plane == Some(home), "{past:?}");
     witness.verdict()
 }

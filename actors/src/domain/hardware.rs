@@ -203,6 +203,37 @@ pub struct ShownHardware {
     pub cards: Option<Vec<ShownCard>>,
     /// Hardware version, as [`hardware_version`] reads it.
     pub version: Option<i32>,
+    /// Where it runs and what it uses.
+    pub now: ShownNow,
+}
+
+/// What changes of a VM without anybody changing its configuration. `None`: vCenter did not show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShownNow {
+    /// ESXi host: its name, or its id where the user may not read the name.
+    pub host: Option<String>,
+    /// Storage that it uses, in bytes.
+    pub used_bytes: Option<u64>,
+    /// Whether it has a snapshot.
+    pub has_snapshot: Option<bool>,
+}
+
+/// The used storage to record, in GiB and rounded up. A record stays until the storage differs from it by 10 %, and by 1 GiB at
+/// least: each look would write the status otherwise.
+#[must_use]
+pub fn used_gib(recorded: Option<i32>, bytes: Option<u64>) -> Option<i32> {
+    let Some(bytes) = bytes else {
+        return recorded;
+    };
+    let before = recorded.and_then(|gib| u64::try_from(gib).ok());
+    let is_near = before.is_some_and(|gib| {
+        let before = gib.saturating_mul(GIB);
+        bytes.abs_diff(before) < GIB.max(before / 10)
+    });
+    match is_near {
+        true => recorded,
+        false => i32::try_from(bytes.div_ceil(GIB)).ok(),
+    }
 }
 
 /// Reads a hardware version: 19 from `vmx-19`. `None` for anything else.
@@ -240,4 +271,36 @@ pub enum Link {
     OnlyNow,
     /// Not now.
     Disconnected,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn used_storage_is_recorded_again_only_after_a_tenth_and_a_gibibyte() {
+        let half = GIB / 2;
+        for (recorded, bytes, expected) in [
+            (None, None, None),
+            (None, Some(0), Some(0)),
+            (None, Some(1), Some(1)),
+            (None, Some(5 * GIB), Some(5)),
+            (Some(5), None, Some(5)),
+            (Some(5), Some(4 * GIB + 1), Some(5)),
+            (Some(5), Some(5 * GIB + half), Some(5)),
+            (Some(5), Some(6 * GIB), Some(6)),
+            (Some(5), Some(4 * GIB), Some(4)),
+            (Some(100), Some(109 * GIB), Some(100)),
+            (Some(100), Some(110 * GIB), Some(110)),
+            (Some(100), Some(90 * GIB - half), Some(90)),
+            (Some(0), Some(half), Some(0)),
+            (Some(3), Some(u64::MAX), None),
+        ] {
+            assert_eq!(
+                used_gib(recorded, bytes),
+                expected,
+                "{recorded:?} {bytes:?}"
+            );
+        }
+    }
 }

@@ -12,6 +12,7 @@ pub mod grants;
 pub mod hardware;
 pub mod holds;
 pub mod host_class;
+pub mod host_lives;
 pub mod identity;
 pub mod index_keys;
 pub mod kubeconfig;

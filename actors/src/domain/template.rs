@@ -160,6 +160,7 @@ mod tests {
             network_adapter: Some("vmxnet3".to_owned()),
             cards: None,
             version: None,
+            now: Default::default(),
         }
     }
 

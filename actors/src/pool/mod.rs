@@ -13,6 +13,7 @@ pub mod observe;
 pub mod observed;
 pub mod outcome;
 pub mod pass;
+mod past_hosts;
 pub mod plan;
 mod provision;
 pub mod publish;

@@ -35,7 +35,7 @@ pub(super) fn window(children: usize) -> Duration {
     large.clamp(QUIET_WRITES, QUIET_WRITES * 2)
 }
 
-/// Whether the change is written at once: conditions, the ISO, refused credentials, closing. Counts and rows wait, and so does the
+/// Whether the change is written at once: conditions, the ISO, refused credentials, closing, a host that goes. Counts and rows wait, and so does the
 /// condition about capacity, unless something stands in its way: while hosts are made, the counts show it.
 pub(super) fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus) -> bool {
     let condition = |s: &VsphereAgentPoolStatus, t: &str| {
@@ -49,6 +49,8 @@ pub(super) fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus)
     stored(old) != stored(new)
         // The next process must know it, even if this one dies now.
         || old.refused_credentials != new.refused_credentials
+        // A VsphereAgent that goes takes with it what is not written.
+        || old.past_hosts.len() < new.past_hosts.len()
         || old.observed_generation != new.observed_generation
         || POOL_CONDITIONS
             .iter()

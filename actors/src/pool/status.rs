@@ -25,6 +25,7 @@ use super::{
     nodes,
     observed::Observed,
     outcome::Outcome,
+    past_hosts::past_hosts,
     plan::{Action, BufferCount, Plan},
 };
 use crate::{
@@ -177,6 +178,7 @@ pub fn render(
         .take(MAX_OWNED_VM_ROWS)
         .map(owned_vm)
         .collect();
+    status.past_hosts = past_hosts(&record.past_hosts, s);
     status.planned_actions = planned(s, plan, outcome);
     status.refused_credentials.clone_from(&outcome.refused);
     if outcome.iso_status.is_some() {

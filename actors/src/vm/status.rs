@@ -23,8 +23,13 @@ use super::{
 };
 use crate::{
     domain::{
-        hardware::ShownHardware, machine_state::MachineState, managed_vm::ManagedVm, network,
-        recycle::Stage, seconds, template, vanished::Vanished,
+        hardware::{self, ShownHardware, ShownNow},
+        machine_state::MachineState,
+        managed_vm::ManagedVm,
+        network,
+        recycle::Stage,
+        seconds, template,
+        vanished::Vanished,
     },
     runtime::holds,
 };
@@ -219,12 +224,23 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
 /// Puts what vCenter shows of its hardware into the record. What is not shown stays as it was.
 fn set_hardware(vm: &mut VmStatus, shown: &ShownHardware) {
     vm.hardware_version = shown.version.or(vm.hardware_version);
+    set_now(vm, &shown.now);
     let Some(made) = template::recorded(vm) else {
         return;
     };
     vm.hardware_drift = template::drift(&made, shown);
     let cards = vm.template.as_ref().map_or(&[][..], |t| &t.network_cards);
     vm.hardware_drift.extend(network::drift(cards, shown));
+}
+
+fn set_now(vm: &mut VmStatus, now: &ShownNow) {
+    if let Some(host) = &now.host {
+        vm.esxi_host = Some(host.clone());
+    }
+    vm.used_storage_gib = hardware::used_gib(vm.used_storage_gib, now.used_bytes);
+    if let Some(has) = now.has_snapshot {
+        vm.has_snapshot = has.then_some(true);
+    }
 }
 
 /// Lists each step that failed and stops nothing else.

@@ -298,6 +298,19 @@ pub struct VmStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub hardware_version: Option<i32>,
+    /// ESXi host on which the VM was when it was last looked at: its name, or its id (`host-12`) where the vCenter user may not
+    /// read the name.
+    #[serde(rename = "esxiHost", skip_serializing_if = "Option::is_none")]
+    pub esxi_host: Option<String>,
+    /// Storage that the VM used when it was last looked at, in GiB, rounded up. A change of less than 10 % or of less than 1 GiB
+    /// is not recorded.
+    #[serde(rename = "usedStorageGiB", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub used_storage_gib: Option<i32>,
+    /// True if the VM had a snapshot when it was last looked at. A snapshot grows, and while there is one, the disk cannot be
+    /// replaced when the host is recycled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub has_snapshot: Option<bool>,
     /// Number of the VM's present life: how many Machines it served, or is to serve. Absent in its first life.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2))]

@@ -1,6 +1,8 @@
 //! Status of a pool.
 
-use super::{ForeignAgentsStatus, MAX_CLASSES, NodesStatus, ReassignStatus};
+use super::{
+    ForeignAgentsStatus, MAX_CLASSES, MAX_PAST_HOSTS, NodesStatus, PastHost, ReassignStatus,
+};
 use crate::WaitingOn;
 use crate::conditions::{Phase, Reason};
 use crate::schema;
@@ -72,6 +74,11 @@ pub struct VsphereAgentPoolStatus {
     #[serde(rename = "ownedVMs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub owned_vms: Vec<OwnedVm>,
+    /// Hosts that are gone, one row for each Machine that their VM served, the last one last. At most 50 rows, each for 30 days at
+    /// most; the oldest ones go first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default, extend("maxItems" = MAX_PAST_HOSTS))]
+    pub past_hosts: Vec<PastHost>,
     /// What the last pass decided to do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]

@@ -1,21 +1,18 @@
 //! `agent-forge collect`: a support archive. It has objects, statuses, Events and the answers of other commands, redacted.
 //! It never has a Secret: none is read.
 
+mod consoles;
 mod operator;
 mod redact;
 
-use std::{
-    fs::{File, OpenOptions, Permissions},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use agent_forge_actors::{
     domain::{goal, names::ObjectKey},
     ports::cluster::View as _,
 };
 use anyhow::Context as _;
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, builder::BoolishValueParser};
 use flate2::{Compression, write::GzEncoder};
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
@@ -25,7 +22,7 @@ use serde_json::{Value, json};
 
 use self::redact::Redactor;
 use super::{
-    Place, plan,
+    Place, console, plan,
     report::{self, Verdict},
     sight::{self, Sight},
 };
@@ -49,6 +46,11 @@ pub struct CollectArgs {
     /// Write plain files into this directory instead of an archive, as `oc adm must-gather` wants them.
     #[arg(long, env = "AGENT_FORGE_DIRECTORY", value_name = "DIRECTORY")]
     pub directory: Option<PathBuf>,
+
+    /// Add pictures of the consoles of guests that did not register in time, at most 5. This logs in to vCenter with the
+    /// credentials of the pools. The vCenter user needs `VirtualMachine.Interact.ConsoleInteract`.
+    #[arg(long, env = "AGENT_FORGE_CONSOLES", value_parser = BoolishValueParser::new())]
+    pub consoles: bool,
 
     /// Which pools and VsphereAgents, with what belongs to them.
     #[command(flatten)]
@@ -75,10 +77,18 @@ pub async fn run(args: &Args, asked: &CollectArgs) -> anyhow::Result<Verdict> {
     refused.extend(failed);
     entries.extend(operator);
     entries.extend(events(&sight.client, &sight, namespace).await?);
+    if asked.consoles {
+        let (pictures, failed) = consoles::entries(args, &sight, namespace, now).await;
+        refused.extend(failed);
+        entries.extend(pictures);
+    }
     if let (true, Some(error)) = (entries.is_empty(), refused.pop()) {
         return Err(error);
     }
-    entries.push(("README.txt".to_owned(), readme(&sight, now).into_bytes()));
+    entries.push((
+        "README.txt".to_owned(),
+        readme(&sight, asked.consoles, now).into_bytes(),
+    ));
     entries.extend(errors(&Redactor::new()?, &refused));
     let place = match &asked.directory {
         Some(directory) => {
@@ -263,7 +273,14 @@ async fn events(
     Ok(all)
 }
 
-fn readme(sight: &Sight, now: Timestamp) -> String {
+fn readme(sight: &Sight, consoles: bool, now: Timestamp) -> String {
+    let secrets = match consoles {
+        false => "No Secret was read.",
+        true => {
+            "console/ has pictures of the consoles of guests that did not register in time. The credentials of vCenter were read for \
+             them, and are not in here."
+        }
+    };
     format!(
         "Support archive of agent-forge {} at {now}.\n\
          Cluster id: {}\n\n\
@@ -272,7 +289,7 @@ fn readme(sight: &Sight, now: Timestamp) -> String {
          events/   the operator's Events.\n\
          operator/ its Deployment, Pods, Leases and logs, and the versions of its kinds.\n\
          errors.txt  what could not be read, and why. It is missing if everything could.\n\n\
-         No Secret was read. URLs are without tokens and queries. Annotations that the operator does not read are \
+         {secrets} URLs are without tokens and queries. Annotations that the operator does not read are \
          left out. Look through it before you send it.\n\n\
          Metrics are not in here. Add them yourself, with a ServiceAccount that may read them:\n\
          kubectl port-forward -n agent-forge-system deploy/agent-forge 8443 &\n\
@@ -297,7 +314,7 @@ fn files(directory: &Path, entries: &[Entry]) -> anyhow::Result<()> {
 
 fn archive(path: &Path, entries: &[Entry], now: Timestamp) -> anyhow::Result<()> {
     let about = || format!("writing {}", path.display());
-    let file = of_owner(path).with_context(about)?;
+    let file = console::of_owner(path).with_context(about)?;
     let mut tar = tar::Builder::new(GzEncoder::new(file, Compression::default()));
     for (name, bytes) in entries {
         let mut header = tar::Header::new_gnu();
@@ -313,18 +330,10 @@ fn archive(path: &Path, entries: &[Entry], now: Timestamp) -> anyhow::Result<()>
         .with_context(about)
 }
 
-/// An empty file that only its owner reads, also if it was there with another mode.
-fn of_owner(path: &Path) -> std::io::Result<File> {
-    const MODE: u32 = 0o600;
-    let mut options = OpenOptions::new();
-    let options = options.write(true).create(true).truncate(true).mode(MODE);
-    let file = options.open(path)?;
-    file.set_permissions(Permissions::from_mode(MODE))?;
-    Ok(file)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
+
     use super::*;
 
     #[test]

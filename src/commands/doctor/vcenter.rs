@@ -167,8 +167,8 @@ impl<'a> Doctors<'a> {
             .is_some_and(|iso| iso.eject_after_install());
         let recycles = pool.spec.release.as_ref().is_some_and(|r| r.recycles());
         let used = |feature: Feature| match feature {
-            // A tag has rights of its own, which this question does not cover.
-            Feature::Tags | Feature::TakeOver => false,
+            // A tag has rights of its own, which this question does not cover. The operator takes no pictures.
+            Feature::Tags | Feature::TakeOver | Feature::Console => false,
             Feature::Recycle => recycles,
             Feature::Eject => eject,
         };

@@ -7,20 +7,18 @@ pub mod subject;
 mod tests;
 mod text;
 
+use std::path::{Path, PathBuf};
+
 use agent_forge_actors::{
-    domain::{
-        managed_vm::ManagedVm,
-        names::{MoRef, ObjectKey},
-    },
+    domain::names::{MoRef, ObjectKey},
     ports::cluster::View as _,
-    sessions::secret_ref,
 };
 use clap::Args as ClapArgs;
 use jiff::Timestamp;
 
 use self::subject::Subject;
 use super::{
-    AskVcenter, Asked,
+    AskVcenter, Asked, console,
     report::{self, Report, Verdict},
     sight::{self, Sight},
     vcenters::Vcenters,
@@ -50,6 +48,16 @@ pub struct ExplainArgs {
     #[command(flatten)]
     pub vcenter: AskVcenter,
 
+    /// Save a picture of the console of a VM whose Agent did not register, as a PNG. The vCenter user needs
+    /// `VirtualMachine.Interact.ConsoleInteract`.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_CONSOLE",
+        value_name = "FILE",
+        conflicts_with = "offline"
+    )]
+    pub console: Option<PathBuf>,
+
     /// Address of a trace in your tracing backend. `{}` stands for the trace's id.
     #[arg(long, env = "AGENT_FORGE_TRACE_URL", value_name = "URL")]
     pub trace_url: Option<String>,
@@ -67,6 +75,9 @@ pub async fn run(args: &Args, asked: &ExplainArgs) -> anyhow::Result<Verdict> {
     let found = subject::find(&sight.caches, &asked.subject, namespace)?;
     let now = Timestamp::now();
     if let (Kind::VsphereAgentPool, Some(pool)) = (asked.subject.kind, &found.pool) {
+        if asked.console.is_some() {
+            eprintln!("no picture of the console: a pool has none; name one of its machines");
+        }
         let key = ObjectKey::of(pool.as_ref());
         let explained = pool::explain(&sight.caches, &key, args.secret_bound(), now);
         return report::print(&explained, asked.asked.output);
@@ -76,6 +87,9 @@ pub async fn run(args: &Args, asked: &ExplainArgs) -> anyhow::Result<Verdict> {
     } else {
         look(args, &sight, &found).await
     };
+    if let Some(path) = &asked.console {
+        save_picture(args, &sight, &found, path).await;
+    }
     let words = (asked.subject.to_string(), asked.trace_url.as_deref());
     let caches = &sight.caches;
     let plan = plan(caches, &found, args.secret_bound(), now);
@@ -94,7 +108,7 @@ async fn look(args: &Args, sight: &Sight, found: &Found) -> Live {
     };
     let vcenters = Vcenters::new(args, &sight.client, sight.caches.pools());
     let seen = async {
-        let secret = secret_of(args, child, found)?;
+        let secret = console::secret_of(args, child, found)?;
         let session = vcenters.session(&secret, &child.key.namespace).await?;
         anyhow::Ok(
             session
@@ -111,16 +125,23 @@ async fn look(args: &Args, sight: &Sight, found: &Found) -> Live {
     live
 }
 
-/// The Secret on record, else the pool's.
-fn secret_of(args: &Args, child: &ManagedVm, found: &Found) -> anyhow::Result<ObjectKey> {
-    let own = &child.key.namespace;
-    let recorded = child.vm().and_then(|vm| vm.credentials_ref.as_ref());
-    let secret = match (recorded, &found.pool) {
-        (Some(reference), _) => secret_ref::secret_at(reference, own, args.secret_bound()),
-        (None, Some(pool)) => secret_ref::secret(pool, args.secret_bound()),
-        (None, None) => anyhow::bail!("neither a Secret nor a pool is on record"),
+/// Saves a picture of the console. Standard error says what came of it.
+async fn save_picture(args: &Args, sight: &Sight, found: &Found, path: &Path) {
+    let saved = match console::subject(found) {
+        Err(why) => Err(why),
+        Ok(_) => {
+            let vcenters = Vcenters::new(args, &sight.client, sight.caches.pools());
+            let taken = console::picture(args, &vcenters, found).await;
+            vcenters.close().await;
+            let saved = taken.and_then(|bytes| console::save(path, &bytes));
+            saved.map_err(|e| format!("{e:#}"))
+        }
     };
-    secret.map_err(|e| anyhow::anyhow!(e.message))
+    let said = match saved {
+        Ok(()) => format!("picture of the console: {}", path.display()),
+        Err(why) => format!("no picture of the console: {why}"),
+    };
+    eprintln!("{}", report::visible(&report::one_line(&said)));
 }
 
 impl Report for Explanation {

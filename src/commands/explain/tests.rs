@@ -22,6 +22,7 @@ fn asked(subject: &str) -> ExplainArgs {
             output: Output::Table,
         },
         vcenter: AskVcenter { offline: true },
+        console: None,
         trace_url: Some("https://traces.example/trace/{}".to_owned()),
     }
 }
@@ -499,4 +500,27 @@ fn a_pool_is_explained_with_its_conditions_its_waits_and_its_machines() {
         .expect_err("none")
         .to_string();
     assert!(said.contains("there is no VsphereAgentPool/none"), "{said}");
+}
+
+#[test]
+fn host_and_storage_of_a_vm_are_shown_and_a_snapshot_is_a_warning() {
+    let mut world = World::serving();
+    let vm = &mut world.child["status"]["vm"];
+    vm["esxiHost"] = json!("esx-1.example");
+    vm["usedStorageGiB"] = json!(12);
+    let calm = explained(&world, "va/w-1", &Live::NotAsked);
+    let text = calm.text();
+    assert!(
+        text.contains("on host esx-1.example, uses 12 GiB"),
+        "{text}"
+    );
+    assert_eq!(calm.verdict(), Verdict::Nothing);
+    world.child["status"]["vm"]["hasSnapshot"] = json!(true);
+    let warned = explained(&world, "va/w-1", &Live::NotAsked);
+    let text = warned.text();
+    assert!(
+        text.contains("Note: VM w-1 has a snapshot in vCenter"),
+        "{text}"
+    );
+    assert_eq!(warned.verdict(), Verdict::Findings);
 }

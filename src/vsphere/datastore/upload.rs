@@ -146,7 +146,8 @@ impl Client {
         }
     }
 
-    fn basic(&self) -> VcResult<HeaderMap> {
+    /// User and password.
+    pub(crate) fn basic(&self) -> VcResult<HeaderMap> {
         let pair = format!(
             "{}:{}",
             self.credentials.username,
@@ -167,7 +168,8 @@ struct Authorisation {
     by_password: bool,
 }
 
-fn cookie(token: &HeaderValue) -> VcResult<HeaderMap> {
+/// The session as a cookie.
+pub(crate) fn cookie(token: &HeaderValue) -> VcResult<HeaderMap> {
     one_header(
         header::COOKIE,
         &format!("vmware_soap_session={}", token.to_str().unwrap_or_default()),

@@ -2,9 +2,14 @@
 //!
 //! The request leaves after the read was asked for, never before. `None` comes only from the typed fault
 //! `ManagedObjectNotFound`. An object that is missing in a shared reply is read once more by itself.
+//!
+//! The names of the ESXi hosts come in the same reply: the property collector follows each VM to its host.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -21,8 +26,12 @@ use crate::vsphere::{
         client::Client,
         locked,
         properties::{Properties, Question},
+        wire::collector::Selection,
     },
 };
+
+const VM: &str = "VirtualMachine";
+const HOST_SYSTEM: &str = "HostSystem";
 
 /// How long a read waits for others.
 const GATHER: Duration = Duration::from_millis(15);
@@ -38,18 +47,22 @@ struct Asker {
 
 /// Reads that wait for others.
 #[derive(Default)]
-pub(crate) struct Looks(Mutex<Vec<Asker>>);
+pub(crate) struct Looks {
+    waiting: Mutex<Vec<Asker>>,
+    /// vCenter does not follow a VM to its host.
+    nameless: AtomicBool,
+}
 
 impl Looks {
     /// Joins. `true` for the first one, which then serves all.
     fn join(&self, asker: Asker) -> bool {
-        let mut waiting = locked(&self.0);
+        let mut waiting = locked(&self.waiting);
         waiting.push(asker);
         waiting.len() == 1
     }
 
     fn take(&self) -> Vec<Asker> {
-        std::mem::take(&mut *locked(&self.0))
+        std::mem::take(&mut *locked(&self.waiting))
     }
 }
 
@@ -91,7 +104,7 @@ impl Client {
         objects.dedup();
         let shared = match objects.as_slice() {
             [one] => Err(one.clone()),
-            many => Ok(self.retrieve(question(many).missing_ok()).await),
+            many => Ok(self.ask(many).await),
         };
         match shared {
             Err(one) => {
@@ -125,8 +138,8 @@ impl Client {
     }
 
     async fn look_at(&self, object: &MoRef) -> Looked {
-        match self.retrieve(question(std::slice::from_ref(object))).await {
-            Ok(mut found) => match found.pop() {
+        match self.ask(std::slice::from_ref(object)).await {
+            Ok(found) => match found.into_iter().find(|p| p.object == *object) {
                 Some(properties) => Ok(Some(Arc::new(properties))),
                 // Neither the object nor a fault: that is no proof of absence.
                 None => Err(self.unseen(object, "the reply does not mention the object")),
@@ -134,6 +147,20 @@ impl Client {
             Err(e) if matches!(e.fault(), Some(Fault::ManagedObjectNotFound(_))) => Ok(None),
             Err(e) => Err(e),
         }
+    }
+
+    /// The objects, each VM with the name of its host where the user sees that.
+    async fn ask(&self, objects: &[MoRef]) -> VcResult<Vec<Properties>> {
+        let named = !self.looks.nameless.load(Ordering::Relaxed);
+        let found = match self.retrieve(question(objects, named)).await {
+            // The name is not worth a look that fails.
+            Err(e) if named && refuses_path(&e) => {
+                self.looks.nameless.store(true, Ordering::Relaxed);
+                self.retrieve(question(objects, false)).await?
+            }
+            other => other?,
+        };
+        Ok(with_host_names(found))
     }
 
     fn unseen(&self, object: &MoRef, message: &str) -> VcError {
@@ -146,20 +173,115 @@ impl Client {
     }
 }
 
-fn question(objects: &[MoRef]) -> Question {
+/// Whether vCenter refused what the question reads, and not an object.
+fn refuses_path(e: &VcError) -> bool {
+    match e.fault() {
+        Some(Fault::InvalidArgument { .. }) => true,
+        Some(Fault::Other { type_name, .. }) => {
+            type_name == "InvalidProperty" || type_name == "InvalidType"
+        }
+        _ => false,
+    }
+}
+
+/// `named`: with the names of the hosts.
+fn question(objects: &[MoRef], named: bool) -> Question {
     let subject = match objects {
         [one] => one.to_string(),
         many => format!("{} objects", many.len()),
     };
     let has = |kind: &str| objects.iter().any(|o| o.kind == kind);
     let mut question = Question::about(subject);
-    if has("VirtualMachine") {
-        question = question.read("VirtualMachine", observation::PATHS);
+    if objects.len() > 1 {
+        question = question.missing_ok();
+    }
+    if has(VM) {
+        question = question.read(VM, observation::PATHS);
+        if named {
+            question = question.read(HOST_SYSTEM, &["name"]);
+        }
     }
     for kind in ["Folder", "Datacenter"] {
         if has(kind) {
             question = question.read(kind, &["name"]);
         }
     }
-    objects.iter().fold(question, Question::of)
+    objects.iter().fold(question, |question, object| {
+        let follows = named && object.kind == VM;
+        let to_host = || Selection::follow("host", VM, observation::HOST, Vec::new());
+        question.from(object, follows.then(to_host).into_iter().collect())
+    })
+}
+
+/// Gives each VM the name of its host, and leaves the hosts out.
+fn with_host_names(found: Vec<Properties>) -> Vec<Properties> {
+    let (hosts, mut objects): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .partition(|p| p.object.kind == HOST_SYSTEM);
+    for object in &mut objects {
+        let host = object.reference(observation::HOST);
+        let host = host.and_then(|host| hosts.iter().find(|p| p.object == host));
+        if let Some(name) = host.and_then(|p| p.text("name")) {
+            object.add(observation::HOST_NAME, name.into());
+        }
+    }
+    objects
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::vsphere::rpc::played;
+
+    fn one(kind: &str, id: &str) -> Value {
+        json!({"_typeName": "ManagedObjectReference", "type": kind, "value": id})
+    }
+
+    fn row(object: Value, name: &str, value: Value) -> Value {
+        json!({"obj": object, "propSet": [{"name": name, "val": value}]})
+    }
+
+    fn host_of(seen: &Looked) -> Option<String> {
+        let seen = seen.as_ref().expect("a reply").as_ref().expect("the VM");
+        seen.text(observation::HOST_NAME).map(str::to_owned)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_vm_comes_with_the_name_of_its_host_and_without_the_host() {
+        let client = played::client(|_, _| {
+            let vm = row(
+                one("VirtualMachine", "vm-1"),
+                "runtime.host",
+                one("HostSystem", "host-1"),
+            );
+            let name = json!({"_typeName": "string", "_value": "esx-1"});
+            let host = row(one("HostSystem", "host-1"), "name", name);
+            (200, json!({"objects": [vm, host]}))
+        });
+        let seen = client.look(&MoRef::new("VirtualMachine", "vm-1")).await;
+        assert_eq!(host_of(&seen).as_deref(), Some("esx-1"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_vcenter_that_follows_no_vm_to_its_host_still_shows_the_vm() {
+        let client = played::client(|_, asked| {
+            if asked.contains("HostSystem") {
+                let fault = json!({"_typeName": "InvalidProperty", "name": "runtime.host"});
+                return (500, fault);
+            }
+            let vm = row(
+                one("VirtualMachine", "vm-1"),
+                "runtime.host",
+                one("HostSystem", "host-1"),
+            );
+            (200, json!({"objects": [vm]}))
+        });
+        let vm = MoRef::new("VirtualMachine", "vm-1");
+        for _ in 0..2 {
+            let seen = client.look(&vm).await;
+            assert_eq!(host_of(&seen), None);
+        }
+    }
 }

@@ -4,6 +4,7 @@ pub(crate) mod config;
 mod eject;
 pub(crate) mod observation;
 mod renew;
+mod screen;
 mod tags;
 
 use agent_forge_actors::{

@@ -3,7 +3,7 @@
 use agent_forge_actors::{
     domain::{
         hardware::{
-            DiskController, Link, NetworkAdapter, ShownCard, ShownHardware, disk_uuid,
+            DiskController, Link, NetworkAdapter, ShownCard, ShownHardware, ShownNow, disk_uuid,
             hardware_version,
         },
         holds::{ADOPT_KEY, PAUSE_KEY, SKIP_DELETE_KEY, VmMarks},
@@ -18,6 +18,13 @@ use agent_forge_actors::{
 use serde_json::Value;
 
 use crate::vsphere::rpc::{properties::Properties, wire::unboxed};
+
+/// The ESXi host of a VM.
+pub(crate) const HOST: &str = "runtime.host";
+/// The name of that host. It is no property of vCenter: a look puts it there.
+pub(crate) const HOST_NAME: &str = "runtime.host.name";
+/// The snapshots from which all others come.
+const SNAPSHOTS: &str = "rootSnapshot";
 
 /// Everything that [`observation`] reads.
 pub(crate) const PATHS: &[&str] = &[
@@ -37,6 +44,9 @@ pub(crate) const PATHS: &[&str] = &[
     "config.files.vmPathName",
     "runtime.powerState",
     "runtime.connectionState",
+    HOST,
+    "summary.storage.committed",
+    SNAPSHOTS,
     "guest.toolsRunningStatus",
     "guest.ipAddress",
     "guest.hostName",
@@ -44,6 +54,8 @@ pub(crate) const PATHS: &[&str] = &[
 
 /// Longest name that vCenter gives to an object. References are shorter.
 const LONGEST_NAME: usize = 80;
+/// Longest name of a host in DNS.
+const LONGEST_HOST: usize = 255;
 /// Longer than any path of a configuration file.
 const LONGEST_PATH: usize = 512;
 
@@ -243,6 +255,21 @@ fn hardware(vm: &Properties) -> ShownHardware {
         }),
         version: vm.text("config.version").and_then(hardware_version),
         cards: known.then(|| cards(devices, power(vm) == PowerState::On)),
+        now: now(vm),
+    }
+}
+
+/// Where it runs and what it uses.
+fn now(vm: &Properties) -> ShownNow {
+    let name = vm.text(HOST_NAME).filter(|name| !name.is_empty());
+    let host = name.map(str::to_owned);
+    let host = host.or_else(|| Some(vm.reference(HOST)?.id));
+    // No snapshot is no value, and so is one that is not shown.
+    let tells = vm.value("config.uuid").is_some() && vm.require_readable(&[SNAPSHOTS]).is_ok();
+    ShownNow {
+        host: host.map(|text| plain(&text.chars().take(LONGEST_HOST).collect::<String>())),
+        used_bytes: number(vm, "summary.storage.committed"),
+        has_snapshot: tells.then(|| !vm.list(SNAPSHOTS).is_empty()),
     }
 }
 
@@ -500,6 +527,30 @@ mod tests {
             let seen = observation(&vm(shown)).expect("observation");
             assert_eq!(seen.hardware.version, version, "{text:?}");
         }
+    }
+
+    #[test]
+    fn host_storage_and_snapshot_are_what_vcenter_shows() {
+        let one = |kind: &str, id: &str| json!({"_typeName": "ManagedObjectReference", "type": kind, "value": id});
+        let uuid = json!({"_typeName": "string", "_value": "423e36c8-723d-2b24-8590-0eb1d9180aa2"});
+        let read = |props: Value| observation(&vm(props)).expect("observation").hardware.now;
+        assert_eq!(read(json!({})), ShownNow::default());
+        let bare = read(json!({"config.uuid": uuid, "runtime.host": one("HostSystem", "host-12")}));
+        assert_eq!(bare.host.as_deref(), Some("host-12"), "its id");
+        assert_eq!((bare.used_bytes, bare.has_snapshot), (None, Some(false)));
+        let full = read(json!({
+            "config.uuid": uuid,
+            "runtime.host": one("HostSystem", "host-12"),
+            "runtime.host.name": {"_typeName": "string", "_value": "esx-1.example"},
+            "summary.storage.committed": {"_typeName": "long", "_value": 5_368_709_121_u64},
+            "rootSnapshot": {"_typeName": "ArrayOfManagedObjectReference",
+                "_value": [one("VirtualMachineSnapshot", "snapshot-3")]},
+        }));
+        assert_eq!(full.host.as_deref(), Some("esx-1.example"));
+        assert_eq!(
+            (full.used_bytes, full.has_snapshot),
+            (Some(5_368_709_121), Some(true))
+        );
     }
 
     #[test]

@@ -42,6 +42,11 @@ pub(crate) struct Properties {
 }
 
 impl Properties {
+    /// Adds a value that is no property of the object itself.
+    pub(crate) fn add(&mut self, path: &str, value: Value) {
+        self.values.insert(path.to_owned(), value);
+    }
+
     /// The value, without its box.
     pub(crate) fn value(&self, path: &str) -> Option<&Value> {
         self.values.get(path).map(unboxed)

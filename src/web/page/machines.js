@@ -79,12 +79,30 @@ function count(pool) {
   return counts.filter(([n]) => n).map(([n, title]) => `${title.toLowerCase()}: ${n}`).join(", ") || "no machines";
 }
 
+/** The hosts of a pool that are gone: which Machine each of them served. */
+function pastHosts(all) {
+  const rows = all.map((host) => make(
+    "tr", {},
+    make("th", { scope: "row" }, host.vmName || host.name),
+    make("td", {}, host.controlPlane || "–"),
+    make("td", {}, host.machine || "–"),
+    make("td", {}, moment(host.since)),
+    make("td", {}, moment(host.until)),
+    make("td", {}, `Life ${host.life}`),
+  ));
+  const head = make("thead", {}, make("tr", {}, ...["VM", "Control plane", "Machine", "Since", "Until", "Life"].map((t) => make("th", { scope: "col" }, t))));
+  return [
+    make("summary", {}, `Hosts that are gone (${all.length})`),
+    make("table", { class: "plain" }, head, make("tbody", {}, ...rows)),
+  ];
+}
+
 function poolSection(pool, before) {
   const section = before || make("details", { open: true, class: "pool" });
   if (!before) {
-    section.append(make("summary"), make("p", { class: "paused" }), make("p", { class: "message" }), grid(`Machines of pool ${pool.name}`, COLUMNS));
+    section.append(make("summary"), make("p", { class: "paused" }), make("p", { class: "message" }), grid(`Machines of pool ${pool.name}`, COLUMNS), make("details", { class: "past" }));
   }
-  const [summary, paused, message, table] = section.children;
+  const [summary, paused, message, table, past] = section.children;
   const ready = pool.ready === null ? "not checked yet" : pool.ready ? "ready" : `not ready: ${pool.reason}`;
   const others = pool.foreignAgents ? `; other hosts: ${pool.foreignAgents.total}, ${pool.foreignAgents.free} of them free` : "";
   const usual = pool.usualSeconds === null ? "" : `; usually bound after ${span(pool.usualSeconds)}`;
@@ -100,6 +118,9 @@ function poolSection(pool, before) {
   const shown = pool.machines.filter((m) => isShown(m, pool));
   table.hidden = shown.length === 0;
   reconcile(table.lastElementChild, shown, machineId, machineRow);
+  const gone = pool.pastHosts || [];
+  past.hidden = gone.length === 0;
+  past.replaceChildren(...(gone.length ? pastHosts(gone) : []));
   return section;
 }
 

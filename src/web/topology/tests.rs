@@ -292,3 +292,29 @@ fn each_time_falls_into_one_bar() {
     assert_eq!(bars[BARS - 1], 2);
     assert_eq!(bars.iter().sum::<u32>(), 8);
 }
+
+#[test]
+fn hosts_that_are_gone_stay_with_their_pool_and_only_its_viewers_see_them() {
+    let mut world = World::serving();
+    let row = |name: &str| json!({"namespace": "demo", "name": name, "uid": name, "life": 1, "vmName": name, "machine": "m-0"});
+    world.pool["status"]["pastHosts"] = json!([row("w-8"), row("w-9")]);
+    let seen = |reach: &Reach| {
+        let shown = topology(&world.caches(), reach, Vec::new(), now());
+        let pools = shown.clusters.into_iter().flat_map(|c| c.node_pools);
+        let past = pools.flat_map(|n| n.pools).flat_map(|p| p.past_hosts);
+        past.map(|host| host.vm_name).collect::<Vec<_>>()
+    };
+    let of = |namespace: &str| Reach::Namespaces([namespace.to_owned()].into());
+    assert_eq!(seen(&of("demo")), ["w-9", "w-8"], "the last one first");
+    assert!(seen(&of("demo-demo")).is_empty());
+}
+
+#[test]
+fn the_host_on_which_a_vm_is_counts_more_than_the_one_that_was_chosen() {
+    let mut world = World::serving();
+    let vm = &mut world.child["status"]["vm"];
+    vm["placement"] = json!({"host": "esx-1"});
+    vm["esxiHost"] = json!("esx-2");
+    let shown = shown(&world);
+    assert_eq!(machines(&shown)[0].host.as_deref(), Some("esx-2"));
+}

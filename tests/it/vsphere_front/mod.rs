@@ -7,6 +7,7 @@ mod life;
 mod news;
 mod places;
 mod renew;
+mod seen;
 mod sessions;
 mod silence;
 mod support;

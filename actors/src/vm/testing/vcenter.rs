@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
-        hardware::{Hardware, Link, ShownCard, ShownHardware},
+        hardware::{Hardware, Link, ShownCard, ShownHardware, ShownNow},
         identity::{BiosUuid, MacAddress},
         marker::{Marker, MayServe},
         names::{DatastorePath, MoRef, ObjectKey},
@@ -166,6 +166,11 @@ pub fn as_made(hardware: &Hardware, nics: &[NicPlan]) -> ShownHardware {
         network_adapter: Some(hardware.network_adapter.as_str().to_owned()),
         cards: Some(nics.iter().map(card).collect()),
         version: Some(19),
+        now: ShownNow {
+            host: Some("esx-1".to_owned()),
+            used_bytes: Some(5 << 30),
+            has_snapshot: Some(false),
+        },
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     *,
 };
 use crate::{
-    domain::hardware::{Link, ShownCard},
+    domain::hardware::{Link, ShownCard, ShownNow},
     vm::testing::vcenter::as_made,
 };
 
@@ -340,4 +340,45 @@ async fn its_hardware_version_is_recorded_and_stays_where_vcenter_does_not_show_
     });
     look(&mut bench, |b| says(b, "False", "HardwareDrift")).await;
     assert_eq!(bench.vm().hardware_version, Some(13));
+}
+
+#[tokio::test]
+async fn host_storage_and_snapshot_are_recorded_and_what_is_not_shown_stays() {
+    let mut bench = on().await;
+    let is = |b: &Bench| {
+        let vm = b.vm();
+        (vm.esxi_host.clone(), vm.used_storage_gib, vm.has_snapshot)
+    };
+    let esx = |n: u8| Some(format!("esx-{n}"));
+    assert_eq!(is(&bench), (esx(1), Some(5), None));
+    let look = async |bench: &mut Bench, seen: fn(&Bench) -> bool| {
+        is_doubted(bench, true);
+        bench.pass().await;
+        bench.turn(2 * MINUTE);
+        bench.until(seen).await;
+    };
+    bench.site.with(|i| {
+        i.vms[0].hardware.now = ShownNow {
+            host: Some("esx-2".to_owned()),
+            used_bytes: Some(8 << 30),
+            has_snapshot: Some(true),
+        };
+    });
+    look(&mut bench, |b| b.vm().has_snapshot == Some(true)).await;
+    assert_eq!(is(&bench), (esx(2), Some(8), Some(true)));
+    assert!(says(&bench, "True", "Synced"), "it is no drift");
+    bench.site.with(|i| {
+        let shown = &mut i.vms[0].hardware;
+        (shown.now, shown.num_cpus) = (ShownNow::default(), Some(8));
+    });
+    look(&mut bench, |b| says(b, "False", "HardwareDrift")).await;
+    assert_eq!(is(&bench), (esx(2), Some(8), Some(true)));
+    // Little more storage is nothing new.
+    bench.site.with(|i| {
+        let shown = &mut i.vms[0].hardware;
+        shown.now.used_bytes = Some((8 << 30) + 1);
+        (shown.now.has_snapshot, shown.num_cpus) = (Some(false), Some(16));
+    });
+    look(&mut bench, |b| b.vm().has_snapshot.is_none()).await;
+    assert_eq!(is(&bench), (esx(2), Some(8), None));
 }

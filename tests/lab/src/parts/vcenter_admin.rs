@@ -283,6 +283,8 @@ impl VCenterAdmin {
             VmAction::SetHardwareVersion(version) => {
                 ("set-hardware-version", json!({ "version": version }))
             }
+            VmAction::TakeSnapshot => ("take-snapshot", json!({})),
+            VmAction::DropSnapshots => ("drop-snapshots", json!({})),
             VmAction::SetNetwork(name) => ("set-network", json!({ "network": name })),
             VmAction::UnplugNic => ("unplug-nic", json!({})),
             VmAction::PlugNic => ("plug-nic", json!({})),

@@ -143,6 +143,10 @@ pub enum VmAction<'a> {
     SetCpus(u32),
     /// Give it that hardware version, such as `vmx-13`.
     SetHardwareVersion(&'a str),
+    /// Take a snapshot of it.
+    TakeSnapshot,
+    /// Delete all its snapshots.
+    DropSnapshots,
     /// Connect its first network card to the network of that name.
     SetNetwork(&'a str),
     /// Disconnect its network cards, now and at power-on.

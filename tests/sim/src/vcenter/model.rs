@@ -560,6 +560,7 @@ impl Inventory {
                 "guest.ipAddress" => vm.node.as_ref().map(|_| boxed("string", "10.173.0.7")),
                 "guest.hostName" => vm.node.as_deref().and_then(text),
                 "runtime.question" => vm.question.clone(),
+                "runtime.host" | "summary.storage.committed" | "rootSnapshot" => None,
                 _ => return Err(invalid()),
             });
         }

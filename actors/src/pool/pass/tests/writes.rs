@@ -135,3 +135,13 @@ async fn a_free_foreign_host_without_demand_leaves_the_pool_as_it_is() {
     let others = |kind: &EffectKind| *kind != EffectKind::HoldSecret;
     assert!(!bench.hub.with(|o| o.effects.iter().any(others)));
 }
+
+#[test]
+fn a_host_that_goes_is_written_at_once_and_a_row_that_ends_waits() {
+    let with_rows = |rows: usize| VsphereAgentPoolStatus {
+        past_hosts: vec![Default::default(); rows],
+        ..Default::default()
+    };
+    assert!(urgent(&with_rows(1), &with_rows(2)));
+    assert!(!urgent(&with_rows(2), &with_rows(1)));
+}

@@ -191,6 +191,12 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 	case "set-hardware-version":
 		vm.Config.Version = n.Version
 		changed(vm)
+	case "take-snapshot":
+		vm.RootSnapshot = []ref{{Type: "VirtualMachineSnapshot", Value: "snapshot-" + vm.Self.Value}}
+		changed(vm)
+	case "drop-snapshots":
+		vm.RootSnapshot = nil
+		changed(vm)
 	case "set-network":
 		if !f.setNetwork(vm, n.Network) {
 			adminError(w, http.StatusBadRequest, "no such network, or no network card")
@@ -204,7 +210,7 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 			moref = made.(ref).Value
 		}
 	default:
-		adminError(w, http.StatusNotFound, "unknown action: use power-on, power-off, suspend, destroy, clone, eject, lock-tray, boot-from-disk, boot-from-cd, set-option, set-notes, set-cpus, set-hardware-version, set-network, unplug-nic, plug-nic, hide or show")
+		adminError(w, http.StatusNotFound, "unknown action: use power-on, power-off, suspend, destroy, clone, eject, lock-tray, boot-from-disk, boot-from-cd, set-option, set-notes, set-cpus, set-hardware-version, take-snapshot, drop-snapshots, set-network, unplug-nic, plug-nic, hide or show")
 		return
 	}
 	f.world.sweep()

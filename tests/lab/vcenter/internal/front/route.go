@@ -17,6 +17,8 @@ func (f *Front) routes() http.Handler {
 			f.serveVIM(w, r)
 		case strings.HasPrefix(r.URL.Path, folderPrefix):
 			f.serveFolder(w, r)
+		case r.URL.Path == screenPath:
+			f.serveScreen(w, r)
 		case strings.HasPrefix(r.URL.Path, apiPrefix):
 			f.serveREST(w, r)
 		default:
