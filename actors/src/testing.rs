@@ -335,6 +335,7 @@ pub fn lender(world: &World, hosts: &[VsphereAgent]) -> Lender {
         Offer {
             agents: [ObjectKey::of(&agent_on(&child))].into(),
             child: ManagedVm::read(Arc::new(child)),
+            left: None,
             refusal: None,
         }
     };

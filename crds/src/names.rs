@@ -61,8 +61,8 @@ pub const RECYCLE_ANNOTATION: &str = "agent-forge.containeroo.ch/recycle";
 pub const MOVE_TO_ANNOTATION: &str = "agent-forge.containeroo.ch/move-to";
 /// Annotation of a VsphereAgent: until when [`MOVE_TO_ANNOTATION`] counts. RFC 3339.
 pub const MOVE_UNTIL_ANNOTATION: &str = "agent-forge.containeroo.ch/move-until";
-/// Annotation of a VsphereAgent: the replicas of its NodePool before `agent-forge move` lowered them.
-pub const MOVE_REPLICAS_ANNOTATION: &str = "agent-forge.containeroo.ch/move-replicas";
+/// Annotation of a NodePool: uids of the Machines for which `agent-forge move` has lowered its replicas, separated by commas.
+pub const MOVED_MACHINES_ANNOTATION: &str = "agent-forge.containeroo.ch/moved-machines";
 /// Annotation of a VsphereAgent, written by releases without goals: the AgentMachines that its VM was for before in that life, as
 /// `<attempt>/<life>/<uid>[,<uid>...]`. So what the VM says in vCenter of them is explained.
 pub const OFFERED_TO_ANNOTATION: &str = "agent-forge.containeroo.ch/offered-to";

@@ -8,7 +8,7 @@ use std::{
 };
 
 use agent_forge_actors::{
-    domain::{managed_vm::ManagedVm, names::MoRef},
+    domain::{disk, managed_vm::ManagedVm, names::MoRef},
     sessions::secret_ref,
 };
 use anyhow::Context as _;
@@ -31,6 +31,11 @@ pub fn subject(found: &Found) -> Result<(&ManagedVm, MoRef), String> {
     };
     if found.agent.is_some() || vm.agent_ref.is_some() || vm.served == Some(true) {
         return Err("the Agent of the VM has registered; look at the Agent".to_owned());
+    }
+    // It may serve, or show the system of a life before.
+    let renewed = vm.generation.is_some_and(|life| life > 1) && disk::keeps(vm);
+    if child.adopted || child.adopting || renewed {
+        return Err("the VM has, or may have, the system of a cluster on its disk".to_owned());
     }
     if vm.power_state.as_deref() != Some("poweredOn") {
         return Err("the VM does not run".to_owned());

@@ -1,22 +1,33 @@
 //! `agent-forge move`: gives the host of a Machine to another pool of the group. It shows the steps, and with `--apply` takes them
 //! with the rights of the person: a wish on the VsphereAgent, a mark on the Machine, one replica less of the NodePool. Cluster API
-//! drains the Node and deletes the Machine, and the operator gives the host away when it is free.
+//! drains the Node and deletes the Machine, and the operator gives the host away when it is free. `--cancel` takes the steps back.
 //!
-//! Guarantee: the steps can be repeated after each of them. The wish has the replicas that the NodePool had, so they are lowered once.
+//! Guarantee: the steps can be repeated after each of them. The patch that lowers the replicas notes the Machine on the NodePool, so
+//! they are lowered once for each Machine.
 
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_actors::{
+    demand::buffer::Size,
     demand::lending,
-    domain::{managed_vm::ManagedVm, moving, names::ObjectKey, sizes::Sizes, template},
+    domain::{
+        belonging,
+        goal::{self, Recorded},
+        managed_vm::ManagedVm,
+        moving,
+        names::ObjectKey,
+        recycle,
+        sizes::Sizes,
+        template,
+    },
     placement::request,
     ports::cluster::View as _,
-    runtime::holds::home_of_hosted_cluster,
+    runtime::holds::{self, home_of_hosted_cluster},
 };
 use agent_forge_crds::{
     VsphereAgent, VsphereAgentPool, duration,
-    names::{MOVE_REPLICAS_ANNOTATION, MOVE_TO_ANNOTATION, MOVE_UNTIL_ANNOTATION},
-    pool::{CleanupPolicy, ReleasedDisk},
+    names::{MOVE_TO_ANNOTATION, MOVE_UNTIL_ANNOTATION, MOVED_MACHINES_ANNOTATION},
+    pool::{CleanupPolicy, ReleaseSpec, ReleasedDisk},
 };
 use anyhow::Context as _;
 use clap::{Args as ClapArgs, builder::BoolishValueParser};
@@ -37,6 +48,10 @@ use crate::{args::Args, cluster::view::Caches};
 
 /// Cluster API deletes a Machine with this annotation first when there are too many.
 const DELETE_MACHINE: &str = "cluster.x-k8s.io/delete-machine";
+/// Its value here.
+const OURS: &str = "agent-forge";
+/// How many Machines a NodePool remembers.
+const MOST_NOTED: usize = 20;
 
 /// What `agent-forge move` is about.
 #[derive(Clone, Debug, ClapArgs)]
@@ -46,8 +61,17 @@ pub struct MoveArgs {
     pub host: String,
 
     /// The pool that gets the host, of the same group. Without a namespace: that of the pool that has it.
-    #[arg(long, env = "AGENT_FORGE_MOVE_TO", value_name = "[NAMESPACE/]POOL")]
-    pub to: String,
+    #[arg(
+        long,
+        env = "AGENT_FORGE_MOVE_TO",
+        value_name = "[NAMESPACE/]POOL",
+        required_unless_present = "cancel"
+    )]
+    pub to: Option<String>,
+
+    /// Take the steps back, as far as the Machine is not being deleted.
+    #[arg(long, env = "AGENT_FORGE_MOVE_CANCEL", value_parser = BoolishValueParser::new())]
+    pub cancel: bool,
 
     /// How long the host is kept for that pool, a Go duration. After that it is as any other.
     #[arg(long = "for", env = "AGENT_FORGE_MOVE_FOR", value_name = "DURATION", default_value = "4h", value_parser = period)]
@@ -77,14 +101,14 @@ fn period(text: &str) -> Result<Duration, String> {
 struct Move {
     host: String,
     from: String,
-    to: String,
-    until: Timestamp,
+    /// `null`: it stays.
+    to: Option<String>,
     applied: bool,
     /// Why it cannot go.
     refused: Vec<String>,
     steps: Vec<Step>,
     /// What is to be done afterwards.
-    then: Vec<String>,
+    then: Option<String>,
 }
 
 /// One step.
@@ -105,11 +129,11 @@ struct Write {
     patch: Value,
 }
 
-/// The host, who has it and who gets it.
+/// The host, who has it and who gets it. `None`: it stays.
 struct Case {
     child: ManagedVm,
     from: Arc<VsphereAgentPool>,
-    to: Arc<VsphereAgentPool>,
+    to: Option<Arc<VsphereAgentPool>>,
 }
 
 /// Shows the steps, and takes them with `--apply`.
@@ -124,30 +148,25 @@ pub async fn run(args: &Args, asked: &MoveArgs) -> anyhow::Result<Verdict> {
     let now = Timestamp::now();
     let mut refused = refusals(&sight.caches, &case, now, args.secret_bound());
     let until = now + jiff::SignedDuration::try_from(asked.period)?;
-    let steps = match steps(client, &case, until, now).await? {
-        Ok(steps) => steps,
-        Err(why) => {
-            refused.push(why);
-            Vec::new()
-        }
+    let steps = match refused.is_empty() {
+        true => steps(client, &sight.caches, &case, until, now).await?,
+        false => Ok(Vec::new()),
     };
-    let then = match case.to.has_node_pool() {
-        true => format!(
-            "Raise the replicas of NodePool {} when pool {} has the host in its buffer, or before: its AgentMachine then gets it",
-            case.to.spec.node_pool_ref.name,
-            ObjectKey::of(case.to.as_ref())
-        ),
-        false => "It waits there for the pools of the group".to_owned(),
-    };
+    let steps = steps.unwrap_or_else(|why| {
+        refused.push(why);
+        Vec::new()
+    });
     let mut found = Move {
         host: case.child.key.to_string(),
         from: case.child.pool.to_string(),
-        to: ObjectKey::of(case.to.as_ref()).to_string(),
-        until,
+        to: case
+            .to
+            .as_ref()
+            .map(|to| ObjectKey::of(to.as_ref()).to_string()),
         applied: asked.apply && refused.is_empty(),
         refused,
         steps,
-        then: vec![then],
+        then: case.to.as_deref().map(then),
     };
     if found.applied {
         for step in &mut found.steps {
@@ -164,6 +183,18 @@ pub async fn run(args: &Args, asked: &MoveArgs) -> anyhow::Result<Verdict> {
         }
     }
     report::print(&found, asked.asked.output)
+}
+
+/// What a person does afterwards.
+fn then(to: &VsphereAgentPool) -> String {
+    if !to.has_node_pool() {
+        return "it waits there for the pools of the group".to_owned();
+    }
+    format!(
+        "raise the replicas of NodePool {} when pool {} has the host in its buffer: its AgentMachine then gets it",
+        to.spec.node_pool_ref.name,
+        ObjectKey::of(to)
+    )
 }
 
 fn case(caches: &Caches, asked: &MoveArgs) -> anyhow::Result<Case> {
@@ -186,11 +217,12 @@ fn case(caches: &Caches, asked: &MoveArgs) -> anyhow::Result<Case> {
         })
     };
     let from = pool(&child.pool)?;
-    let (namespace, name) = match asked.to.split_once('/') {
-        Some(both) => both,
-        None => (child.pool.namespace.as_str(), asked.to.as_str()),
-    };
-    let to = pool(&ObjectKey::new(namespace, name))?;
+    let to = asked.to.as_deref().filter(|_| !asked.cancel).map(|to| {
+        let own = (child.pool.namespace.as_str(), to);
+        let (namespace, name) = to.split_once('/').unwrap_or(own);
+        pool(&ObjectKey::new(namespace, name))
+    });
+    let to = to.transpose()?;
     Ok(Case { child, from, to })
 }
 
@@ -202,195 +234,291 @@ fn refusals(
     secret_namespaces: &[String],
 ) -> Vec<String> {
     let Case { child, from, to } = case;
+    let Some(to) = to else {
+        return Vec::new();
+    };
     let (there, here) = (ObjectKey::of(to.as_ref()), &child.pool);
-    let mut found = Vec::new();
     if there == *here {
-        found.push(format!("pool {here} has the host"));
-        return found;
+        return vec![format!("pool {here} has the host")];
     }
+    let mut found = Vec::new();
     let still = lending::still(
         caches,
         (to.as_ref(), from.as_ref()),
         child,
         secret_namespaces,
     );
-    found.extend(still.map(|refusal| format!("pool {here} gives pool {there} nothing: {refusal}")));
+    found.extend(still.map(|why| format!("pool {here} gives pool {there} nothing: {why}")));
+    for (pool, key) in [(from, here), (to, &there)] {
+        let stop = holds::stop(&holds::of_pool(caches, key), now);
+        found.extend(stop.map(|hold| format!("pool {key} does nothing now: {}", hold.why)));
+        if pool.metadata.deletion_timestamp.is_some() {
+            found.push(format!("pool {key} is being deleted"));
+        }
+    }
     if child.deleting || child.given_up {
         found.push("the host is being removed".to_owned());
     }
     if child.adopted {
         found.push("the operator did not make this VM, and does not recycle it".to_owned());
     }
-    let release = from.spec.release.clone().unwrap_or_default();
-    let retains = from.spec.cleanup_policy() == CleanupPolicy::Retain;
-    if !child.in_buffer && (!release.recycles() || retains) {
-        found.push(format!(
-            "pool {here} does not recycle: the host would be removed when its Machine goes. Set spec.release.policy to Recycle, and \
-             spec.cleanupPolicy to Delete"
-        ));
+    if !child.in_buffer {
+        found.extend(not_recycled(case, to));
     }
-    let keeps = release.disk == Some(ReleasedDisk::Keep);
-    if !child.in_buffer && keeps && child.home(from) != to.control_plane() {
-        found.push(format!(
-            "pool {here} keeps the disk (spec.release.disk), and data does not go to another hosted cluster"
-        ));
-    }
-    found.extend(misfit(case));
+    found.extend(no_place(caches, case, to, now));
     if let Ok(Some(wish)) = moving::read(&child.object)
         && wish.to != there
         && now < wish.until
     {
         found.push(format!(
-            "somebody gives the host to pool {} until {}; remove the annotation {MOVE_TO_ANNOTATION} first",
+            "somebody gives the host to pool {} until {:.0}; take that back first, with --cancel",
             wish.to, wish.until
         ));
     }
     found
 }
 
-/// Why no class of the pool is as the host was made.
-fn misfit(case: &Case) -> Option<String> {
-    let there = ObjectKey::of(case.to.as_ref());
-    let made = case
-        .child
-        .vm()
-        .filter(|vm| template::recorded(vm).is_some());
-    let Some(vm) = made else {
-        return Some("it is not on record with which hardware the host was made".to_owned());
-    };
-    let sizes = Sizes::of(&case.to);
-    let fits = |class| request::template_changes(sizes.pool(class), vm).is_empty();
-    if sizes.names().any(fits) {
-        return None;
+/// Why a host that serves would not come back from its Machine.
+fn not_recycled(case: &Case, to: &VsphereAgentPool) -> Option<String> {
+    let Case { child, from, .. } = case;
+    let here = &child.pool;
+    let release = from.spec.release.clone().unwrap_or_default();
+    if !release.recycles() || from.spec.cleanup_policy() == CleanupPolicy::Retain {
+        return Some(format!(
+            "pool {here} does not recycle: the host would not come back from its Machine. Set spec.release.policy to Recycle, and \
+             spec.cleanupPolicy to Delete"
+        ));
     }
-    let differs = template::explain(&request::template_changes(&case.to, vm));
-    Some(format!(
-        "pool {there} has no class with exactly the hardware of the host, and would replace it ({differs})"
-    ))
+    let uses = child
+        .vm()
+        .map(recycle::generation)
+        .and_then(|n| i32::try_from(n).ok());
+    if uses >= release.max_uses && release.max_uses.is_some() {
+        return Some(format!(
+            "the VM has served as often as spec.release.maxUses of pool {here} admits: it is removed when its Machine goes"
+        ));
+    }
+    let keeps = release.disk == Some(ReleasedDisk::Keep);
+    (keeps && child.home(from) != to.control_plane()).then(|| {
+        format!("pool {here} keeps the disk (spec.release.disk), and data does not go to another hosted cluster")
+    })
+}
+
+/// Why the other pool could not keep the host.
+fn no_place(caches: &Caches, case: &Case, to: &VsphereAgentPool, now: Timestamp) -> Vec<String> {
+    let (child, there) = (&case.child, ObjectKey::of(to));
+    let mut found = Vec::new();
+    let sizes = Sizes::of(&Arc::new(to.clone()));
+    let made = child.vm().filter(|vm| template::recorded(vm).is_some());
+    let fits = |class: &Option<&str>| {
+        let changes = |vm| request::template_changes(sizes.pool(*class), vm);
+        made.is_some_and(|vm| changes(vm).is_empty())
+    };
+    match sizes.names().find(fits) {
+        Some(class) => {
+            let scaling = sizes.pool(class).spec.scaling.clone().unwrap_or_default();
+            let recycles = to.spec.release.as_ref().is_some_and(ReleaseSpec::recycles);
+            if Size::read(&scaling, recycles, now).0.most == 0 {
+                found.push(format!(
+                    "the buffer of pool {there} has no place for such a host: set spec.release.policy to Recycle, or bufferAgents"
+                ));
+            }
+        }
+        None => {
+            let differs = made.map(|vm| template::explain(&request::template_changes(to, vm)));
+            let differs = differs.unwrap_or_else(|| "its own is not on record".to_owned());
+            found.push(format!(
+                "pool {there} has no class with exactly the hardware of the host, and would replace it ({differs})"
+            ));
+        }
+    }
+    if !to.has_node_pool() && child.key.namespace != there.namespace {
+        found.push(format!(
+            "a pool of namespace {} made the host, and pool {there} has no NodePool: pools of a third namespace could not take it",
+            child.key.namespace
+        ));
+    }
+    let most = to.spec.scaling.as_ref().and_then(|scaling| scaling.max_vms);
+    let own = |c: &Arc<VsphereAgent>| goal::user(c) == there || goal::maker(c) == there;
+    let counted = caches.all_children().into_iter().filter(own).count();
+    // One that it made and lends counts already.
+    let more = usize::from(!own(&child.object));
+    if most.is_some_and(|most| counted + more > usize::try_from(most).unwrap_or_default()) {
+        found.push(format!(
+            "pool {there} has as many VMs as spec.scaling.maxVMs admits"
+        ));
+    }
+    found
 }
 
 /// The steps. `Err`: why they cannot be taken.
 async fn steps(
     client: &Client,
+    caches: &Caches,
     case: &Case,
     until: Timestamp,
     now: Timestamp,
 ) -> anyhow::Result<Result<Vec<Step>, String>> {
-    let (child, there) = (&case.child, ObjectKey::of(case.to.as_ref()));
+    let Case { child, from, to } = case;
+    let there = to.as_ref().map(|to| ObjectKey::of(to.as_ref()));
+    let wish = wish(child, there.as_ref(), until, now);
     let machine = match child.machine.as_ref().filter(|_| !child.in_buffer) {
-        Some(record) => machine(client, child.home(&case.from), &record.name).await?,
+        Some(record) => machine(client, child.home(from), &record.name).await?,
         None => None,
     };
     // One that is being deleted goes without us.
     let machine = machine.filter(|(_, m)| {
+        let recorded = child.machine.as_ref();
         m.metadata.deletion_timestamp.is_none()
-            && child
-                .machine
-                .as_ref()
-                .is_some_and(|r| r.is_object(&m.metadata))
+            && recorded.is_some_and(|r| r.is_object(&m.metadata))
     });
-    let node_pool = match &machine {
-        Some(_) => match node_pool(client, case).await? {
-            Ok(found) => Some(found),
-            Err(why) => return Ok(Err(why)),
-        },
-        None => None,
+    let Some(machine) = machine else {
+        return Ok(Ok(vec![wish]));
     };
-    Ok(listed(child, &there, (until, now), machine, node_pool))
+    if !is_of_node_pool(caches, case) {
+        let name = &from.spec.node_pool_ref.name;
+        return Ok(Err(format!(
+            "the Machine of the host is not of NodePool {name}, which pool {} is for: nothing is lowered",
+            child.pool
+        )));
+    }
+    let found = match node_pool(client, case).await? {
+        Ok(found) => found,
+        Err(why) => return Ok(Err(why)),
+    };
+    let mark = mark(machine, to.is_some());
+    let lower = match lower(&mark.1, found, to.is_some()) {
+        Ok(lower) => lower,
+        Err(why) => return Ok(Err(why)),
+    };
+    let mut steps = vec![wish, mark.0, lower];
+    if to.is_none() {
+        steps.reverse();
+    }
+    Ok(Ok(steps))
+}
+
+/// The Machine of the host is one of the NodePool whose replicas are lowered.
+fn is_of_node_pool(caches: &Caches, case: &Case) -> bool {
+    let Case { child, from, .. } = case;
+    let home = child.home(from);
+    let record = child.agent_machine.as_ref();
+    let am = record.and_then(|r| caches.agent_machine(&ObjectKey::new(home, &r.name)));
+    let same = |record: &Recorded| am.as_ref().is_some_and(|am| record.is_object(&am.metadata));
+    home == from.control_plane()
+        && record.is_some_and(same)
+        && am.is_some_and(|am| belonging::belongs(from, &am))
 }
 
 type Found = (ApiResource, DynamicObject);
 
-/// The steps for that Machine and NodePool, if the host serves.
-fn listed(
-    child: &ManagedVm,
-    there: &ObjectKey,
-    (until, now): (Timestamp, Timestamp),
-    machine: Option<Found>,
-    node_pool: Option<Found>,
-) -> Result<Vec<Step>, String> {
-    let replicas = |found: &Found| found.1.data["spec"]["replicas"].as_i64();
-    let before = node_pool.as_ref().and_then(replicas);
-    let begun = moving::to(&child.object, now).as_ref() == Some(there);
-    let recorded = child.object.annotations().get(MOVE_REPLICAS_ANNOTATION);
-    let recorded: Option<i64> = recorded.filter(|_| begun).and_then(|n| n.parse().ok());
-    let mut steps = vec![wish(child, there, until, before.filter(|_| !begun), begun)];
-    let Some((kind, machine)) = machine else {
-        return Ok(steps);
-    };
-    let key = ObjectKey::new(machine.namespace().unwrap_or_default(), machine.name_any());
-    let marked = machine.annotations().contains_key(DELETE_MACHINE);
-    steps.push(Step {
-        does: format!("annotate Machine {key} with {DELETE_MACHINE}: it is the first that goes"),
-        done: marked,
-        write: (!marked).then(|| Write {
-            resource: kind,
-            key,
-            patch: json!({"metadata": {"annotations": {DELETE_MACHINE: "agent-forge"}}}),
+/// The wish on the VsphereAgent. `there`: `None` takes it off.
+fn wish(child: &ManagedVm, there: Option<&ObjectKey>, until: Timestamp, now: Timestamp) -> Step {
+    let annotations = match there {
+        Some(there) => json!({
+            MOVE_TO_ANNOTATION: there.to_string(),
+            MOVE_UNTIL_ANNOTATION: format!("{until:.0}"),
         }),
-    });
-    let Some((kind, node_pool)) = node_pool else {
-        return Ok(steps);
+        None => json!({MOVE_TO_ANNOTATION: null, MOVE_UNTIL_ANNOTATION: null}),
     };
+    let done = match there {
+        Some(_) => moving::to(&child.object, now).as_ref() == there,
+        None => moving::over(&child.object).is_empty(),
+    };
+    let key = &child.key;
+    Step {
+        does: match there {
+            Some(there) => format!(
+                "annotate VsphereAgent {key}: it goes to pool {there} when it is free, until {until:.0}"
+            ),
+            None => format!(
+                "take the annotations {MOVE_TO_ANNOTATION} and move-until off VsphereAgent {key}"
+            ),
+        },
+        done,
+        write: (!done).then(|| Write {
+            resource: ApiResource::erase::<VsphereAgent>(&()),
+            key: key.clone(),
+            patch: json!({"metadata": {
+                "resourceVersion": child.object.resource_version(), "annotations": annotations,
+            }}),
+        }),
+    }
+}
+
+/// The mark of the Machine, and its uid.
+fn mark((resource, machine): Found, goes: bool) -> (Step, String) {
+    let key = ObjectKey::new(machine.namespace().unwrap_or_default(), machine.name_any());
+    let value = machine.annotations().get(DELETE_MACHINE);
+    let done = match goes {
+        true => value.is_some(),
+        // A mark of others stays.
+        false => value.is_none_or(|value| value != OURS),
+    };
+    let step = Step {
+        does: match goes {
+            true => {
+                format!("annotate Machine {key} with {DELETE_MACHINE}: it is the first that goes")
+            }
+            false => format!("take the annotation {DELETE_MACHINE} off Machine {key}"),
+        },
+        done,
+        write: (!done).then(|| Write {
+            resource,
+            key,
+            patch: json!({"metadata": {"annotations": {DELETE_MACHINE: goes.then_some(OURS)}}}),
+        }),
+    };
+    (step, machine.uid().unwrap_or_default())
+}
+
+/// The replicas of the NodePool: one less for the Machine of that uid, or one more again. `Err`: why not.
+fn lower(machine: &str, (resource, node_pool): Found, goes: bool) -> Result<Step, String> {
     let key = ObjectKey::new(
         node_pool.namespace().unwrap_or_default(),
         node_pool.name_any(),
     );
-    let Some(now) = before.filter(|n| *n > 0) else {
-        return Err(format!("NodePool {key} has no spec.replicas above 0"));
-    };
-    let from = recorded.unwrap_or(now);
-    if now != from && now != from - 1 {
+    let noted = node_pool.annotations().get(MOVED_MACHINES_ANNOTATION);
+    let mut noted: Vec<&str> = noted.iter().flat_map(|text| text.split(',')).collect();
+    noted.retain(|uid| !uid.is_empty());
+    let done = noted.contains(&machine) == goes;
+    let now = node_pool.data["spec"]["replicas"].as_i64();
+    if done {
+        let did = if goes { "lowered" } else { "not lowered" };
+        return Ok(Step {
+            does: format!("spec.replicas of NodePool {key} is {did} for this Machine"),
+            done,
+            write: None,
+        });
+    }
+    if node_pool.data["spec"]["autoScaling"].is_object() {
         return Err(format!(
-            "spec.replicas of NodePool {key} was {from} and is {now}: somebody else changed it. Lower it by hand if Machine of the \
-             host is to go, or remove the annotation {MOVE_TO_ANNOTATION}"
+            "the autoscaler sets the replicas of NodePool {key}: lower spec.autoScaling.max, or take workload away, and give the host \
+             away when it is free"
         ));
     }
-    steps.push(Step {
-        does: format!(
-            "lower spec.replicas of NodePool {key} from {from} to {}",
-            from - 1
-        ),
-        done: now == from - 1,
-        write: (now == from).then(|| Write {
-            resource: kind,
+    let Some(now) = now.filter(|n| *n > 0 || !goes) else {
+        return Err(format!("NodePool {key} has no spec.replicas above 0"));
+    };
+    let next = if goes { now - 1 } else { now + 1 };
+    noted.retain(|uid| *uid != machine);
+    noted.extend(goes.then_some(machine));
+    let noted = noted[noted.len().saturating_sub(MOST_NOTED)..].join(",");
+    Ok(Step {
+        does: format!("set spec.replicas of NodePool {key} from {now} to {next}"),
+        done,
+        write: Some(Write {
+            resource,
             key,
             patch: json!({
-                "metadata": {"resourceVersion": node_pool.resource_version()},
-                "spec": {"replicas": from - 1},
+                "metadata": {
+                    "resourceVersion": node_pool.resource_version(),
+                    "annotations": {MOVED_MACHINES_ANNOTATION: Some(noted).filter(|n| !n.is_empty())},
+                },
+                "spec": {"replicas": next},
             }),
         }),
-    });
-    Ok(steps)
-}
-
-/// The wish on the VsphereAgent.
-fn wish(
-    child: &ManagedVm,
-    there: &ObjectKey,
-    until: Timestamp,
-    replicas: Option<i64>,
-    begun: bool,
-) -> Step {
-    Step {
-        does: format!(
-            "annotate VsphereAgent {}: it goes to pool {there} when it is free, until {until:.0}",
-            child.key
-        ),
-        done: begun,
-        write: (!begun).then(|| Write {
-            resource: ApiResource::erase::<VsphereAgent>(&()),
-            key: child.key.clone(),
-            patch: json!({"metadata": {
-                "resourceVersion": child.object.resource_version(),
-                "annotations": {
-                    MOVE_TO_ANNOTATION: there.to_string(),
-                    MOVE_UNTIL_ANNOTATION: format!("{until:.0}"),
-                    MOVE_REPLICAS_ANNOTATION: replicas.map(|n| n.to_string()),
-                },
-            }}),
-        }),
-    }
+    })
 }
 
 async fn machine(client: &Client, namespace: &str, name: &str) -> anyhow::Result<Option<Found>> {
@@ -421,10 +549,6 @@ async fn node_pool(client: &Client, case: &Case) -> anyhow::Result<Result<Found,
     let found = found.with_context(|| format!("reading NodePool {namespace}/{name}"))?;
     Ok(match found {
         None => Err(format!("there is no NodePool {namespace}/{name}")),
-        Some(found) if found.data["spec"]["autoScaling"].is_object() => Err(format!(
-            "the autoscaler sets the replicas of NodePool {namespace}/{name}: lower spec.autoScaling or scale the workload down, and \
-             give the host away afterwards"
-        )),
         Some(found) => Ok((resource, found)),
     })
 }
@@ -448,10 +572,11 @@ async fn apply(client: &Client, write: &Write) -> anyhow::Result<()> {
 
 impl Report for Move {
     fn text(&self) -> String {
-        let mut text = format!(
-            "host {} of pool {} to pool {}\n",
-            self.host, self.from, self.to
-        );
+        let (host, from) = (&self.host, &self.from);
+        let mut text = match &self.to {
+            Some(to) => format!("host {host} of pool {from} to pool {to}\n"),
+            None => format!("host {host} stays in pool {from}\n"),
+        };
         for why in &self.refused {
             text += &format!("  refused: {}\n", report::one_line(why));
         }
@@ -462,10 +587,10 @@ impl Report for Move {
         if !self.refused.is_empty() {
             return text;
         }
-        for then in &self.then {
+        if let Some(then) = &self.then {
             text += &format!("  then: {then}\n");
         }
-        if !self.applied {
+        if !self.applied && self.steps.iter().any(|step| !step.done) {
             text +=
                 "nothing was changed; --apply takes the open steps (docs/how-to/move-a-host.md)\n";
         }
@@ -477,5 +602,71 @@ impl Report for Move {
             true => Verdict::Nothing,
             false => Verdict::Findings,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(kind: &str, annotations: Value, spec: Value) -> Found {
+        let gvk = GroupVersionKind::gvk("example.com", "v1", kind);
+        let resource = ApiResource::from_gvk(&gvk);
+        let object = json!({
+            "apiVersion": "example.com/v1", "kind": kind,
+            "metadata": {
+                "name": "w", "namespace": "demo", "uid": "u-1", "resourceVersion": "7", "annotations": annotations,
+            },
+            "spec": spec,
+        });
+        (resource, serde_json::from_value(object).expect("an object"))
+    }
+
+    fn node_pool(noted: Value, spec: Value) -> Found {
+        object("NodePool", json!({MOVED_MACHINES_ANNOTATION: noted}), spec)
+    }
+
+    fn written(step: &Step) -> Option<(Value, Value)> {
+        let patch = &step.write.as_ref()?.patch;
+        let noted = patch["metadata"]["annotations"][MOVED_MACHINES_ANNOTATION].clone();
+        assert_eq!(patch["metadata"]["resourceVersion"], "7");
+        Some((patch["spec"]["replicas"].clone(), noted))
+    }
+
+    #[test]
+    fn replicas_are_lowered_once_for_each_machine_and_raised_once_again() {
+        let three = json!({"replicas": 3});
+        let step = lower("m-1", node_pool(Value::Null, three.clone()), true).expect("a step");
+        assert_eq!(written(&step), Some((json!(2), json!("m-1"))));
+        // Another Machine of the same NodePool, and the same one again.
+        let step = lower("m-2", node_pool(json!("m-1"), three.clone()), true).expect("a step");
+        assert_eq!(written(&step), Some((json!(2), json!("m-1,m-2"))));
+        let step = lower("m-1", node_pool(json!("m-1"), three.clone()), true).expect("a step");
+        assert!(step.done && step.write.is_none());
+        let step = lower("m-1", node_pool(json!("m-1"), three.clone()), false).expect("a step");
+        assert_eq!(written(&step), Some((json!(4), Value::Null)));
+        let step = lower("m-1", node_pool(json!("m-2"), three), false).expect("a step");
+        assert!(step.done && step.write.is_none());
+    }
+
+    #[test]
+    fn an_autoscaled_or_empty_node_pool_is_refused() {
+        let scaled = json!({"replicas": 3, "autoScaling": {"min": 1, "max": 5}});
+        let why = lower("m-1", node_pool(Value::Null, scaled), true).unwrap_err();
+        assert!(why.contains("the autoscaler sets the replicas"), "{why}");
+        let why = lower("m-1", node_pool(Value::Null, json!({"replicas": 0})), true).unwrap_err();
+        assert!(why.contains("no spec.replicas above 0"), "{why}");
+    }
+
+    #[test]
+    fn a_mark_of_others_stays_on_the_machine() {
+        let machine = |value: Value| object("Machine", json!({DELETE_MACHINE: value}), json!({}));
+        let patch = |found: Found, goes: bool| mark(found, goes).0.write.map(|w| w.patch);
+        let set = patch(machine(Value::Null), true).expect("a write");
+        assert_eq!(set["metadata"]["annotations"][DELETE_MACHINE], OURS);
+        assert_eq!(patch(machine(json!("theirs")), true), None);
+        assert_eq!(patch(machine(json!("theirs")), false), None);
+        let off = patch(machine(json!(OURS)), false).expect("a write");
+        assert_eq!(off["metadata"]["annotations"][DELETE_MACHINE], Value::Null);
     }
 }

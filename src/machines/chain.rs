@@ -159,6 +159,7 @@ fn vm(child: &ManagedVm, live: &Live) -> Option<String> {
         }
     };
     let mut parts = vec![power];
+    parts.extend(child.class().map(|class| format!("class {class}")));
     if !known.is_empty() {
         parts.push(known.join(", "));
     }

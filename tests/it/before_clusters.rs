@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use agent_forge_actors::domain::{goal, names::ObjectKey};
-use agent_forge_crds::{VsphereAgentPool, agent::VsphereAgent, names::ALLOW_POOLS_FROM_ANNOTATION};
+use agent_forge_crds::{agent::VsphereAgent, names::ALLOW_POOLS_FROM_ANNOTATION};
 use agent_forge_lab::{
     lab::{
         apply::apply,
@@ -135,7 +135,7 @@ async fn give_back(
     let preview = ["move", &name, "--to", &to];
     let shown = command(world, &preview).await?;
     ensure!(
-        shown.code == 0 && shown.text.contains("open: lower spec.replicas"),
+        shown.code == 0 && shown.text.contains("open: set spec.replicas"),
         "{}",
         shown.said()
     );

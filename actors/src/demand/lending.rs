@@ -8,19 +8,29 @@
 //!
 //! [`for_pool`] and the refusals are pure; [`lenders`] reads the facts for them from the cached view.
 
+mod limit;
+mod people;
+mod refusal;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use agent_forge_crds::{
-    agent::HardwareDifference,
     external::{agent::Agent, agent_machine::AgentMachine},
     pool::VsphereAgentPool,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
 
+use self::{
+    limit::{left, limit},
+    people::gives,
+};
+pub use self::{people::is_for, refusal::Refusal};
 use super::buffer;
 use crate::{
     domain::{
@@ -42,72 +52,6 @@ use crate::{
     sessions::secret_ref,
     world::{agents_home, boundary::Grants, half_moved, host::Host},
 };
-
-/// Why a pool gives nothing, or a host is not given.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// One of the two namespaces does not allow pools of the other one.
-    NotGranted(String),
-    /// It is of another group, or of none.
-    OtherGroup,
-    /// It uses another InfraEnv, or its InfraEnv does not exist.
-    OtherInfraEnv,
-    /// It uses another credentials Secret.
-    OtherCredentials,
-    /// It is being deleted.
-    Deleting,
-    /// An AgentMachine of its own asks for a host.
-    AsksItself,
-    /// People hold it back: a pause, a veto, a dry run, or a mark in vCenter.
-    Held,
-    /// The host is not free and ready.
-    NotReady,
-    /// Its disk may have data of another hosted cluster, or the taker wants a new one.
-    Disk(String),
-    /// The pools of the taker's namespace have as many hosts of that maker as it gives one namespace.
-    NamespaceLimit(String),
-    /// A person gives it to that pool.
-    Reserved(ObjectKey),
-    /// It has less, or other, hardware than the taker wants.
-    Hardware(Vec<HardwareDifference>),
-}
-
-impl Refusal {
-    fn not_granted((to, from): (String, String)) -> Self {
-        Self::NotGranted(format!(
-            "namespace {to} does not admit pools of namespace {from}"
-        ))
-    }
-
-    /// Only a change of the pools or of their namespaces ends it.
-    #[must_use]
-    pub const fn is_lasting(&self) -> bool {
-        matches!(
-            self,
-            Self::NotGranted(_) | Self::OtherInfraEnv | Self::OtherCredentials
-        )
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotGranted(sentence) | Self::NamespaceLimit(sentence) => f.write_str(sentence),
-            Self::OtherGroup => f.write_str("it is of another group, or of none"),
-            Self::OtherInfraEnv => {
-                f.write_str("it has another InfraEnv, or its InfraEnv does not exist")
-            }
-            Self::OtherCredentials => f.write_str("it has another credentials Secret"),
-            Self::Deleting => f.write_str("it is being deleted"),
-            Self::AsksItself => f.write_str("an AgentMachine of its own asks for a host"),
-            Self::Held => f.write_str("people hold it back: a pause, a veto, a dry run or a mark"),
-            Self::NotReady => f.write_str("it is not free and ready"),
-            Self::Disk(why) => f.write_str(why),
-            Self::Reserved(to) => write!(f, "a person gives it to pool {to}"),
-            Self::Hardware(rows) => write!(f, "its hardware: {}", template::explain(rows)),
-        }
-    }
-}
 
 /// What decides whether two pools give each other hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,7 +97,7 @@ pub fn still(
     (!same)
         .then_some(Refusal::OtherGroup)
         .or_else(|| admits(&side(taker), &side(lender), grant))
-        .or_else(|| limit(view, &taker.namespace().unwrap_or_default(), child))
+        .or_else(|| limit(left(view, &grants, taker, child), child))
         .or_else(|| disk_refusal(taker, lender, child))
 }
 
@@ -183,6 +127,8 @@ pub struct Offer {
     pub agents: BTreeSet<ObjectKey>,
     /// Why it is given to no pool.
     pub refusal: Option<Refusal>,
+    /// How many hosts of its maker the taker may get yet. `None`: as many as there are.
+    pub left: Option<usize>,
 }
 
 /// A pool of the same group.
@@ -275,24 +221,6 @@ pub fn lenders(
     all
 }
 
-/// The pool that made `child` gives one namespace a number of hosts, and the pools of `namespace` have them already.
-fn limit(view: &dyn View, namespace: &str, child: &ManagedVm) -> Option<Refusal> {
-    let maker = child.maker();
-    if maker.namespace == namespace || child.pool.namespace == namespace {
-        return None;
-    }
-    let reassign = view.pool(&maker)?.spec.reassign.clone()?;
-    let most = usize::try_from(reassign.max_per_namespace?).unwrap_or_default();
-    let children = view.all_children().into_iter();
-    let have = children.filter(|c| goal::maker(c) == maker && goal::user(c).namespace == namespace);
-    let have = have.count();
-    (have >= most).then(|| {
-        Refusal::NamespaceLimit(format!(
-            "pool {maker} gives one namespace {most} hosts (spec.reassign.maxPerNamespace), and namespace {namespace} has {have}"
-        ))
-    })
-}
-
 fn side(
     view: &dyn View,
     grants: &Grants,
@@ -305,23 +233,6 @@ fn side(
         infra_env: found.map(|_| key),
         secret: secret_ref::secret(pool, secret_namespaces).ok(),
     }
-}
-
-/// A person gives `child` to `pool`.
-#[must_use]
-pub fn is_for(child: &ManagedVm, pool: &VsphereAgentPool, now: Timestamp) -> bool {
-    moving::to(&child.object, now).is_some_and(|to| to == ObjectKey::of(pool))
-}
-
-/// A person gives a host of the pool `other` to `pool`.
-fn gives(
-    view: &dyn View,
-    (pool, other): (&VsphereAgentPool, &Arc<VsphereAgentPool>),
-    now: Timestamp,
-) -> bool {
-    let (to, key) = (ObjectKey::of(pool), ObjectKey::of(other.as_ref()));
-    let mut children = view.children(&key).into_iter();
-    children.any(|c| moving::to(&c, now).is_some_and(|wish| wish == to))
 }
 
 fn is_held(holds: &Holds, now: Timestamp) -> bool {
@@ -370,6 +281,7 @@ fn hosts(
     now: Timestamp,
 ) -> Vec<Offer> {
     let (home, sizes) = (pool.control_plane(), Sizes::of(pool));
+    let mut lefts: BTreeMap<ObjectKey, Option<usize>> = BTreeMap::new();
     let (machines, agent_machines) = (view.machines(home), view.agent_machines(home));
     let is_reserved = |agent: &Agent| upstream::is_reserved(agent, &agent_machines, &machines);
     let children = view.children(&ObjectKey::of(pool.as_ref())).into_iter();
@@ -387,10 +299,13 @@ fn hosts(
             let free =
                 || ready && !child.is_outdated() && half_moved::taker(view, &child).is_none();
             let there = taking.metadata.namespace.as_deref().unwrap_or_default();
+            let left = *lefts
+                .entry(child.maker())
+                .or_insert_with(|| left(view, grants, taking, &child));
             let grant = |name: &str| view.namespace_grant(name);
             let refusal = grants::refusing(&child.key.namespace, there, grant)
                 .map(Refusal::not_granted)
-                .or_else(|| limit(view, there, &child))
+                .or_else(|| limit(left, &child))
                 .or_else(|| {
                     let to = moving::to(&child.object, now)?;
                     (to != ObjectKey::of(taking)).then_some(Refusal::Reserved(to))
@@ -404,6 +319,7 @@ fn hosts(
                 agents: named.chain(shown).chain(child.agent.clone()).collect(),
                 child,
                 refusal,
+                left,
             }
         })
         .collect()

@@ -1,12 +1,13 @@
 //! A person's wish that a host goes to another pool as soon as it is free (`agent-forge move`). Pure.
 //!
-//! Guarantee: a wish takes a host from nobody. It says who gets the host once no Machine has it, and counts for a time only.
+//! Guarantee: a wish takes a host from nobody that has it. It says who gets a host that waits in the buffer, and counts for a time
+//! only.
 
 use std::collections::BTreeMap;
 
 use agent_forge_crds::{
     agent::VsphereAgent,
-    names::{MOVE_REPLICAS_ANNOTATION, MOVE_TO_ANNOTATION, MOVE_UNTIL_ANNOTATION},
+    names::{MOVE_TO_ANNOTATION, MOVE_UNTIL_ANNOTATION},
 };
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -60,11 +61,7 @@ pub fn to(object: &VsphereAgent, now: Timestamp) -> Option<ObjectKey> {
 /// What takes the wish off.
 #[must_use]
 pub fn over(object: &VsphereAgent) -> BTreeMap<String, Option<String>> {
-    let keys = [
-        MOVE_TO_ANNOTATION,
-        MOVE_UNTIL_ANNOTATION,
-        MOVE_REPLICAS_ANNOTATION,
-    ];
+    let keys = [MOVE_TO_ANNOTATION, MOVE_UNTIL_ANNOTATION];
     let there = keys
         .into_iter()
         .filter(|key| object.annotations().contains_key(*key));
@@ -86,12 +83,13 @@ mod tests {
 
     #[test]
     fn a_wish_counts_until_its_time_and_not_where_the_host_is_there() {
-        let object = wished("other/x", "1970-01-01T00:01:40Z");
+        let until = at(100).to_string();
+        let object = wished("other/x", &until);
         let there = Some(ObjectKey::new("other", "x"));
         assert_eq!(to(&object, at(99)), there);
         assert_eq!(to(&object, at(100)), None);
         let own = format!("{NAMESPACE}/{}", object.spec.pool_ref.name);
-        assert_eq!(to(&wished(&own, "1970-01-01T00:01:40Z"), at(0)), None);
+        assert_eq!(to(&wished(&own, &until), at(0)), None);
         assert_eq!(to(&buffered("a"), at(0)), None);
         assert_eq!(over(&object).len(), 2);
         assert!(over(&buffered("a")).is_empty());

@@ -5,7 +5,11 @@
 
 use std::sync::Arc;
 
-use agent_forge_crds::{external::agent_machine::AgentMachine, pool::VsphereAgentPool};
+use agent_forge_crds::{
+    agent::VmStatus,
+    external::agent_machine::AgentMachine,
+    pool::{TemplateSpec, VsphereAgentPool},
+};
 
 use super::{belonging, selector};
 
@@ -73,11 +77,46 @@ impl Sizes {
     }
 }
 
-/// The pool as the class of that name sees it. `None`: that of `spec.template`.
+/// The pool as the class of that name sees it. `None`: that of `spec.template`. If the pool has no such class any more, a VM that was
+/// made stays as it was made. `made`: what is on record of it.
 #[must_use]
-pub fn seen_by(pool: Arc<VsphereAgentPool>, class: Option<&str>) -> Arc<VsphereAgentPool> {
-    let seen = class.and_then(|class| pool.of_class(class));
-    seen.map_or(pool, Arc::new)
+pub fn seen_by(
+    pool: Arc<VsphereAgentPool>,
+    class: Option<&str>,
+    made: Option<&VmStatus>,
+) -> Arc<VsphereAgentPool> {
+    let Some(class) = class else {
+        return pool;
+    };
+    if let Some(seen) = pool.of_class(class) {
+        return Arc::new(seen);
+    }
+    match made.and_then(|vm| vm.template.as_ref()) {
+        Some(made) => {
+            let mut seen = VsphereAgentPool::clone(&pool);
+            seen.spec.template = TemplateSpec {
+                name_prefix: None,
+                num_cpus: made.num_cpus,
+                memory_mib: made.memory_mib,
+                disk_gib: made.disk_gib,
+            };
+            Arc::new(seen)
+        }
+        None => pool,
+    }
+}
+
+/// Why no VM is made for a host of that class, as a sentence: the pool does not have it any more.
+#[must_use]
+pub fn gone(pool: &VsphereAgentPool, class: Option<&str>) -> Option<String> {
+    let class = class?;
+    let known = pool.spec.classes.iter().any(|of| of.name == class);
+    (!known).then(|| {
+        format!(
+            "the host is of class {class:?}, which spec.classes of the pool does not have any more: no VM is made for it. Add the class \
+             again, or delete this VsphereAgent"
+        )
+    })
 }
 
 #[cfg(test)]

@@ -259,7 +259,8 @@ fn begin(state: &mut PlacementState, myself: &ActorRef<PlacementMsg>, server: &s
 /// Bytes that the VM of a VsphereAgent needs, by the current spec of its pool.
 fn space(view: &dyn View, child: &VsphereAgent) -> Option<u64> {
     let pool = view.pool(&goal::user(child))?;
-    let pool = sizes::seen_by(pool, child.spec.class.as_deref());
+    let made = child.status.as_ref().and_then(|s| s.vm.as_ref());
+    let pool = sizes::seen_by(pool, child.spec.class.as_deref(), made);
     request::hardware(&pool).ok().map(|h| h.bytes())
 }
 

@@ -95,7 +95,7 @@ pub fn plan(s: &Observed) -> Plan {
     }
     // Each looks at its VM, and a fence must not wait for that.
     plan.actions
-        .sort_by_key(|action| matches!(action, Action::Take { .. }));
+        .sort_by_key(|action| matches!(action, Action::Take { .. } | Action::Bring { .. }));
     plan.secrets = secrets::plan(s);
     plan
 }

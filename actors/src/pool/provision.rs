@@ -136,7 +136,9 @@ impl PendingWrites {
                 self.passed_over.insert(host.child.uid.clone(), now);
             }
             // If another write was faster, it may be an earlier one of this pool.
-            (Action::Take { .. }, Some(_)) => self.unsure.extend(given(action, now)),
+            (Action::Take { .. } | Action::Bring { .. }, Some(_)) => {
+                self.unsure.extend(given(action, now));
+            }
             (
                 Action::CreateChild { agent_machine, .. },
                 Some(Class::Transient | Class::Throttled(_)),

@@ -50,7 +50,7 @@ pub(super) fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus)
         // The next process must know it, even if this one dies now.
         || old.refused_credentials != new.refused_credentials
         // A VsphereAgent that goes takes with it what is not written.
-        || old.past_hosts.len() < new.past_hosts.len()
+        || new.past_hosts.iter().any(|row| !old.past_hosts.contains(row))
         || old.observed_generation != new.observed_generation
         || POOL_CONDITIONS
             .iter()

@@ -8,6 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     agent::{HardwareDifference, VmStatus, VsphereAgent, VsphereAgentStatus},
+    conditions::Reason,
     external::{agent::Agent, agent_machine::AgentMachine},
     pool::{CleanupPolicy, VsphereAgentPool},
 };
@@ -122,7 +123,10 @@ impl Observed {
         let child = ManagedVm::read(object);
         let unshared = unshared(view, &child);
         let pool = view.pool(&child.pool).filter(|_| unshared.is_none());
-        let pool = pool.map(|pool| sizes::seen_by(pool, child.class()));
+        let gone = pool
+            .as_deref()
+            .and_then(|pool| sizes::gone(pool, child.class()));
+        let pool = pool.map(|pool| sizes::seen_by(pool, child.class(), child.vm()));
         let agents = agents_home::naming(view, pool.as_deref(), &child);
         let owner = Owner::read(view, &child, pool.as_deref());
         let is_reserved = |agent: &Agent| owner.has_chosen(agent);
@@ -140,7 +144,13 @@ impl Observed {
             lent: lent(view, &child),
             machine: owner.machine,
             agent_machine: owner.agent_machine,
-            guard: provision.guard,
+            guard: provision.guard.or_else(|| {
+                let message = gone?;
+                Some(Guard {
+                    reason: Reason::InvalidSpec,
+                    message,
+                })
+            }),
             refused: unshared.or(provision.refused),
             template_changes: pool
                 .as_ref()

@@ -178,6 +178,12 @@ fn definitions_equal_those_of_the_predecessor_but_for_the_added_fields() {
             files::schema(ours, "v1alpha1"),
             "",
         );
+        // Three fields may be absent together since then, and rules say which ones.
+        let relaxed = "became Some(Array [String(\"agent\"), String(\"infraEnvRef\"), String(\"template\"), String(\"vsphere\")])";
+        difference.wrong.retain(|found| {
+            let required = found.starts_with("spec required: ") && found.ends_with(relaxed);
+            !required && !found.starts_with("spec x-kubernetes-validations: None became ")
+        });
         assert_eq!(difference.wrong, Vec::<String>::new(), "{file}");
         let set = |paths: Vec<&str>| -> BTreeSet<String> {
             paths.into_iter().map(str::to_owned).collect()

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use agent_forge_actors::{
-    domain::belonging,
+    domain::{belonging, moving},
     placement::request,
     pool::{observed::Observed, plan::Plan},
     runtime::holds::home_of_hosted_cluster,
@@ -41,6 +41,7 @@ pub fn checks(about: &str, s: &Observed, plan: &Plan) -> Vec<Check> {
         infra_env(about, s),
     ];
     all.extend(sharing(about, s));
+    all.extend(newer(about, s));
     let refusing = s.refusing();
     if !refusing.is_empty() {
         let message = s.grants.sentence(&refusing, &s.key.namespace);
@@ -132,6 +133,21 @@ fn sharing(about: &str, s: &Observed) -> Option<Check> {
          without spec.goal.pool, read docs/how-to/upgrade-and-roll-back.md"
     );
     (used + given > 0).then(|| Check::green("sharing", about, says))
+}
+
+/// Classes, and hosts that people move: what an earlier release does not read.
+fn newer(about: &str, s: &Observed) -> Option<Check> {
+    let classes = s.pool.spec.classes.len();
+    let of_class = s.children.iter().filter(|c| c.class().is_some()).count();
+    let moving = s.children.iter();
+    let moving = moving
+        .filter(|c| moving::to(&c.object, s.wall).is_some())
+        .count();
+    let says = format!(
+        "size classes: {classes}; hosts of them: {of_class}; hosts that go to another pool: {moving}. An earlier release takes each host \
+         for one of spec.template: before a roll-back, read docs/how-to/upgrade-and-roll-back.md"
+    );
+    (classes + of_class + moving > 0).then(|| Check::green("classes", about, says))
 }
 
 fn neighbours(about: &str, s: &Observed) -> Check {

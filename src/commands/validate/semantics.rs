@@ -30,6 +30,7 @@ pub fn problems(object: &Value) -> Vec<String> {
             found.push(format!("spec.classes: class {class:?}: {}", e.message));
         }
     }
+    found.extend(unreachable(&pool));
     if let Some(after) = start_after::own_name(&pool) {
         found.push(after);
     }
@@ -68,17 +69,39 @@ pub fn problems(object: &Value) -> Vec<String> {
     found
 }
 
+/// Classes that no selector chooses, since an earlier one has the same labels.
+fn unreachable(pool: &VsphereAgentPool) -> Vec<String> {
+    let classes = pool.spec.classes.iter().enumerate();
+    let hidden = classes.filter_map(|(at, class)| {
+        let mut before = pool.spec.classes[..at].iter();
+        let other = before.find(|other| other.labels == class.labels)?;
+        Some(format!(
+            "spec.classes: class {:?} has the labels of class {:?}, which comes first; no NodePool can choose it",
+            class.name, other.name
+        ))
+    });
+    hidden.collect()
+}
+
 /// Labels that no Agent can carry.
 fn labels(pool: &VsphereAgentPool) -> Vec<String> {
-    let wrong = |(key, value): (&String, &String)| {
-        let good = selector::is_label_key(key) && selector::is_label_value(value);
-        (!good).then(|| {
-            format!("spec.agent.labels and spec.classes: {key:?}: {value:?} cannot be a label")
-        })
-    };
-    let of_classes = pool.spec.classes.iter().flat_map(|class| &class.labels);
-    let all = pool.spec.agent.labels.iter().chain(of_classes);
-    all.filter_map(wrong).collect()
+    let classes = pool.spec.classes.iter();
+    let classes = classes.map(|class| {
+        (
+            format!("spec.classes: class {:?}", class.name),
+            &class.labels,
+        )
+    });
+    let agent = ("spec.agent.labels".to_owned(), &pool.spec.agent.labels);
+    let all = std::iter::once(agent).chain(classes);
+    let wrong = all.flat_map(|(field, labels)| {
+        let bad = labels.iter().filter(|(key, value)| {
+            !(selector::is_label_key(key) && selector::is_label_value(value))
+        });
+        bad.map(move |(key, value)| format!("{field}: {key:?}: {value:?} cannot be a label"))
+            .collect::<Vec<_>>()
+    });
+    wrong.collect()
 }
 
 /// Pools of one file that claim the same NodePool. Neither would act.

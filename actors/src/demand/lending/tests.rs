@@ -30,6 +30,7 @@ fn host(name: &str, made: i64) -> Offer {
     Offer {
         agents: BTreeSet::new(),
         child: ManagedVm::read(Arc::new(child)),
+        left: None,
         refusal: None,
     }
 }

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use agent_forge_crds::{
     conditions::{Reason, event},
-    external::{agent::Agent, agent_machine::AgentMachine},
+    external::agent::Agent,
     names::{AGENT_MACHINE_LABEL, API_VERSION, POOL_FINALIZER},
     pool::{VsphereAgentPool, VsphereAgentPoolStatus},
 };
@@ -19,7 +19,7 @@ use crate::{
     },
     domain::{
         failure::ReconcileError, goal, machine_state::MachineState, managed_vm::ManagedVm,
-        names::ObjectKey, upstream::MachineFacts,
+        names::ObjectKey,
     },
     guard::{self, Leaves, LiveReads, PoolCase, Refusal},
     lifecycle::ReleaseReason,
@@ -89,13 +89,7 @@ pub async fn perform(
         Action::CreateChild { .. } | Action::CreateForBuffer { .. } => {
             provision::make(context, s, &effect, action).await?;
         }
-        Action::Take {
-            host,
-            to,
-            machine,
-            class,
-        } => return performer.take(host, to, (machine, class)).await,
-        Action::Bring { host, class } => return performer.bring(host, class.as_ref()).await,
+        Action::Take { .. } | Action::Bring { .. } => return performer.get(action).await,
         Action::MoveToBuffer { child, why } => {
             let patch = into_buffer(child, goal::of(&child.object).life);
             return performer.moves(child, Leaves::ToBuffer(*why), &patch).await;
@@ -219,32 +213,32 @@ impl Performer<'_> {
         Ok(ActionOutcome::It)
     }
 
-    /// Takes the host of another pool, after live proof that both pools may act, and that the host is free. The patch names the
-    /// version of the VsphereAgent that was seen: of several pools that take it, one gets it.
-    async fn take(
-        &self,
-        host: &Offer,
-        to: &AgentMachine,
-        (machine, class): (&MachineFacts, &Option<String>),
-    ) -> Performed {
-        let name = to.name_any();
-        let patch = move_to(&self.s.pool, &host.child, to, (machine, class.clone()));
-        let serves = format!("serves AgentMachine {name}");
-        self.get(host, &patch, (&format!("AgentMachine {name}"), &serves))
-            .await
-    }
-
-    /// Takes the host of another pool into the buffer, with the same proof.
-    async fn bring(&self, host: &Offer, class: Option<&String>) -> Performed {
-        let patch = bring_to(&self.s.pool, &host.child, class.cloned());
-        self.get(host, &patch, ("the buffer", "waits in the buffer"))
-            .await
-    }
-
-    /// See [`Self::take`]. `words`: who gets the host, and what it does then.
-    async fn get(&self, host: &Offer, patch: &OwnPatch, (who, does): (&str, &str)) -> Performed {
+    /// Takes the host of another pool, for an AgentMachine or into the buffer, after live proof that both pools may act, and that the
+    /// host is free. The patch names the version of the VsphereAgent that was seen: of several pools that take it, one gets it.
+    async fn get(&self, action: &Action) -> Performed {
+        let pool = &self.s.pool;
+        let (host, patch, does) = match action {
+            Action::Take {
+                host,
+                to,
+                machine,
+                class,
+            } => {
+                let patch = move_to(pool, &host.child, to, (machine, class.clone()));
+                (
+                    host,
+                    patch,
+                    format!("serves AgentMachine {}", to.name_any()),
+                )
+            }
+            Action::Bring { host, class } => {
+                let patch = bring_to(pool, &host.child, class.clone());
+                (host, patch, "waits in the buffer".to_owned())
+            }
+            _ => return Ok(ActionOutcome::Held(None)),
+        };
         let stays = |why: &dyn fmt::Display| {
-            tracing::info!(object = %host.child.key, "{who} does not get this host: {why}");
+            tracing::info!(object = %host.child.key, "the host stays, and does not: {does}. {why}");
             Ok(ActionOutcome::Held(None))
         };
         // Nothing was sent, so another host is tried.
@@ -253,8 +247,8 @@ impl Performer<'_> {
             Ok(Err(refusal)) => return stays(&refusal),
             Err(trouble) => return stays(&trouble),
         };
-        self.context.cluster.patch_child(&permit, patch).await?;
-        self.tell_taken(&from, &host.child, does);
+        self.context.cluster.patch_child(&permit, &patch).await?;
+        self.tell_taken(&from, &host.child, &does);
         Ok(ActionOutcome::It)
     }
 

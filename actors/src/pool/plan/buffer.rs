@@ -8,14 +8,18 @@
 //! - Hosts that are outdated or old are replaced one at a time, and only while no other one is missing. One that has the data of
 //!   a life before stays.
 
+mod places;
+
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     agent::VmStatus, conditions::Reason, external::agent::Agent, pool::DeletePolicy,
 };
 
+use self::places::{Asks, bring, take_places};
 use super::{
-    matching::{ForPlace, Supply},
+    lend,
+    matching::Supply,
     planned::{Action, BufferCount, Plan},
 };
 use crate::{
@@ -28,7 +32,7 @@ use crate::{
         content,
         infra_env_guards::{self, Guard},
     },
-    lifecycle::{self, End, Policy, ReleaseReason, Renewal, Unneeded},
+    lifecycle::{self, End, Policy, Renewal, Unneeded},
     placement::request,
     pool::observed::Observed,
 };
@@ -44,23 +48,30 @@ const OTHERS_DATA: &str = "the disk of the host has, or may have, data of anothe
 /// What rows of `status.waitingOn` about the buffer are about.
 pub(in crate::pool) const BUFFER: &str = "buffer";
 
+/// The hosts that wait in the buffer, also those that a person gives to another pool, and that no action of this pass is about.
+fn waiting<'a>(
+    s: &'a Observed,
+    taken: &BTreeSet<ObjectKey>,
+) -> impl Iterator<Item = &'a ManagedVm> {
+    let here = s.children.iter();
+    let here = here.filter(|c| c.in_buffer && !c.deleting && !taken.contains(&c.key));
+    here.filter(|c| !s.group.half_moved.contains_key(&c.uid))
+        .filter(|c| !c.has_served(&[]) || c.recycling() != Stage::No)
+        .filter(|c| {
+            let renewal = Renewal::of(c, &s.pool);
+            renewal.is_none_or(|r| has_next_life(s, c, Unneeded::Renewal(r)))
+        })
+        .filter(|c| !s.host(c).serves())
+}
+
 /// The hosts in the buffer that no action of this pass is about: those that are ready, and the others. First come those
 /// that are as the pool wants them now, then the oldest.
 pub(super) fn hosts<'a>(
     s: &'a Observed,
     taken: &BTreeSet<ObjectKey>,
 ) -> (Vec<&'a ManagedVm>, Vec<&'a ManagedVm>) {
-    let mut all: Vec<&ManagedVm> = s
-        .children
-        .iter()
-        .filter(|c| c.in_buffer && !c.deleting && !taken.contains(&c.key))
+    let mut all: Vec<&ManagedVm> = waiting(s, taken)
         .filter(|c| moving::to(&c.object, s.wall).is_none())
-        .filter(|c| !s.group.half_moved.contains_key(&c.uid))
-        .filter(|c| !c.has_served(&[]) || c.recycling() != Stage::No)
-        .filter(|c| {
-            Renewal::of(c, &s.pool).is_none_or(|r| has_next_life(s, c, Unneeded::Renewal(r)))
-        })
-        .filter(|c| !s.host(c).serves())
         .collect();
     all.sort_by_cached_key(|c| (is_outdated(s, c), since(c), c.uid.clone()));
     all.into_iter().partition(|c| is_ready(s, c))
@@ -100,17 +111,6 @@ fn is_ready(s: &Observed, child: &ManagedVm) -> bool {
     agent.is_some_and(|agent| buffer::is_ready(s.pool_of(child), child, agent))
 }
 
-/// What the places of the buffer ask for.
-struct Asks<'a, 'b> {
-    supply: Supply<'a>,
-    taken: &'b mut BTreeSet<ObjectKey>,
-    new: Result<(), Option<(Reason, String)>>,
-    /// Names for new VsphereAgents.
-    names: Box<dyn Iterator<Item = String> + 'a>,
-    /// No host is being replaced.
-    replaces: bool,
-}
-
 /// Plans which hosts stay in the buffer, and which come. The others are surplus, and so are all of a class that the pool does
 /// not have any more.
 pub(super) fn fill<'a>(
@@ -131,11 +131,16 @@ pub(super) fn fill<'a>(
         new: admits_new(s),
         names: Box::new(free_names(s)),
         replaces: !s.children.iter().any(|c| c.in_buffer && c.deleting),
+        given: Vec::new(),
     };
     // They go to other pools, and take no place here.
-    let leaving = s.children.iter();
-    let leaving = leaving.filter(|c| moving::to(&c.object, s.wall).is_some());
-    plan.buffered.extend(leaving.map(|c| c.uid.clone()));
+    let leaves = |c: &&ManagedVm| moving::to(&c.object, s.wall).is_some();
+    let leaving: Vec<String> = waiting(s, asks.taken)
+        .filter(leaves)
+        .map(|c| c.uid.clone())
+        .collect();
+    plan.buffered.extend(leaving);
+    asks.given = lend::given(s, &asks.supply, plan);
     for class in s.sizes.names() {
         let of_class = |all: &[&'a ManagedVm]| -> Vec<&'a ManagedVm> {
             let own = all.iter().filter(|c| c.class() == class);
@@ -174,14 +179,15 @@ fn fill_class(
         asks.replaces = !replace_one(s, &mut all, &size, plan);
     }
     let stays: BTreeSet<String> = all.iter().map(|c| c.uid.clone()).collect();
-    let (moved, made) = take_places(s, class, (here, &size), asks, plan);
-    let used = all.len() + unseen + moved + made;
+    let brought = bring(class, size.most.saturating_sub(here), asks, plan);
+    let (moved, made) = take_places(s, class, (here + brought, &size), asks, plan);
+    let used = all.len() + unseen + brought + moved + made;
     let room = size.most.saturating_sub(used);
     let count = |of: &[&ManagedVm]| of.iter().filter(|c| stays.contains(&c.uid)).count();
     let buffer = BufferCount {
         wanted: size.wanted,
         ready: count(&ready),
-        making: count(&making) + unseen + moved + made,
+        making: count(&making) + unseen + brought + moved + made,
     };
     plan.buffered.extend(stays);
     plan.buffer.add(buffer);
@@ -206,48 +212,6 @@ fn size(s: &Observed, class: Option<&str>, plan: &mut Plan) -> Size {
         plan.look_again(left.max(Duration::from_secs(1)));
     }
     size
-}
-
-/// Asks for a host for each place that is free. Returns how many come from elsewhere in the pool, and how many are made.
-fn take_places(
-    s: &Observed,
-    class: Option<&str>,
-    (here, size): (usize, &Size),
-    asks: &mut Asks<'_, '_>,
-    plan: &mut Plan,
-) -> (usize, usize) {
-    let (mut moved, mut made, mut lacking, mut limit) = (0, 0, 0, None);
-    for place in here..size.most {
-        let missing = place < size.wanted;
-        match asks.supply.for_place(class, missing && asks.new.is_ok()) {
-            Some(ForPlace::Own(child)) => {
-                moved += 1;
-                asks.taken.insert(child.key.clone());
-                plan.spare.remove(&child.uid);
-                plan.actions.push(move_to_buffer(s, child));
-            }
-            Some(ForPlace::New(name)) => {
-                made += 1;
-                let name = name.or_else(|| asks.names.next());
-                let class = class.map(str::to_owned);
-                let create = name.map(|name| Action::CreateForBuffer { name, class });
-                plan.actions.extend(create);
-            }
-            Some(ForPlace::Comes) => {}
-            Some(ForPlace::AtLimit(said)) => (lacking, limit) = (lacking + 1, Some(said)),
-            None if missing => lacking += 1,
-            None => break,
-        }
-    }
-    let refusal = asks.new.clone().err().unwrap_or_else(|| {
-        let message = format!("{}; hosts that the buffer lacks: {lacking}", limit?);
-        Some((Reason::CreateCapReached, message))
-    });
-    if let Some((reason, message)) = refusal.filter(|_| lacking > 0) {
-        let of = class.map_or(String::new(), |class| format!("class {class:?}: "));
-        plan.wait(BUFFER, reason, format!("{of}{message}"));
-    }
-    (moved, made)
 }
 
 /// VMs in the making that no AgentMachine needs, and that the buffer may have: those that can come now, the best one last, and
@@ -276,16 +240,6 @@ fn spare<'a>(
     let spare = spare.filter(|c| has_next_life(s, c, Unneeded::Spare));
     let (coming, now): (Vec<&ManagedVm>, Vec<&ManagedVm>) = spare.partition(waits);
     (now, coming)
-}
-
-fn move_to_buffer(s: &Observed, child: &ManagedVm) -> Action {
-    Action::MoveToBuffer {
-        child: child.clone(),
-        why: match s.host(child).machine {
-            MachineState::Gone => ReleaseReason::MachineGone,
-            _ => ReleaseReason::Surplus,
-        },
-    }
 }
 
 /// It has the hardware that the pool wants, booted from its InfraEnv, and nobody has changed it in vCenter.

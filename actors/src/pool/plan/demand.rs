@@ -85,6 +85,7 @@ pub(super) fn assign_hosts<'a>(
         begun: s.pending.begun.clone(),
         unsure: s.pending.unsure.clone(),
         begun_places: s.pending.begun_for_buffer.clone(),
+        arriving: s.arriving() + s.pending.unsure.len(),
         room: Room::of(s),
         ..Supply::default()
     };
@@ -111,7 +112,6 @@ pub(super) fn assign_hosts<'a>(
         let action = carry_out(s, demand, machine, assigned, plan);
         plan.actions.extend(action);
     }
-    lend::bring(s, &mut supply, plan);
     (reassigned, supply)
 }
 

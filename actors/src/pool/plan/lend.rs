@@ -1,6 +1,6 @@
 //! Free hosts of the other pools of the group, and own hosts that another VsphereAgent has. Pure.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use agent_forge_crds::conditions::Reason;
 
@@ -32,40 +32,45 @@ pub(super) fn want(s: &Observed, demand: &Demand) -> Want {
     }
 }
 
-/// Takes the hosts that people give to this pool into its buffer. An AgentMachine that asks may have got one already.
-pub(super) fn bring(s: &Observed, supply: &mut Supply<'_>, plan: &mut Plan) {
+/// The free hosts that people give to this pool, each with the class that it has here. An AgentMachine that asks may have got one
+/// already.
+pub(super) fn given<'a>(
+    s: &'a Observed,
+    supply: &Supply<'_>,
+    plan: &mut Plan,
+) -> Vec<(&'a Offer, Option<String>)> {
+    let taken = plan.actions.iter().filter_map(|action| match action {
+        Action::Take { host, .. } => Some(host.child.uid.clone()),
+        _ => None,
+    });
+    let taken: BTreeSet<String> = taken.collect();
     let hosts = s.group.lenders.iter().flat_map(|lender| &lender.hosts);
     let given = hosts.filter(|host| {
-        let child = &host.child;
-        let unsure = supply.unsure.values().any(|uid| *uid == child.uid);
+        let (child, uid) = (&host.child, &host.child.uid);
         host.refusal.is_none()
             && lending::is_for(child, &s.pool, s.wall)
-            && !s.pending.passed_over.contains(&child.uid)
-            && !unsure
+            && !taken.contains(uid)
+            && !s.pending.passed_over.contains(uid)
+            && !supply.unsure.values().any(|other| other == uid)
     });
-    let given: Vec<Offer> = given.cloned().collect();
+    let mut found = Vec::new();
     for host in given {
-        let taken = plan.actions.iter().any(|action| match action {
-            Action::Take { host: other, .. } => other.child.uid == host.child.uid,
-            _ => false,
-        });
-        if taken {
-            continue;
-        }
-        let name = host.child.key.to_string();
-        let Some(class) = class_of(s, &host.child) else {
-            plan.wait(
-                name,
-                Reason::TakingHost,
-                "no class of the pool has exactly its hardware: it stays where it is",
-            );
-            continue;
+        let child = &host.child;
+        // Pools of a third namespace could not take it from here: its maker would not admit them.
+        let own = s.pool.has_node_pool() || child.key.namespace == s.key.namespace;
+        let class = class_of(s, child).filter(|_| own);
+        let why = match (&class, own) {
+            (Some(_), _) => {
+                found.extend(class.map(|class| (host, class)));
+                continue;
+            }
+            (None, true) => "no class of the pool has exactly its hardware",
+            (None, false) => "a pool of another namespace made it, and this pool has no NodePool",
         };
-        match supply.room.take(true) {
-            Ok(()) => plan.actions.push(Action::Bring { host, class }),
-            Err(limit) => plan.wait(name, Reason::CreateCapReached, limit),
-        }
+        let message = format!("a person gives the host to this pool; {why}: it stays where it is");
+        plan.wait(child.key.to_string(), Reason::TakingHost, message);
     }
+    found
 }
 
 /// The class with exactly the hardware of that host. Another one would be replaced in the buffer.

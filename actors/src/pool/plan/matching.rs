@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::caps::Room;
 use crate::{
     demand::lending::{self, Offer},
-    domain::{hardware::Hardware, managed_vm::ManagedVm},
+    domain::{hardware::Hardware, managed_vm::ManagedVm, names::ObjectKey},
 };
 
 /// What an AgentMachine gets.
@@ -71,6 +71,10 @@ pub(super) struct Supply<'a> {
     pub coming: Vec<&'a ManagedVm>,
     /// Names of the VsphereAgents that may have been made for the buffer, with their classes.
     pub begun_places: BTreeMap<String, Option<String>>,
+    /// How many hosts each maker has given in this pass, and those that it may have given before.
+    pub got: BTreeMap<ObjectKey, usize>,
+    /// Hosts of other pools that the cache does not show yet: each may be of any maker.
+    pub arriving: usize,
     /// What the limits of the pool leave.
     pub room: Room,
 }
@@ -94,12 +98,23 @@ impl<'a> Supply<'a> {
             let wanted = want.hardware.as_ref();
             wanted.is_some_and(|wanted| lending::refuses(host, wanted).is_none())
         };
-        let is_free =
-            |host: &&Offer| self.unsure.values().all(|uid| *uid != host.child.uid) && suits(host);
+        let is_left = |host: &Offer| {
+            let got = self.got.get(&host.child.maker()).copied();
+            let got = got.unwrap_or_default() + self.arriving;
+            host.left.is_none_or(|left| got < left)
+        };
+        let is_free = |host: &&Offer| {
+            let unsure = self.unsure.values().any(|uid| *uid == host.child.uid);
+            !unsure && is_left(host) && suits(host)
+        };
         let at = self.of_group.iter().rposition(is_free);
         match (self.room.take(at.is_some()), at) {
             (Err(limit), _) => ForMachine::AtLimit(limit),
-            (Ok(()), Some(at)) => ForMachine::OfGroup(self.of_group.remove(at)),
+            (Ok(()), Some(at)) => {
+                let host = self.of_group.remove(at);
+                *self.got.entry(host.child.maker()).or_default() += 1;
+                ForMachine::OfGroup(host)
+            }
             (Ok(()), None) => ForMachine::New,
         }
     }

@@ -99,6 +99,7 @@ async fn takes(bench: &Bench, pool: VsphereAgentPool) -> bool {
     let host = Offer {
         child: ManagedVm::read(Arc::new(bench.child())),
         agents: agents.iter().map(ObjectKey::of).collect(),
+        left: None,
         refusal: None,
     };
     let action = Action::Take {

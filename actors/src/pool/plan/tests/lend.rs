@@ -103,7 +103,8 @@ fn a_host_that_a_person_gives_away_is_for_nobody_else_and_takes_no_place() {
     world.children = vec![host];
     asks(&mut world, "w-0");
     let planned = plan(&world.observed());
-    assert_eq!(done(&planned), of([("make", "w-0"), ("fill", "")]));
+    let wanted = [("make", "w-0"), ("fill", ""), ("prepare", "a")];
+    assert_eq!(done(&planned), of(wanted));
     let row = planned
         .waiting
         .iter()
@@ -119,7 +120,14 @@ fn a_host_that_a_person_gives_away_is_for_nobody_else_and_takes_no_place() {
         .scaling
         .get_or_insert_default()
         .buffer_agents = Some(0);
-    assert_eq!(done(&plan(&empty.observed())), []);
+    assert_eq!(done(&plan(&empty.observed())), of([("prepare", "a")]));
+    // A host on its way to an AgentMachine is not of the buffer, whatever a person writes.
+    let mut making = World::discovered("b");
+    making.children[0] = given(making.children[0].clone(), &to, AGE + 60);
+    let before = plan(&World::discovered("b").observed());
+    let planned = plan(&making.observed());
+    assert_eq!(done(&planned), done(&before));
+    assert!(planned.buffered.is_empty());
     // The wish is over: it is a host as any other.
     world.children = vec![given(buffered("a"), &to, AGE)];
     assert_eq!(
@@ -145,6 +153,8 @@ fn a_host_that_a_person_gives_away_is_for_nobody_else_and_takes_no_place() {
 #[test]
 fn a_pool_brings_what_a_person_gives_it_into_its_buffer() {
     let mut world = wants(0);
+    let scaling = world.pool.spec.scaling.get_or_insert_default();
+    scaling.buffer_max = Some(1);
     let own = ObjectKey::of(&world.pool);
     let host = given(buffered("q-0"), &own, AGE + 60);
     world.lenders = vec![lender(&world, &[host, buffered("q-1")])];
@@ -152,6 +162,18 @@ fn a_pool_brings_what_a_person_gives_it_into_its_buffer() {
     // Its own AgentMachines do not matter to the pool that has it.
     world.lenders[0].refusal = Some(Refusal::AsksItself);
     assert_eq!(done(&plan(&world.observed())), of([("bring", "q-0")]));
+    // Where it would be surplus, it stays.
+    world.lenders[0].refusal = None;
+    let mut full = world.clone();
+    full.pool.spec.scaling.get_or_insert_default().buffer_max = Some(0);
+    let planned = plan(&full.observed());
+    assert_eq!(done(&planned), []);
+    assert!(
+        planned
+            .waiting
+            .iter()
+            .any(|w| w.message.contains("no place for it"))
+    );
     // An AgentMachine that asks gets one of them, and the buffer the other.
     world.lenders[0].refusal = None;
     asks(&mut world, "w-0");

@@ -151,3 +151,24 @@ fn limits_leave_to_the_buffer_what_no_agent_machine_needs_and_count_what_may_be_
     let given = assign(supply(None, Some(1), true), &["a", "b", "c"], &[]);
     assert_eq!(given, ["far-1", "far-0", "limit"]);
 }
+
+/// `spec.reassign.maxPerNamespace` of a maker, and what may be of it already.
+#[test]
+fn a_maker_gives_no_more_than_is_left_for_the_namespace() {
+    let limited = |left: usize, arriving: usize| {
+        let mut hosts = hosts();
+        for host in &mut hosts.group {
+            host.left = Some(left);
+        }
+        let supply = Supply {
+            own: Vec::new(),
+            arriving,
+            ..hosts.supply()
+        };
+        assign(supply, &["a", "b", "c"], &[])
+    };
+    assert_eq!(limited(3, 0), ["far-1", "far-0", "new"]);
+    assert_eq!(limited(1, 0), ["far-1", "new", "new"]);
+    assert_eq!(limited(2, 1), ["far-1", "new", "new"]);
+    assert_eq!(limited(0, 0), ["new", "new", "new"]);
+}
