@@ -611,6 +611,9 @@ mod tests {
 
     fn object(kind: &str, annotations: Value, spec: Value) -> Found {
         let gvk = GroupVersionKind::gvk("example.com", "v1", kind);
+        let mut annotations = annotations;
+        let all = annotations.as_object_mut().expect("annotations");
+        all.retain(|_, value| !value.is_null());
         let resource = ApiResource::from_gvk(&gvk);
         let object = json!({
             "apiVersion": "example.com/v1", "kind": kind,

@@ -18,7 +18,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::{
-    cli::command,
+    cli::{Shown, command},
     look::merge,
     shared::kill,
     witness::Witness,
@@ -108,17 +108,31 @@ async fn each_host_once(world: &World) -> Result<()> {
 }
 
 /// A NodePool as HyperShift has it. Only the command reads it: the played controllers have a number of their own.
-async fn node_pool(world: &World, name: &str, replicas: usize) -> Result<()> {
+async fn node_pool(world: &World, name: &str, scale: Value) -> Result<()> {
+    let mut spec = json!({
+        "clusterName": "demo", "release": {"image": "registry.example.com/release:4.20"},
+        "platform": {"type": "Agent", "agent": {}}, "management": {"upgradeType": "Replace"},
+    });
+    for (key, value) in scale.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
     let object = json!({
         "apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool",
-        "metadata": {"name": name, "namespace": world.namespace()},
-        "spec": {
-            "clusterName": "demo", "replicas": replicas, "release": {"image": "registry.example.com/release:4.20"},
-            "platform": {"type": "Agent", "agent": {}}, "management": {"upgradeType": "Replace"},
-        },
+        "metadata": {"name": name, "namespace": world.namespace()}, "spec": spec,
     });
     apply(&world.client, &object).await?;
     Ok(())
+}
+
+/// Runs `agent-forge move` as an administrator of the hub.
+async fn moves(world: &World, asked: &[&str]) -> Result<Shown> {
+    let admin = world.lab.kubeconfig_admin_path();
+    let admin = admin.to_str().context("a path")?;
+    command(
+        world,
+        &[&["move"], asked, &["--kubeconfig", admin]].concat(),
+    )
+    .await
 }
 
 /// Gives a host that serves to the pool without a NodePool: a person runs the command, and Cluster API deletes the Machine.
@@ -128,32 +142,32 @@ async fn give_back(
     nodes: &HostedClusterPlay,
     left: usize,
 ) -> Result<()> {
-    node_pool(world, &pool.name, left + 1).await?;
+    node_pool(world, &pool.name, json!({"replicas": left + 1})).await?;
     let hosts = hosts_of(world, pool).await?;
     let host = hosts.first().context("a host")?;
     let (name, to) = (host.name_any(), format!("{}/{HOSTS}", world.namespace()));
-    let preview = ["move", &name, "--to", &to];
-    let shown = command(world, &preview).await?;
+    let preview = [name.as_str(), "--to", &to];
+    let shown = moves(world, &preview).await?;
     ensure!(
         shown.code == 0 && shown.text.contains("open: set spec.replicas"),
         "{}",
         shown.said()
     );
-    let apply = ["move", &name, "--to", &to, "--apply"];
-    let done = command(world, &apply).await?;
+    let apply = [name.as_str(), "--to", &to, "--apply"];
+    let done = moves(world, &apply).await?;
     ensure!(
         done.code == 0 && !done.text.contains("open:"),
         "{}",
         done.said()
     );
     // A second person, or the same after a crash: the replicas are lowered once.
-    let again = command(world, &apply).await?;
+    let again = moves(world, &apply).await?;
     ensure!(
         again.code == 0 && !again.text.contains("open:"),
         "{}",
         again.said()
     );
-    let elsewhere = command(world, &["move", &name, "--to", &pool.to_string()]).await?;
+    let elsewhere = moves(world, &[&name, "--to", &pool.to_string()]).await?;
     ensure!(
         elsewhere.code == 1 && elsewhere.text.contains("has the host"),
         "{}",
@@ -243,11 +257,11 @@ async fn a_host_that_cannot_move_is_refused_with_the_reason() -> Result<()> {
     let serves = |c: &&VsphereAgent| c.spec.pool_ref.name == POOL;
     let name = host.iter().find(serves).context("a host")?.name_any();
     let refused = async |to: &str| -> Result<String> {
-        let shown = command(&world, &["move", &name, "--to", to, "--apply"]).await?;
+        let shown = moves(&world, &[&name, "--to", to, "--apply"]).await?;
         ensure!(shown.code == 1, "{}", shown.said());
         Ok(shown.text)
     };
-    node_pool(&world, POOL, 1).await?;
+    node_pool(&world, POOL, json!({"replicas": 1})).await?;
     let said = refused(HOSTS).await?;
     ensure!(said.contains("does not recycle"), "{said}");
     let said = refused("other").await?;
@@ -255,15 +269,11 @@ async fn a_host_that_cannot_move_is_refused_with_the_reason() -> Result<()> {
     world
         .patch_pool(POOL, &json!({"release": {"policy": "Recycle"}}))
         .await?;
-    let autoscaled = json!({
-        "apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool",
-        "metadata": {"name": POOL, "namespace": world.namespace()},
-        "spec": {"autoScaling": {"min": 1, "max": 3}},
-    });
-    apply(&world.client, &autoscaled).await?;
+    let scale = json!({"autoScaling": {"min": 1, "max": 3}});
+    node_pool(&world, POOL, scale).await?;
     let said = refused(HOSTS).await?;
     ensure!(said.contains("the autoscaler sets the replicas"), "{said}");
-    let unknown = command(&world, &["move", &name, "--to", "nowhere"]).await?;
+    let unknown = moves(&world, &[&name, "--to", "nowhere"]).await?;
     ensure!(
         unknown.code == 2 && unknown.said().contains("no VsphereAgentPool"),
         "{}",

@@ -27,7 +27,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use self::{
-    limit::{left, limit},
+    limit::{asks_itself, left, limit},
     people::gives,
 };
 pub use self::{people::is_for, refusal::Refusal};
@@ -43,8 +43,7 @@ use crate::{
         names::ObjectKey,
         recycle::{self, Says, Stage},
         sizes::Sizes,
-        template,
-        upstream::{self, WaitingSign},
+        template, upstream,
     },
     iso::infra_env_guards,
     ports::{cluster::View, vcenter::PowerState},
@@ -240,23 +239,6 @@ fn is_held(holds: &Holds, now: Timestamp) -> bool {
         .vetoes(Check::Delete)
         .chain(holds.vetoes(Check::PowerOn));
     holds::stop(holds, now).is_some() || vetoes.next().is_some()
-}
-
-/// An AgentMachine of that pool waits, and none of its VsphereAgents is for it.
-fn asks_itself(view: &dyn View, grants: &Grants, pool: &VsphereAgentPool) -> bool {
-    let children = view.children(&ObjectKey::of(pool));
-    let made: BTreeSet<&str> = children.iter().filter_map(|c| goal::wanted_by(c)).collect();
-    let all = view.agent_machines(pool.control_plane());
-    all.iter().any(|am| {
-        let waits = upstream::waiting_sign(am) == WaitingSign::NoSuitableAgents;
-        let served = am.agent_ref().is_some()
-            || am
-                .metadata
-                .uid
-                .as_ref()
-                .is_some_and(|uid| made.contains(uid.as_str()));
-        waits && !served && !am.is_deleting() && !am.is_paused() && grants.serves(pool, am)
-    })
 }
 
 /// Why the disks of `child`, a host of the pool `lender`, are not for the pool `taker`.

@@ -551,7 +551,7 @@ reasons! {
             "None. To switch it on now, remove spec.powerOnAfter.";
         MovingToPool = "MovingToPool" => Progress, Nobody,
             "A person gives the host to another pool (annotation agent-forge.containeroo.ch/move-to). It goes there when no Machine has it and it is ready again.",
-            "None. To take it back, remove the annotation move-to from the VsphereAgent. See move a host (docs/how-to/move-a-host.md).";
+            "None. To take it back: agent-forge move --cancel. See move a host (docs/how-to/move-a-host.md).";
         MoveUnreadable = "MoveUnreadable" => Waits [Told], PoolOwner,
             "An annotation of the VsphereAgent that gives its host to another pool cannot be read, and has no effect. The message says which one.",
             "Correct it, or remove agent-forge.containeroo.ch/move-to. agent-forge move writes these annotations.";

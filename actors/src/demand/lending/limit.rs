@@ -1,10 +1,17 @@
 //! How many hosts of a pool the pools of one other namespace may have (`spec.reassign.maxPerNamespace`).
 
+use std::collections::BTreeSet;
+
 use agent_forge_crds::pool::VsphereAgentPool;
 
-use super::{Refusal, asks_itself};
+use super::refusal::Refusal;
 use crate::{
-    domain::{goal, managed_vm::ManagedVm, names::ObjectKey},
+    domain::{
+        goal,
+        managed_vm::ManagedVm,
+        names::ObjectKey,
+        upstream::{self, WaitingSign},
+    },
     ports::cluster::View,
     world::boundary::Grants,
 };
@@ -46,5 +53,22 @@ pub(super) fn limit(left: Option<usize>, child: &ManagedVm) -> Option<Refusal> {
             "the pools of the namespace have as many hosts of pool {maker} as it gives one namespace (spec.reassign.maxPerNamespace), or \
              another pool of the namespace asks first"
         ))
+    })
+}
+
+/// An AgentMachine of that pool waits, and none of its VsphereAgents is for it.
+pub(super) fn asks_itself(view: &dyn View, grants: &Grants, pool: &VsphereAgentPool) -> bool {
+    let children = view.children(&ObjectKey::of(pool));
+    let made: BTreeSet<&str> = children.iter().filter_map(|c| goal::wanted_by(c)).collect();
+    let all = view.agent_machines(pool.control_plane());
+    all.iter().any(|am| {
+        let waits = upstream::waiting_sign(am) == WaitingSign::NoSuitableAgents;
+        let served = am.agent_ref().is_some()
+            || am
+                .metadata
+                .uid
+                .as_ref()
+                .is_some_and(|uid| made.contains(uid.as_str()));
+        waits && !served && !am.is_deleting() && !am.is_paused() && grants.serves(pool, am)
     })
 }

@@ -16,6 +16,7 @@ use agent_forge_crds::{
     agent::VmStatus, conditions::Reason, external::agent::Agent, pool::DeletePolicy,
 };
 
+pub(in crate::pool) use self::places::BUFFER;
 use self::places::{Asks, bring, take_places};
 use super::{
     lend,
@@ -44,9 +45,6 @@ pub(super) const OLD_DATA: &str = "the host is not as the pool makes them now, o
 /// What is said of a host that waits and that nobody gets.
 const OTHERS_DATA: &str = "the disk of the host has, or may have, data of another hosted cluster (spec.release.disk Keep): no \
      AgentMachine of this pool gets it. If its data may go, delete this VsphereAgent: that removes the VM";
-
-/// What rows of `status.waitingOn` about the buffer are about.
-pub(in crate::pool) const BUFFER: &str = "buffer";
 
 /// The hosts that wait in the buffer, also those that a person gives to another pool, and that no action of this pass is about.
 fn waiting<'a>(

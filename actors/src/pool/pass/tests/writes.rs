@@ -6,7 +6,7 @@ use agent_forge_crds::{
         CAPACITY_SATISFIED, ConditionStatus, ConditionUpdate, POOL_CONDITIONS, Reason,
         set_condition,
     },
-    pool::VsphereAgentPoolStatus,
+    pool::{PastHost, VsphereAgentPoolStatus},
 };
 
 use super::*;
@@ -138,8 +138,12 @@ async fn a_free_foreign_host_without_demand_leaves_the_pool_as_it_is() {
 
 #[test]
 fn a_host_that_goes_is_written_at_once_and_a_row_that_ends_waits() {
-    let with_rows = |rows: usize| VsphereAgentPoolStatus {
-        past_hosts: vec![Default::default(); rows],
+    let row = |life: i32| PastHost {
+        life,
+        ..PastHost::default()
+    };
+    let with_rows = |rows: i32| VsphereAgentPoolStatus {
+        past_hosts: (0..rows).map(row).collect(),
         ..Default::default()
     };
     assert!(urgent(&with_rows(1), &with_rows(2)));

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use agent_forge_crds::conditions::Reason;
 
-use super::BUFFER;
 use crate::{
     demand::{buffer::Size, lending::Offer},
     domain::{machine_state::MachineState, managed_vm::ManagedVm, names::ObjectKey},
@@ -17,6 +16,9 @@ use crate::{
         },
     },
 };
+
+/// What rows of `status.waitingOn` about the buffer are about.
+pub(in crate::pool) const BUFFER: &str = "buffer";
 
 /// What is said of a host that a person gives to this pool, and that would be surplus there.
 const NO_PLACE: &str = "a person gives the host to this pool, whose buffer has no place for it: it stays where it is. Raise bufferAgents or bufferMax, \
