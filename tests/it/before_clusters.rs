@@ -269,7 +269,7 @@ async fn a_host_that_cannot_move_is_refused_with_the_reason() -> Result<()> {
     world
         .patch_pool(POOL, &json!({"release": {"policy": "Recycle"}}))
         .await?;
-    let scale = json!({"autoScaling": {"min": 1, "max": 3}});
+    let scale = json!({"replicas": null, "autoScaling": {"min": 1, "max": 3}});
     node_pool(&world, POOL, scale).await?;
     let said = refused(HOSTS).await?;
     ensure!(said.contains("the autoscaler sets the replicas"), "{said}");
