@@ -34,7 +34,7 @@ pub use self::{people::is_for, refusal::Refusal};
 use super::buffer;
 use crate::{
     domain::{
-        disk, goal, grants,
+        disk, grants,
         hardware::Hardware,
         holds::{Check, Holds, VmMarks},
         machine_state::MachineState,

@@ -106,7 +106,7 @@ fn fields(schema: &Value, path: &[String], edits: &mut Vec<Edit>) -> Result<()> 
         if field.get("properties").is_some() {
             let mut inner = Vec::new();
             fields(field, &path, &mut inner)?;
-            if field.get("required").is_some() && !required.contains(&json!(name)) {
+            if field.get("required").is_some() && may_lack {
                 inner = whole(field, &path, inner)?;
             }
             edits.append(&mut inner);
