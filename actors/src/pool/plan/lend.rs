@@ -51,7 +51,10 @@ pub(super) fn given<'a>(
             && lending::is_for(child, &s.pool, s.wall)
             && !taken.contains(uid)
             && !s.pending.passed_over.contains(uid)
-            && !supply.unsure.values().any(|other| other == uid)
+            && !supply
+                .unsure
+                .iter()
+                .any(|(whose, other)| other == uid && whose != uid)
     });
     let mut found = Vec::new();
     for host in given {

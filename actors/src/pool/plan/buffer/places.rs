@@ -54,7 +54,13 @@ pub(super) fn bring(
             plan.wait(name, Reason::TakingHost, NO_PLACE);
             continue;
         }
-        match asks.supply.room.take(true) {
+        // What may have been done already counts, and is done again.
+        let counts = asks.supply.unsure.contains_key(&host.child.uid);
+        let room = match counts {
+            true => Ok(()),
+            false => asks.supply.room.take(true),
+        };
+        match room {
             Ok(()) => {
                 brought += 1;
                 plan.actions.push(Action::Bring {

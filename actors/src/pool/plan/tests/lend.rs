@@ -162,6 +162,10 @@ fn a_pool_brings_what_a_person_gives_it_into_its_buffer() {
     // Its own AgentMachines do not matter to the pool that has it.
     world.lenders[0].refusal = Some(Refusal::AsksItself);
     assert_eq!(done(&plan(&world.observed())), of([("bring", "q-0")]));
+    // Where nobody knows whether the write arrived, the same is asked again, also at the limit.
+    let mut observed = world.observed();
+    observed.pending.unsure = [("va-q-0".to_owned(), "va-q-0".to_owned())].into();
+    assert_eq!(done(&plan(&observed)), of([("bring", "q-0")]));
     // Where it would be surplus, it stays.
     world.lenders[0].refusal = None;
     let mut full = world.clone();
