@@ -158,6 +158,11 @@ mod tests {
             .map(|(_, moref)| moref)
             .expect("a VM");
         assert_eq!(moref.id, "vm-42");
+        // It may show the system of a life before.
+        world.child["status"]["vm"]["generation"] = json!(2);
+        let why = subject(&found(&world)).expect_err("refused");
+        assert!(why.contains("the system of a cluster"), "{why}");
+        world.child["status"]["vm"]["generation"] = json!(null);
         world.child["status"]["vm"]["powerState"] = json!("poweredOff");
         let why = subject(&found(&world)).expect_err("refused");
         assert!(why.contains("does not run"), "{why}");

@@ -30,7 +30,10 @@ use self::{
     limit::{asks_itself, left, limit},
     people::gives,
 };
-pub use self::{people::is_for, refusal::Refusal};
+pub use self::{
+    people::{class_for, is_for},
+    refusal::Refusal,
+};
 use super::buffer;
 use crate::{
     domain::{

@@ -121,7 +121,10 @@ pub fn gone(pool: &VsphereAgentPool, class: Option<&str>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use agent_forge_crds::pool::{SizeClass, TemplateSpec};
+    use agent_forge_crds::{
+        agent::VmTemplate,
+        pool::{SizeClass, TemplateSpec},
+    };
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
     use super::*;
@@ -190,5 +193,28 @@ mod tests {
         // Without classes the operator gives an Agent what the selector asks for.
         let alone = Sizes::of(&Arc::new(pool("w")));
         assert_eq!(alone.of_machine(&asking(&[("size", "huge")])), Ok(None));
+    }
+
+    #[test]
+    fn a_host_of_a_class_that_is_gone_stays_as_it_was_made_and_none_is_made() {
+        let cpus =
+            |class, made: Option<&VmStatus>| seen_by(sized(), class, made).spec.template.num_cpus();
+        let made = VmStatus {
+            template: Some(VmTemplate {
+                num_cpus: Some(7),
+                ..VmTemplate::default()
+            }),
+            ..VmStatus::default()
+        };
+        assert_eq!(cpus(None, Some(&made)), 4);
+        assert_eq!(cpus(Some("large"), Some(&made)), 16);
+        assert_eq!(cpus(Some("gone"), Some(&made)), 7);
+        let said = |class| gone(&sized(), class);
+        assert_eq!([said(None), said(Some("large"))], [None, None]);
+        let why = said(Some("gone")).unwrap_or_default();
+        assert!(
+            why.contains("\"gone\"") && why.contains("no VM is made"),
+            "{why}"
+        );
     }
 }

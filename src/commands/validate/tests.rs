@@ -111,6 +111,24 @@ fn what_the_operator_cannot_use_is_found() {
             "spec.scaling.bufferSchedule: window 1: \"Zurich\" is no time zone",
         ),
         (
+            json!({"spec": {"classes": [
+                {"name": "large", "template": {}, "labels": {"size": "large"}},
+                {"name": "huge", "template": {}, "labels": {"size": "large"}},
+            ]}}),
+            "spec.classes: class \"huge\" has the labels of class \"large\"",
+        ),
+        (
+            json!({"spec": {"scaling": {"startAfter": [yaml(SAMPLE)["metadata"]["name"]]}}}),
+            "spec.scaling.startAfter names the pool itself",
+        ),
+        (
+            json!({"spec": {
+                "nodePoolRef": null, "hostedClusterRef": null, "controlPlaneNamespace": null,
+                "vsphere": {"folder": "hosts"}, "reassign": {"group": "lab"},
+            }}),
+            "a pool without nodePoolRef keeps hosts for its group, and this one keeps none",
+        ),
+        (
             json!({"metadata": {"name": "a".repeat(64)}}),
             "metadata.name",
         ),
@@ -173,4 +191,35 @@ fn every_rule_of_the_definitions_is_known() {
         walk(&manifest_file::schema(kind).expect("a schema"), &mut seen);
     }
     assert_eq!(seen, 10);
+}
+
+/// A reader applies what a page shows.
+#[test]
+fn each_whole_pool_on_a_page_is_valid() {
+    fn pages(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
+        for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                pages(&path, found);
+            } else if path.extension().is_some_and(|end| end == "md") {
+                found.push(path);
+            }
+        }
+    }
+    let mut all = Vec::new();
+    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    pages(&docs, &mut all);
+    let mut seen = 0;
+    for page in all {
+        let text = std::fs::read_to_string(&page).expect("a page");
+        let blocks = text.split("```yaml\n").skip(1);
+        let blocks = blocks.filter_map(|rest| rest.split("```").next());
+        let pools = blocks.filter(|b| b.contains("\nkind: VsphereAgentPool\n"));
+        for block in pools.filter(|b| b.contains("\nspec:\n")) {
+            let found = validate(&manifest_file::parse(block).expect("documents"));
+            assert_eq!(found.problems, [], "{}: {}", page.display(), found.text());
+            seen += 1;
+        }
+    }
+    assert!(seen > 0, "no page has a pool");
 }

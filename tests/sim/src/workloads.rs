@@ -332,6 +332,7 @@ workloads! {
     races hosted_cluster_gone = controls::hosted_cluster_gone: "a hosted cluster goes with its Machine, and its kubeconfig before the host is free; the VM waits all the same, and goes";
     exact host_lent = lending::host_lent: "a host waits in the buffer of one pool, and a machine of another pool of the group gets it; then that machine goes down";
     exact host_before_clusters = lending::host_before_clusters: "a pool without a NodePool keeps a host, and a machine of another pool of the group gets it; then that machine goes down";
+    exact host_moved = lending::host_moved: "a person gives a host that serves back to the pool without a NodePool, and its machine goes; then that pool keeps one less";
     exact host_of_a_class = lending::host_of_a_class: "the NodePool of a pool chooses a class: a large host waits in the buffer, a machine gets it, and then goes down";
     exact kept_disk_stays_with_its_cluster = lending::kept_disk_stays_with_its_cluster: "a host with the data of one hosted cluster waits, and a machine of another one in the group gets a VM of its own";
     exact host_wanted_by_two = lending::host_wanted_by_two: "two pools of a group want the one host that waits in the buffer of a third; then both machines go down";

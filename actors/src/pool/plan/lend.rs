@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     demand::lending::{self, Offer},
-    domain::{managed_vm::ManagedVm, moving, template},
+    domain::{managed_vm::ManagedVm, moving},
     placement::request,
     pool::observed::Observed,
     world::classify::Demand,
@@ -58,31 +58,16 @@ pub(super) fn given<'a>(
     });
     let mut found = Vec::new();
     for host in given {
-        let child = &host.child;
-        // Pools of a third namespace could not take it from here: its maker would not admit them.
-        let own = s.pool.has_node_pool() || child.key.namespace == s.key.namespace;
-        let class = class_of(s, child).filter(|_| own);
-        let why = match (&class, own) {
-            (Some(_), _) => {
-                found.extend(class.map(|class| (host, class)));
-                continue;
+        match lending::class_for(&s.sizes, &host.child) {
+            Ok(class) => found.push((host, class.map(str::to_owned))),
+            Err(why) => {
+                let message =
+                    format!("a person gives the host to this pool; {why}: it stays where it is");
+                plan.wait(host.child.key.to_string(), Reason::TakingHost, message);
             }
-            (None, true) => "no class of the pool has exactly its hardware",
-            (None, false) => "a pool of another namespace made it, and this pool has no NodePool",
-        };
-        let message = format!("a person gives the host to this pool; {why}: it stays where it is");
-        plan.wait(child.key.to_string(), Reason::TakingHost, message);
+        }
     }
     found
-}
-
-/// The class with exactly the hardware of that host. Another one would be replaced in the buffer.
-fn class_of(s: &Observed, child: &ManagedVm) -> Option<Option<String>> {
-    let vm = child.vm().filter(|vm| template::recorded(vm).is_some())?;
-    let mut classes = s.sizes.names();
-    let class =
-        classes.find(|class| request::template_changes(s.sizes.pool(*class), vm).is_empty())?;
-    Some(class.map(str::to_owned))
 }
 
 /// What is said of hosts that people give to other pools.

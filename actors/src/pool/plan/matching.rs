@@ -98,25 +98,50 @@ impl<'a> Supply<'a> {
             let wanted = want.hardware.as_ref();
             wanted.is_some_and(|wanted| lending::refuses(host, wanted).is_none())
         };
-        let is_left = |host: &Offer| {
-            let got = self.got.get(&host.child.maker()).copied();
-            let got = got.unwrap_or_default() + self.arriving;
-            host.left.is_none_or(|left| got < left)
-        };
         let is_free = |host: &&Offer| {
             let unsure = self.unsure.values().any(|uid| *uid == host.child.uid);
-            !unsure && is_left(host) && suits(host)
+            !unsure && self.is_left(host) && suits(host)
         };
         let at = self.of_group.iter().rposition(is_free);
         match (self.room.take(at.is_some()), at) {
             (Err(limit), _) => ForMachine::AtLimit(limit),
             (Ok(()), Some(at)) => {
                 let host = self.of_group.remove(at);
-                *self.got.entry(host.child.maker()).or_default() += 1;
+                self.note(host);
                 ForMachine::OfGroup(host)
             }
             (Ok(()), None) => ForMachine::New,
         }
+    }
+
+    /// The maker of the host gives the namespace one more.
+    fn is_left(&self, host: &Offer) -> bool {
+        let got = self.got.get(&host.child.maker()).copied();
+        let got = got.unwrap_or_default() + self.arriving;
+        host.left.is_none_or(|left| got < left)
+    }
+
+    fn note(&mut self, host: &Offer) {
+        *self.got.entry(host.child.maker()).or_default() += 1;
+    }
+
+    /// Takes room for a host that a person gives to the pool. What may have been done already counts, and is done again.
+    ///
+    /// # Errors
+    /// There is none: what the limit says.
+    pub(super) fn for_given(&mut self, host: &Offer) -> Result<(), String> {
+        if self.unsure.contains_key(&host.child.uid) {
+            return Ok(());
+        }
+        if !self.is_left(host) {
+            let maker = host.child.maker();
+            return Err(format!(
+                "pool {maker} gives this namespace no more hosts (spec.reassign.maxPerNamespace)"
+            ));
+        }
+        self.room.take(true)?;
+        self.note(host);
+        Ok(())
     }
 
     /// Assigns a host to a place of that class in the buffer. `may_be_new`: whether a VM may be made for it. `None`: it stays

@@ -3,11 +3,17 @@
 use std::sync::Arc;
 
 use agent_forge_actors::domain::marker::Marker;
-use anyhow::Result;
+use agent_forge_crds::names::{MOVE_TO_ANNOTATION, MOVE_UNTIL_ANNOTATION};
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::{Run, children, marked};
-use crate::{oracles, promise::Oracle, world::World};
+use crate::{
+    kube::{kind, store::name_of},
+    oracles,
+    promise::Oracle,
+    world::{NAMESPACE, World},
+};
 
 /// The pool that has the hosts.
 const LENDER: &str = "x";
@@ -74,6 +80,40 @@ fn alone() -> Value {
     }
     alone["scaling"]["bufferMax"] = json!(2);
     alone
+}
+
+/// A pool has taken a host and serves with it. A person gives it back, and lowers the NodePool.
+pub(super) async fn host_moved(run: &mut Run) -> Result<()> {
+    let recycles = json!({"reassign": {"group": "lab"}, "release": {"policy": "Recycle"}, "scaling": {"bufferMax": 0}});
+    run.world.pool_alone(LENDER, &alone())?;
+    run.world.pool("w", &recycles).await?;
+    run.rest("a host waits", |world| has(world, &["w"], 0))
+        .await?;
+    run.begins = run.world.director.now();
+    run.world.play("w")?.scale(1);
+    run.rest("it serves, and another one waits", |world| {
+        has(world, &["w"], 1)
+    })
+    .await?;
+    let mut serving = run.world.vsphere_agents();
+    serving.retain(|c| c["spec"]["poolRef"]["name"] == "w");
+    let host = serving.first().context("no host serves")?;
+    let until = "2100-01-01T00:00:00Z";
+    let to = format!("{NAMESPACE}/{LENDER}");
+    let patch = json!({"metadata": {"annotations": {MOVE_TO_ANNOTATION: to, MOVE_UNTIL_ANNOTATION: until}}});
+    let name = name_of(host);
+    run.world.api.merge(&kind("vsphereagents"), &name, &patch)?;
+    run.world.play("w")?.scale(0);
+    run.rest("both wait", |world| {
+        world.runs("w", 0)
+            && world.of_pool(LENDER, "/status/buffer/ready") == 2
+            && marked(world) == 2
+            && children(world) == 2
+    })
+    .await?;
+    let one = json!({"spec": {"scaling": {"bufferMax": 1}}});
+    run.world.merge_pool(LENDER, &one)?;
+    run.rest("down", |world| has(world, &["w"], 0)).await
 }
 
 /// The class that the NodePool of that workload chooses.

@@ -54,13 +54,7 @@ pub(super) fn bring(
             plan.wait(name, Reason::TakingHost, NO_PLACE);
             continue;
         }
-        // What may have been done already counts, and is done again.
-        let counts = asks.supply.unsure.contains_key(&host.child.uid);
-        let room = match counts {
-            true => Ok(()),
-            false => asks.supply.room.take(true),
-        };
-        match room {
+        match asks.supply.for_given(host) {
             Ok(()) => {
                 brought += 1;
                 plan.actions.push(Action::Bring {

@@ -81,6 +81,11 @@ fn a_pool_that_lends_nothing_is_passed_over() {
     assert_eq!(done(&plan(&world.observed())), of([("make", "w-0")]));
 }
 
+/// Something waits, and the plan says so with that word.
+fn says(planned: &Plan, word: &str) -> bool {
+    planned.waiting.iter().any(|w| w.message.contains(word))
+}
+
 /// A person gives that host to the pool `to`, until that second.
 fn given(host: VsphereAgent, to: &ObjectKey, until: i64) -> VsphereAgent {
     with(host, |c| {
@@ -172,12 +177,22 @@ fn a_pool_brings_what_a_person_gives_it_into_its_buffer() {
     full.pool.spec.scaling.get_or_insert_default().buffer_max = Some(0);
     let planned = plan(&full.observed());
     assert_eq!(done(&planned), []);
-    assert!(
-        planned
-            .waiting
-            .iter()
-            .any(|w| w.message.contains("no place for it"))
+    assert!(says(&planned, "no place for it"));
+    // The maker gives the namespace one host, and two are given away.
+    let mut limited = world.clone();
+    limited.pool.spec.scaling.get_or_insert_default().buffer_max = Some(2);
+    let both = ["q-0", "q-1"].map(|name| given(buffered(name), &own, AGE + 60));
+    limited.lenders = vec![lender(&world, &both)];
+    assert_eq!(
+        done(&plan(&limited.observed())),
+        of([("bring", "q-0"), ("bring", "q-1")])
     );
+    for host in &mut limited.lenders[0].hosts {
+        host.left = Some(1);
+    }
+    let planned = plan(&limited.observed());
+    assert_eq!(done(&planned), of([("bring", "q-0")]));
+    assert!(says(&planned, "maxPerNamespace"));
     // An AgentMachine that asks gets one of them, and the buffer the other.
     world.lenders[0].refusal = None;
     asks(&mut world, "w-0");
@@ -193,22 +208,12 @@ fn a_pool_brings_what_a_person_gives_it_into_its_buffer() {
     world.pool.spec.scaling.get_or_insert_default().max_vms = Some(0);
     let planned = plan(&world.observed());
     assert_eq!(done(&planned), []);
-    assert!(
-        planned
-            .waiting
-            .iter()
-            .any(|w| w.reason == Reason::CreateCapReached)
-    );
+    assert!(says(&planned, "maxVMs is 0"));
     world.pool.spec.scaling.get_or_insert_default().max_vms = None;
     world.pool.spec.template.num_cpus = Some(2);
     let planned = plan(&world.observed());
     assert_eq!(done(&planned), []);
-    assert!(
-        planned
-            .waiting
-            .iter()
-            .any(|w| w.message.contains("exactly its hardware"))
-    );
+    assert!(says(&planned, "exactly its hardware"));
 }
 
 /// A host of the buffer that a release before 1.0 was moving.
